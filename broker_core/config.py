@@ -1,0 +1,455 @@
+"""The broker's configuration: RocketMQ's keys, units and defaults in frozen dataclasses.
+
+A configuration file is Java properties text (`key=value`). Field names are the keys in snake_case; a
+key of the original that steers something this broker does not have (a thread pool, a lock) stands in
+`INERT` and is accepted without effect. A value that would promise what is not served is refused.
+
+Source: MessageStoreConfig, BrokerConfig, NettyServerConfig (4.9.7).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+from broker_core.errors import ConfigError
+
+DEFAULT_MESSAGE_DELAY_LEVEL = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+CONFIG_BYTES_MAX = 1 << 20
+CQ_UNIT_BYTES = 20
+CLOSE_ENOUGH = 0.6
+"""How alike (difflib's ratio) an unknown key must be to a known one before we suggest it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """What the store obeys; milliseconds and bytes unless the name says otherwise."""
+
+    store_path_root_dir: str = ""
+    store_path_commit_log: str = ""
+    mapped_file_size_commit_log: int = 1 << 30
+    mapped_file_size_consume_queue: int = 6_000_000
+    flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = "ASYNC_FLUSH"
+    flush_interval_commit_log: int = 500
+    flush_commit_log_least_pages: int = 4
+    flush_commit_log_thorough_interval: int = 10_000
+    flush_interval_consume_queue: int = 1_000
+    flush_consume_queue_least_pages: int = 2
+    flush_consume_queue_thorough_interval: int = 60_000
+    sync_flush_timeout: int = 5_000
+    max_message_size: int = 4 << 20
+    check_crc_on_recover: bool = field(default=True, metadata={"key": "checkCRCOnRecover"})
+    max_transfer_bytes_on_message_in_memory: int = 262_144
+    max_transfer_count_on_message_in_memory: int = 32
+    max_transfer_bytes_on_message_in_disk: int = 65_536
+    max_transfer_count_on_message_in_disk: int = 8
+    access_message_in_memory_max_ratio: int = 40
+    message_index_enable: bool = True
+    max_hash_slot_num: int = 5_000_000
+    max_index_num: int = 20_000_000
+    max_msgs_num_batch: int = 64
+    default_query_max_num: int = 32
+    file_reserved_time: int = 72
+    """Hours."""
+    delete_when: str = "04"
+    disk_max_used_space_ratio: int = 75
+    clean_file_forcibly_enable: bool = True
+    clean_resource_interval: int = 10_000
+    delete_commit_log_files_interval: int = 100
+    delete_consume_queue_files_interval: int = 100
+    warm_maped_file_enable: bool = False
+    message_delay_level: str = DEFAULT_MESSAGE_DELAY_LEVEL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Who this broker is, what it allows, how often it does its rounds (milliseconds)."""
+
+    namesrv_addr: str = ""
+    broker_ip1: str = field(default="", metadata={"key": "brokerIP1"})
+    broker_ip2: str = field(default="", metadata={"key": "brokerIP2"})
+    broker_name: str = ""
+    broker_cluster_name: str = "DefaultCluster"
+    broker_id: int = 0
+    broker_permission: int = 6
+    default_topic_queue_nums: int = 8
+    auto_create_topic_enable: bool = True
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    auto_create_subscription_group: bool = True
+    msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
+    trace_topic_enable: bool = False
+    flush_consumer_offset_interval: int = 5_000
+    long_polling_enable: bool = True
+    short_polling_time_mills: int = 1_000
+    notify_consumer_ids_changed_enable: bool = True
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
+    register_broker_timeout_mills: int = 6_000
+    register_name_server_period: int = 30_000
+    start_accept_send_request_time_stamp: int = 0
+    # Ours, beyond RocketMQ's keys.
+    bind_address: str = "127.0.0.1"
+    embedded_namesrv: bool = True
+    namesrv_listen_port: int = 9876
+    kv_config_path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """The remoting server's port and limits."""
+
+    listen_port: int = 10911
+    server_channel_max_idle_time_seconds: int = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """Everything in force, with what there is to say about how it was read."""
+
+    broker: BrokerConfig
+    store: StoreConfig
+    server: ServerConfig
+    warnings: tuple[str, ...] = ()
+    inert: tuple[tuple[str, str], ...] = ()
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        """Yield each effective (key, value) as text."""
+        for section in (self.broker, self.server, self.store):
+            for one in fields(section):
+                value = getattr(section, one.name)
+                text = str(value).lower() if isinstance(value, bool) else str(value)
+                yield key_of(one.name, one.metadata), text
+
+
+# One event loop has no thread pools, one writer has no put lock, and nobody is billed.
+INERT = frozenset(
+    """
+    adminBrokerThreadPoolNums brokerFastFailureEnable clientAsyncSemaphoreValue
+    clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout
+    clientManageThreadPoolNums clientManagerThreadPoolQueueCapacity clientOnewaySemaphoreValue
+    clientPooledByteBufAllocatorEnable clientSocketRcvBufSize clientSocketSndBufSize
+    clientWorkerThreads commercialBaseCount commercialBigCount commercialEnable commercialTimerCount
+    commercialTransCount compressedRegister connectTimeoutMillis consumerManageThreadPoolNums
+    consumerManagerThreadPoolQueueCapacity debugLockEnable destroyMapedFileIntervalForcibly
+    diskFallRecorded enableDetailStat enableScheduleAsyncDeliver endTransactionPoolQueueCapacity
+    endTransactionThreadPoolNums expectConsumerNumUseFilter fastFailIfNoBufferInStorePool
+    filterServerNums flushCommitLogTimed flushConsumerOffsetHistoryInterval
+    flushLeastPagesWhenWarmMapedFile forceRegister haListenPort heartbeatThreadPoolNums
+    heartbeatThreadPoolQueueCapacity highSpeedMode isolateLogEnable maxDelayTime
+    osPageCacheBusyTimeOutMills processReplyMessageThreadPoolNums pullMessageThreadPoolNums
+    pullThreadPoolQueueCapacity putMessageFutureThreadPoolNums putMsgIndexHightWater
+    putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity
+    redeleteHangedFileInterval replyThreadPoolQueueCapacity rocketmqHome sendMessageThreadPoolNums
+    sendThreadPoolQueueCapacity serverAsyncSemaphoreValue serverCallbackExecutorThreads
+    serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable serverSelectorThreads
+    serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads transferMsgByHeap
+    useEpollNativeSelector useReentrantLockWhenPutMessage waitTimeMillsInHeartbeatQueue
+    waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue
+    """.split()
+)
+
+# Keys whose other values would promise what this broker does not serve. Refused, not ignored: who sets
+# aclEnable=true must not get an open broker.
+ONLY = {
+    "aclEnable": ("false", "access control is not served"),
+    "brokerRole": ("ASYNC_MASTER", "replication is not served"),
+    "disableConsumeIfConsumerReadSlowly": ("false", "the slow-consumer rule is not served"),
+    "duplicationEnable": ("false", "duplicated dispatch is not served"),
+    "enableCalcFilterBitMap": ("false", "SQL filters are not served"),
+    "enableConsumeQueueExt": ("false", "ConsumeQueue extension files are not served"),
+    "enableDLegerCommitLog": ("false", "DLedger is not served"),
+    "enableLmq": ("false", "light queues are not served"),
+    "enableMultiDispatch": ("false", "light queues are not served"),
+    "enablePropertyFilter": ("false", "SQL filters are not served"),
+    "fetchNamesrvAddrByAddressServer": ("false", "an address server is not asked"),
+    "messageStorePlugIn": ("", "Java classes cannot be loaded"),
+    "slaveReadEnable": ("false", "replication is not served"),
+    "transientStorePoolEnable": ("false", "the off-heap store pool is not served"),
+}
+
+ALIASES = {"mapedFileSizeCommitLog": "mappedFileSizeCommitLog"}
+
+RANGES: Mapping[str, tuple[int, int]] = {
+    "accessMessageInMemoryMaxRatio": (0, 100),
+    "brokerId": (0, 0),
+    "brokerPermission": (0, 7),
+    "cleanResourceInterval": (100, 3_600_000),
+    "defaultTopicQueueNums": (1, 1024),
+    "diskMaxUsedSpaceRatio": (10, 95),
+    "flushConsumerOffsetInterval": (100, 600_000),
+    "flushIntervalCommitLog": (1, 60_000),
+    "flushIntervalConsumeQueue": (1, 600_000),
+    "listenPort": (0, 65_535),
+    "mappedFileSizeCommitLog": (1 << 16, 1 << 30),
+    "mappedFileSizeConsumeQueue": (CQ_UNIT_BYTES, 1 << 30),
+    "maxHashSlotNum": (1, 100_000_000),
+    "maxIndexNum": (2, 100_000_000),
+    "maxMessageSize": (1, 16 << 20),
+    "maxMsgsNumBatch": (1, 1024),
+    "maxTransferCountOnMessageInDisk": (1, 1024),
+    "maxTransferCountOnMessageInMemory": (1, 1024),
+    "namesrvListenPort": (0, 65_535),
+    "registerNameServerPeriod": (1_000, 60_000),
+    "serverChannelMaxIdleTimeSeconds": (1, 86_400),
+}
+NOT_NEGATIVE = (0, (1 << 63) - 1)
+
+IMPORTANT = tuple(
+    "namesrvAddr brokerName brokerClusterName brokerId bindAddress brokerIP1 listenPort "
+    "embeddedNamesrv namesrvListenPort storePathRootDir storePathCommitLog flushDiskType "
+    "fileReservedTime deleteWhen mappedFileSizeCommitLog maxMessageSize autoCreateTopicEnable "
+    "autoCreateSubscriptionGroup defaultTopicQueueNums messageDelayLevel".split()
+)
+"""What `-m` prints."""
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_.-]{1,127}")
+_HOST = re.compile(r"[a-zA-Z0-9._\-\[\]:]+")
+_PAIR = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]?\s*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def key_of(field_name: str, metadata: Mapping[str, str]) -> str:
+    """Return RocketMQ's key of a field: camelCase, or what the field's metadata says."""
+    head, *tail = field_name.split("_")
+    return metadata.get("key") or head + "".join(part.capitalize() for part in tail)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Read Java properties text: comments, `=`, `:` or blank between, escapes, continued lines."""
+    table: dict[str, str] = {}
+    pending = ""
+    for raw in text.splitlines():
+        line = pending + raw.lstrip()
+        pending = ""
+        if not line or line[0] in "#!":
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            pending = line[:-1]
+            continue
+        match = _PAIR.fullmatch(line)
+        if match:
+            table[_unescape(match[1])] = _unescape(match[2]).strip()
+    return table
+
+
+def parse_addresses(text: str) -> list[str]:
+    """Split `host:port;host:port`.
+
+    Raises:
+        ValueError: a part is not host:port; its text is the argument.
+    """
+    addresses = [part.strip() for part in text.split(";") if part.strip()]
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not (_HOST.fullmatch(host) and port.isdecimal() and 0 < int(port) <= 65_535):
+            raise ValueError(address)
+    return addresses
+
+
+def load(
+    path: str | None, overrides: Mapping[str, str] | None = None
+) -> tuple[Configuration, list[ConfigError]]:
+    """Read a configuration file (none: the defaults) and build what is in force; overrides win.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    table: dict[str, str] = {}
+    if path is not None:
+        try:
+            raw = Path(path).read_bytes()
+        except OSError as error:
+            wanted = f"a readable file ({error.strerror})"
+            raise ConfigError("-c", path, wanted) from error
+        if len(raw) > CONFIG_BYTES_MAX:
+            raise ConfigError("-c", path, f"a file of at most {CONFIG_BYTES_MAX} bytes")
+        table = parse_properties(raw.decode("utf-8", errors="replace"))
+    return build({**table, **(overrides or {})})
+
+
+def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:
+    """Turn keys and values into a Configuration, with every error found.
+
+    The Configuration is of use only when the list of errors is empty.
+    """
+    errors: list[ConfigError] = []
+    warnings: list[str] = []
+    inert: list[tuple[str, str]] = []
+    values: dict[str, Any] = {}
+    for given, text in table.items():
+        key = ALIASES.get(given, given)
+        if key in KNOWN:
+            try:
+                values[key] = _parse_value(key, text)
+            except ValueError as error:
+                errors.append(ConfigError(given, text, str(error)))
+        elif key in ONLY:
+            only, reason = ONLY[key]
+            if text.strip().casefold() != only.casefold():
+                wanted = f"{only or 'nothing'!r}, since {reason}"
+                errors.append(ConfigError(given, text, wanted))
+        elif key in INERT:
+            inert.append((key, text))
+        else:
+            warnings.append(_unknown(given))
+    if values.get("embeddedNamesrv") is False and not values.get("namesrvAddr"):
+        wanted = "true, or a namesrvAddr: without a name server no client finds this broker"
+        errors.append(ConfigError("embeddedNamesrv", "false", wanted))
+    configuration = Configuration(
+        broker=_complete_broker(_section(BrokerConfig, values), values),
+        store=_complete_store(_section(StoreConfig, values)),
+        server=_section(ServerConfig, values),
+        warnings=tuple(warnings),
+        inert=tuple(sorted(inert)),
+    )
+    return configuration, errors
+
+
+def advertised_address(bind_address: str) -> str:
+    """Return the address clients are told: the bound one, or this host's own for a wildcard."""
+    if bind_address not in ("0.0.0.0", "::"):
+        return bind_address
+    v4 = bind_address == "0.0.0.0"
+    with socket.socket(socket.AF_INET if v4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+        try:
+            # Connecting a datagram socket sends nothing; it only picks the outgoing address.
+            probe.connect(("192.0.2.1" if v4 else "2001:db8::1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1" if v4 else "::1"
+
+
+def _parse_value(key: str, text: str) -> Any:
+    kind = KNOWN[key]
+    if kind is bool:
+        if text.casefold() not in ("true", "false"):
+            raise ValueError("true or false")
+        return text.casefold() == "true"
+    if kind is int:
+        low, high = RANGES.get(key, NOT_NEGATIVE)
+        if not re.fullmatch(r"[+-]?\d{1,19}", text) or not low <= int(text) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(text)
+    if kind is not str:
+        if text not in get_args(kind):
+            raise ValueError(" or ".join(get_args(kind)))
+        return text
+    if key in _TEXT_CHECKS:
+        _TEXT_CHECKS[key](text)
+    return text
+
+
+def _check_addresses(text: str) -> None:
+    try:
+        parse_addresses(text)
+    except ValueError as error:
+        wanted = f"name servers as host:port;host:port ({str(error)!r} is not host:port)"
+        raise ValueError(wanted) from None
+
+
+def _check_name(text: str) -> None:
+    if not _NAME.fullmatch(text):
+        raise ValueError("1 to 127 of the characters a-z A-Z 0-9 % | . _ -")
+
+
+def _check_host(text: str) -> None:
+    try:
+        socket.getaddrinfo(text, None, flags=socket.AI_NUMERICHOST)
+    except OSError:
+        raise ValueError("a numeric address, such as 127.0.0.1") from None
+
+
+def _check_hours(text: str) -> None:
+    parts = [part.strip() for part in text.split(";") if part.strip()]
+    if not parts or not all(part.isdecimal() and int(part) < 24 for part in parts):
+        raise ValueError("hours of the day from 00 to 23, separated by ;")
+
+
+def _check_levels(text: str) -> None:
+    if not text.split() or not all(re.fullmatch(r"\d{1,6}[smhd]", part) for part in text.split()):
+        raise ValueError("delays such as '1s 5s 1m 2h', separated by blanks")
+
+
+def _check_commit_log_path(text: str) -> None:
+    if "," in text:
+        raise ValueError("one directory; several commit log directories are not served")
+
+
+_TEXT_CHECKS: Mapping[str, Callable[[str], None]] = {
+    "namesrvAddr": _check_addresses,
+    "brokerName": _check_name,
+    "brokerClusterName": _check_name,
+    "msgTraceTopicName": _check_name,
+    "bindAddress": _check_host,
+    "brokerIP1": _check_host,
+    "brokerIP2": _check_host,
+    "deleteWhen": _check_hours,
+    "messageDelayLevel": _check_levels,
+    "storePathCommitLog": _check_commit_log_path,
+}
+
+
+def _section(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    keys = {one.name: key_of(one.name, one.metadata) for one in fields(kind)}
+    return kind(**{name: values[key] for name, key in keys.items() if key in values})
+
+
+def _complete_broker(broker: BrokerConfig, values: Mapping[str, Any]) -> BrokerConfig:
+    address = broker.broker_ip1 or advertised_address(broker.bind_address)
+    return replace(
+        broker,
+        broker_ip1=address,
+        broker_ip2=broker.broker_ip2 or address,
+        broker_name=broker.broker_name or _host_name(),
+        embedded_namesrv=values.get("embeddedNamesrv", not broker.namesrv_addr),
+    )
+
+
+def _complete_store(store: StoreConfig) -> StoreConfig:
+    root = Path(store.store_path_root_dir or "~/store").expanduser().absolute()
+    commit_log = Path(store.store_path_commit_log or root / "commitlog").expanduser().absolute()
+    units = -(-store.mapped_file_size_consume_queue // CQ_UNIT_BYTES)
+    return replace(
+        store,
+        store_path_root_dir=str(root),
+        store_path_commit_log=str(commit_log),
+        mapped_file_size_consume_queue=units * CQ_UNIT_BYTES,
+    )
+
+
+def _host_name() -> str:
+    return re.sub(r"[^%|a-zA-Z0-9_.-]", "-", socket.gethostname())[:127] or "broker"
+
+
+def _unknown(key: str) -> str:
+    known = [*KNOWN, *INERT, *ONLY, *ALIASES]
+    close = difflib.get_close_matches(key, known, n=1, cutoff=CLOSE_ENOUGH)
+    hint = f"; the nearest known key is {close[0]!r}" if close else ""
+    return f"unknown configuration key {key!r} is ignored{hint}"
+
+
+def _unescape(text: str) -> str:
+    def character(match: re.Match[str]) -> str:
+        return chr(int(match[1], 16)) if match[1] else _CONTROL.get(match[2], match[2])
+
+    return _ESCAPE.sub(character, text)
+
+
+def _known_keys() -> dict[str, Any]:
+    table = {}
+    for kind in (BrokerConfig, ServerConfig, StoreConfig):
+        hints = get_type_hints(kind)
+        for one in fields(kind):
+            table[key_of(one.name, one.metadata)] = hints[one.name]
+    return table
+
+
+KNOWN = _known_keys()
+"""Each key with an effect, and the type of its value."""
