@@ -1,0 +1,1 @@
+"""The message broker: name server, remoting port, CommitLog."""

@@ -1,0 +1,1 @@
+"""The vocabulary of messages: names, properties, ids, flags."""

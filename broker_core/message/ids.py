@@ -1,0 +1,56 @@
+"""Ids of messages, bytes of hosts.
+
+An offset_msg_id names a place: store host and commit_log_offset, in upper-case hex::
+
+    ip (4 or 16 bytes) | port (i4) | commit_log_offset (i8)        32 or 56 characters
+
+Source: common/message/MessageDecoder.java createMessageId, decodeMessageId (4.9.8).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from typing import NamedTuple
+
+HOST_V4_SIZE = 8
+HOST_V6_SIZE = 20
+OFFSET_MSG_ID_LENGTHS = (32, 56)
+_PORT = struct.Struct(">i")
+_OFFSET = struct.Struct(">q")
+
+
+class OffsetMsgId(NamedTuple):
+    """A decoded offset_msg_id."""
+
+    host: str
+    commit_log_offset: int
+
+
+def host_bytes(ip: str, port: int) -> bytes:
+    """Return an address as records carry it: the packed ip, then the port in four bytes."""
+    return ipaddress.ip_address(ip).packed + _PORT.pack(port)
+
+
+def host_text(host: bytes | memoryview) -> str:
+    """Return "ip:port"; an IPv6 address is put in brackets."""
+    ip = ipaddress.ip_address(bytes(host[:-4]))
+    (port,) = _PORT.unpack(host[-4:])
+    return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
+
+
+def offset_msg_id(store_host: bytes, commit_log_offset: int) -> str:
+    """Return the id of the message at commit_log_offset in the broker at store_host."""
+    return (store_host + _OFFSET.pack(commit_log_offset)).hex().upper()
+
+
+def parse_offset_msg_id(text: str) -> OffsetMsgId | None:
+    """Return what the id says, None when the text is no offset_msg_id."""
+    if len(text) not in OFFSET_MSG_ID_LENGTHS or not text.isascii() or not text.isalnum():
+        return None
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        return None
+    (commit_log_offset,) = _OFFSET.unpack(data[-8:])
+    return OffsetMsgId(host_text(data[:-8]), commit_log_offset)

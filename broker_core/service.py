@@ -1,0 +1,41 @@
+"""The owner of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+logger = logging.getLogger(__name__)
+
+
+class Service:
+    """Something that runs tasks: a task that dies is logged, all end with `shutdown`.
+
+    Event loop only. Subclasses release what else they own after `await super().shutdown()`.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, coro: Coroutine[object, object, None], *, name: str) -> asyncio.Task[None]:
+        """Run a coroutine until it ends or the service shuts down."""
+        task = asyncio.get_running_loop().create_task(coro, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def shutdown(self) -> None:
+        """Cancel what still runs; return when all has ended. Calling it twice does no harm."""
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("task died: name=%s", task.get_name(), exc_info=error)

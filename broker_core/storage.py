@@ -1,0 +1,287 @@
+"""The file system, as a parameter.
+
+Every file effect of the broker goes through a `Storage`: tests replace it by one that keeps files
+in memory, fails a chosen call, or cuts the power. The hot path is not slowed by the seam: `map()`
+hands out the buffer that records are packed into.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MADV_POPULATE_WRITE = 23
+POPULATE_STEP = 8 * 1024 * 1024
+
+
+class StorageFile(Protocol):
+    """An open file."""
+
+    @property
+    def path(self) -> Path:
+        """Where the file was opened."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        ...
+
+    @property
+    def modified_ms(self) -> int:
+        """When it was last modified, milliseconds since the epoch."""
+        ...
+
+    def set_size(self, size: int) -> None:
+        """Set the length; what is added reads as zeros and has no blocks yet."""
+        ...
+
+    def allocate(self, offset: int, length: int) -> None:
+        """Reserve blocks, growing the file if needed; OSError (ENOSPC) when there are none."""
+        ...
+
+    def map(self) -> mmap.mmap | bytearray:
+        """Return a writable buffer over the whole file; it stays valid after `close`."""
+        ...
+
+    def populate(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> None:
+        """Fault pages in for writing without holding the interpreter lock."""
+        ...
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Read; shorter at the file's end."""
+        ...
+
+    def pwrite(self, offset: int, data: bytes) -> None:
+        """Write all of data."""
+        ...
+
+    def fdatasync(self) -> None:
+        """Make what was written durable; blocks without holding the interpreter lock."""
+        ...
+
+    def try_lock(self) -> bool:
+        """Take the POSIX lock on byte 0, as RocketMQ does; held until `close`."""
+        ...
+
+    def close(self) -> None:
+        """Close the descriptor; mappings live on."""
+        ...
+
+
+class Storage(Protocol):
+    """Files and directories."""
+
+    def open(self, path: Path, *, create: bool = False) -> StorageFile:
+        """Open for reading and writing; with create, a missing file is made (empty)."""
+        ...
+
+    def exists(self, path: Path) -> bool:
+        """Tell whether a file or directory is there."""
+        ...
+
+    def is_directory(self, path: Path) -> bool:
+        """Tell whether path is a directory."""
+        ...
+
+    def list_directory(self, path: Path) -> list[str]:
+        """Return the names in a directory, sorted; none when it is missing."""
+        ...
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory with its parents, durably."""
+        ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Make additions to and removals from a directory durable."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename, replacing the target."""
+        ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file; a missing one is no error."""
+        ...
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory; a missing one is no error."""
+        ...
+
+    def read(self, path: Path) -> bytes | None:
+        """Return a whole file, None when it is missing."""
+        ...
+
+    def write_atomically(self, path: Path, data: bytes, *, keep_backup: bool = False) -> None:
+        """Replace a file durably: after a crash it is whole, the old text or the new.
+
+        With keep_backup the old text stays beside it as `<name>.bak`.
+        """
+        ...
+
+    def disk_usage(self, path: Path) -> tuple[int, int]:
+        """Return (total, free for us) bytes of the file system that holds path."""
+        ...
+
+
+class OsFile:
+    """A `StorageFile` of the operating system. Any thread; positions are arguments."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    @property
+    def modified_ms(self) -> int:
+        return os.fstat(self._fd).st_mtime_ns // 1_000_000
+
+    def set_size(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def allocate(self, offset: int, length: int) -> None:
+        os.posix_fallocate(self._fd, offset, length)
+
+    def map(self) -> mmap.mmap | bytearray:
+        return mmap.mmap(self._fd, 0, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+
+    def populate(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> None:
+        # mmap.madvise holds the interpreter lock while it faults pages in; a ctypes call does not.
+        anchor = ctypes.c_char.from_buffer(mapping)
+        address = ctypes.addressof(anchor)
+        first = offset - offset % mmap.PAGESIZE
+        for start in range(first, offset + length, POPULATE_STEP):
+            step = min(POPULATE_STEP, offset + length - start)
+            if _libc.madvise(address + start, step, MADV_POPULATE_WRITE) != 0:
+                break  # older kernels do not know it: pages are then faulted in by their first use
+        del anchor
+
+    def pread(self, offset: int, length: int) -> bytes:
+        return os.pread(self._fd, length, offset)
+
+    def pwrite(self, offset: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._fd, view, offset)
+            offset += written
+            view = view[written:]
+
+    def fdatasync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def try_lock(self) -> bool:
+        try:
+            # A Java FileChannel lock is a POSIX lock: flock(2) would not keep a Java broker out.
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            if error.errno in {errno.EACCES, errno.EAGAIN}:
+                return False
+            raise
+        return True
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class FileStorage:
+    """A `Storage` of the operating system. Any thread; holds no state."""
+
+    def open(self, path: Path, *, create: bool = False) -> OsFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        return OsFile(path, os.open(path, flags, 0o600))
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_directory(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def list_directory(self, path: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(path))  # noqa: PTH208  names only; no Path for each of 10,000
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, path: Path) -> None:
+        if path.is_dir():
+            return
+        self.make_directory(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+        self.sync_directory(path.parent)
+
+    def sync_directory(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_directory(self, path: Path) -> None:
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            return
+
+    def read(self, path: Path) -> bytes | None:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write_atomically(self, path: Path, data: bytes, *, keep_backup: bool = False) -> None:
+        temporary = path.with_name(path.name + ".tmp")
+        fd = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        if keep_backup and path.exists():
+            # A second name for the old text, so that at no time the file itself is missing.
+            backup = path.with_name(path.name + ".bak")
+            spare = path.with_name(path.name + ".bak.tmp")
+            spare.unlink(missing_ok=True)
+            os.link(path, spare)
+            spare.replace(backup)
+        temporary.replace(path)
+        self.sync_directory(path.parent)
+
+    def disk_usage(self, path: Path) -> tuple[int, int]:
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+
+
+def _load_libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    libc.madvise.restype = ctypes.c_int
+    return libc
+
+
+_libc = _load_libc()

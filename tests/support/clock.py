@@ -1,0 +1,77 @@
+"""A clock that a test drives."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ManualTimer:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class ManualClock:
+    """Time passes only by `advance_ms`; callbacks run inside it, in the order of their times.
+
+    Sleepers are woken by it too, and run when the test next awaits.
+    """
+
+    def __init__(self, now_ms: int = 1_795_252_759_675, monotonic: float = 1000.0) -> None:
+        self._now_ms = now_ms
+        self._monotonic_ms = round(monotonic * 1000)
+        self._timers: list[tuple[float, int, ManualTimer]] = []
+        self._order = itertools.count()
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic(self) -> float:
+        return self._monotonic_ms / 1000
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self.call_at(self.monotonic() + seconds, lambda: _wake(woken))
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> ManualTimer:
+        timer = ManualTimer(callback)
+        heapq.heappush(self._timers, (when, next(self._order), timer))
+        return timer
+
+    def step_wall_clock_ms(self, milliseconds: int) -> None:
+        """Step the wall clock alone, back or forth, as an administrator or NTP does."""
+        self._now_ms += milliseconds
+
+    def advance_ms(self, milliseconds: int) -> None:
+        """Let time pass; run what becomes due."""
+        end_ms = self._monotonic_ms + milliseconds
+        while self._timers and self._timers[0][0] * 1000 <= end_ms:
+            when, _, timer = heapq.heappop(self._timers)
+            self._move_to(max(self._monotonic_ms, round(when * 1000)))
+            if timer.callback is not None:
+                timer.callback()
+        self._move_to(end_ms)
+
+    def _move_to(self, monotonic_ms: int) -> None:
+        self._now_ms += monotonic_ms - self._monotonic_ms
+        self._monotonic_ms = monotonic_ms
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
