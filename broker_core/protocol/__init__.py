@@ -1,0 +1,1 @@
+"""Remoting on the wire: pure bytes, no I/O."""

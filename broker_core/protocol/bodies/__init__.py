@@ -1,0 +1,1 @@
+"""JSON bodies of requests with their answers, by subject."""

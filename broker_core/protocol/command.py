@@ -1,0 +1,185 @@
+"""RemotingCommand, the unit of the remoting protocol: one request or one answer.
+
+One frame on the wire, big endian:
+
+     0            4             8
+    +------------+-+-----------+--------------+------------+
+    | total      |T| header len|    header    |    body    |     T: 0 JSON, 1 ROCKETMQ
+    +------------+-+-----------+--------------+------------+
+    total counts everything after itself: 4 + header + body
+
+Source: remoting/protocol/RemotingCommand.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from broker_core.errors import FrameError
+from broker_core.protocol import binary_header, json_header
+from broker_core.protocol.codes import (
+    BROKER_VERSION,
+    ONEWAY_FLAG,
+    RESPONSE_FLAG,
+    SERIALIZE_JSON,
+    SERIALIZE_ROCKETMQ,
+)
+from broker_core.protocol.json_header import OUR_LANGUAGE, Header
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Parts = Sequence[bytes | memoryview]
+else:
+    Parts = Any  # never decoded: set by `answer` alone
+
+PREFIX = struct.Struct(">II")
+assert PREFIX.size == 8
+
+
+class RemotingCommand(Header, gc=False):
+    """One request or answer.
+
+    Event loop or any thread; holds no resource. `body` of a received command is a copy of its
+    own. `parts` is set instead of `body` by an answer whose body is a list of buffers; `encode`
+    joins them once, and whoever encodes drops the command at once, so that a view into a file's
+    mapping does not outlive the call.
+    """
+
+    # The names with a dash keep a header's JSON from filling them by accident;
+    # on purpose it cannot either, since `decode` sets all three.
+    body: bytes = msgspec.field(default=b"", name="-body")
+    parts: Parts | None = msgspec.field(default=None, name="-parts")
+    serialize_type: int = msgspec.field(default=SERIALIZE_JSON, name="-type")
+
+    @property
+    def is_response(self) -> bool:
+        return self.flag & RESPONSE_FLAG != 0
+
+    @property
+    def is_oneway(self) -> bool:
+        return self.flag & ONEWAY_FLAG != 0
+
+    @classmethod
+    def request(
+        cls, code: int, ext_fields: dict[str, str] | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        """Return a request; the connection that sends it gives it its opaque."""
+        return cls(
+            code,
+            0,
+            0,
+            BROKER_VERSION,
+            OUR_LANGUAGE,
+            None,
+            {} if ext_fields is None else ext_fields,
+            body,
+        )
+
+    def answer(
+        self,
+        code: int,
+        remark: str | None = None,
+        ext_fields: dict[str, str] | None = None,
+        body: bytes | memoryview | Parts = b"",
+    ) -> RemotingCommand:
+        """Return the answer to this request, in this request's serializer."""
+        parts: Parts | None = None
+        if not isinstance(body, bytes):
+            parts = [body] if isinstance(body, memoryview) else body
+            body = b""
+        return RemotingCommand(
+            code,
+            RESPONSE_FLAG,
+            self.opaque,
+            BROKER_VERSION,
+            OUR_LANGUAGE,
+            remark,
+            {} if ext_fields is None else ext_fields,
+            body,
+            parts,
+            self.serialize_type,
+        )
+
+    def encode(self) -> bytes:
+        """Return the whole frame."""
+        serialize_type = self.serialize_type
+        if serialize_type == SERIALIZE_JSON:
+            header = json_header.encode(self)
+        else:
+            header = binary_header.encode(self)
+        header_bytes = len(header)
+        parts = self.parts
+        if parts is None:
+            body = self.body
+            prefix = PREFIX.pack(4 + header_bytes + len(body), serialize_type << 24 | header_bytes)
+            return prefix + header + body if body else prefix + header
+        body_bytes = sum(map(_nbytes, parts))
+        prefix = PREFIX.pack(4 + header_bytes + body_bytes, serialize_type << 24 | header_bytes)
+        return b"".join((prefix, header, *parts))
+
+
+def _nbytes(part: bytes | memoryview) -> int:
+    return part.nbytes if isinstance(part, memoryview) else len(part)
+
+
+_decode_json = msgspec.json.Decoder(RemotingCommand).decode
+
+
+def decode(serialize_type: int, header: bytes | memoryview, body: bytes) -> RemotingCommand:
+    """Return the command of a frame's header with its body.
+
+    Raises:
+        FrameError: the header is malformed, or the serializer unknown; close the connection.
+    """
+    if serialize_type == SERIALIZE_JSON:
+        try:
+            command = _decode_json(header)
+        except (ValueError, RecursionError):
+            # The typed decoder takes what clients write; Java's reader takes a little more.
+            command = _from_header(json_header.decode_leniently(header))
+    elif serialize_type == SERIALIZE_ROCKETMQ:
+        command = _from_header(binary_header.decode(header))
+    else:
+        raise FrameError(f"the serializer {serialize_type} is unknown; 0 is JSON, 1 is ROCKETMQ")
+    command.body = body
+    command.parts = None
+    command.serialize_type = serialize_type
+    return command
+
+
+def _from_header(header: Header) -> RemotingCommand:
+    return RemotingCommand(
+        header.code,
+        header.flag,
+        header.opaque,
+        header.version,
+        header.language,
+        header.remark,
+        header.ext_fields,
+    )
+
+
+# The fast path of processors that know their answer's shape, SEND_MESSAGE above all.
+_ANSWER = (
+    b'{"code":%d,"extFields":%b,"flag":1,"language":"PYTHON","opaque":%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":' + str(BROKER_VERSION).encode() + b"}"
+)
+
+
+def json_answer(opaque: int, code: int, ext_json: bytes) -> bytes:
+    """Return the frame of an answer without body whose ext fields are JSON already.
+
+    Only for a request whose `serialize_type` is JSON. It saves the command, the dict and its
+    encoding: 0.4 µs where `answer` with `encode` takes 1.1.
+    """
+    header = _ANSWER % (code, ext_json, opaque)
+    return PREFIX.pack(4 + len(header), len(header)) + header
+
+
+def ext_json(ext_fields: Mapping[str, str]) -> bytes:
+    """Return ext fields as the JSON object that `json_answer` takes."""
+    return msgspec.json.encode(ext_fields)

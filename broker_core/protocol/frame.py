@@ -1,0 +1,137 @@
+"""FrameDecoder, which cuts a stream of bytes into commands without doing any I/O.
+
+Every limit is checked on the eight bytes that announce a frame, before anything of it is kept,
+and memory follows the bytes that came, never the length that was announced.
+
+Source: remoting/netty/NettyDecoder.java (4.9.7); its limit counts the length field, so does ours.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from broker_core.errors import FrameError
+from broker_core.protocol.command import PREFIX, RemotingCommand, decode
+
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+HEADER_BYTES_MAX = 64 * 1024
+
+_unpack_prefix = PREFIX.unpack_from
+_unpack_total = struct.Struct(">I").unpack_from
+
+
+@dataclass(frozen=True, slots=True)
+class FrameLimits:
+    """What a peer may announce; bytes. `frame_bytes_max` includes the four of the length."""
+
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    header_bytes_max: int = HEADER_BYTES_MAX
+
+
+class FrameDecoder:
+    """The frames of one connection.
+
+    Event loop only. `feed` a piece, call `next_command` until it returns None, then `settle`:
+    only what is left over, the beginning of a frame, is copied out of the piece that was fed, so
+    that all connections can share one receive buffer. A FrameError is raised where the stream
+    breaks, after every whole frame before that place was returned; nothing can be read after it.
+    """
+
+    __slots__ = ("_at", "_data", "_kept", "_limits", "_to", "_wanted")
+
+    def __init__(self, limits: FrameLimits | None = None) -> None:
+        self._limits = limits or FrameLimits()
+        self._kept = bytearray()
+        self._data: memoryview | None = None
+        self._at = 0
+        self._to = 0
+        self._wanted = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of frames not returned yet that are held in memory."""
+        return len(self._kept)
+
+    def feed(self, piece: bytes | memoryview) -> None:
+        """Take the next bytes of the stream; the piece must not change before `settle`."""
+        if self._kept:
+            self._kept += piece
+            # A long frame comes in many pieces: do not look at it before it is whole.
+            if len(self._kept) < self._wanted:
+                return
+            self._data = memoryview(self._kept)
+        else:
+            self._data = memoryview(piece)
+        self._at = 0
+        self._to = len(self._data)
+
+    def next_command(self) -> RemotingCommand | None:
+        """Return the next whole command, None when there is none.
+
+        Raises:
+            FrameError: a length passes its limit or the header is malformed; close.
+        """
+        data = self._data
+        if data is None:
+            return None
+        at = self._at
+        present = self._to - at
+        if present < 8:
+            self._wanted = 0
+            if present >= 4:
+                (total,) = _unpack_total(data, at)
+                if total < 4 or total + 4 > self._limits.frame_bytes_max:
+                    raise self._length_error(total)
+            return None
+        total, word = _unpack_prefix(data, at)
+        header_bytes = word & 0x00FFFFFF
+        if (
+            total + 4 > self._limits.frame_bytes_max
+            or header_bytes > total - 4
+            or header_bytes > self._limits.header_bytes_max
+        ):
+            raise self._length_error(total, header_bytes)
+        if present < total + 4:
+            self._wanted = total + 4
+            return None
+        header_at = at + 8
+        body_at = header_at + header_bytes
+        to = at + 4 + total
+        self._at = to
+        self._wanted = 0
+        return decode(
+            word >> 24,
+            data[header_at:body_at],
+            bytes(data[body_at:to]) if to > body_at else b"",
+        )
+
+    def settle(self) -> None:
+        """Keep what is left over and let go of the piece."""
+        data = self._data
+        if data is None:
+            return
+        self._data = None
+        at = self._at
+        if at == self._to:
+            if self._kept:
+                data.release()
+                self._kept = bytearray()
+        elif self._kept:
+            data.release()
+            del self._kept[:at]
+        else:
+            self._kept += data[at : self._to]
+
+    def _length_error(self, total: int, header_bytes: int | None = None) -> FrameError:
+        if total + 4 > self._limits.frame_bytes_max:
+            return FrameError(
+                f"a frame of {total} bytes was announced, the limit is"
+                f" {self._limits.frame_bytes_max}"
+            )
+        if header_bytes is None or header_bytes > total - 4:
+            return FrameError(f"a frame of {total} bytes cannot hold its header")
+        return FrameError(
+            f"a header of {header_bytes} bytes was announced, the limit is"
+            f" {self._limits.header_bytes_max}"
+        )

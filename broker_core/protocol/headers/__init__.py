@@ -1,0 +1,1 @@
+"""Typed readers of the custom header that travels in extFields."""

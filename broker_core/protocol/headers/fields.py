@@ -1,0 +1,80 @@
+"""Readers of single ext fields, which arrive as text.
+
+Java logs a missing mandatory field, goes on with null, then answers SYSTEM_ERROR with a
+NullPointerException. Ours answers the same code with a sentence that names the field.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_core.errors import RequestRefusedError
+from broker_core.protocol.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+INT32_DIGITS_MAX = 11
+INT64_DIGITS_MAX = 20
+INT32_LIMIT = 2**31
+INT64_LIMIT = 2**63
+
+
+def text(ext_fields: Mapping[str, str], key: str) -> str:
+    """Return a mandatory field.
+
+    Raises:
+        RequestRefusedError: it is missing.
+    """
+    value = ext_fields.get(key)
+    if value is None:
+        raise _refusal(f"the request has no {key}")
+    return value
+
+
+def int32(ext_fields: Mapping[str, str], key: str, default: int | None = None) -> int:
+    """Return an int field, default when it is missing.
+
+    Raises:
+        RequestRefusedError: no number, out of range, or missing without a default.
+    """
+    return _integer(ext_fields, key, default, INT32_DIGITS_MAX, INT32_LIMIT)
+
+
+def int64(ext_fields: Mapping[str, str], key: str, default: int | None = None) -> int:
+    """Return a long field, default when it is missing.
+
+    Raises:
+        RequestRefusedError: no number, out of range, or missing without a default.
+    """
+    return _integer(ext_fields, key, default, INT64_DIGITS_MAX, INT64_LIMIT)
+
+
+def boolean(ext_fields: Mapping[str, str], key: str, *, default: bool = False) -> bool:
+    """Return a boolean field by Java's rule: only "true", in any case, is true."""
+    value = ext_fields.get(key)
+    return default if value is None else value.lower() == "true"
+
+
+def _integer(
+    ext_fields: Mapping[str, str], key: str, default: int | None, digits_max: int, limit: int
+) -> int:
+    value = ext_fields.get(key)
+    if value is None:
+        if default is None:
+            raise _refusal(f"the request has no {key}")
+        return default
+    # Java's parser takes digits with one sign; Python's takes blanks and underscores as well,
+    # and its time grows with the square of the length.
+    if len(value) <= digits_max and value.isascii() and value.lstrip("+-").isdigit():
+        try:
+            number = int(value)
+        except ValueError:
+            number = limit
+        if -limit <= number < limit:
+            return number
+    raise _refusal(f"the request's {key} is not a number in range: {value[:32]!r}")
+
+
+def _refusal(remark: str) -> RequestRefusedError:
+    return RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)

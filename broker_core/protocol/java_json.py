@@ -1,0 +1,291 @@
+"""JSON as fastjson writes it, which is not always JSON.
+
+Maps whose keys are no strings come out with the raw JSON of the key: `{0:"addr"}`,
+`{{"brokerName":"b","queueId":0,"topic":"T"}:3}`. An object met twice comes out the second time as
+`{"$ref":"$.path"}`. Java reads those forms as well as the quoted ones; Go's hand-written readers
+want exactly fastjson's bytes, hence the writer here, which adds no blank.
+
+In Python every key is a `str`: `"0"` for a number, the compact JSON text for an object, so that
+both dialects read alike. The writer writes `int` keys as well as `ObjectKey`s raw.
+
+Invariant: what `encode` writes, `decode` reads back, keys as text.
+Source: fastjson 1.2.69 (4.9.7), serializer/MapSerializer.java, ListSerializer.java.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+T = TypeVar("T")
+
+DEPTH_MAX = 32
+"""How deep a body may nest; RocketMQ's deepest is seven."""
+
+_encode_text = msgspec.json.Encoder().encode
+
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+# Possessive throughout: no input makes it go back, so its time is linear in the text.
+_RAW_KEY = re.compile(
+    rf"""
+      (?P<before>[{{,]\s*+)(?P<key>-?\d++|\{{(?:{_STRING}|[^{{}}"])*+\}})(?P<colon>\s*+:)
+    | {_STRING}
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_BLANKS = re.compile(rf"({_STRING})|\s++", re.DOTALL)
+_REF_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]")
+
+
+class ObjectKey(str):
+    """A map's key that is an object: its compact JSON text, written without quotes."""
+
+    __slots__ = ()
+
+
+def message_queue_key(topic: str, broker_name: str, queue_id: int) -> ObjectKey:
+    """Return a MessageQueue as the key of a map."""
+    broker = _encode_text(broker_name).decode()
+    return ObjectKey(
+        f'{{"brokerName":{broker},"queueId":{queue_id},"topic":{_encode_text(topic).decode()}}}'
+    )
+
+
+def decode(data: bytes | bytearray | memoryview | str) -> Any:
+    """Return the value of JSON or fastjson text; every key is text, `$ref`s are resolved.
+
+    Raises:
+        ValueError: neither of both, or nested too deep.
+    """
+    try:
+        value = _parse(data)
+        _check_depth(value)
+    except RecursionError as error:
+        raise ValueError(f"the JSON nests deeper than {DEPTH_MAX} levels") from error
+    if _holds(data, '"$ref"'):
+        value = _Resolver(value).resolved()
+    return value
+
+
+def decode_as(data: bytes | bytearray | memoryview | str, type_: type[T]) -> T:
+    """Return the text as a msgspec structure, as tolerant as Java: quoted numbers, unknown keys.
+
+    Raises:
+        ValueError: the text is no JSON, or a member has another type.
+    """
+    if not _holds(data, '"$ref"'):
+        try:
+            return msgspec.json.decode(data, type=type_, strict=False)
+        except (ValueError, RecursionError):
+            pass  # fastjson's dialect perhaps, else the slow way says what is wrong
+    return msgspec.convert(decode(data), type=type_, strict=False)
+
+
+def _parse(data: bytes | bytearray | memoryview | str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        text = data if isinstance(data, str) else str(data, "utf-8")
+        return msgspec.json.decode(to_standard(text))
+
+
+def _holds(data: bytes | bytearray | memoryview | str, text: str) -> bool:
+    if isinstance(data, str):
+        return text in data
+    return text.encode() in bytes(data) if isinstance(data, memoryview) else text.encode() in data
+
+
+def to_standard(text: str) -> str:
+    """Return the text with its raw keys quoted, everything else untouched."""
+    return _RAW_KEY.sub(_quoted, text)
+
+
+def _quoted(match: re.Match[str]) -> str:
+    key = match["key"]
+    if key is None:  # a string: skipped whole, so that nothing in it is taken for a key
+        return match[0]
+    if key[0] == "{":
+        key = _BLANKS.sub(lambda found: found[1] or "", key)
+        return f"{match['before']}{_encode_text(key).decode()}{match['colon']}"
+    return f'{match["before"]}"{key}"{match["colon"]}'
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(DEPTH_MAX + 1):
+        level = [
+            child
+            for parent in level
+            if isinstance(parent, dict | list)
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+        if not level:
+            return
+    raise ValueError(f"the JSON nests deeper than {DEPTH_MAX} levels")
+
+
+class _Resolver:
+    """Puts the objects in the place of the `$ref`s that name them."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+
+    def resolved(self) -> Any:
+        self._walk(self._root, [])
+        return self._root
+
+    def _walk(self, value: Any, parents: list[Any]) -> None:
+        parents.append(value)
+        items: Iterator[tuple[Any, Any]]
+        if isinstance(value, dict):
+            items = iter(list(value.items()))
+        elif isinstance(value, list):
+            items = iter(enumerate(value))
+        else:
+            items = iter(())
+        for key, child in items:
+            if _is_reference(child):
+                value[key] = self._target(child["$ref"], parents)
+            elif isinstance(child, dict | list):
+                self._walk(child, parents)
+        parents.pop()
+
+    def _target(self, reference: object, parents: list[Any]) -> Any:
+        # A reference may only name what stands before it, and nothing it is part of: a ring
+        # would make every later reader of the value go round for ever.
+        if not isinstance(reference, str) or not reference.startswith("$."):
+            raise ValueError(f"the reference {reference!r} in the JSON cannot be followed")
+        target = self._root
+        at = 1
+        while at < len(reference):
+            step = _REF_STEP.match(reference, at)
+            if step is None:
+                raise ValueError(f"the reference {reference!r} in the JSON cannot be followed")
+            at = step.end()
+            name = step[1] if step[1] is not None else step[3]
+            try:
+                target = target[int(step[2])] if step[2] is not None else target[name]
+            except (KeyError, IndexError, TypeError) as error:
+                raise ValueError(f"the reference {reference!r} leads nowhere") from error
+        if any(target is parent for parent in parents) or _is_reference(target):
+            raise ValueError(f"the reference {reference!r} leads back to itself")
+        return target
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1 and "$ref" in value
+
+
+def encode(value: Any) -> bytes:
+    """Return value as fastjson's compact text: keys sorted, raw where Java's are no strings."""
+    out: list[str] = []
+    _write(value, out)
+    return "".join(out).encode()
+
+
+def _write(value: Any, out: list[str]) -> None:
+    if isinstance(value, dict):
+        if _is_number_map(value):
+            out.append(_number_map(value))
+            return
+        before = "{"
+        for key, item in _sorted_items(value):
+            out.append(before)
+            out.append(_key(key))
+            out.append(":")
+            _write(item, out)
+            before = ","
+        out.append("}" if value else "{}")
+    elif isinstance(value, list | tuple):
+        before = "["
+        for item in value:
+            out.append(before)
+            _write(item, out)
+            before = ","
+        out.append("]" if value else "[]")
+    else:
+        out.append(_scalar(value))
+
+
+def encode_pretty(value: Any) -> bytes:
+    """Return value as fastjson's pretty text, the form of the broker's configuration files.
+
+    Tabs, one member a line, no blank after the colon, no line feed at the end; the entries of a
+    map with raw keys stand all on the opening line, a list of numbers on one line.
+    """
+    out: list[str] = []
+    _write_pretty(value, "\n", out)
+    return "".join(out).encode()
+
+
+def _write_pretty(value: Any, line: str, out: list[str]) -> None:
+    """Append value; `line` is a line feed with the indentation of the line it stands on."""
+    inner = line + "\t"
+    if isinstance(value, dict):
+        if not value:
+            out.append("{}")
+            return
+        if _is_number_map(value):
+            out.append(_number_map(value)[:-1])
+            out.append(line + "}")
+            return
+        before = "{"
+        for key, item in _sorted_items(value):
+            is_raw = type(key) is not str
+            out.append(before if is_raw else before + inner)
+            out.append(_key(key))
+            out.append(":")
+            _write_pretty(item, inner, out)
+            before = ","
+        out.append(line + "}")
+    elif isinstance(value, list | tuple):
+        if all(type(item) is int for item in value):
+            out.append("[" + ",".join(map(str, value)) + "]")
+            return
+        before = "["
+        for item in value:
+            out.append(before + inner)
+            _write_pretty(item, inner, out)
+            before = ","
+        out.append(line + "]")
+    else:
+        out.append(_scalar(value))
+
+
+def _sorted_items(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """Return the members in order, null ones left out as fastjson leaves them out."""
+    return sorted((pair for pair in value.items() if pair[1] is not None), key=_sort_key)
+
+
+def _sort_key(pair: tuple[Any, Any]) -> tuple[int, int, str]:
+    key = pair[0]
+    return (0, key, "") if isinstance(key, int) else (1, 0, key)
+
+
+def _is_number_map(value: Mapping[Any, Any]) -> bool:
+    """Say whether all keys with all values are plain ints (offsets by queue, the big tables)."""
+    return set(map(type, value)) == {int} == set(map(type, value.values()))
+
+
+def _number_map(value: dict[int, int]) -> str:
+    # repr in C is ten times faster than writing each pair; numbers hold no blanks of their own.
+    return repr(dict(sorted(value.items()))).replace(" ", "")
+
+
+def _key(key: object) -> str:
+    if isinstance(key, ObjectKey):
+        return str(key)
+    if isinstance(key, str):
+        return _encode_text(key).decode()
+    if type(key) is int:
+        return str(key)
+    raise TypeError(f"a {type(key).__name__} cannot be a key of Java's JSON")
+
+
+def _scalar(value: object) -> str:
+    return _encode_text(value).decode()
