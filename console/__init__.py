@@ -1,0 +1,1 @@
+"""The web console: pages for people who run a broker."""

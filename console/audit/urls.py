@@ -1,0 +1,12 @@
+"""Addresses of the audit pages."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from console.audit import views
+
+app_name = "audit"
+urlpatterns = [
+    path("", views.listing, name="list"),
+]

@@ -1,0 +1,1 @@
+"""The only way from the console to a broker."""

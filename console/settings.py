@@ -1,0 +1,209 @@
+"""The console's settings, from the environment only."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from console import secret_key
+from console.env import Environment
+
+env = Environment()
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# --- Places -----------------------------------------------------------------------------------
+TREBUCHET_DATA = env.directory("TREBUCHET_DATA", BASE_DIR / "data")
+TREBUCHET_STORE = env.directory("TREBUCHET_STORE", TREBUCHET_DATA / "store")
+TREBUCHET_WEB = env.host_port("TREBUCHET_WEB", "127.0.0.1:8000")
+TREBUCHET_NAMESRV = [str(each) for each in env.host_ports("TREBUCHET_NAMESRV", "127.0.0.1:9876")]
+TREBUCHET_REDIS_URL = env.text("TREBUCHET_REDIS_URL", "redis://127.0.0.1:6379/0")
+TREBUCHET_DATA.mkdir(parents=True, exist_ok=True)
+
+# The one seam between pages and brokers; tests name another factory.
+TREBUCHET_GATEWAY = "console.gateway.client.RemotingGateway"
+GATEWAY_TIMEOUT_S = 3.0
+
+# --- Django -----------------------------------------------------------------------------------
+DEBUG = env.flag("TREBUCHET_DEBUG", default=False)
+SECRET_KEY = env.secret("TREBUCHET_SECRET_KEY") or secret_key.load_or_make(
+    TREBUCHET_DATA / "console.secret_key"
+)
+
+LOOPBACK_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
+ALLOWED_HOSTS = sorted(
+    {
+        *LOOPBACK_HOSTS,
+        *env.names("TREBUCHET_ALLOWED_HOSTS"),
+        # A wildcard listener says nothing about the name people type.
+        *({TREBUCHET_WEB.host} - {"0.0.0.0", "::"}),
+    }
+)
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "channels",
+    "csp",
+    "django_htmx",
+    "django_celery_beat",
+    "console.ui",
+    "console.accounts",
+    "console.audit",
+    "console.overview",
+    "console.topics",
+    "console.groups",
+    "console.offsets",
+    "console.tracing",
+    "console.reports",
+    "console.demo",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "console.urls"
+ASGI_APPLICATION = "console.asgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+# Pages poll and forms are small: what is larger is not ours.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 1_000
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "console" / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "console.ui.context.frame",
+            ],
+            "builtins": [
+                "django.templatetags.i18n",
+                "django.templatetags.static",
+                "console.ui.templatetags.ui",
+            ],
+        },
+    },
+]
+
+DATABASES = {"default": env.database("DATABASE_URL", TREBUCHET_DATA / "console.sqlite3")}
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+
+# --- People -----------------------------------------------------------------------------------
+LOGIN_URL = "accounts:sign-in"
+LOGIN_REDIRECT_URL = "overview:index"
+LOGOUT_REDIRECT_URL = "accounts:sign-in"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 10},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+# --- The browser ------------------------------------------------------------------------------
+TREBUCHET_HTTPS = env.flag("TREBUCHET_HTTPS", default=False)
+# Cookies ignore ports: two appliances on one host would sign each other out under one name.
+COOKIE_PREFIX = "__Host-" if TREBUCHET_HTTPS else ""
+SESSION_COOKIE_NAME = f"{COOKIE_PREFIX}trebuchet_session_{TREBUCHET_WEB.port}"
+CSRF_COOKIE_NAME = f"{COOKIE_PREFIX}trebuchet_csrf_{TREBUCHET_WEB.port}"
+SESSION_COOKIE_AGE = int(timedelta(hours=12).total_seconds())
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TREBUCHET_HTTPS
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_TRUSTED_ORIGINS = env.names("TREBUCHET_TRUSTED_ORIGINS")
+CSRF_FAILURE_VIEW = "console.ui.views.csrf_failure"
+SECURE_SSL_REDIRECT = TREBUCHET_HTTPS
+SECURE_HSTS_SECONDS = int(timedelta(days=365).total_seconds()) if TREBUCHET_HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = TREBUCHET_HTTPS
+# Only behind a proxy that sets the header itself; otherwise anyone could claim TLS.
+if env.flag("TREBUCHET_BEHIND_PROXY", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "connect-src": ["'self'"],
+        "object-src": ["'none'"],
+        "base-uri": ["'none'"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+    },
+}
+
+STATIC_URL = "/static/"
+STATIC_ROOT = TREBUCHET_DATA / "static"
+STATIC_ROOT.mkdir(parents=True, exist_ok=True)
+STATICFILES_DIRS = [BASE_DIR / "console" / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "console.ui.static_files.HashedStaticFiles"},
+}
+# Before `collectstatic` has run pages name plain files, which come from the source tree.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_KEEP_ONLY_HASHED_FILES = False
+
+# --- Words and time ---------------------------------------------------------------------------
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English")]
+LOCALE_PATHS = [BASE_DIR / "console" / "locale"]
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+# --- Channels -----------------------------------------------------------------------------------
+# One ASGI process serves every socket; message data never goes through a layer.
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+
+# --- Celery -------------------------------------------------------------------------------------
+CELERY_BROKER_URL = TREBUCHET_REDIS_URL
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 2, "socket_timeout": 10}
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_SERIALIZER = "json"
+CELERY_RESULT_SERIALIZER = "json"
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TIMEZONE = "UTC"
+CELERY_ENABLE_UTC = True
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+
+# --- Log ----------------------------------------------------------------------------------------
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.text("TREBUCHET_LOG_LEVEL", "INFO").upper()},
+    "loggers": {
+        "django.request": {"level": "ERROR"},
+        "django.utils.autoreload": {"level": "WARNING"},
+    },
+}

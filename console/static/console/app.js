@@ -1,0 +1,204 @@
+/* What every page's script does: theme, navigation, dialogs, notices, ages, charts. No inline handlers anywhere. */
+"use strict";
+
+const Trebuchet = (() => {
+  const root = document.documentElement;
+
+  /** Resolve a colour variable to what a canvas understands, in the theme of now. */
+  function colour(name) {
+    const probe = document.createElement("span");
+    probe.style.color = `var(${name})`;
+    probe.hidden = false;
+    probe.style.position = "absolute";
+    document.body.append(probe);
+    const value = getComputedStyle(probe).color;
+    probe.remove();
+    return value;
+  }
+
+  function toast(text, state = "info") {
+    const box = document.createElement("div");
+    box.className = "toast";
+    box.dataset.state = state;
+    const line = document.createElement("p");
+    line.textContent = text;
+    box.append(line);
+    document.getElementById("toasts")?.append(box);
+    fade(box);
+  }
+
+  function fade(box) {
+    if (box.dataset.state !== "bad") setTimeout(() => box.remove(), 7000);
+  }
+
+  /* Theme: the cookie lets the server render the right one, so nothing flashes. */
+  function setTheme(theme) {
+    root.dataset.theme = theme;
+    document.cookie = `trebuchet_theme=${theme};path=/;max-age=31536000;samesite=lax`;
+    document.dispatchEvent(new CustomEvent("trebuchet:theme"));
+  }
+
+  /* Ages and local times. */
+  function ageText(seconds) {
+    if (seconds < -2) return `in ${spanText(-seconds)}`;
+    if (seconds < 2) return "just now";
+    return `${spanText(seconds)} ago`;
+  }
+  function spanText(seconds) {
+    if (seconds < 90) return `${Math.round(seconds)} s`;
+    if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+    if (seconds < 129600) return `${Math.round(seconds / 3600)} h`;
+    return `${Math.round(seconds / 86400)} d`;
+  }
+  const stamp = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  function refreshTimes(scope = document) {
+    const now = Date.now();
+    for (const element of scope.querySelectorAll("time[data-age]")) {
+      const ms = Number(element.dataset.age);
+      element.textContent = ageText((now - ms) / 1000);
+      if (!element.title) element.title = stamp.format(ms);
+    }
+    for (const element of scope.querySelectorAll("time[data-moment]:not([title])")) {
+      element.title = element.textContent.trim();
+      element.textContent = stamp.format(Number(element.dataset.moment));
+    }
+  }
+
+  function grouped(value) {
+    return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+  }
+  function rateText(value) {
+    if (value >= 100 || value === 0) return grouped(Math.round(value));
+    return value >= 0.1 ? value.toFixed(1) : "< 0.1";
+  }
+
+  /* A time chart that follows its box and the theme. series: [{label, colour: "--chart-1", fill}]. */
+  function timeChart(element, series, options = {}) {
+    let plot = null;
+    let data = [[], ...series.map(() => [])];
+    const height = () => element.clientHeight || 220;
+    function build() {
+      plot?.destroy();
+      const axis = { stroke: colour("--faint"), grid: { stroke: colour("--chart-grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+      plot = new uPlot({
+        width: element.clientWidth,
+        height: height(),
+        cursor: { points: { size: 7 }, drag: { x: false, y: false } },
+        legend: { show: options.legend !== false, live: true },
+        padding: [10, 12, 0, 0],
+        scales: { x: { time: true }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] } },
+        axes: [{ ...axis, space: 70 }, { ...axis, size: 48, values: (_, ticks) => ticks.map((tick) => (options.format || rateText)(tick)) }],
+        series: [{}, ...series.map((each) => ({
+          label: each.label,
+          stroke: colour(each.colour),
+          fill: each.fill ? colour(each.colour).replace("rgb(", "rgba(").replace(")", ", 0.10)") : undefined,
+          width: 1.75,
+          spanGaps: false,
+          points: { show: false },
+          value: (_, value) => (value == null ? "–" : (options.format || rateText)(value)),
+        }))],
+      }, data, element);
+    }
+    build();
+    document.addEventListener("trebuchet:theme", build);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", build);
+    new ResizeObserver(() => {
+      if (element.clientWidth && plot) {
+        const legend = element.querySelector(".u-legend");
+        plot.setSize({ width: element.clientWidth, height: height() - (legend ? legend.offsetHeight : 0) });
+      }
+    }).observe(element);
+    return { set(next) { data = next; plot.setData(next); } };
+  }
+
+  /* Repeat while the page is visible; never two at once. */
+  function poll(seconds, work) {
+    let busy = false;
+    async function turn() {
+      if (busy || document.hidden) return;
+      busy = true;
+      try { await work(); } finally { busy = false; }
+    }
+    turn();
+    const timer = setInterval(turn, seconds * 1000);
+    document.addEventListener("visibilitychange", turn);
+    return () => clearInterval(timer);
+  }
+
+  function setNavigation(open) {
+    const frame = document.querySelector(".frame");
+    if (!frame) return;
+    frame.dataset.navigation = open ? "open" : "closed";
+    document.querySelector("[data-toggle-navigation]")?.setAttribute("aria-expanded", String(open));
+  }
+
+  document.addEventListener("click", (event) => {
+    const target = event.target instanceof Element ? event.target : null;
+    if (!target) return;
+    if (target.closest("[data-toggle-navigation]")) setNavigation(document.querySelector(".frame").dataset.navigation !== "open");
+    if (target.closest("[data-close-navigation]")) setNavigation(false);
+    const opener = target.closest("[data-open-dialog]");
+    if (opener) document.getElementById(opener.dataset.openDialog)?.showModal();
+    if (target.closest("[data-close-dialog]") || target.matches("dialog")) target.closest("dialog")?.close();
+    if (target.closest("[data-dismiss]")) target.closest(".toast")?.remove();
+    const copy = target.closest("[data-copy]");
+    if (copy) {
+      const text = document.getElementById(copy.dataset.copy)?.textContent ?? copy.dataset.copyText ?? "";
+      navigator.clipboard?.writeText(text.trim()).then(() => toast(copy.dataset.copied || "Copied", "ok"), () => toast("The browser did not allow copying", "warn"));
+    }
+    for (const menu of document.querySelectorAll("details.menu[open]")) {
+      if (!menu.contains(target)) menu.open = false;
+    }
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      setNavigation(false);
+      for (const menu of document.querySelectorAll("details.menu[open]")) menu.open = false;
+    }
+    const typing = event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable]");
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
+      const search = document.querySelector("input[type=search]");
+      if (search) { event.preventDefault(); search.focus(); search.select(); }
+    }
+  });
+
+  document.addEventListener("change", (event) => {
+    const target = event.target;
+    if (target instanceof HTMLInputElement && target.closest("[data-theme-switch]")) setTheme(target.value);
+    if (target instanceof Element && target.closest("[data-submit-on-change]")) target.closest("form")?.requestSubmit();
+    showMatching();
+  });
+
+  /* A button that stays closed until the name is typed. */
+  document.addEventListener("input", (event) => {
+    const input = event.target;
+    if (input instanceof HTMLInputElement && input.dataset.mustEqual !== undefined) {
+      const button = input.form?.querySelector("[data-needs-name]");
+      if (button) button.disabled = input.value !== input.dataset.mustEqual;
+    }
+  });
+
+  /* Fields that belong to one choice: data-show-for="name=value|value". */
+  function showMatching() {
+    for (const element of document.querySelectorAll("[data-show-for]")) {
+      const [name, values] = element.dataset.showFor.split("=");
+      const chosen = element.closest("form")?.elements[name]?.value;
+      element.hidden = !values.split("|").includes(chosen);
+    }
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    refreshTimes();
+    showMatching();
+    setInterval(refreshTimes, 1000);
+    for (const box of document.querySelectorAll(".toasts .toast")) fade(box);
+    for (const input of document.querySelectorAll("[data-must-equal]")) input.dispatchEvent(new Event("input", { bubbles: true }));
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    for (const element of document.querySelectorAll("[data-timezone]")) element.textContent = zone;
+    for (const element of document.querySelectorAll("input[data-utc-offset]")) element.value = String(-new Date().getTimezoneOffset());
+  });
+  document.addEventListener("htmx:afterSwap", (event) => { refreshTimes(event.target); showMatching(); });
+
+  return { colour, toast, timeChart, poll, refreshTimes, rateText, grouped, spanText };
+})();

@@ -1,0 +1,1 @@
+"""Pages that list, create, change and delete topics."""

@@ -1,0 +1,33 @@
+"""Probes for whoever supervises the process."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_not_required
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_safe
+
+
+@login_not_required
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """Say that the process answers; looks at nothing else."""
+    return JsonResponse({"status": "ok"})
+
+
+@login_not_required
+@require_safe
+def readyz(request: HttpRequest) -> HttpResponse:
+    """Say whether pages can be served: the database answers and its tables are current.
+
+    A broker that is down does not make the console unready: its pages are where that is explained.
+    """
+    try:
+        executor = MigrationExecutor(connection)
+        behind = bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    except DatabaseError:
+        return JsonResponse({"status": "unready", "reason": "database"}, status=503)
+    if behind:
+        return JsonResponse({"status": "unready", "reason": "migrations"}, status=503)
+    return JsonResponse({"status": "ok"})

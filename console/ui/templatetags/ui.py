@@ -1,0 +1,147 @@
+"""Template tags: icons, numbers with units, moments, the unknown."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _, ngettext
+
+register = template.Library()
+
+KIB = 1024.0
+BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+THIN_SPACE = "\u202f"
+SECONDS_A_DAY = 86_400
+SECONDS_AN_HOUR = 3_600
+
+
+@register.simple_tag
+def icon(name: str, css: str = "") -> SafeString:
+    """Render an icon of the sprite; decoration only, so hidden from screen readers."""
+    return format_html(
+        '<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
+        css,
+        static("console/icons.svg"),
+        name,
+    )
+
+
+@register.simple_tag
+def unknown(reason: object = "") -> SafeString:
+    """Render what is not known: a dash that says why, never a zero."""
+    text = str(reason) or _("Not known.")
+    return format_html(
+        '<span class="unknown" title="{0}" tabindex="0">\u2013'
+        '<span class="visually-hidden"> ({0})</span></span>',
+        text,
+    )
+
+
+def grouped(value: int) -> str:
+    return f"{value:,}".replace(",", THIN_SPACE)
+
+
+@register.filter
+def count(value: int | None) -> SafeString | str:
+    """Show a whole number in groups of three."""
+    return unknown() if value is None else grouped(int(value))
+
+
+@register.filter
+def rate(value: float | None) -> SafeString | str:
+    """Show a number a second; the unit stands beside it or in the table's head."""
+    if value is None:
+        return unknown()
+    if value >= 100 or value == 0:
+        return grouped(round(value))
+    return f"{value:.1f}" if value >= 0.1 else "< 0.1"
+
+
+def bytes_text(value: float) -> str:
+    size = float(value)
+    for unit in BYTE_UNITS:
+        if abs(size) < KIB or unit == BYTE_UNITS[-1]:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= KIB
+    raise AssertionError
+
+
+@register.filter
+def byte_size(value: float | None) -> SafeString | str:
+    """Show an amount of bytes in binary units."""
+    return unknown() if value is None else bytes_text(value)
+
+
+@register.filter
+def percent(value: float | None) -> SafeString | str:
+    """Show a ratio from 0 to 1 in percent."""
+    return unknown() if value is None else f"{value * 100:.1f} %"
+
+
+@register.filter
+def duration(seconds: float | None) -> SafeString | str:
+    """Show a span of time in its two largest units."""
+    if seconds is None:
+        return unknown()
+    whole = int(seconds)
+    days, rest = divmod(whole, SECONDS_A_DAY)
+    hours, rest = divmod(rest, SECONDS_AN_HOUR)
+    minutes, left = divmod(rest, 60)
+    if days:
+        return ngettext("%(count)d day", "%(count)d days", days) % {"count": days} + f" {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {left} s" if minutes else f"{left} s"
+
+
+@register.filter
+def moment(timestamp_ms: int | None) -> SafeString:
+    """Show a point in time, UTC in the source; the page's script turns it into local time."""
+    return time_element(timestamp_ms, "moment")
+
+
+@register.filter
+def age(timestamp_ms: int | None) -> SafeString:
+    """Show how long ago a point in time is; the page's script keeps it current."""
+    return time_element(timestamp_ms, "age")
+
+
+def time_element(timestamp_ms: int | None, kind: str) -> SafeString:
+    if timestamp_ms is None:
+        return unknown()
+    try:
+        when = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
+    except (ValueError, OverflowError, OSError):
+        return unknown(_("The broker gave a time that no calendar has: %s ms.") % timestamp_ms)
+    return format_html(
+        '<time data-{}="{}" datetime="{}">{}</time>',
+        mark_safe(kind),
+        str(timestamp_ms),
+        when.isoformat(timespec="milliseconds"),
+        when.strftime("%Y-%m-%d %H:%M:%S UTC"),
+    )
+
+
+@register.inclusion_tag("ui/field.html")
+def field(bound: Any, *, wide: bool = False) -> dict[str, Any]:
+    """Render a form field with its label, help and errors tied to it."""
+    widget = bound.field.widget
+    described = [f"{bound.id_for_label}-help"] if bound.help_text else []
+    if bound.errors:
+        described.append(f"{bound.id_for_label}-error")
+        widget.attrs["aria-invalid"] = "true"
+    if described:
+        widget.attrs["aria-describedby"] = " ".join(described)
+    checkbox = getattr(widget, "input_type", "") == "checkbox"
+    return {"field": bound, "wide": wide, "checkbox": checkbox}
+
+
+@register.inclusion_tag("ui/source.html")
+def source(name: str, read_at_ms: int | None) -> dict[str, Any]:
+    """Render where numbers come from with their age."""
+    return {"name": name, "read_at_ms": read_at_ms}

@@ -1,0 +1,26 @@
+"""The map of addresses: one line a part of the console."""
+
+from __future__ import annotations
+
+from django.urls import include, path
+
+from console.ui import health
+
+urlpatterns = [
+    path("", include("console.overview.urls")),
+    path("live/", include("console.tracing.urls")),
+    path("topics/", include("console.topics.urls")),
+    path("groups/", include("console.groups.urls")),
+    path("offsets/", include("console.offsets.urls")),
+    path("reports/", include("console.reports.urls")),
+    path("demo/", include("console.demo.urls")),
+    path("audit/", include("console.audit.urls")),
+    path("accounts/", include("console.accounts.urls")),
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+]
+
+handler400 = "console.ui.views.bad_request"
+handler403 = "console.ui.views.permission_denied"
+handler404 = "console.ui.views.not_found"
+handler500 = "console.ui.views.server_error"
