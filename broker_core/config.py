@@ -1,8 +1,8 @@
 """The broker's configuration: RocketMQ's keys, units and defaults in frozen dataclasses.
 
-A configuration file is Java properties text (`key=value`). Field names are the keys in snake_case; a
-key of the original that steers something this broker does not have (a thread pool, a lock) stands in
-`INERT` and is accepted without effect. A value that would promise what is not served is refused.
+A configuration file is Java properties text (`key=value`). Field names are the keys in snake_case;
+a key of the original that steers something this broker does not have (a thread pool, a lock) stands
+in `INERT` and is accepted without effect. A value that would promise what is not served is refused.
 
 Source: MessageStoreConfig, BrokerConfig, NettyServerConfig (4.9.7).
 """
@@ -12,12 +12,14 @@ from __future__ import annotations
 import difflib
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
 from broker_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
 
 DEFAULT_MESSAGE_DELAY_LEVEL = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 CONFIG_BYTES_MAX = 1 << 20
@@ -129,33 +131,83 @@ class Configuration:
 
 # One event loop has no thread pools, one writer has no put lock, and nobody is billed.
 INERT = frozenset(
-    """
-    adminBrokerThreadPoolNums brokerFastFailureEnable clientAsyncSemaphoreValue
-    clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout
-    clientManageThreadPoolNums clientManagerThreadPoolQueueCapacity clientOnewaySemaphoreValue
-    clientPooledByteBufAllocatorEnable clientSocketRcvBufSize clientSocketSndBufSize
-    clientWorkerThreads commercialBaseCount commercialBigCount commercialEnable commercialTimerCount
-    commercialTransCount compressedRegister connectTimeoutMillis consumerManageThreadPoolNums
-    consumerManagerThreadPoolQueueCapacity debugLockEnable destroyMapedFileIntervalForcibly
-    diskFallRecorded enableDetailStat enableScheduleAsyncDeliver endTransactionPoolQueueCapacity
-    endTransactionThreadPoolNums expectConsumerNumUseFilter fastFailIfNoBufferInStorePool
-    filterServerNums flushCommitLogTimed flushConsumerOffsetHistoryInterval
-    flushLeastPagesWhenWarmMapedFile forceRegister haListenPort heartbeatThreadPoolNums
-    heartbeatThreadPoolQueueCapacity highSpeedMode isolateLogEnable maxDelayTime
-    osPageCacheBusyTimeOutMills processReplyMessageThreadPoolNums pullMessageThreadPoolNums
-    pullThreadPoolQueueCapacity putMessageFutureThreadPoolNums putMsgIndexHightWater
-    putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity
-    redeleteHangedFileInterval replyThreadPoolQueueCapacity rocketmqHome sendMessageThreadPoolNums
-    sendThreadPoolQueueCapacity serverAsyncSemaphoreValue serverCallbackExecutorThreads
-    serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable serverSelectorThreads
-    serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads transferMsgByHeap
-    useEpollNativeSelector useReentrantLockWhenPutMessage waitTimeMillsInHeartbeatQueue
-    waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue
-    """.split()
+    [
+        "adminBrokerThreadPoolNums",
+        "brokerFastFailureEnable",
+        "clientAsyncSemaphoreValue",
+        "clientCallbackExecutorThreads",
+        "clientChannelMaxIdleTimeSeconds",
+        "clientCloseSocketIfTimeout",
+        "clientManageThreadPoolNums",
+        "clientManagerThreadPoolQueueCapacity",
+        "clientOnewaySemaphoreValue",
+        "clientPooledByteBufAllocatorEnable",
+        "clientSocketRcvBufSize",
+        "clientSocketSndBufSize",
+        "clientWorkerThreads",
+        "commercialBaseCount",
+        "commercialBigCount",
+        "commercialEnable",
+        "commercialTimerCount",
+        "commercialTransCount",
+        "compressedRegister",
+        "connectTimeoutMillis",
+        "consumerManageThreadPoolNums",
+        "consumerManagerThreadPoolQueueCapacity",
+        "debugLockEnable",
+        "destroyMapedFileIntervalForcibly",
+        "diskFallRecorded",
+        "enableDetailStat",
+        "enableScheduleAsyncDeliver",
+        "endTransactionPoolQueueCapacity",
+        "endTransactionThreadPoolNums",
+        "expectConsumerNumUseFilter",
+        "fastFailIfNoBufferInStorePool",
+        "filterServerNums",
+        "flushCommitLogTimed",
+        "flushConsumerOffsetHistoryInterval",
+        "flushLeastPagesWhenWarmMapedFile",
+        "forceRegister",
+        "haListenPort",
+        "heartbeatThreadPoolNums",
+        "heartbeatThreadPoolQueueCapacity",
+        "highSpeedMode",
+        "isolateLogEnable",
+        "maxDelayTime",
+        "osPageCacheBusyTimeOutMills",
+        "processReplyMessageThreadPoolNums",
+        "pullMessageThreadPoolNums",
+        "pullThreadPoolQueueCapacity",
+        "putMessageFutureThreadPoolNums",
+        "putMsgIndexHightWater",
+        "putThreadPoolQueueCapacity",
+        "queryMessageThreadPoolNums",
+        "queryThreadPoolQueueCapacity",
+        "redeleteHangedFileInterval",
+        "replyThreadPoolQueueCapacity",
+        "rocketmqHome",
+        "sendMessageThreadPoolNums",
+        "sendThreadPoolQueueCapacity",
+        "serverAsyncSemaphoreValue",
+        "serverCallbackExecutorThreads",
+        "serverOnewaySemaphoreValue",
+        "serverPooledByteBufAllocatorEnable",
+        "serverSelectorThreads",
+        "serverSocketRcvBufSize",
+        "serverSocketSndBufSize",
+        "serverWorkerThreads",
+        "transferMsgByHeap",
+        "useEpollNativeSelector",
+        "useReentrantLockWhenPutMessage",
+        "waitTimeMillsInHeartbeatQueue",
+        "waitTimeMillsInPullQueue",
+        "waitTimeMillsInSendQueue",
+        "waitTimeMillsInTransactionQueue",
+    ]
 )
 
-# Keys whose other values would promise what this broker does not serve. Refused, not ignored: who sets
-# aclEnable=true must not get an open broker.
+# Keys whose other values would promise what this broker does not serve. Refused, not ignored: who
+# sets aclEnable=true must not get an open broker.
 ONLY = {
     "aclEnable": ("false", "access control is not served"),
     "brokerRole": ("ASYNC_MASTER", "replication is not served"),
@@ -200,11 +252,27 @@ RANGES: Mapping[str, tuple[int, int]] = {
 }
 NOT_NEGATIVE = (0, (1 << 63) - 1)
 
-IMPORTANT = tuple(
-    "namesrvAddr brokerName brokerClusterName brokerId bindAddress brokerIP1 listenPort "
-    "embeddedNamesrv namesrvListenPort storePathRootDir storePathCommitLog flushDiskType "
-    "fileReservedTime deleteWhen mappedFileSizeCommitLog maxMessageSize autoCreateTopicEnable "
-    "autoCreateSubscriptionGroup defaultTopicQueueNums messageDelayLevel".split()
+IMPORTANT = (
+    "namesrvAddr",
+    "brokerName",
+    "brokerClusterName",
+    "brokerId",
+    "bindAddress",
+    "brokerIP1",
+    "listenPort",
+    "embeddedNamesrv",
+    "namesrvListenPort",
+    "storePathRootDir",
+    "storePathCommitLog",
+    "flushDiskType",
+    "fileReservedTime",
+    "deleteWhen",
+    "mappedFileSizeCommitLog",
+    "maxMessageSize",
+    "autoCreateTopicEnable",
+    "autoCreateSubscriptionGroup",
+    "defaultTopicQueueNums",
+    "messageDelayLevel",
 )
 """What `-m` prints."""
 

@@ -1,0 +1,1 @@
+"""Who is connected: producers, consumers, their subscriptions and queue locks."""

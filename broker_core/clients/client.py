@@ -1,0 +1,16 @@
+"""A connected client as the services see it: an address to name, a connection to close."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class ClientConnection(Protocol):
+    """What `clients` needs of a connection; remoting's Connection is one."""
+
+    @property
+    def remote_address(self) -> str:
+        """ip:port of the peer."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""How messages reach consumers: held pulls, tag filters."""

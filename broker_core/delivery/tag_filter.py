@@ -1,0 +1,41 @@
+"""The tag filter of a subscription: by hash here, by text in the client.
+
+Source: store/DefaultMessageFilter.java, broker/filter/ExpressionMessageFilter.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_core.message.subscription import build_subscription
+
+if TYPE_CHECKING:
+    from broker_core.message.subscription import SubscriptionData
+
+
+class TagFilter:
+    """Matches ConsumeQueue units by their tags_code. Holds no state."""
+
+    __slots__ = ("_codes",)
+
+    def __init__(self, codes: frozenset[int]) -> None:
+        self._codes = codes
+
+    @classmethod
+    def of(cls, subscription: SubscriptionData) -> TagFilter | None:
+        """Return the subscription's filter, None when it takes everything.
+
+        The hashes are made of the tags again: see build_subscription.
+        """
+        try:
+            built = build_subscription(subscription.topic, subscription.sub_string, 0)
+        except ValueError:
+            return cls(frozenset())
+        return cls(frozenset(built.code_set)) if built.code_set else None
+
+    def by_tags_code(self, tags_code: int) -> bool:
+        return tags_code in self._codes
+
+    def by_record(self, record: memoryview) -> bool:
+        """Return True: two tags with one hash are told apart by the client."""
+        return True

@@ -1,0 +1,73 @@
+"""Subscription of a consumer group: its configuration, its subscribed topics, its tag expressions.
+
+Fields of the JSON structs stand in the alphabetical order of their keys, as fastjson writes them.
+
+Source: common/subscription/SubscriptionGroupConfig.java,
+common/protocol/heartbeat/SubscriptionData.java, common/filter/FilterAPI.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from broker_core.message.tags import java_hash
+
+SUB_ALL = "*"
+EXPRESSION_TYPE_TAG = "TAG"
+
+
+class SubscriptionGroupConfig(msgspec.Struct, rename="camel", kw_only=True):
+    """What a consumer group may do."""
+
+    broker_id: int = 0
+    consume_broadcast_enable: bool = True
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    group_name: str
+    notify_consumer_ids_changed_enable: bool = True
+    retry_max_times: int = 16
+    retry_queue_nums: int = 1
+    which_broker_when_consume_slowly: int = 1
+
+
+class SubscriptionData(msgspec.Struct, rename="camel", kw_only=True):
+    """What a group wants of one topic."""
+
+    class_filter_mode: bool = False
+    code_set: list[int] = []
+    expression_type: str = EXPRESSION_TYPE_TAG
+    sub_string: str = SUB_ALL
+    sub_version: int = 0
+    """The client's clock in milliseconds when it subscribed."""
+    tags_set: list[str] = []
+    topic: str
+
+    @property
+    def is_tag_expression(self) -> bool:
+        return self.expression_type in (None, "", EXPRESSION_TYPE_TAG)
+
+
+def build_subscription(
+    topic: str, expression: str | None, sub_version: int, expression_type: str | None = None
+) -> SubscriptionData:
+    """Read a tag expression such as `A || B`; empty or `*` subscribes to everything.
+
+    Tag hashes are computed here and never taken from a client: the Go client hashes UTF-8 bytes,
+    the ConsumeQueue holds Java's hash of UTF-16 units.
+
+    Raises:
+        ValueError: the expression names no tag at all, such as `||`.
+    """
+    text = (expression or "").strip()
+    kind = expression_type or EXPRESSION_TYPE_TAG
+    subscription = SubscriptionData(
+        topic=topic, sub_string=text or SUB_ALL, sub_version=sub_version, expression_type=kind
+    )
+    if text in ("", SUB_ALL) or kind != EXPRESSION_TYPE_TAG:
+        return subscription
+    tags = list(dict.fromkeys(tag.strip() for tag in text.split("||") if tag.strip()))
+    if not tags:
+        raise ValueError(f"{text!r} names no tag")
+    subscription.tags_set = tags
+    subscription.code_set = [java_hash(tag) for tag in tags]
+    return subscription

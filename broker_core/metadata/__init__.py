@@ -1,0 +1,1 @@
+"""The JSON configurations: topics, subscription groups, consumer offsets."""

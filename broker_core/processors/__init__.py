@@ -1,0 +1,1 @@
+"""Requests: one header, one call, one answer, one file a family."""

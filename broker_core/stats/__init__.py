@@ -1,0 +1,1 @@
+"""What was counted, by item and by window."""

@@ -1,0 +1,1 @@
+"""What happens to a message, told to whoever watches."""
