@@ -1,0 +1,47 @@
+"""The Celery app of the console: JSON only, UTC, schedules in the database.
+
+`celery -A console worker` and `celery -A console beat` find it here. Its broker is the Redis of
+`TREBUCHET_REDIS_URL`; results live in the console's database, not in Redis.
+"""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+
+# The longest a report may take; the runner ends it in order, with a sentence.
+REPORT_SECONDS_MAX = 3 * 3600
+# The worker's own limit stands behind it and ends a runner that hangs.
+TASK_SECONDS_MAX = REPORT_SECONDS_MAX + 120
+
+
+def celery_url(url: str) -> str:
+    """Return a Redis URL as Celery spells it: a unix socket is `redis+socket://` there."""
+    return "redis+socket://" + url.removeprefix("unix://") if url.startswith("unix://") else url
+
+
+app = Celery("console")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+
+
+@app.on_after_configure.connect
+def limit(sender: Celery, **_: object) -> None:
+    """Add what follows from the limits above."""
+    sender.conf.update(
+        broker_url=celery_url(sender.conf.broker_url),
+        result_backend=None,
+        result_accept_content=["json"],
+        task_time_limit=TASK_SECONDS_MAX,
+        worker_max_tasks_per_child=50,
+        # Redis gives a message to another worker when none acknowledged it for this long.
+        broker_transport_options={
+            **sender.conf.broker_transport_options,
+            "visibility_timeout": TASK_SECONDS_MAX + 600,
+        },
+    )
+
+
+app.autodiscover_tasks(["console.reports"])

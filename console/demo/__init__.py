@@ -1,0 +1,1 @@
+"""Demo traffic: a small producer and consumer over the real protocol."""

@@ -1,0 +1,1 @@
+"""Reports: scheduled Spark jobs, their runs, their results."""

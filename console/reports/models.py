@@ -1,0 +1,174 @@
+"""A report run: what was asked, how far it is, what came out.
+
+States only move forward, each by one conditional UPDATE, so that a worker, a page and a second
+delivery of the same task never undo each other:
+
+    queued -> starting -> running -> writing -> done
+       \\__________\\_________\\_________\\_____> failed | cancelled
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+from django_celery_beat.models import PeriodicTask
+
+# A runner writes its heartbeat every HEARTBEAT_S; after LOST_AFTER_S without one it is gone.
+HEARTBEAT_S = 5
+LOST_AFTER_S = 30
+# A task that no worker took within this time is dropped from the queue, and its run has failed.
+QUEUED_SECONDS_MAX = 3600
+
+RESULT_ROWS_MAX = 20_000
+SENTENCE_CHARS_MAX = 1_000
+LOG_TAIL_CHARS_MAX = 16_384
+RUNS_KEPT = 500
+
+
+class RunState(models.TextChoices):
+    """Where a run is."""
+
+    QUEUED = "queued", "Queued"
+    STARTING = "starting", "Starting"
+    RUNNING = "running", "Running"
+    WRITING = "writing", "Writing"
+    DONE = "done", "Done"
+    FAILED = "failed", "Failed"
+    CANCELLED = "cancelled", "Cancelled"
+
+
+WORKING = (RunState.STARTING, RunState.RUNNING, RunState.WRITING)
+ACTIVE = (RunState.QUEUED, *WORKING)
+
+LOST_SENTENCE = (
+    "The worker that ran this report stopped without a word; start the report again. "
+    "The worker's own log says why it ended."
+)
+NOT_TAKEN_SENTENCE = (
+    "No worker took this report within an hour; see that the worker runs "
+    "(celery -A console worker), then start the report again."
+)
+
+
+class ReportRunQuerySet(models.QuerySet["ReportRun"]):
+    """Questions and transitions over many runs."""
+
+    def active(self) -> ReportRunQuerySet:
+        return self.filter(state__in=ACTIVE)
+
+    def lost(self, now: datetime) -> ReportRunQuerySet:
+        """Runs whose worker is gone, or that no worker will take any more."""
+        silent = models.Q(state__in=WORKING, heartbeat_at__lt=now - timedelta(seconds=LOST_AFTER_S))
+        forgotten = models.Q(
+            state=RunState.QUEUED, created_at__lt=now - timedelta(seconds=QUEUED_SECONDS_MAX)
+        )
+        return self.filter(silent | forgotten)
+
+
+class ReportRun(models.Model):
+    """One run of a report.
+
+    `progress_done` of `progress_total` are what the stage counts (tasks of Spark); 0 of 0: unknown.
+    `slot` names the schedule's time slot and is unique: a slot runs once however often it is sent.
+    """
+
+    report = models.CharField(max_length=64)
+    parameters = models.JSONField(default=dict)
+    state = models.CharField(
+        max_length=16, choices=RunState.choices, default=RunState.QUEUED, db_index=True
+    )
+
+    stage = models.CharField(max_length=200, blank=True)
+    progress_done = models.BigIntegerField(default=0)
+    progress_total = models.BigIntegerField(default=0)
+    rows_read = models.BigIntegerField(default=0)
+    bytes_read = models.BigIntegerField(default=0)
+
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
+
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    schedule = models.ForeignKey(
+        PeriodicTask, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    slot = models.CharField(max_length=100, null=True, blank=True, unique=True)
+
+    worker = models.CharField(max_length=200, blank=True)
+    # host, pid and start time of the analytics process: enough to end it when its worker died.
+    process = models.JSONField(null=True, blank=True)
+    cancel_requested = models.BooleanField(default=False)
+    # Set when the run is to end as failed instead of cancelled (the worker is shutting down).
+    stop_reason = models.CharField(max_length=SENTENCE_CHARS_MAX, blank=True)
+
+    result = models.JSONField(null=True, blank=True)
+    result_rows = models.BigIntegerField(default=0)
+    failure = models.CharField(max_length=SENTENCE_CHARS_MAX, blank=True)
+    log_tail = models.TextField(blank=True)
+
+    objects = ReportRunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+
+    def __str__(self) -> str:
+        return f"{self.report} run {self.pk} ({self.state})"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the row says active and nobody is behind it; `mark_lost` will write it down."""
+        now = timezone.now()
+        if self.state in WORKING:
+            beat = self.heartbeat_at or self.started_at or self.created_at
+            return beat < now - timedelta(seconds=LOST_AFTER_S)
+        if self.state == RunState.QUEUED:
+            return self.created_at < now - timedelta(seconds=QUEUED_SECONDS_MAX)
+        return False
+
+    @property
+    def shown_state(self) -> RunState:
+        return RunState.FAILED if self.is_lost else RunState(self.state)
+
+    @property
+    def shown_failure(self) -> str:
+        if self.is_lost:
+            return NOT_TAKEN_SENTENCE if self.state == RunState.QUEUED else LOST_SENTENCE
+        return self.failure
+
+    @property
+    def is_active(self) -> bool:
+        return self.shown_state in ACTIVE
+
+    @property
+    def result_is_cut(self) -> bool:
+        return self.result is not None and self.result_rows > len(self.rows)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return list(self.result["rows"]) if self.result else []
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it has run or ran, None before it started."""
+        if self.started_at is None:
+            return None
+        end = self.finished_at
+        if end is None:
+            end = self.heartbeat_at if self.is_lost and self.heartbeat_at else timezone.now()
+        return max(0.0, (end - self.started_at).total_seconds())
+
+    def move(self, to: RunState, *, among: tuple[RunState, ...], **values: Any) -> bool:
+        """Set state and values if the row is still in one of `among`; say whether it was."""
+        moved = ReportRun.objects.filter(pk=self.pk, state__in=among).update(state=to, **values)
+        if moved:
+            self.state = to
+            for name, value in values.items():
+                setattr(self, name, value)
+        return bool(moved)

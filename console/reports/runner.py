@@ -1,0 +1,307 @@
+"""The runner of one report: starts the analytics program, watches it, records how it ended.
+
+The program is a process of its own in a process group of its own, so that cancelling ends the JVM
+beside it as well. Worker process only; blocks until the report has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+from collections import deque
+from datetime import timedelta
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from console.celery import REPORT_SECONDS_MAX
+from console.processes import identity
+from console.reports import catalog, progress
+from console.reports.models import (
+    HEARTBEAT_S,
+    LOG_TAIL_CHARS_MAX,
+    RESULT_ROWS_MAX,
+    SENTENCE_CHARS_MAX,
+    WORKING,
+    ReportRun,
+    RunState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+logger = logging.getLogger(__name__)
+
+# The row is written at most this often; the page asks once a second.
+UPDATE_EVERY_S = 0.25
+CANCEL_ASKED_EVERY_S = 0.5
+# SIGTERM first: the program may end Spark and remove its half-written output.
+GRACE_S = 10.0
+LINE_BYTES_MAX = 65_536
+LOG_LINES_KEPT = 400
+RESULT_BYTES_MAX = 64 * 1024 * 1024
+
+
+class ReportFailedError(Exception):
+    """The report ended without a result; the text is the sentence that the page shows."""
+
+
+class ReportCancelledError(Exception):
+    """Somebody asked for the end."""
+
+
+class Lines:
+    """Splits a byte stream into lines, a line longer than LINE_BYTES_MAX into pieces."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        yield from lines
+        while len(self._rest) > LINE_BYTES_MAX:
+            yield self._rest[:LINE_BYTES_MAX]
+            self._rest = self._rest[LINE_BYTES_MAX:]
+
+    def end(self) -> Iterator[bytes]:
+        if self._rest:
+            yield self._rest
+        self._rest = b""
+
+
+class Runner:
+    """Runs one claimed run to its end."""
+
+    def __init__(self, run: ReportRun) -> None:
+        self._run = run
+        self._out = Path(settings.TREBUCHET_DATA) / "reports" / f"run-{run.pk}"
+        self._log: deque[str] = deque(maxlen=LOG_LINES_KEPT)
+        self._latest: progress.Progress | None = None
+        self._failed: str | None = None
+        self._done = False
+
+    def run(self) -> None:
+        """Run the program and leave the row in a final state."""
+        run = self._run
+        try:
+            result = self._result_of_program()
+        except ReportCancelledError:
+            self._finish(RunState.CANCELLED)
+        except ReportFailedError as failure:
+            self._finish(RunState.FAILED, failure=str(failure)[:SENTENCE_CHARS_MAX])
+        else:
+            rows = result["rows"]
+            self._finish(
+                RunState.DONE,
+                result={**result, "rows": rows[:RESULT_ROWS_MAX]},
+                result_rows=len(rows),
+            )
+        finally:
+            shutil.rmtree(self._out, ignore_errors=True)
+        logger.info("report ended: run=%s report=%s state=%s", run.pk, run.report, run.state)
+
+    def _finish(self, state: RunState, **values: Any) -> None:
+        now = timezone.now()
+        self._run.move(
+            state,
+            among=WORKING,
+            finished_at=now,
+            heartbeat_at=now,
+            process=None,
+            log_tail=self._log_tail(),
+            **self._counts(),
+            **values,
+        )
+
+    def _counts(self) -> dict[str, Any]:
+        latest = self._latest
+        if latest is None:
+            return {}
+        return {
+            "stage": latest.stage[:200],
+            "progress_done": latest.done,
+            "progress_total": latest.total,
+            "rows_read": latest.rows,
+            "bytes_read": latest.bytes,
+        }
+
+    def _log_tail(self) -> str:
+        return "\n".join(self._log)[-LOG_TAIL_CHARS_MAX:]
+
+    def _result_of_program(self) -> dict[str, Any]:
+        if (missing := catalog.missing_java()) is not None:
+            raise ReportFailedError(missing)
+        self._out.mkdir(parents=True, exist_ok=True)
+        command = catalog.command(self._run.report, self._run.parameters, self._out)
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=settings.BASE_DIR,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ReportFailedError(
+                f"The analytics program {command[0]} cannot be started: {error.strerror}."
+            ) from error
+        with process:
+            try:
+                self._run.process = identity(process.pid)
+                self._watch(process)
+            finally:
+                # The JVM may outlive the Python process that started it.
+                end_group(process.pid, wait=process)
+        if self._failed is not None:
+            raise ReportFailedError(self._failed)
+        if process.returncode != 0 or not self._done:
+            raise ReportFailedError(
+                f"The analytics program ended with code {process.returncode} and gave no reason; "
+                "the end of its log is below."
+            )
+        return read_result(self._out / "result.json")
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Follow both pipes until the program has ended.
+
+        Raises:
+            ReportCancelledError: the row asks for the end.
+            ReportFailedError: it took too long, or the worker is stopping.
+        """
+        assert process.stdout is not None
+        assert process.stderr is not None
+        deadline = monotonic() + REPORT_SECONDS_MAX
+        self._write(RunState.STARTING)
+        written = asked = monotonic()
+        dirty = False
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ, (Lines(), self._on_event))
+            selector.register(process.stderr, selectors.EVENT_READ, (Lines(), self._on_log))
+            while process.poll() is None:
+                for key, _ in selector.select(timeout=UPDATE_EVERY_S):
+                    dirty |= drain_once(selector, key)
+                now = monotonic()
+                if now >= deadline:
+                    raise ReportFailedError(
+                        f"The report took longer than {timedelta(seconds=REPORT_SECONDS_MAX)} and "
+                        "was ended; ask for a shorter time range."
+                    )
+                if now - asked >= CANCEL_ASKED_EVERY_S:
+                    asked = now
+                    self._obey()
+                if (dirty and now - written >= UPDATE_EVERY_S) or now - written >= HEARTBEAT_S:
+                    written, dirty = now, False
+                    self._write(self._state())
+            # What was written before the end is still in the pipes.
+            gave = True
+            while gave:
+                gave = False
+                for key, _ in selector.select(timeout=0):
+                    gave |= drain_once(selector, key)
+
+    def _state(self) -> RunState:
+        latest = self._latest
+        if latest is None:
+            return RunState.STARTING
+        return RunState.WRITING if latest.stage.startswith("writing") else RunState.RUNNING
+
+    def _write(self, state: RunState) -> None:
+        """Write state, numbers and heartbeat. A row that somebody else ended ends the program."""
+        moved = self._run.move(
+            state,
+            among=WORKING,
+            heartbeat_at=timezone.now(),
+            process=self._run.process,
+            log_tail=self._log_tail(),
+            **self._counts(),
+        )
+        if not moved:
+            raise ReportCancelledError
+
+    def _obey(self) -> None:
+        row = (
+            ReportRun.objects.filter(pk=self._run.pk)
+            .values_list("cancel_requested", "stop_reason")
+            .first()
+        )
+        if row is None:
+            raise ReportCancelledError
+        cancelled, reason = row
+        if reason:
+            raise ReportFailedError(reason)
+        if cancelled:
+            raise ReportCancelledError
+
+    def _on_event(self, line: bytes) -> None:
+        match progress.parse(line):
+            case progress.Progress() as latest:
+                self._latest = latest
+            case progress.Done():
+                self._done = True
+            case progress.Failed(message):
+                self._failed = message
+            case None:
+                self._on_log(line)
+
+    def _on_log(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").rstrip().replace("\0", "")
+        if text:
+            self._log.append(text[:2_000])
+
+
+def drain_once(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> bool:
+    """Read one chunk of a pipe and hand its lines on, at its end forget it; say if it gave any."""
+    lines, take = key.data
+    data = os.read(key.fd, 65_536)
+    for line in lines.feed(data) if data else lines.end():
+        take(line)
+    if not data:
+        selector.unregister(key.fileobj)
+    return bool(data)
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Return the report's result.
+
+    Raises:
+        ReportFailedError: it is not there, too large, or not what was agreed.
+    """
+    try:
+        if path.stat().st_size > RESULT_BYTES_MAX:
+            raise ReportFailedError(
+                f"The result is larger than {RESULT_BYTES_MAX // 1024**2} MiB; "
+                "ask for a shorter time range."
+            )
+        result = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ReportFailedError(
+            f"The analytics program says done, but its result cannot be read: {error.strerror}."
+        ) from error
+    except ValueError as error:
+        raise ReportFailedError(f"The result of the report is not JSON: {error}.") from error
+    rows = result.get("rows") if isinstance(result, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ReportFailedError("The result of the report has no list of rows.")
+    return dict(result)
+
+
+def end_group(group: int, *, wait: subprocess.Popen[bytes]) -> None:
+    """End a process group: SIGTERM, GRACE_S later SIGKILL. Returns when its leader is gone."""
+    if wait.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            wait.wait(timeout=GRACE_S)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+    wait.wait()

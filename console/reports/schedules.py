@@ -1,0 +1,147 @@
+"""The schedules of reports: rows of django-celery-beat that name our scheduled task."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from cron_descriptor import CasingTypeEnum, ExpressionDescriptor, FormatException, Options
+from django.utils import timezone
+from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
+
+if TYPE_CHECKING:
+    from celery.schedules import crontab
+    from django.db.models import QuerySet
+
+SCHEDULED_TASK = "console.reports.run_scheduled_report"
+NEXT_RUNS = 5
+MINUTE_S = 60
+# What a schedule's message waits for a worker at most; later ones stand for it.
+EXPIRE_S = 3600
+
+INTERVAL_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
+
+
+def all_schedules() -> QuerySet[PeriodicTask]:
+    return (
+        PeriodicTask.objects.filter(task=SCHEDULED_TASK)
+        .select_related("interval", "crontab")
+        .order_by("name")
+    )
+
+
+def arguments(schedule: PeriodicTask) -> dict[str, Any]:
+    """Return the keyword arguments a schedule sends, {} when somebody broke them."""
+    try:
+        kwargs = json.loads(schedule.kwargs or "{}")
+    except ValueError:
+        return {}
+    return kwargs if isinstance(kwargs, dict) else {}
+
+
+def slot(schedule: PeriodicTask, now: datetime) -> str:
+    """Return the name of the time slot that `now` lies in: one run for each is wanted."""
+    seconds = interval_seconds(schedule) or MINUTE_S
+    start = int(now.timestamp()) // seconds * seconds
+    return f"{schedule.pk}@{datetime.fromtimestamp(start, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def interval_seconds(schedule: PeriodicTask) -> int | None:
+    """Return the seconds between two runs of an interval schedule, None for other kinds."""
+    interval = schedule.interval
+    if interval is None:
+        return None
+    return max(1, int(interval.every) * INTERVAL_SECONDS.get(interval.period, 1))
+
+
+def next_runs(schedule: PeriodicTask, now: datetime, count: int = NEXT_RUNS) -> list[datetime]:
+    """Return when a schedule runs next, soonest first; nothing when it is switched off."""
+    if not schedule.enabled:
+        return []
+    if (seconds := interval_seconds(schedule)) is not None:
+        step = timedelta(seconds=seconds)
+        first = (schedule.last_run_at or schedule.date_changed or now) + step
+        # A beat that was away runs it as soon as it is back.
+        first = max(first, now)
+        return [first + step * index for index in range(count)]
+    if schedule.crontab is None:
+        return []
+    cron: crontab = schedule.crontab.schedule
+    times: list[datetime] = []
+    after = now
+    for _ in range(count):
+        last, delta, _unused = cron.remaining_delta(after)
+        after = (last + delta).astimezone(UTC)
+        times.append(after)
+    return times
+
+
+def in_words(schedule: PeriodicTask) -> str:
+    """Return the schedule as a phrase: "every 2 hours", "at 30 minutes past the hour (UTC)"."""
+    interval = schedule.interval
+    if interval is not None:
+        every = int(interval.every)
+        return f"every {interval.period[:-1]}" if every == 1 else f"every {every} {interval.period}"
+    if schedule.crontab is not None:
+        return f"{cron_in_words(expression(schedule.crontab))} ({schedule.crontab.timezone})"
+    return "on a schedule of another kind"
+
+
+def expression(cron: CrontabSchedule) -> str:
+    """Return a schedule as the five fields of cron."""
+    return " ".join(
+        str(field)
+        for field in (
+            cron.minute,
+            cron.hour,
+            cron.day_of_month,
+            cron.month_of_year,
+            cron.day_of_week,
+        )
+    )
+
+
+def cron_in_words(text: str) -> str:
+    if text == "0 * * * *":
+        return "every hour, on the hour"
+    options = Options()
+    options.casing_type = CasingTypeEnum.LowerCase
+    options.use_24hour_time_format = True
+    try:
+        return str(ExpressionDescriptor(text, options).get_description())
+    except FormatException:
+        return f"cron {text}"
+
+
+def set_interval(schedule: PeriodicTask, every: int, period: str) -> None:
+    interval, _ = IntervalSchedule.objects.get_or_create(every=every, period=period)
+    schedule.interval, schedule.crontab = interval, None
+    schedule.save()
+
+
+def set_cron(schedule: PeriodicTask, text: str) -> None:
+    """Give a schedule five cron fields, already checked, in UTC."""
+    minute, hour, day_of_month, month_of_year, day_of_week = text.split()
+    cron, _ = CrontabSchedule.objects.get_or_create(
+        minute=minute,
+        hour=hour,
+        day_of_month=day_of_month,
+        month_of_year=month_of_year,
+        day_of_week=day_of_week,
+        timezone="UTC",
+    )
+    schedule.crontab, schedule.interval = cron, None
+    schedule.save()
+
+
+def due_phrase(when: datetime) -> str:
+    """Return how far away a time is, for people: "in 12 min"."""
+    seconds = int((when - timezone.now()).total_seconds())
+    if seconds < MINUTE_S:
+        return "now" if seconds <= 0 else f"in {seconds} s"
+    minutes = seconds // 60
+    if minutes < 120:
+        return f"in {minutes} min"
+    hours = minutes // 60
+    return f"in {hours} h" if hours < 48 else f"in {hours // 24} days"

@@ -1,0 +1,1 @@
+"""Live tracing: the river of messages in the browser."""

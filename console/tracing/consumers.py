@@ -1,0 +1,137 @@
+"""The WebSocket of the Live page.
+
+Frames to the browser: `status`, `events` (with counters), `problem`; from the browser: `filter`,
+`pause`, `resume`, `clear`. The session is looked at again every SESSION_CHECK_S, since a socket
+lives longer than a sign-in may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+from django.contrib.auth import aget_user
+from django.utils.module_loading import import_string
+
+from console.tracing.bridge import TooManyViewersError, TraceBridge, Viewer
+from console.tracing.filters import FilterError, parse_filter
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+logger = logging.getLogger(__name__)
+
+INPUT_BYTES_MAX = 64 * 1024
+SESSION_CHECK_S = 60.0
+
+CLOSE_TOO_BIG = 1009
+CLOSE_SIGNED_OUT = 4401
+CLOSE_TOO_MANY = 4429
+
+
+class TraceConsumer(AsyncWebsocketConsumer):
+    """One socket of one signed-in user."""
+
+    # No layer has this name: nothing of a message ever goes through one.
+    channel_layer_alias = "none"
+
+    def __init__(self, bridge: TraceBridge, session_check_s: float = SESSION_CHECK_S) -> None:
+        super().__init__()
+        self._bridge = bridge
+        self._session_check_s = session_check_s
+        self._viewer: Viewer | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def connect(self) -> None:
+        user = self.scope.get("user")
+        if user is None or not user.is_authenticated:
+            # Before `accept` this is answered as 403.
+            await self.close()
+            return
+        await self.accept()
+        viewer = Viewer(user.pk)
+        try:
+            self._bridge.join(viewer)
+        except TooManyViewersError:
+            await self._problem("You watch in too many windows; close one, then reload.")
+            await self.close(code=CLOSE_TOO_MANY)
+            return
+        self._viewer = viewer
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._pump(viewer), name="trace pump"),
+            loop.create_task(self._check_session(), name="trace session check"),
+        ]
+
+    async def disconnect(self, code: int) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._viewer is not None:
+            await self._bridge.leave(self._viewer)
+            self._viewer = None
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self._viewer is None:
+            return
+        if text_data is None or len(text_data.encode()) > INPUT_BYTES_MAX:
+            await self.close(code=CLOSE_TOO_BIG)
+            return
+        try:
+            content = msgspec.json.decode(text_data, type=dict[str, Any])
+            self._obey(self._viewer, content)
+        except FilterError as error:
+            await self._problem(str(error))
+        except (ValueError, RecursionError):
+            await self._problem("That is no message this page understands.")
+
+    def _obey(self, viewer: Viewer, content: dict[str, Any]) -> None:
+        match content.get("type"):
+            case "filter":
+                viewer.filter = parse_filter(content)
+                viewer.clear()
+                self._bridge.refilter()
+            case "pause":
+                viewer.paused = True
+            case "resume":
+                viewer.resume()
+            case "clear":
+                viewer.clear()
+            case _:
+                raise FilterError("The message's type is filter, pause, resume or clear.")
+
+    async def _pump(self, viewer: Viewer) -> None:
+        """Send what waits, at most one batch every `batch_every_s`."""
+        while True:
+            await viewer.until_news()
+            for frame in viewer.take():
+                # Waits while the browser reads slowly; meanwhile the queue drops its oldest.
+                await self.send(text_data=frame.decode())
+            await asyncio.sleep(self._bridge.batch_every_s)
+
+    async def _check_session(self) -> None:
+        while True:
+            await asyncio.sleep(self._session_check_s)
+            if not await self._is_signed_in():
+                await self.close(code=CLOSE_SIGNED_OUT)
+                return
+
+    async def _is_signed_in(self) -> bool:
+        """Look the session up afresh: it may have ended, and the account may be locked by now."""
+        key = getattr(self.scope.get("session"), "session_key", None)
+        if key is None:
+            return False
+        store = import_string(f"{settings.SESSION_ENGINE}.SessionStore")(session_key=key)
+        user = await aget_user(cast("HttpRequest", SimpleNamespace(session=store)))
+        return user.is_authenticated and user.is_active
+
+    async def _problem(self, sentence: str) -> None:
+        frame = msgspec.json.encode({"type": "problem", "message": sentence})
+        with contextlib.suppress(ConnectionError):
+            await self.send(text_data=frame.decode())
