@@ -1,0 +1,1 @@
+"""Bytes on disk, as pure functions: no I/O."""

@@ -1,0 +1,27 @@
+"""The ConsumeQueue unit: where message number n of a queue lies.
+
+Big-endian, unit n at byte 20 * n of the queue::
+
+     0                8        12               20
+    +----------------+--------+----------------+
+    | offset in log  |  size  |   tags code    |
+    +----------------+--------+----------------+
+
+The tags code is Java's hash of the TAGS property, sign-extended; in SCHEDULE_TOPIC_XXXX it is the
+time of delivery. A filler (0, 2^31 - 1, 0) keeps the place of a message that is not there: RocketMQ
+writes it before the first unit of a queue that does not begin at a file's start.
+
+Invariant: a unit with size <= 0 was never written.
+Source: store/ConsumeQueue.java (4.9.8).
+"""
+
+from __future__ import annotations
+
+import struct
+
+UNIT = struct.Struct(">qiq")
+UNIT_SIZE = 20
+FILLER_SIZE = 0x7FFFFFFF
+FILLER = UNIT.pack(0, FILLER_SIZE, 0)
+
+assert UNIT.size == UNIT_SIZE

@@ -1,0 +1,56 @@
+"""The IndexFile: keys to CommitLog offsets, as a hash table with chains.
+
+Big-endian::
+
+    +-----------------+------------------------+-------------------------+
+    | header, 40      | slots, 4 each          | entries, 20 each        |
+    +-----------------+------------------------+-------------------------+
+
+    header   begin timestamp i8 | end timestamp i8 | begin offset i8 | end offset i8 |
+             used slots i4 | count i4
+    slot     number of the newest entry of the chain; 0: none
+    entry    key hash i4 | offset in log i8 | seconds since begin i4 | number of previous entry i4
+
+Entries are numbered from 1; count is the number of the next entry (so 1 in an empty file). A key is
+topic#UNIQ_KEY or topic#(one word of KEYS); its hash is Java's, made non-negative.
+
+Source: store/index/IndexFile.java, IndexHeader.java (4.9.8).
+"""
+
+from __future__ import annotations
+
+import struct
+
+HEADER = struct.Struct(">qqqqii")
+HEADER_SIZE = 40
+SLOT = struct.Struct(">i")
+SLOT_SIZE = 4
+ENTRY = struct.Struct(">iqii")
+ENTRY_SIZE = 20
+SECONDS_MAX = 0x7FFFFFFF
+
+assert HEADER.size == HEADER_SIZE
+assert SLOT.size == SLOT_SIZE
+assert ENTRY.size == ENTRY_SIZE
+
+
+def file_size(hash_slot_num: int, index_num: int) -> int:
+    """Return the length of a file."""
+    return HEADER_SIZE + hash_slot_num * SLOT_SIZE + index_num * ENTRY_SIZE
+
+
+def key_hash(unsigned: int) -> int:
+    """Return the hash that entries carry, from Java's hash modulo 2^32.
+
+    Math.abs of the smallest int is negative in Java, and RocketMQ makes it 0.
+    """
+    if unsigned < 0x8000_0000:
+        return unsigned
+    return 0x1_0000_0000 - unsigned if unsigned > 0x8000_0000 else 0
+
+
+def seconds_since(begin_timestamp: int, store_timestamp: int) -> int:
+    """Return the time that an entry carries."""
+    if begin_timestamp <= 0:
+        return 0
+    return min(max((store_timestamp - begin_timestamp) // 1000, 0), SECONDS_MAX)

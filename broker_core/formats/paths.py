@@ -1,0 +1,79 @@
+"""Names of files and directories in a store.
+
+::
+
+    <root>/commitlog/00000000000000000000          or storePathCommitLog
+           consumequeue/<topic>/<queue id>/00000000000000000000
+           index/20261121084457391                 local time of creation
+           checkpoint  abort  lock  config/*.json
+           quarantine.json                         ours: damaged ranges of the log
+
+Source: store/config/StorePathConfigHelper.java, common/UtilAll.java offset2FileName (4.9.8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+OFFSET_DIGITS = 20
+INDEX_NAME_DIGITS = 17
+
+
+@dataclass(frozen=True, slots=True)
+class StorePaths:
+    """Where things are."""
+
+    root: Path
+    commit_log: Path
+
+    @classmethod
+    def of(cls, root: str, commit_log: str) -> StorePaths:
+        """Return the paths; an empty commit_log means the usual place under root."""
+        return cls(Path(root), Path(commit_log) if commit_log else Path(root) / "commitlog")
+
+    @property
+    def consume_queue(self) -> Path:
+        return self.root / "consumequeue"
+
+    @property
+    def index(self) -> Path:
+        return self.root / "index"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    @property
+    def abort(self) -> Path:
+        return self.root / "abort"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def quarantine(self) -> Path:
+        return self.root / "quarantine.json"
+
+
+def offset_file_name(offset: int) -> str:
+    """Return the name of the file that begins at offset."""
+    return f"{offset:0{OFFSET_DIGITS}d}"
+
+
+def parse_offset_file_name(name: str) -> int | None:
+    """Return the offset that a file's name says, None when it is no such name."""
+    return int(name) if len(name) == OFFSET_DIGITS and name.isascii() and name.isdigit() else None
+
+
+def index_file_name(now_ms: int) -> str:
+    """Return the name of an index file made now: local time, yyyyMMddHHmmssSSS."""
+    local = datetime.fromtimestamp(now_ms // 1000, tz=UTC).astimezone()
+    return f"{local:%Y%m%d%H%M%S}{now_ms % 1000:03d}"
+
+
+def is_index_file_name(name: str) -> bool:
+    """Tell whether a file in the index directory is an index file."""
+    return len(name) == INDEX_NAME_DIGITS and name.isascii() and name.isdigit()

@@ -1,0 +1,331 @@
+r"""The CommitLog record: a message as it is stored, sent to consumers, and replicated.
+
+Big-endian; hosts are ip (4 or 16 bytes) and port (i4), shown here for IPv4::
+
+      0         4         8         12        16        20                28
+     +---------+---------+---------+---------+---------+-----------------+
+     |  size   |  magic  | body crc| queue id|  flag   |  queue offset   |
+     +---------+---------+---------+---------+---------+-----------------+
+      28                36        40                48                56
+     +-----------------+---------+-----------------+-----------------+
+     | offset in log   | sys flag| born timestamp  |    born host    |
+     +-----------------+---------+-----------------+-----------------+
+      56                64                72        76                84        88
+     +-----------------+-----------------+---------+-----------------+---------+
+     | store timestamp |   store host    |reconsume| prepared offset |body size|
+     +-----------------+-----------------+---------+-----------------+---------+
+      88
+     +------+----------------+-------+--------------------+------------+
+     | body | topic size, i1 | topic | properties size, i2| properties |
+     +------+----------------+-------+--------------------+------------+
+
+The second magic (5.x) has a topic size of two bytes. The body crc is CRC-32 & 0x7FFFFFFF, 0 for an
+empty body. A blank record (size, BLANK_MAGIC) fills a file from its last message to its end; a
+record never crosses files, and every full file ends in a blank one of at least 8 bytes.
+
+Invariant: size is the sum of the parts; offset in log is the record's own place.
+Source: store/CommitLog.java (4.9.8), store/MessageExtEncoder.java (5.3.3).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_core.errors import CorruptRecordError
+from broker_core.message import properties as message_properties
+from broker_core.message.ids import HOST_V4_SIZE, HOST_V6_SIZE, host_text
+from broker_core.message.message import MessageExt
+from broker_core.message.sys_flag import BORNHOST_V6_FLAG, STOREHOST_V6_FLAG
+
+if TYPE_CHECKING:
+    import mmap
+    from collections.abc import Iterator
+
+MESSAGE_MAGIC = -626843481
+MESSAGE_MAGIC_V2 = -626843477
+BLANK_MAGIC = -875286124
+MESSAGE_MAGIC_BYTES = b"\xda\xa3\x20\xa7"
+MESSAGE_MAGIC_V2_BYTES = b"\xda\xa3\x20\xab"
+CRC_MASK = 0x7FFFFFFF
+
+BLANK = struct.Struct(">ii")
+BLANK_SIZE_MIN = 8
+FIXED_V4 = struct.Struct(">iiiiiqqiq8sq8siqi")
+FIXED_V4_SIZE = 88
+TOPIC_SIZE_FIELD = 1
+PROPERTIES_SIZE = struct.Struct(">h")
+OVERHEAD_V4 = FIXED_V4_SIZE + TOPIC_SIZE_FIELD + PROPERTIES_SIZE.size
+QUEUE_OFFSET_POSITION = 20
+COMMIT_LOG_OFFSET_POSITION = 28
+SYS_FLAG_POSITION = 36
+MAGIC_POSITION = 4
+HEAD_SIZE = 48
+
+_HEAD = struct.Struct(">iiiiiqqiq")
+_TIMESTAMP = struct.Struct(">q")
+_SYS_FLAG = struct.Struct(">i")
+_AFTER_HOSTS = struct.Struct(">iqi")
+_TOPIC_SIZE_V2 = struct.Struct(">h")
+
+# (size of born host, size of store host) -> the fields up to the body
+FIXED = {
+    (born, store): struct.Struct(f">iiiiiqqiq{born}sq{store}siqi")
+    for born in (HOST_V4_SIZE, HOST_V6_SIZE)
+    for store in (HOST_V4_SIZE, HOST_V6_SIZE)
+}
+
+assert FIXED_V4.size == FIXED_V4_SIZE
+assert OVERHEAD_V4 == 91
+assert _HEAD.size == HEAD_SIZE
+assert FIXED[HOST_V4_SIZE, HOST_V4_SIZE].size == FIXED_V4_SIZE
+
+
+class RecordHead(NamedTuple):
+    """What a record says of itself; positions are in the buffer that it was read from."""
+
+    size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    commit_log_offset: int
+    sys_flag: int
+    born_timestamp: int
+    store_timestamp: int
+    body_from: int
+    body_to: int
+    topic_from: int
+    topic_to: int
+    properties_from: int
+    properties_to: int
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the rest of the file is empty."""
+        return self.magic == BLANK_MAGIC
+
+
+def body_crc(body: bytes | memoryview) -> int:
+    """Return the checksum that a record carries."""
+    return zlib.crc32(body) & CRC_MASK if body else 0
+
+
+def fixed_fields(born_host: bytes, store_host: bytes) -> struct.Struct:
+    """Return the layout of the fields up to the body."""
+    return FIXED[len(born_host), len(store_host)]
+
+
+def encode_blank(buffer: mmap.mmap | bytearray, position: int, size: int) -> None:
+    """Fill the rest of a file, size bytes from position: only the first 8 are touched."""
+    BLANK.pack_into(buffer, position, size, BLANK_MAGIC)
+
+
+def encode_into(
+    buffer: mmap.mmap | bytearray | memoryview,
+    position: int,
+    *,
+    topic: bytes,
+    queue_id: int,
+    queue_offset: int,
+    commit_log_offset: int,
+    body: bytes | memoryview,
+    properties: bytes,
+    flag: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_timestamp: int,
+    store_host: bytes,
+    reconsume_times: int = 0,
+    prepared_transaction_offset: int = 0,
+) -> int:
+    """Write a record and return its size. The store's put path does the same, inline."""
+    fixed = fixed_fields(born_host, store_host)
+    tail = bytes((len(topic),)) + topic + PROPERTIES_SIZE.pack(len(properties)) + properties
+    body_from = position + fixed.size
+    size = fixed.size + len(body) + len(tail)
+    buffer[body_from : body_from + len(body)] = body
+    buffer[body_from + len(body) : position + size] = tail
+    sys_flag &= ~(BORNHOST_V6_FLAG | STOREHOST_V6_FLAG)
+    fixed.pack_into(
+        buffer,
+        position,
+        size,
+        MESSAGE_MAGIC,
+        body_crc(body),
+        queue_id,
+        flag,
+        queue_offset,
+        commit_log_offset,
+        sys_flag
+        | (BORNHOST_V6_FLAG if len(born_host) == HOST_V6_SIZE else 0)
+        | (STOREHOST_V6_FLAG if len(store_host) == HOST_V6_SIZE else 0),
+        born_timestamp,
+        born_host,
+        store_timestamp,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        len(body),
+    )
+    return size
+
+
+def examine(
+    view: memoryview,
+    position: int,
+    limit: int,
+    commit_log_offset: int | None,
+    *,
+    check_crc: bool,
+) -> RecordHead:
+    """Return the head of the record at position, after checking all that can be checked.
+
+    limit is where the readable bytes end. commit_log_offset is where the record lies in the log;
+    None when that is not known (a record that came over the network).
+
+    Raises:
+        CorruptRecordError: no whole record, with the reason; zeros are "nothing written".
+    """
+    try:
+        size, magic, crc, queue_id, flag, queue_offset, own_offset, sys_flag, born = (
+            _HEAD.unpack_from(view, position)
+        )
+    except struct.error:
+        return _examine_short(view, position, limit, commit_log_offset)
+    where = own_offset if commit_log_offset is None else commit_log_offset
+    if magic != MESSAGE_MAGIC and magic != MESSAGE_MAGIC_V2:
+        return _examine_short(view, position, limit, where)
+    hosts_from = position + HEAD_SIZE
+    born_size = HOST_V6_SIZE if sys_flag & BORNHOST_V6_FLAG else HOST_V4_SIZE
+    store_size = HOST_V6_SIZE if sys_flag & STOREHOST_V6_FLAG else HOST_V4_SIZE
+    end = position + size
+    fixed_to = hosts_from + born_size + 8 + store_size + _AFTER_HOSTS.size
+    if end > limit or fixed_to > end:
+        raise CorruptRecordError("record", where, f"size {size} does not fit")
+    if own_offset != where:
+        raise CorruptRecordError("record", where, f"it says it lies at {own_offset}")
+    (store_timestamp,) = _TIMESTAMP.unpack_from(view, hosts_from + born_size)
+    _, _, body_size = _AFTER_HOSTS.unpack_from(view, fixed_to - _AFTER_HOSTS.size)
+    body_to = fixed_to + body_size
+    topic_size_field = 1 if magic == MESSAGE_MAGIC else 2
+    if body_size < 0 or body_to + topic_size_field + 2 > end:
+        raise CorruptRecordError("record", where, f"body size {body_size} does not fit")
+    topic_from = body_to + topic_size_field
+    topic_size = (
+        view[body_to] if topic_size_field == 1 else _TOPIC_SIZE_V2.unpack_from(view, body_to)[0]
+    )
+    topic_to = topic_from + topic_size
+    if topic_size < 0 or topic_to + 2 > end:
+        raise CorruptRecordError("record", where, f"topic size {topic_size} does not fit")
+    (properties_size,) = PROPERTIES_SIZE.unpack_from(view, topic_to)
+    if properties_size < 0 or topic_to + 2 + properties_size != end:
+        raise CorruptRecordError("record", where, "its parts do not add up to its size")
+    if check_crc and body_size and zlib.crc32(view[fixed_to:body_to]) & CRC_MASK != crc:
+        raise CorruptRecordError("record", where, "the checksum of its body is wrong")
+    return RecordHead(
+        size,
+        magic,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        own_offset,
+        sys_flag,
+        born,
+        store_timestamp,
+        fixed_to,
+        body_to,
+        topic_from,
+        topic_to,
+        topic_to + 2,
+        end,
+    )
+
+
+def _examine_short(
+    view: memoryview, position: int, limit: int, commit_log_offset: int | None
+) -> RecordHead:
+    """Return a blank record's head, or say what the bytes are not."""
+    where = commit_log_offset or 0
+    if limit - position < BLANK.size:
+        raise CorruptRecordError("record", where, "nothing written")
+    size, magic = BLANK.unpack_from(view, position)
+    if magic == BLANK_MAGIC and size >= BLANK_SIZE_MIN:
+        return RecordHead(size, magic, 0, 0, 0, 0, where, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    if size == 0 and magic == 0:
+        raise CorruptRecordError("record", where, "nothing written")
+    if magic in {MESSAGE_MAGIC, MESSAGE_MAGIC_V2}:
+        raise CorruptRecordError("record", where, "it ends within its head")
+    raise CorruptRecordError("record", where, f"illegal magic code 0x{magic & 0xFFFFFFFF:08X}")
+
+
+def decode(data: bytes | memoryview, offset: int = 0) -> MessageExt:
+    """Return the message whose record begins at offset of data.
+
+    Raises:
+        CorruptRecordError: there is no whole record.
+    """
+    view = memoryview(data)
+    head = examine(view, offset, len(view), None, check_crc=True)
+    if head.is_blank:
+        raise CorruptRecordError("record", head.commit_log_offset, "a blank record, not a message")
+    return decode_examined(view, offset, head)
+
+
+def decode_examined(view: memoryview, offset: int, head: RecordHead) -> MessageExt:
+    """Return the message of a record that `examine` has approved."""
+    hosts_from = offset + HEAD_SIZE
+    after_hosts = head.body_from - _AFTER_HOSTS.size
+    born_size = HOST_V6_SIZE if head.sys_flag & BORNHOST_V6_FLAG else HOST_V4_SIZE
+    reconsume_times, prepared_transaction_offset, _ = _AFTER_HOSTS.unpack_from(view, after_hosts)
+    try:
+        topic = str(view[head.topic_from : head.topic_to], "utf-8")
+        text = str(view[head.properties_from : head.properties_to], "utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptRecordError(
+            "record", head.commit_log_offset, "its text is no UTF-8"
+        ) from error
+    return MessageExt(
+        topic=topic,
+        queue_id=head.queue_id,
+        flag=head.flag,
+        queue_offset=head.queue_offset,
+        commit_log_offset=head.commit_log_offset,
+        sys_flag=head.sys_flag,
+        born_timestamp=head.born_timestamp,
+        born_host=host_text(view[hosts_from : hosts_from + born_size]),
+        store_timestamp=head.store_timestamp,
+        store_host=host_text(view[hosts_from + born_size + 8 : after_hosts]),
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_transaction_offset,
+        body=bytes(view[head.body_from : head.body_to]),
+        body_crc=head.body_crc,
+        properties=message_properties.decode(text),
+        store_size=head.size,
+    )
+
+
+def decode_all(data: bytes | memoryview) -> Iterator[MessageExt]:
+    """Yield the messages of records that lie one after the other, as in a pull's answer.
+
+    Raises:
+        CorruptRecordError: something between them is no record.
+    """
+    view = memoryview(data)
+    offset = 0
+    while offset < len(view):
+        message = decode(view, offset)
+        yield message
+        offset += message.store_size
+
+
+def store_timestamp_of(view: memoryview, position: int) -> int:
+    """Return the store timestamp of the record at position, without checking the record."""
+    (sys_flag,) = _SYS_FLAG.unpack_from(view, position + SYS_FLAG_POSITION)
+    born_size = HOST_V6_SIZE if sys_flag & BORNHOST_V6_FLAG else HOST_V4_SIZE
+    (timestamp,) = _TIMESTAMP.unpack_from(view, position + HEAD_SIZE + born_size)
+    return int(timestamp)
