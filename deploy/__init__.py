@@ -1,0 +1,1 @@
+"""Bringing the appliance up on one machine, checking it there."""

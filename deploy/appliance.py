@@ -1,0 +1,434 @@
+"""The appliance in the foreground: what deploy/up does inside .venv.
+
+Order: data directory, broker configuration, ports, Java, Redis, the console's tables; only then
+processes: redis, broker, web, worker, beat. They stop in the reverse order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from deploy import broker_file, java, options, ports, redis_server
+from deploy.bootstrap import STARTED_AT
+from deploy.log_follower import LogFollower
+from deploy.supervision import Program, Supervisor, SupervisorError
+from deploy.terminal import complain, labelled, say
+from deploy.virtualenv import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import FrameType
+
+    from deploy.broker_file import BrokerSettings
+    from deploy.options import Options
+
+SOCKET_PATH_BYTES_MAX = 80
+"""Linux takes 107; supervisord appends to ours while it opens it."""
+ESSENTIAL = frozenset({"broker", "web"})
+"""Without these the appliance ends; without another one it goes on and says what is missing."""
+POLL_S = 0.1
+WATCH_EVERY_S = 1.0
+REMIND_EVERY_S = 30.0
+TRY_AGAIN_EVERY_S = 60.0
+WEB_SOCKET_BYTES_MAX = 65_536
+STOP_GRACE_S = 10.0
+MISSING_REDIS = "redis-is-missing.sock"
+READY_LINES = {"worker": " ready.", "beat": "beat: Starting"}
+"""Celery has no port to ask; these are its words."""
+ASKED_TO_STOP, NOT_KEPT_RUNNING, NOT_STARTED = 0, 1, 2
+
+
+class NotStartedError(Exception):
+    """Nothing was started, for the reason that the text gives."""
+
+
+class AskedToStop(BaseException):
+    """A signal came before anything ran. Not an Exception: no handler on the way may swallow it."""
+
+
+class NotKeptRunningError(Exception):
+    """A process that the appliance cannot be without was given up; its name."""
+
+
+class Appliance:
+    """The processes of one data directory; one thread only."""
+
+    def __init__(
+        self,
+        settings: Options,
+        broker: BrokerSettings,
+        supervisor: Supervisor,
+        programs: Sequence[Program],
+        redis_socket: Path | None,
+    ) -> None:
+        self._options = settings
+        self._broker = broker
+        self._supervisor = supervisor
+        self._programs = sorted(programs, key=lambda one: one.priority)
+        self._redis_socket = redis_socket
+        self._followers = {one.name: LogFollower(supervisor.log_of(one.name)) for one in programs}
+        self._started: set[str] = set()
+        self._ready_lines: set[str] = set()
+        self._given_up: dict[str, float] = {}
+        self._pids: dict[str, int] = {}
+        self._watched_at = 0.0
+        self.stop_asked = False
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Start every process, each when those before it are ready.
+
+        Raises:
+            NotKeptRunningError: an essential one does not run.
+            SupervisorError: nothing can be started.
+        """
+        self._supervisor.start(environment)
+        for program in self._programs:
+            if self.stop_asked:
+                return
+            self._supervisor.start_process(program.name)
+            self._started.add(program.name)
+            if program.name in ("redis", "broker"):
+                self._wait_until_ready([program.name])
+        # These three only need what runs already, and each takes seconds to import its libraries.
+        self._wait_until_ready([one.name for one in self._programs])
+
+    def run(self) -> None:
+        """Show the logs and watch, until asked to stop.
+
+        Raises:
+            NotKeptRunningError: an essential process was given up.
+            SupervisorError: supervisord is gone.
+        """
+        while not self.stop_asked:
+            self._turn()
+
+    def stop(self) -> None:
+        """Stop every process in reverse order."""
+        say("Stopping: " + ", ".join(one.name for one in reversed(self._programs)))
+        try:
+            for program in reversed(self._programs):
+                self._supervisor.stop_process(program.name)
+                deadline = time.monotonic() + program.stop_seconds + STOP_GRACE_S
+                while not self._supervisor.processes()[program.name].state.is_over:
+                    self._show_logs()
+                    if time.monotonic() > deadline:
+                        break
+                    time.sleep(POLL_S)
+                self._show_logs()
+        except SupervisorError:
+            self._supervisor.end_orphans()
+        self._supervisor.shutdown()
+        self._show_logs()
+        for follower in self._followers.values():
+            follower.close()
+
+    @property
+    def given_up(self) -> list[str]:
+        return sorted(self._given_up)
+
+    def _wait_until_ready(self, names: Sequence[str]) -> None:
+        remind_at = time.monotonic() + REMIND_EVERY_S
+        while not self.stop_asked:
+            waiting = [
+                name for name in names if name not in self._given_up and not self._is_ready(name)
+            ]
+            if not waiting:
+                return
+            if time.monotonic() > remind_at:
+                log = self._supervisor.log_of(waiting[0])
+                say(f"Still waiting for {', '.join(waiting)}; see {log}.")
+                remind_at = time.monotonic() + REMIND_EVERY_S
+            self._turn()
+
+    def _is_ready(self, name: str) -> bool:
+        match name:
+            case "redis":
+                return self._redis_socket is not None and redis_server.answers(self._redis_socket)
+            case "broker":
+                return all(
+                    ports.accepts(self._broker.bind_address, port)
+                    for _, port, _ in self._broker.ports
+                )
+            case "web":
+                return ports.is_healthy(self._options.web_host, self._options.web_port)
+            case _:
+                return name in self._ready_lines
+
+    def _turn(self) -> None:
+        time.sleep(POLL_S)
+        self._show_logs()
+        if time.monotonic() - self._watched_at >= WATCH_EVERY_S:
+            self._watched_at = time.monotonic()
+            self._watch()
+
+    def _show_logs(self) -> None:
+        for name, follower in self._followers.items():
+            for line in follower.lines():
+                labelled(name, line)
+                if name in READY_LINES and READY_LINES[name] in line:
+                    self._ready_lines.add(name)
+
+    def _watch(self) -> None:
+        for name, info in self._supervisor.processes().items():
+            if name not in self._started:
+                continue
+            if info.state.name == "FATAL":
+                self._not_kept_running(name, info.exit_status)
+            elif info.state.name == "RUNNING":
+                before = self._pids.get(name, info.pid)
+                self._pids[name] = info.pid
+                if before != info.pid:
+                    say(f"{name} had ended (exit code {info.exit_status}) and was started again.")
+                if self._given_up.pop(name, None) is not None:
+                    say(f"{name} runs again.")
+
+    def _not_kept_running(self, name: str, exit_status: int) -> None:
+        log = self._supervisor.log_of(name)
+        what = f"The {name} process could not be kept running (exit code {exit_status})"
+        if name in ESSENTIAL:
+            raise NotKeptRunningError(f"{what}; its log is {log}.")
+        now = time.monotonic()
+        if name not in self._given_up:
+            complain(
+                f"{what}: messages and pages are served, reports are not run until it is back; "
+                f"its log is {log}."
+            )
+            self._given_up[name] = now
+        elif now - self._given_up[name] >= TRY_AGAIN_EVERY_S:
+            self._given_up[name] = now
+            self._supervisor.start_process(name)
+
+
+def programs(
+    asked: Options, broker: BrokerSettings, redis_command: Sequence[str] | None, *, with_queue: bool
+) -> list[Program]:
+    """Return the processes; they start in the order of their priority."""
+    celery = [sys.executable]
+    if os.geteuid() == 0:
+        # Celery's words are about pickle, which the settings do not accept: tasks are JSON, and
+        # only this user reaches our Redis.
+        celery += ["-W", "ignore:You're running the worker with superuser privileges"]
+    celery += ["-m", "celery", "-A", "console"]
+    web = [
+        *(sys.executable, "-m", "uvicorn", "console.asgi:application"),
+        *("--host", asked.web_host, "--port", str(asked.web_port)),
+        *("--ws-max-size", str(WEB_SOCKET_BYTES_MAX)),
+        *("--timeout-graceful-shutdown", "3"),
+        *("--no-access-log", "--no-server-header"),
+    ]
+    worker = [
+        *(*celery, "worker", "--concurrency", "1", "--prefetch-multiplier", "1"),
+        *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
+        *("--hostname", f"worker-{asked.web_port}@%h"),
+    ]
+    beat = [
+        *(*celery, "beat", "--scheduler", "django_celery_beat.schedulers:DatabaseScheduler"),
+        *("--loglevel", "INFO", "--pidfile", ""),
+    ]
+    broker_command = [sys.executable, "-m", "broker_core", "-c", str(broker.file)]
+    chosen = [
+        Program("broker", broker_command, priority=20, stop_seconds=60),
+        Program("web", web, priority=30, stop_seconds=15),
+    ]
+    if redis_command is not None:
+        chosen.append(Program("redis", redis_command, priority=10, stop_seconds=15))
+    if with_queue:
+        chosen.append(Program("worker", worker, priority=40, stop_seconds=20))
+        chosen.append(Program("beat", beat, priority=50, stop_seconds=10))
+    return chosen
+
+
+@contextlib.contextmanager
+def held(data: Path) -> Iterator[None]:
+    """Hold the data directory for this process.
+
+    Raises:
+        NotStartedError: another appliance has it, or it cannot be written.
+    """
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in ("logs", "run", "redis"):
+            (data / name).mkdir(mode=0o700, exist_ok=True)
+        lock = (data / "appliance.lock").open("a+")
+    except OSError as error:
+        raise NotStartedError(
+            f"The data directory {data} cannot be written: {error.strerror}."
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            raise NotStartedError(
+                f"The data directory {data} is in use by an appliance that runs already "
+                f"(process {holder}); stop that one, or set TREBUCHET_DATA to another directory."
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield
+
+
+@contextlib.contextmanager
+def run_directory(data: Path) -> Iterator[Path]:
+    """Yield the directory of the sockets: inside `data`, unless that path is too long for one."""
+    inside = data / "run"
+    if len(os.fsencode(inside)) <= SOCKET_PATH_BYTES_MAX:
+        yield inside
+        return
+    outside = Path(tempfile.mkdtemp(prefix="trebuchet-"))
+    try:
+        yield outside
+    finally:
+        shutil.rmtree(outside, ignore_errors=True)
+
+
+def require_free_ports(asked: Options, broker: BrokerSettings) -> None:
+    wanted = [
+        (broker.bind_address, port, f"{purpose} ({key})") for key, port, purpose in broker.ports
+    ]
+    wanted.append((asked.web_host, asked.web_port, "console (TREBUCHET_WEB)"))
+    for host, port, purpose in wanted:
+        reason = ports.why_not(host, port)
+        if reason is not None:
+            raise NotStartedError(f"Port {port} of {host}, for the {purpose}, {reason}.")
+
+
+def prepare(environment: Mapping[str, str]) -> list[str]:
+    """Prepare the console; return the lines that the administrator must read."""
+    done = subprocess.run(
+        [sys.executable, "-m", "deploy.prepare"],
+        cwd=ROOT,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode != 0:
+        raise NotStartedError("The console could not be prepared; its words are above.")
+    return [line for line in done.stdout.splitlines() if line.strip()]
+
+
+def summary(asked: Options, broker: BrokerSettings, words: Sequence[str], *, has_java: bool) -> str:
+    host = ports.reachable_host(asked.web_host)
+    shown = f"[{host}]" if ":" in host else host
+    seconds = time.monotonic() - float(os.environ.get(STARTED_AT, time.monotonic()))
+    rows = [
+        ("console", f"http://{shown}:{asked.web_port}/"),
+        *(("", word) for word in words),
+        ("name server", broker.namesrv),
+        ("broker", f"{broker.advertised}:{broker.listen_port}"),
+        ("data", str(asked.data)),
+        *(() if has_java else (("reports", "not available: Java 17 or newer is missing"),)),
+    ]
+    title = f"Trebuchet is up after {seconds:.1f} s; Ctrl-C stops it."
+    lines = [f"  {label:<12} {value}" for label, value in rows]
+    return "\n".join(["", title, *lines, ""])
+
+
+def bring_up(asked: Options) -> int:
+    """Run the appliance until it ends; return the exit code.
+
+    Raises:
+        NotStartedError: nothing was started.
+    """
+    with held(asked.data), run_directory(asked.data) as sockets:
+        try:
+            broker = broker_file.settings(broker_file.effective_file(asked.broker_file, asked.data))
+        except broker_file.BrokerFileError as error:
+            raise NotStartedError(str(error)) from error
+        require_free_ports(asked, broker)
+        has_java = java.ensure()
+        redis_socket: Path | None = None
+        redis_command: Sequence[str] | None = None
+        redis_url = asked.redis_url
+        if redis_url is None:
+            binary = redis_server.find()
+            if binary is not None:
+                redis_socket = sockets / "redis.sock"
+                redis_command = redis_server.command(binary, redis_socket, asked.data / "redis")
+            redis_url = redis_server.url(redis_socket or sockets / MISSING_REDIS)
+        environment = {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "console.settings",
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            "TREBUCHET_DATA": str(asked.data),
+            "TREBUCHET_NAMESRV": broker.namesrv,
+            "TREBUCHET_REDIS_URL": redis_url,
+            "TREBUCHET_STORE": broker.store,
+            "TREBUCHET_WEB": f"{asked.web_host}:{asked.web_port}",
+        }
+        words = prepare(environment)
+        # The processes that stay up have no use for it.
+        environment.pop("TREBUCHET_ADMIN_PASSWORD", None)
+        with_queue = redis_command is not None or asked.redis_url is not None
+        chosen = programs(asked, broker, redis_command, with_queue=with_queue)
+        supervisor = Supervisor(sockets, asked.data / "logs", chosen)
+        appliance = Appliance(asked, broker, supervisor, chosen, redis_socket)
+        return _run(
+            appliance, environment, lambda: summary(asked, broker, words, has_java=has_java)
+        )
+
+
+def _run(appliance: Appliance, environment: Mapping[str, str], text: Callable[[], str]) -> int:
+    def ask_to_stop(number: int, frame: FrameType | None) -> None:
+        appliance.stop_asked = True
+
+    _on_signals(ask_to_stop)
+    failure = ""
+    try:
+        appliance.start(environment)
+        if not appliance.stop_asked:
+            say(text())
+        appliance.run()
+    except (NotKeptRunningError, SupervisorError) as error:
+        failure = str(error)
+    finally:
+        appliance.stop()
+    if failure:
+        complain(failure)
+        return NOT_KEPT_RUNNING
+    if appliance.given_up:
+        complain(f"Stopped; {', '.join(appliance.given_up)} had not been running.")
+        return NOT_KEPT_RUNNING
+    say("Stopped.")
+    return ASKED_TO_STOP
+
+
+def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, handler)
+
+
+def _raise_asked_to_stop(number: int, frame: FrameType | None) -> NoReturn:
+    raise AskedToStop
+
+
+def main(arguments: Sequence[str]) -> int:
+    _on_signals(_raise_asked_to_stop)
+    os.umask(0o077)
+    try:
+        return bring_up(options.parse(arguments))
+    except (options.OptionError, NotStartedError) as error:
+        complain(str(error))
+        return NOT_STARTED
+    except AskedToStop:
+        say("Stopped before anything was started.")
+        return ASKED_TO_STOP
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,109 @@
+"""The broker's effective configuration, as the appliance needs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker_core.config import parse_properties
+from deploy.ports import reachable_host
+from deploy.virtualenv import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEMPLATE = ROOT / "deploy" / "broker.conf"
+PRINT_TIMEOUT_S = 60
+
+
+class BrokerFileError(Exception):
+    """The broker refuses its configuration; the text is what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """What the other processes must know of the broker."""
+
+    file: Path
+    store: str
+    bind_address: str
+    advertised: str
+    listen_port: int
+    namesrv: str
+    namesrv_port: int | None
+    """Of the embedded name server; None when others are named."""
+
+    @property
+    def ports(self) -> list[tuple[str, int, str]]:
+        """What it listens on: key, port, purpose."""
+        used = [("listenPort", self.listen_port, "broker")]
+        if self.namesrv_port is not None:
+            used.append(("namesrvListenPort", self.namesrv_port, "name server"))
+        return used
+
+
+def effective_file(given: Path | None, data: Path) -> Path:
+    """Return the file to start the broker with; unless it sets one, its store is inside `data`.
+
+    Raises:
+        BrokerFileError: the given file cannot be read.
+    """
+    if given is None:
+        file = data / "broker.conf"
+        if not file.exists():
+            _write_with_store(file, TEMPLATE.read_text(), data)
+        return file
+    try:
+        text = given.read_text(errors="replace")
+    except OSError as error:
+        raise BrokerFileError(
+            f"The broker's configuration {given} cannot be read: {error.strerror}."
+        ) from error
+    if "storePathRootDir" in parse_properties(text):
+        return given
+    # Left alone the broker would take RocketMQ's default, a directory of the user's home.
+    file = data / "run" / "broker.conf"
+    _write_with_store(file, f"# Copied from {given} at this start.\n{text}", data)
+    return file
+
+
+def settings(file: Path) -> BrokerSettings:
+    """Ask the broker what is in force.
+
+    Raises:
+        BrokerFileError: it refuses the file.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "broker_core", "-c", str(file), "-p"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=PRINT_TIMEOUT_S,
+    )
+    if done.returncode != 0:
+        raise BrokerFileError(done.stderr.strip() or f"The broker refuses {file}.")
+    table = parse_properties(done.stdout)
+    embedded = table["embeddedNamesrv"] == "true"
+    namesrv_port = int(table["namesrvListenPort"]) if embedded else None
+    address = table["bindAddress"]
+    return BrokerSettings(
+        file=file,
+        store=table["storePathRootDir"],
+        bind_address=address,
+        advertised=table["brokerIP1"],
+        listen_port=int(table["listenPort"]),
+        namesrv=f"{reachable_host(address)}:{namesrv_port}" if embedded else table["namesrvAddr"],
+        namesrv_port=namesrv_port,
+    )
+
+
+def _write_with_store(file: Path, text: str, data: Path) -> None:
+    store = str(data / "store").replace("\\", "\\\\")
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = file.with_suffix(".tmp")
+    draft.write_text(f"{text.rstrip()}\n\n# --- Files ---\nstorePathRootDir={store}\n")
+    draft.rename(file)

@@ -1,0 +1,67 @@
+"""The end of a log file, read as it grows, over its rotations."""
+
+from __future__ import annotations
+
+import os
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+READ_BYTES_MAX = 1 << 20
+LINE_BYTES_MAX = 1 << 16
+
+
+class LogFollower:
+    """Yields whole lines from where the file ended when following began; one thread only."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = self._open()
+        self._partial = b""
+        if self._file is not None:
+            self._file.seek(0, os.SEEK_END)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines that were completed since the last call."""
+        if self._file is None:
+            self._file = self._open()
+            if self._file is None:
+                return
+        yield from self._read(self._file)
+        if self._was_rotated(self._file):
+            # What was written between the read above and the renaming is still in the old file.
+            yield from self._read(self._file)
+            self._file.close()
+            self._file = self._open()
+            if self._file is not None:
+                yield from self._read(self._file)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> IO[bytes] | None:
+        try:
+            return self._path.open("rb")
+        except FileNotFoundError:
+            return None
+
+    def _read(self, file: IO[bytes]) -> Iterator[str]:
+        while data := file.read(READ_BYTES_MAX):
+            *whole, self._partial = (self._partial + data).split(b"\n")
+            for line in whole:
+                yield line.decode(errors="replace").rstrip("\r")
+            if len(self._partial) > LINE_BYTES_MAX:
+                yield self._partial.decode(errors="replace")
+                self._partial = b""
+
+    def _was_rotated(self, file: IO[bytes]) -> bool:
+        try:
+            current = self._path.stat()
+        except FileNotFoundError:
+            return True
+        opened = os.fstat(file.fileno())
+        return (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino)

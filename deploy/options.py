@@ -1,0 +1,105 @@
+"""What deploy/up is asked for: its arguments, its part of the environment.
+
+Standard library only: `deploy/up --help` must answer before anything is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deploy.virtualenv import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+EPILOG = """\
+environment:
+  TREBUCHET_WEB             address of the console's pages (default 127.0.0.1:8000)
+  TREBUCHET_DATA            directory of all that is written (default ./data in the checkout)
+  TREBUCHET_ADMIN_USER      name of the first administrator (default admin)
+  TREBUCHET_ADMIN_PASSWORD  that administrator's password; without it one is generated and
+                            printed once
+  TREBUCHET_REDIS_URL       a Redis of your own, e.g. redis://127.0.0.1:6379/0; without it one is
+                            started, on a unix socket that only this user can open
+  TREBUCHET_ALLOWED_HOSTS   host names, separated by commas, under which the pages may be visited
+  TREBUCHET_LOG_LEVEL       the console's log level (default INFO)
+  DATABASE_URL              the console's database, e.g. postgres://user@host/name
+                            (default: SQLite in the data directory)
+  JAVA_HOME                 the Java 17 or newer that runs the reports (default: java on PATH)
+
+ports:
+  The broker's ports and directories are set in its configuration: FILE, or broker.conf in the data
+  directory, which the first start writes. Two appliances run side by side when each has its own
+  TREBUCHET_DATA, TREBUCHET_WEB, listenPort and namesrvListenPort.
+
+exit code:
+  0  it was asked to stop (Ctrl-C or SIGTERM), and every process did its work until then
+  1  a process could not be kept running; the last lines say which, and where its log is
+  2  nothing was started: bad configuration, a port that is taken, a data directory in use, or
+     something missing on this machine
+"""
+
+DEFAULT_WEB = "127.0.0.1:8000"
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked for, with absolute paths."""
+
+    broker_file: Path | None
+    data: Path
+    web_host: str
+    web_port: int
+    redis_url: str | None
+
+
+class OptionError(Exception):
+    """A value of the environment makes no sense, in one sentence."""
+
+
+def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Options:
+    """Read the command line.
+
+    Raises:
+        OptionError: a variable of the environment makes no sense.
+        SystemExit: --help (0), or arguments that make no sense (2).
+    """
+    parser = argparse.ArgumentParser(
+        prog="deploy/up",
+        description="Bring up the whole appliance (name server, broker, console, reports) and stay "
+        "in the foreground; Ctrl-C stops all of it.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "-c",
+        metavar="FILE",
+        type=Path,
+        help="broker configuration in RocketMQ's key=value form "
+        "(default: broker.conf in the data directory, written at the first start)",
+    )
+    given = parser.parse_args(arguments)
+    web = environment.get("TREBUCHET_WEB", "").strip() or DEFAULT_WEB
+    host, port = _host_port(web)
+    data = environment.get("TREBUCHET_DATA", "").strip() or str(ROOT / "data")
+    return Options(
+        broker_file=given.c.expanduser().resolve() if given.c else None,
+        data=Path(data).expanduser().resolve(),
+        web_host=host,
+        web_port=port,
+        redis_url=environment.get("TREBUCHET_REDIS_URL", "").strip() or None,
+    )
+
+
+def _host_port(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
+        raise OptionError(f"TREBUCHET_WEB is {text!r}; expected host:port, such as {DEFAULT_WEB}.")
+    return host, int(port)

@@ -1,0 +1,59 @@
+"""TCP ports of this machine, before anything of ours listens."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import socket
+
+CONNECT_TIMEOUT_S = 1.0
+HEALTH_TIMEOUT_S = 3.0
+
+
+def why_not(host: str, port: int) -> str | None:
+    """Return why nothing can listen there, in words that finish "port N of HOST ..", or None."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # As the servers do it: a connection that ended a moment ago does not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen(1)
+    except socket.gaierror:
+        return "cannot be used: there is no such address"
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return "is taken by another process"
+        if error.errno == errno.EADDRNOTAVAIL:
+            return "cannot be used: this machine does not have that address"
+        if error.errno == errno.EACCES:
+            return "cannot be used: this user may not listen there"
+        return f"cannot be used: {error.strerror}"
+    return None
+
+
+def reachable_host(host: str) -> str:
+    """Return the address under which this machine reaches what listens on `host`."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def accepts(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((reachable_host(host), port), CONNECT_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
+def is_healthy(host: str, port: int) -> bool:
+    """Tell whether /healthz answers 200."""
+    connection = http.client.HTTPConnection(reachable_host(host), port, timeout=HEALTH_TIMEOUT_S)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

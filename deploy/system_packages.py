@@ -1,0 +1,69 @@
+"""Debian's packages, installed when this process may."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deploy.terminal import complain, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+POLICY = Path("/usr/sbin/policy-rc.d")
+DENY_ALL_SERVICES = "#!/bin/sh\nexit 101\n"
+
+
+def may_install() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def command_for(*packages: str) -> str:
+    """The command that a person would type."""
+    return f"sudo apt-get install --no-install-recommends {' '.join(packages)}"
+
+
+def install(*packages: str) -> bool:
+    """Install without starting any service; False, with apt's words shown, when it fails."""
+    say(f"Installing Debian's {', '.join(packages)}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+    get = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300"]
+    with _no_services_started():
+        for command in (
+            [*get, "update"],
+            [*get, "install", "-y", "--no-install-recommends", *packages],
+        ):
+            done = subprocess.run(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
+            if done.returncode != 0 and "install" in command:
+                complain(done.stdout.rstrip())
+                return False
+    return True
+
+
+@contextlib.contextmanager
+def _no_services_started() -> Iterator[None]:
+    """Keep a package's own service from being started: the appliance runs its own instance.
+
+    A policy that is already there is someone's wish, and stays as it is.
+    """
+    if POLICY.exists():
+        yield
+        return
+    POLICY.write_text(DENY_ALL_SERVICES)
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink(missing_ok=True)
