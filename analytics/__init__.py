@@ -1,0 +1,1 @@
+"""Spark reports over the message log; no Django, never a writer of the store."""
