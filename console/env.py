@@ -1,7 +1,7 @@
 """Typed readers of the environment that refuse nonsense.
 
 Every reader names the variable, what stood there and what would be right, so that a start that
-fails tells how to repair it. A secret may come from a file: `NAME_FILE` is read when `NAME` is not set.
+fails tells how to repair it. A secret may come from a file: NAME_FILE is read when NAME is not set.
 """
 
 from __future__ import annotations
