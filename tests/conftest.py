@@ -1,0 +1,86 @@
+"""What tests of several parts share: the seed, processes of ours, programs that may be missing."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import java_clients
+from tests.support.broker_process import BrokerProcess
+from tests.support.java_clients import JavaClients
+from tests.support.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SEED_VARIABLE = "TREBUCHET_TEST_SEED"
+CLIENT_VERSIONS = ("4.9.7", "5.3.3")
+
+
+def _seed() -> int:
+    given = os.environ.get(SEED_VARIABLE)
+    if given is None:
+        given = os.environ[SEED_VARIABLE] = str(random.SystemRandom().randrange(1 << 32))
+    return int(given)
+
+
+def pytest_report_header() -> str:
+    return f"seed: {_seed()} ({SEED_VARIABLE}={_seed()} replays it)"
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """The only source of randomness in tests outside hypothesis."""
+    return random.Random(_seed())
+
+
+@pytest.fixture(scope="session")
+def free_ports() -> Callable[[], int]:
+    return free_port
+
+
+@pytest.fixture
+def broker_process(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A running broker with a store of its own."""
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("chromium is missing (deploy/test all --install adds it)")
+    return path
+
+
+@pytest.fixture(scope="session", params=CLIENT_VERSIONS)
+def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> JavaClients:
+    """Our Java programs over each version of the client."""
+    return built(request.param, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def java_4(tmp_path_factory: pytest.TempPathFactory) -> JavaClients:
+    """Our Java programs over the older client."""
+    return built(CLIENT_VERSIONS[0], tmp_path_factory)
+
+
+def built(version: str, tmp_path_factory: pytest.TempPathFactory) -> JavaClients:
+    missing = java_clients.missing()
+    if missing:
+        pytest.skip(f"{', '.join(missing)} missing (deploy/test all --install adds it)")
+    clients = JavaClients(version, tmp_path_factory.mktemp(f"rocketmq-client-{version}"))
+    try:
+        clients.build()
+    except subprocess.CalledProcessError as error:
+        pytest.fail(f"The RocketMQ client {version} could not be made ready: {error}")
+    return clients

@@ -1,0 +1,94 @@
+"""A broker as people run it: `python -m broker_core -c FILE`, on free loopback ports."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.ports import accepts, free_port
+from tests.support.waiting import until
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+COMMIT_LOG_BYTES = 64 << 20
+"""Each CommitLog file is allocated whole: small ones keep tests quick."""
+
+
+class BrokerProcess:
+    """One broker on one store directory; it can be killed, then started again on the same store."""
+
+    def __init__(self, directory: Path, **keys: object) -> None:
+        self.directory = directory
+        self.store = directory / "store"
+        self.log = directory / "broker.log"
+        self.file = directory / "broker.conf"
+        self.port = free_port()
+        self.namesrv_port = free_port()
+        table: dict[str, object] = {
+            "brokerName": "broker-a",
+            "listenPort": self.port,
+            "namesrvListenPort": self.namesrv_port,
+            "storePathRootDir": self.store,
+            "mappedFileSizeCommitLog": COMMIT_LOG_BYTES,
+            **keys,
+        }
+        self.file.write_text("".join(f"{key}={value}\n" for key, value in table.items()))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def namesrv(self) -> str:
+        return f"127.0.0.1:{self.namesrv_port}"
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Start the process without waiting; what it says goes to the end of `log`."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "broker_core", "-c", str(self.file)],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        return self._process
+
+    def start(self) -> None:
+        process = self.launch()
+        until(
+            lambda: process.poll() is not None or self.is_listening,
+            "the broker to listen",
+        )
+        assert process.poll() is None, f"the broker ended at its start:\n{self.words()}"
+
+    @property
+    def is_listening(self) -> bool:
+        return accepts(self.port) and accepts(self.namesrv_port)
+
+    def wait(self, *, seconds: float = 30.0) -> int:
+        """Wait for the process to end by itself; return its exit code."""
+        assert self._process is not None
+        return self._process.wait(seconds)
+
+    def kill(self) -> None:
+        """End it as a power button ends a process: nothing of it runs any more."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """Ask it to end; return its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def words(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _end(self, number: signal.Signals) -> int:
+        if self._process is None:
+            return 0
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+        return self._process.wait(60)

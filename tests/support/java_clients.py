@@ -1,0 +1,115 @@
+"""Our Java programs over a published RocketMQ client."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent.parent / "interop" / "java"
+MAVEN_SECONDS = 600
+COMPILE_SECONDS = 120
+NEEDED = {
+    "java": "openjdk-17-jdk-headless",
+    "javac": "openjdk-17-jdk-headless",
+    "mvn": "maven",
+}
+
+
+def missing() -> list[str]:
+    """Return Debian's packages without which these programs cannot be made."""
+    return sorted({package for name, package in NEEDED.items() if shutil.which(name) is None})
+
+
+class JavaClients:
+    """The programs, compiled against one version of the client."""
+
+    def __init__(self, version: str, directory: Path) -> None:
+        self.version = version
+        self._directory = directory
+        self._classpath = ""
+
+    def build(self) -> None:
+        """Resolve the jars, from the local repository when they are all there, and compile."""
+        file = self._directory / "classpath"
+        maven = [
+            *("mvn", "--quiet", "--batch-mode", "-Dstyle.color=never"),
+            *("--file", str(SOURCES / "pom.xml")),
+            f"-Drocketmq.version={self.version}",
+            f"-Dmdep.outputFile={file}",
+            "dependency:build-classpath",
+        ]
+        offline = subprocess.run(
+            [*maven, "--offline"], capture_output=True, timeout=MAVEN_SECONDS, check=False
+        )
+        if offline.returncode != 0:
+            subprocess.run(maven, timeout=MAVEN_SECONDS, check=True)
+        jars = file.read_text().strip()
+        classes = self._directory / "classes"
+        sources = sorted(str(path) for path in (SOURCES / "src").glob("*.java"))
+        subprocess.run(
+            ["javac", "-nowarn", "-d", str(classes), "-cp", jars, *sources],
+            timeout=COMPILE_SECONDS,
+            check=True,
+        )
+        self._classpath = f"{classes}:{jars}"
+
+    def start(self, program: str, *arguments: object) -> subprocess.Popen[str]:
+        """Start a program; its lines are read from the pipe, its log goes to the directory."""
+        with (self._directory / f"{program}.err").open("ab") as errors:
+            return subprocess.Popen(
+                [
+                    *("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+                    f"-Duser.home={self._directory}",
+                    *("-cp", self._classpath, program, *map(str, arguments)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def run(self, program: str, *arguments: object, seconds: float = 120) -> list[list[str]]:
+        """Run a program to its end; return its lines, split at blanks.
+
+        Raises:
+            AssertionError: its exit code is not 0.
+        """
+        process = self.start(program, *arguments)
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+        errors = (self._directory / f"{program}.err").read_text(errors="replace")[-4_000:]
+        assert process.returncode == 0, (
+            f"{program} of {self.version} failed:\n{output[-2_000:]}\n{errors}"
+        )
+        return [line.split() for line in output.splitlines() if line.strip()]
+
+    def send(
+        self, namesrv: str, topic: str, *, modes: str, count: int, tags: str, prefix: str
+    ) -> list[list[str]]:
+        """Send `count` messages in each mode; return the lines of what was acknowledged."""
+        group = f"{prefix}-producer"
+        lines = self.run("SendMessages", namesrv, topic, group, modes, count, tags, prefix)
+        return [line[1:] for line in lines if line[0] == "sent"]
+
+    def receive(
+        self,
+        namesrv: str,
+        topic: str,
+        group: str,
+        *,
+        expression: str = "*",
+        count: int,
+        quiet_ms: int = 2_000,
+        seconds: int = 60,
+    ) -> list[list[str]]:
+        """Receive until `count` messages and then nothing came; return the lines of deliveries."""
+        lines = self.run(
+            *("ReceiveMessages", namesrv, topic, group, expression, count, quiet_ms, seconds),
+            seconds=seconds + 30,
+        )
+        return [line[1:] for line in lines if line[0] == "received"]

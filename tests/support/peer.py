@@ -1,0 +1,142 @@
+"""The real Apache RocketMQ, from its published jars, for comparison."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.ports import accepts, free_port
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+PACKAGES = ("rocketmq-broker", "rocketmq-namesrv")
+MAVEN_SECONDS = 600
+START_SECONDS = 90
+HEAP = "512m"
+# The broker reaches into the JDK for direct buffers; since Java 17 it must be told that it may.
+OPENS = (
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+)
+LOGBACK = (
+    '<configuration><appender name="F" class="ch.qos.logback.core.FileAppender"><file>{file}</file>'
+    "<encoder><pattern>%d %p %t - %m%n</pattern></encoder></appender>"
+    '<root level="WARN"><appender-ref ref="F"/></root></configuration>\n'
+)
+
+
+class Peer:
+    """A name server with a master broker of a published version, on free loopback ports."""
+
+    def __init__(self, version: str, directory: Path, **keys: object) -> None:
+        self.version = version
+        self.port = free_port()
+        self.namesrv_port = free_port()
+        self.store = directory / "store"
+        self._directory = directory
+        self._processes: list[subprocess.Popen[bytes]] = []
+        conf = directory / "conf"
+        conf.mkdir(parents=True)
+        for name in ("broker", "namesrv"):
+            file = directory / f"{name}.log"
+            (conf / f"logback_{name}.xml").write_text(LOGBACK.format(file=file))
+        (directory / "namesrv.properties").write_text(f"listenPort={self.namesrv_port}\n")
+        table: dict[str, object] = {
+            "brokerName": "broker-a",
+            "brokerId": 0,
+            "brokerClusterName": "DefaultCluster",
+            "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
+            "namesrvAddr": self.namesrv,
+            "listenPort": self.port,
+            "haListenPort": free_port(),
+            "storePathRootDir": self.store,
+            "storePathCommitLog": self.store / "commitlog",
+            **keys,
+        }
+        text = "".join(f"{key}={value}\n" for key, value in table.items())
+        (directory / "broker.properties").write_text(text)
+
+    @property
+    def namesrv(self) -> str:
+        return f"127.0.0.1:{self.namesrv_port}"
+
+    def __enter__(self) -> Peer:
+        jars = _classpath(self.version)
+        self._start(jars, "namesrv.NamesrvStartup", "namesrv", self.namesrv_port)
+        self._start(jars, "broker.BrokerStartup", "broker", self.port)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in reversed(self._processes):
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _start(self, jars: str, main: str, name: str, port: int) -> None:
+        with (self._directory / f"{name}.out").open("wb") as output:
+            process = subprocess.Popen(
+                [
+                    *("java", f"-Xms{HEAP}", f"-Xmx{HEAP}", *OPENS, "-cp", jars),
+                    f"org.apache.rocketmq.{main}",
+                    *("-c", str(self._directory / f"{name}.properties")),
+                ],
+                env={"ROCKETMQ_HOME": str(self._directory), "PATH": _path()},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self._processes.append(process)
+        until(
+            lambda: process.poll() is not None or accepts(port),
+            f"RocketMQ's {name} to listen",
+            seconds=START_SECONDS,
+        )
+        words = (self._directory / f"{name}.out").read_text(errors="replace")
+        assert process.poll() is None, f"RocketMQ's {name} ended at its start:\n{words}"
+
+
+def _path() -> str:
+    return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def _classpath(version: str) -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>{name}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for name in PACKAGES
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        pom = Path(directory, "pom.xml")
+        pom.write_text(
+            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+            "<groupId>trebuchet</groupId><artifactId>peer</artifactId><version>1</version>"
+            f"<dependencies>{dependencies}</dependencies></project>"
+        )
+        output = Path(directory, "classpath")
+        command = [
+            *("mvn", "--quiet", "--batch-mode", "-Dstyle.color=never", "--file", str(pom)),
+            f"-Dmdep.outputFile={output}",
+            "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath",
+        ]
+        offline = subprocess.run(
+            [*command, "--offline"], capture_output=True, timeout=MAVEN_SECONDS, check=False
+        )
+        if offline.returncode != 0:
+            subprocess.run(command, timeout=MAVEN_SECONDS, check=True)
+        return output.read_text().strip()

@@ -1,0 +1,202 @@
+"""A remoting client of few lines, for what a real client would not do.
+
+It shares no code with the broker, so that a mistake of ours cannot cancel itself out. One frame on
+the wire, big-endian:
+
+    +----------+----------------------------+-------------+----------+
+    | length 4 | serializer 1, header len 3 | header JSON | body     |
+    +----------+----------------------------+-------------+----------+
+    `length` counts everything after itself.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from typing import Any, NamedTuple
+
+SEND_MESSAGE = 10
+PULL_MESSAGE = 11
+UPDATE_AND_CREATE_TOPIC = 17
+GET_BROKER_RUNTIME_INFO = 28
+GET_MAX_OFFSET = 30
+SUCCESS = 0
+PULL_NOT_FOUND = 19
+RECORD_HEAD = struct.Struct(">iiiiiqqiq8sq8siq")
+assert RECORD_HEAD.size == 84
+
+
+class Answer(NamedTuple):
+    """One answer: its header's code, remark and fields, its body."""
+
+    code: int
+    remark: str
+    fields: dict[str, str]
+    body: bytes
+    opaque: int
+
+
+class Record(NamedTuple):
+    """What tests look at in a stored message."""
+
+    queue_id: int
+    queue_offset: int
+    body: bytes
+
+
+def frame(header: bytes, body: bytes = b"") -> bytes:
+    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
+
+
+def request(
+    code: int, fields: dict[str, str] | None = None, body: bytes = b"", opaque: int = 1
+) -> bytes:
+    header: dict[str, Any] = {
+        "code": code,
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": opaque,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 399,
+        "extFields": fields or {},
+    }
+    return frame(json.dumps(header).encode(), body)
+
+
+class RawClient:
+    """One blocking connection."""
+
+    def __init__(self, port: int, *, timeout: float = 10.0) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout)
+        self._opaque = 0
+
+    def __enter__(self) -> RawClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def send_bytes(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def send_request(
+        self, code: int, fields: dict[str, str] | None = None, body: bytes = b""
+    ) -> int:
+        self._opaque += 1
+        self.send_bytes(request(code, fields, body, self._opaque))
+        return self._opaque
+
+    def ask(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Answer:
+        opaque = self.send_request(code, fields, body)
+        answer = self.read_answer()
+        assert answer.opaque == opaque
+        return answer
+
+    def read_answer(self) -> Answer:
+        (length,) = struct.unpack(">i", self._read(4))
+        (header_length,) = struct.unpack(">i", self._read(4))
+        assert header_length >> 24 == 0, "the answer to a JSON request is JSON"
+        header = json.loads(self._read(header_length))
+        body = self._read(length - 4 - header_length)
+        fields = header.get("extFields") or {}
+        return Answer(header["code"], header.get("remark") or "", fields, body, header["opaque"])
+
+    def is_closed_by_peer(self) -> bool:
+        """Wait for the peer to close; False when it sends something first."""
+        try:
+            return self._socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def _read(self, size: int) -> bytes:
+        parts = []
+        while size:
+            part = self._socket.recv(size)
+            if not part:
+                raise ConnectionResetError("the broker closed the connection")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+
+def create_topic(port: int, topic: str, *, queues: int = 4) -> None:
+    with RawClient(port) as client:
+        answer = client.ask(UPDATE_AND_CREATE_TOPIC, topic_fields(topic, queues))
+    assert answer.code == SUCCESS, answer
+
+
+def topic_fields(topic: str, queues: int = 4) -> dict[str, str]:
+    return {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
+
+
+def send_fields(topic: str, *, queue_id: int = 0, properties: str = "") -> dict[str, str]:
+    return {
+        "producerGroup": "raw-producer",
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": "4",
+        "queueId": str(queue_id),
+        "sysFlag": "0",
+        "bornTimestamp": "1700000000000",
+        "flag": "0",
+        "properties": properties,
+        "reconsumeTimes": "0",
+        "unitMode": "false",
+        "batch": "false",
+    }
+
+
+def pull_fields(
+    topic: str, queue_id: int, queue_offset: int, *, max_msg_nums: int = 32
+) -> dict[str, str]:
+    return {
+        "consumerGroup": "raw-consumer",
+        "topic": topic,
+        "queueId": str(queue_id),
+        "queueOffset": str(queue_offset),
+        "maxMsgNums": str(max_msg_nums),
+        # Only "the subscription comes with the request": neither a commit nor waiting at the end.
+        "sysFlag": "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
+    }
+
+
+def read_queue(port: int, topic: str, queue_id: int) -> list[Record]:
+    """Pull everything that a queue holds."""
+    records: list[Record] = []
+    with RawClient(port) as client:
+        offset = 0
+        while True:
+            answer = client.ask(PULL_MESSAGE, pull_fields(topic, queue_id, offset))
+            if answer.code == PULL_NOT_FOUND:
+                return records
+            assert answer.code == SUCCESS, answer
+            records += parse_records(answer.body)
+            offset = int(answer.fields["nextBeginOffset"])
+
+
+def parse_records(data: bytes) -> list[Record]:
+    """Read the records of a pull's body (first version, IPv4)."""
+    records = []
+    at = 0
+    while at < len(data):
+        size, _, _, queue_id, _, queue_offset, *_ = RECORD_HEAD.unpack_from(data, at)
+        (length,) = struct.unpack_from(">i", data, at + RECORD_HEAD.size)
+        body_at = at + RECORD_HEAD.size + 4
+        records.append(Record(queue_id, queue_offset, data[body_at : body_at + length]))
+        at += size
+    return records
