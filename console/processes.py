@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import signal
 
 
 def identity(pid: int) -> dict[str, Any] | None:
@@ -31,7 +33,8 @@ def is_running(process: dict[str, Any] | None) -> bool:
     """Whether the process that `identity` described still runs, here."""
     if not process or process.get("host") != socket.gethostname():
         return False
-    return start_ticks(int(process.get("pid", 0))) == process.get("ticks", -1)
+    ticks: int = process.get("ticks", -1)
+    return start_ticks(int(process.get("pid", 0))) == ticks
 
 
 def signal_group(process: dict[str, Any] | None, number: signal.Signals) -> None:

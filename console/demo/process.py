@@ -1,7 +1,7 @@
 """The demo process: one child of the web process, written down in `demo.json`.
 
-It needs neither Redis nor a worker. Its standard input is a pipe that only the web process holds, so
-that it ends with the web process however that ends.
+It needs neither Redis nor a worker. Its standard input is a pipe that only the web process holds,
+so that it ends with the web process however that ends.
 """
 
 from __future__ import annotations

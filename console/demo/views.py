@@ -20,9 +20,7 @@ def start(request: HttpRequest) -> HttpResponse:
     """Start the demo, unless it runs."""
     minutes = DEMO_SECONDS // 60
     if demo_process.start():
-        messages.success(
-            request, f"Demo traffic starts; it ends by itself after {minutes} minutes."
-        )
+        messages.success(request, f"Demo traffic starts; it ends by itself in {minutes} minutes.")
     else:
         messages.info(request, "Demo traffic runs already.")
     return back(request)

@@ -25,7 +25,7 @@ from django.utils import timezone
 
 from console.celery import REPORT_SECONDS_MAX
 from console.processes import identity
-from console.reports import catalog, progress
+from console.reports import catalog, progress, traffic
 from console.reports.models import (
     HEARTBEAT_S,
     LOG_TAIL_CHARS_MAX,
@@ -292,7 +292,10 @@ def read_result(path: Path) -> dict[str, Any]:
     rows = result.get("rows") if isinstance(result, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ReportFailedError("The result of the report has no list of rows.")
-    return dict(result)
+    try:
+        return {**result, **traffic.summary(rows)}
+    except ValueError as error:
+        raise ReportFailedError(f"The result of the report is not usable: {error}.") from error
 
 
 def end_group(group: int, *, wait: subprocess.Popen[bytes]) -> None:

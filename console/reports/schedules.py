@@ -24,11 +24,12 @@ INTERVAL_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 
 
 def all_schedules() -> QuerySet[PeriodicTask]:
-    return (
+    found: QuerySet[PeriodicTask] = (
         PeriodicTask.objects.filter(task=SCHEDULED_TASK)
         .select_related("interval", "crontab")
         .order_by("name")
     )
+    return found
 
 
 def arguments(schedule: PeriodicTask) -> dict[str, Any]:

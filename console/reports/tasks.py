@@ -11,6 +11,7 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
 from console.celery import app
+from console.processes import signal_group
 from console.reports import catalog, schedules
 from console.reports.models import (
     LOST_SENTENCE,
@@ -20,7 +21,6 @@ from console.reports.models import (
     ReportRun,
     RunState,
 )
-from console.processes import signal_group
 from console.reports.runner import Runner
 
 if TYPE_CHECKING:

@@ -9,4 +9,14 @@ from console.reports import views
 app_name = "reports"
 urlpatterns = [
     path("", views.report_list, name="list"),
+    path("runs/", views.runs, name="runs"),
+    path("health/", views.health_banners, name="health"),
+    path("start/", views.start, name="start"),
+    path("runs/<int:run_id>/", views.run_page, name="run"),
+    path("runs/<int:run_id>/progress/", views.run_progress, name="progress"),
+    path("runs/<int:run_id>/chart/", views.run_chart, name="chart"),
+    path("runs/<int:run_id>/csv/", views.run_csv, name="csv"),
+    path("runs/<int:run_id>/cancel/", views.cancel, name="cancel"),
+    path("schedules/<int:schedule_id>/", views.schedule_page, name="schedule"),
+    path("schedules/<int:schedule_id>/switch/", views.schedule_switch, name="schedule-switch"),
 ]

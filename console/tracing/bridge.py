@@ -59,9 +59,6 @@ class WatchLink(Protocol):
         ...
 
 
-OpenLink = "Callable[[str, Callable[[bytes], None]], WatchLink]"
-
-
 class EventBatch(msgspec.Struct):
     """The body of TRACE_EVENTS."""
 
@@ -157,6 +154,7 @@ class WatchedBroker:
     address: str
     state: str = "connecting"
     message: str = ""
+    watch_id: str = ""
     dropped: int = 0
     refilter: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
@@ -285,7 +283,6 @@ class TraceBridge:
 
     async def _watch(self, broker: WatchedBroker, link: WatchLink) -> None:
         broker.refilter.clear()
-        broker.dropped = 0
         await link.watch(self._wanted.request_body())
 
     async def _hold(self, broker: WatchedBroker, link: WatchLink) -> None:
@@ -304,13 +301,16 @@ class TraceBridge:
             closed.cancel()
 
     def _arrived(self, broker: WatchedBroker, body: bytes) -> None:
-        """Hand one TRACE_EVENTS on. A body that is not what was agreed is logged and passed over."""
+        """Hand one TRACE_EVENTS on; a body that is not what was agreed is passed over."""
         try:
             batch = decode_batch(body)
             dropped = int(batch.dropped)
         except ValueError as error:
             logger.warning("trace events cannot be read: broker=%s error=%s", broker.name, error)
             return
+        if batch.watch_id != broker.watch_id:
+            # A new watch counts from zero.
+            broker.watch_id, broker.dropped = batch.watch_id, 0
         lost = max(0, dropped - broker.dropped)
         broker.dropped = dropped
         for viewer in self._viewers:

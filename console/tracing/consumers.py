@@ -35,7 +35,7 @@ CLOSE_SIGNED_OUT = 4401
 CLOSE_TOO_MANY = 4429
 
 
-class TraceConsumer(AsyncWebsocketConsumer):
+class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no types
     """One socket of one signed-in user."""
 
     # No layer has this name: nothing of a message ever goes through one.

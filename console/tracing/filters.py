@@ -48,7 +48,7 @@ class TraceFilter:
         )
 
     def request_body(self) -> bytes:
-        """Return the body of TRACE_WATCH that makes a broker send at least what this filter shows."""
+        """Return the body of a TRACE_WATCH that brings at least what this filter shows."""
         stages = None if self.stages is None else sorted(self.stages)
         return msgspec.json.encode(
             {

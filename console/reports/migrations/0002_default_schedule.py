@@ -1,14 +1,21 @@
 """The schedule a newcomer finds: the traffic of the last day, every hour, switched on."""
 
+from __future__ import annotations
+
 import json
+from typing import TYPE_CHECKING
 
 from django.db import migrations
+
+if TYPE_CHECKING:
+    from django.apps.registry import Apps
+    from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 NAME = "Traffic of the last 24 hours"
 TASK = "console.reports.run_scheduled_report"
 
 
-def make(apps, schema_editor):
+def make(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     crontabs = apps.get_model("django_celery_beat", "CrontabSchedule")
     tasks = apps.get_model("django_celery_beat", "PeriodicTask")
     hourly, _ = crontabs.objects.get_or_create(
@@ -31,7 +38,7 @@ def make(apps, schema_editor):
     )
 
 
-def unmake(apps, schema_editor):
+def unmake(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     apps.get_model("django_celery_beat", "PeriodicTask").objects.filter(name=NAME).delete()
 
 
