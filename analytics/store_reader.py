@@ -312,14 +312,14 @@ class _SplitReading:
             except OSError as error:
                 position = self._resume(descriptor, position, position + wanted, _why(error))
                 continue
-            if not got:
-                self._damage(position, to, "the file is shorter than it was")
-                return
+            if got < wanted:
+                self._damage(position + got, to, "the file is shorter than it was")
+                to = position + got
             chunk = buffer[:got]
             found = walk(chunk, 0, got)
             stopped_at = position + found.stopped_at
             cut = may_be_record(found.size, found.magic, to - stopped_at)
-            cut = cut or (got - found.stopped_at < record.BLANK.size < to - stopped_at)
+            cut = cut or (got - found.stopped_at < record.BLANK.size <= to - stopped_at)
             blank = found.magic == record.BLANK_MAGIC and found.size == to - stopped_at
             damaged = stopped_at < to and not cut and not blank
             search_from = damage_from = stopped_at
@@ -561,6 +561,8 @@ def _follow(file: LogFile, start: int) -> tuple[int, str | None]:
                 got = _pread(descriptor, buffer, position - file.from_offset)
             except OSError as error:
                 return end, _why(error)
+            if got < min(len(buffer), file.to_offset - position):
+                file = file._replace(size=position + got - file.from_offset)
             got = min(got, file.to_offset - position)
             found = walk(buffer[:got], 0, got)
             if len(found.positions):

@@ -1,0 +1,168 @@
+"""The only SparkSession builder.
+
+Spark as a guest on the broker's machine: no web page, no port beyond loopback, a bounded heap, its
+scratch files in a directory of their own that nobody else may read, UTC everywhere.
+
+Source: Spark 4.3 configuration and security pages ("none are secure by default").
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from analytics.commitlog_source import CommitLogDataSource
+from analytics.java import require_java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+MEMORY_DEFAULT = "1g"
+MASTER_DEFAULT = "local[*]"
+# What one result may bring back to the driver; a report is a table for people, not an export.
+RESULT_BYTES_MAX = 256 * 1024 * 1024
+SHUFFLE_PARTITIONS = 8
+JAVA_EXIT_SECONDS = 10
+SECRET_FILE_VARIABLE = "TREBUCHET_SPARK_SECRET_FILE"
+_ROOT = Path(__file__).resolve().parent.parent
+_SHIPPED_PACKAGES = ("analytics", "broker_core")
+
+_LOG_SETTINGS = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC} %p %c{1}: %m%n%ex{short}
+# Says on every machine that no native Hadoop library is there; reports use none.
+logger.hadoop.name = org.apache.hadoop.util.NativeCodeLoader
+logger.hadoop.level = error
+"""
+
+
+def settings(
+    scratch: Path, *, master: str = MASTER_DEFAULT, driver_host: str = LOOPBACK
+) -> dict[str, str]:
+    """Return every Spark setting a session gets; `scratch` holds all its files."""
+    found = {
+        "spark.master": master,
+        "spark.app.name": "trebuchet reports",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.eventLog.enabled": "false",
+        "spark.driver.host": driver_host,
+        "spark.driver.bindAddress": driver_host,
+        "spark.driver.memory": MEMORY_DEFAULT,
+        "spark.executor.memory": MEMORY_DEFAULT,
+        "spark.driver.maxResultSize": str(RESULT_BYTES_MAX),
+        "spark.driver.extraJavaOptions": (
+            f'"-Djava.io.tmpdir={scratch}" -XX:-UsePerfData -XX:+ExitOnOutOfMemoryError'
+        ),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+        # The commitlog source prunes files and rows itself; Spark refuses that otherwise.
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.log.level": "WARN",
+    }
+    secret_file = os.environ.get(SECRET_FILE_VARIABLE, "")
+    if secret_file and not master.startswith("local"):
+        # By file, since settings travel in the arguments of the Java process.
+        found |= {
+            "spark.authenticate": "true",
+            "spark.authenticate.secret.file": secret_file,
+            "spark.network.crypto.enabled": "true",
+            "spark.io.encryption.enabled": "true",
+        }
+    return found
+
+
+def build_session(
+    scratch: Path,
+    *,
+    master: str = MASTER_DEFAULT,
+    driver_host: str = LOOPBACK,
+    more: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start Spark with the commitlog source registered; blocks for seconds.
+
+    `scratch` must exist, belong to this run only, and be removed by the caller afterwards.
+
+    Raises:
+        ReportError: no usable Java.
+    """
+    require_java()
+    scratch.chmod(0o700)
+    _prepare_environment(scratch)
+    builder = SparkSession.builder
+    wanted = settings(scratch, master=master, driver_host=driver_host) | dict(more or {})
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    if not master.startswith("local"):
+        session.sparkContext.addPyFile(str(_packed_code(scratch)))
+    session.dataSource.register(CommitLogDataSource)
+    return session
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop Spark and see its Java process end, so that its files can be removed."""
+    gateway = session.sparkContext._gateway
+    session.stop()
+    if gateway is None:
+        return
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if process is None:
+        return
+    if process.stdin is not None:
+        process.stdin.close()  # the Java side lives as long as this pipe
+    try:
+        process.wait(timeout=JAVA_EXIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        logger.warning("Spark's Java process did not end in %d s: killed", JAVA_EXIT_SECONDS)
+        process.kill()
+        process.wait()
+
+
+def _prepare_environment(scratch: Path) -> None:
+    """Set what Java and the Python workers inherit; no other Spark's settings leak in."""
+    conf = scratch / "conf"
+    conf.mkdir(mode=0o700, exist_ok=True)
+    (conf / "log4j2.properties").write_text(_LOG_SETTINGS)
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_MASTER"):
+        os.environ.pop(name, None)
+    paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ |= {
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_LOCAL_DIRS": str(scratch),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+    }
+
+
+def _packed_code(scratch: Path) -> Path:
+    """Return a zip of our packages: the executors of a cluster have no checkout."""
+    target = scratch / "trebuchet_code.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:
+        for package in _SHIPPED_PACKAGES:
+            for path in sorted((_ROOT / package).rglob("*.py")):
+                packed.write(path, path.relative_to(_ROOT))
+    return target
