@@ -42,6 +42,7 @@ REMIND_EVERY_S = 30.0
 TRY_AGAIN_EVERY_S = 60.0
 WEB_SOCKET_BYTES_MAX = 65_536
 STOP_GRACE_S = 10.0
+TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 MISSING_REDIS = "redis-is-missing.sock"
 READY_LINES = {"worker": " ready.", "beat": "beat: Starting"}
 """Celery has no port to ask; these are its words."""
@@ -147,6 +148,9 @@ class Appliance:
             if time.monotonic() > remind_at:
                 log = self._supervisor.log_of(waiting[0])
                 say(f"Still waiting for {', '.join(waiting)}; see {log}.")
+                if ESSENTIAL.isdisjoint(waiting):
+                    # Messages and pages do not depend on these; the Reports page says what is wrong.
+                    return
                 remind_at = time.monotonic() + REMIND_EVERY_S
             self._turn()
 
@@ -219,12 +223,15 @@ def programs(
         # only this user reaches our Redis.
         celery += ["-W", "ignore:You're running the worker with superuser privileges"]
     celery += ["-m", "celery", "-A", "console"]
+    behind_proxy = os.environ.get("TREBUCHET_BEHIND_PROXY", "").strip().lower() in TRUE_WORDS
     web = [
         *(sys.executable, "-m", "uvicorn", "console.asgi:application"),
         *("--host", asked.web_host, "--port", str(asked.web_port)),
         *("--ws-max-size", str(WEB_SOCKET_BYTES_MAX)),
         *("--timeout-graceful-shutdown", "3"),
         *("--no-access-log", "--no-server-header"),
+        # Anyone on this machine may write an X-Forwarded-For; only a proxy's word counts.
+        *(() if behind_proxy else ("--no-proxy-headers",)),
     ]
     worker = [
         *(*celery, "worker", "--concurrency", "1", "--prefetch-multiplier", "1"),

@@ -20,12 +20,14 @@ EPILOG = """\
 environment:
   TREBUCHET_WEB             address of the console's pages (default 127.0.0.1:8000)
   TREBUCHET_DATA            directory of all that is written (default ./data in the checkout)
-  TREBUCHET_ADMIN_USER      name of the first administrator (default admin)
+  TREBUCHET_ADMIN           name of the first administrator (default admin)
   TREBUCHET_ADMIN_PASSWORD  that administrator's password; without it one is generated and
                             printed once
   TREBUCHET_REDIS_URL       a Redis of your own, e.g. redis://127.0.0.1:6379/0; without it one is
                             started, on a unix socket that only this user can open
   TREBUCHET_ALLOWED_HOSTS   host names, separated by commas, under which the pages may be visited
+  TREBUCHET_BEHIND_PROXY    true when a reverse proxy on this machine terminates TLS; with it
+                            TREBUCHET_HTTPS=true and TREBUCHET_TRUSTED_ORIGINS=https://name
   TREBUCHET_LOG_LEVEL       the console's log level (default INFO)
   DATABASE_URL              the console's database, e.g. postgres://user@host/name
                             (default: SQLite in the data directory)

@@ -7,10 +7,12 @@ else does.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
 import django
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError
@@ -18,22 +20,35 @@ from django.db import DatabaseError
 STEPS: tuple[tuple[str, dict[str, object]], ...] = (
     ("migrate", {"interactive": False, "verbosity": 0}),
     ("collectstatic", {"interactive": False, "verbosity": 0}),
-    ("ensure_admin", {}),
     ("ensure_schedules", {"verbosity": 0}),
+    ("ensure_admin", {}),
 )
+NAMES_SHOWN = 3
 
 
 def main() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     step = "reading the settings"
+    words = io.StringIO()
     try:
         django.setup()
         for step, options in STEPS:
-            call_command(step, **options)
+            words.seek(0)
+            words.truncate()
+            call_command(step, **options, stdout=words)
+        said = words.getvalue().strip()
+        sys.stdout.write(f"{said or known_administrators()}\n")
     except (CommandError, DatabaseError, ImproperlyConfigured, OSError) as error:
         sys.stderr.write(f"The console could not be prepared ({step}): {error}\n")
         return 2
     return 0
+
+
+def known_administrators() -> str:
+    users = get_user_model().objects.filter(is_staff=True, is_active=True).order_by("pk")
+    names = [user.get_username() for user in users[: NAMES_SHOWN + 1]]
+    more = ", .." if len(names) > NAMES_SHOWN else ""
+    return f"Administrator {', '.join(names[:NAMES_SHOWN])}{more}"
 
 
 if __name__ == "__main__":

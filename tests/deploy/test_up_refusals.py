@@ -1,0 +1,92 @@
+"""deploy/up says in one sentence why it starts nothing, and ends with 2."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.appliance import Appliance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield int(listener.getsockname()[1])
+
+
+def refusal(appliance: Appliance) -> str:
+    """Run what is expected to refuse; return its only line."""
+    code = appliance.run_to_end()
+    lines = appliance.words.strip().splitlines()
+    assert code == 2, appliance.words
+    assert len(lines) == 1, appliance.words
+    return lines[0]
+
+
+@pytest.mark.parametrize("key", ["listenPort", "namesrvListenPort"])
+def test_a_taken_port_of_the_broker_is_named(tmp_path: Path, taken_port: int, key: str) -> None:
+    appliance = Appliance(tmp_path)
+    appliance.set_keys(**{key: taken_port})
+
+    line = refusal(appliance)
+
+    assert f"Port {taken_port} of 127.0.0.1" in line
+    assert key in line
+    assert "taken" in line
+
+
+def test_a_taken_port_of_the_console_is_named(tmp_path: Path, taken_port: int) -> None:
+    line = refusal(Appliance(tmp_path, TREBUCHET_WEB=f"127.0.0.1:{taken_port}"))
+
+    assert f"Port {taken_port} of 127.0.0.1" in line
+    assert "TREBUCHET_WEB" in line
+
+
+@pytest.mark.parametrize("web", ["8000", "127.0.0.1:", "127.0.0.1:http", ":8000", "h:70000"])
+def test_an_address_that_is_none_is_refused(tmp_path: Path, web: str) -> None:
+    line = refusal(Appliance(tmp_path, TREBUCHET_WEB=web))
+
+    assert "TREBUCHET_WEB" in line
+    assert web in line
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("flushDiskType", "SOMETIMES"), ("namesrvAddr", "localhost")]
+)
+def test_a_bad_broker_configuration_is_refused(tmp_path: Path, key: str, value: str) -> None:
+    appliance = Appliance(tmp_path)
+    appliance.set_keys(**{key: value})
+
+    line = refusal(appliance)
+
+    assert key in line
+    assert value in line
+
+
+def test_a_broker_configuration_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    appliance = Appliance(tmp_path)
+    appliance.file.unlink()
+
+    assert str(appliance.file) in refusal(appliance)
+
+
+def test_a_data_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    line = refusal(Appliance(tmp_path, TREBUCHET_DATA=str(tmp_path / "file" / "data")))
+
+    assert str(tmp_path / "file" / "data") in line
+
+
+def test_a_database_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    appliance = Appliance(tmp_path, DATABASE_URL="nonsense://")
+
+    assert appliance.run_to_end() == 2
+    assert "DATABASE_URL" in appliance.words
+    assert "Traceback" not in appliance.words

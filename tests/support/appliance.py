@@ -1,0 +1,162 @@
+"""The whole appliance, as `deploy/up` starts it, with a data directory and ports of its own."""
+
+from __future__ import annotations
+
+import http.cookiejar
+import os
+import re
+import signal
+import subprocess
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import IO, TYPE_CHECKING
+
+from tests.support.broker_process import COMMIT_LOG_BYTES, ROOT
+from tests.support.ports import free_port
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UP_SECONDS = 180
+DOWN_SECONDS = 120
+PASSWORD = "a password of the tests"
+
+
+class Appliance:
+    """One `deploy/up`; what it writes to the terminal is in `words`."""
+
+    def __init__(self, directory: Path, **environment: str) -> None:
+        self.data = directory / "data"
+        self.web_port = free_port()
+        self.port = free_port()
+        self.namesrv_port = free_port()
+        self.file = directory / "appliance.conf"
+        self.set_keys()
+        self._environment = {
+            **os.environ,
+            "TREBUCHET_DATA": str(self.data),
+            "TREBUCHET_WEB": f"127.0.0.1:{self.web_port}",
+            "TREBUCHET_ADMIN_PASSWORD": PASSWORD,
+            **environment,
+        }
+        # A start of its own: not the time at which the suite began, not the suite's settings.
+        for name in ("TREBUCHET_STARTED_AT", "DJANGO_SETTINGS_MODULE", "PYTHONPATH"):
+            self._environment.pop(name, None)
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: list[str] = []
+
+    def set_keys(self, **keys: object) -> None:
+        """Write the broker's configuration: free ports, small files, and `keys`."""
+        table: dict[str, object] = {
+            "brokerName": "broker-a",
+            "listenPort": self.port,
+            "namesrvListenPort": self.namesrv_port,
+            "mappedFileSizeCommitLog": COMMIT_LOG_BYTES,
+            **keys,
+        }
+        self.file.write_text("".join(f"{key}={value}\n" for key, value in table.items()))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.web_port}"
+
+    @property
+    def namesrv(self) -> str:
+        return f"127.0.0.1:{self.namesrv_port}"
+
+    @property
+    def words(self) -> str:
+        return "".join(self._lines)
+
+    def launch(self) -> None:
+        self._process = subprocess.Popen(
+            [ROOT / "deploy" / "up", "-c", self.file],
+            env=self._environment,
+            # Not the checkout: the command works from anywhere.
+            cwd=self.file.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        reader.start()
+
+    def start(self) -> None:
+        self.launch()
+        until(
+            lambda: not self.is_running or "Trebuchet is up after" in self.words,
+            "the appliance to be up",
+            seconds=UP_SECONDS,
+        )
+        assert self.is_running, f"the appliance ended at its start:\n{self.words}"
+
+    def run_to_end(self) -> int:
+        """Start what is expected to refuse; return its exit code."""
+        self.launch()
+        return self.wait()
+
+    def wait(self, *, seconds: float = DOWN_SECONDS) -> int:
+        assert self._process is not None
+        return self._process.wait(seconds)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to stop; return its exit code."""
+        if self._process is None:
+            return 0
+        if self.is_running:
+            self._process.send_signal(number)
+        return self.wait()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def pid_of(self, name: str) -> int:
+        """Return the pid of one of the processes, from the supervisor's log."""
+        log = (self.data / "logs" / "supervisord.log").read_text()
+        return int(re.findall(rf"spawned: '{name}' with pid (\d+)", log)[-1])
+
+    def _read(self, pipe: IO[str]) -> None:
+        for line in pipe:
+            self._lines.append(line)
+
+
+class Visitor:
+    """A person at the console, without a browser."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._cookies = http.cookiejar.CookieJar()
+        self._opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}),
+            urllib.request.HTTPCookieProcessor(self._cookies),
+        )
+
+    def sign_in(self, username: str = "admin", password: str = PASSWORD) -> None:
+        self.read("/accounts/sign-in/")
+        self.post("/accounts/sign-in/", username=username, password=password, next="/")
+
+    def read(self, path: str) -> str:
+        with self._opener.open(f"{self._url}{path}", timeout=30) as response:
+            return str(response.read().decode())
+
+    def post(self, path: str, **fields: str) -> str:
+        token = next(cookie.value for cookie in self._cookies if "csrf" in cookie.name)
+        form = urllib.parse.urlencode({"csrfmiddlewaretoken": token, **fields}).encode()
+        request = urllib.request.Request(
+            f"{self._url}{path}", data=form, headers={"Referer": f"{self._url}{path}"}
+        )
+        with self._opener.open(request, timeout=30) as response:
+            return str(response.read().decode())
