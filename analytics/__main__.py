@@ -15,6 +15,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
 
@@ -39,6 +40,7 @@ FINISHED = 0
 NICENESS = 10
 # Longer than Spark needs to start or to stop.
 CANCEL_SECONDS_MAX = 25.0
+CANCEL_AGAIN_SECONDS = 0.5
 MASTER = re.compile(r"local|local\[(\*|[1-9]\d{0,2})\]|spark://[A-Za-z0-9._:,\[\]-]+")
 TIMESTAMP_DIGITS_MAX = 15
 
@@ -146,13 +148,21 @@ def _supervise(run: ReportRun, lines: ProgressLines) -> int:
     while (event := events.get()) != FINISHED and not run.cancel():
         logger.info("the result is being published: too late to cancel")
     if event != FINISHED:
-        working.join(CANCEL_SECONDS_MAX)
+        _wait_for_end(working, run)
         run.clean_up()
         logger.info("cancelled by signal %d", event)
         return EXIT_SIGNALLED + event
     for sentence in failures:
         lines.failed(sentence)
     return EXIT_FAILED if failures else 0
+
+
+def _wait_for_end(working: threading.Thread, run: ReportRun) -> None:
+    """Wait for a cancelled run; Spark forgets a wish that comes before the job it is for."""
+    give_up = time.monotonic() + CANCEL_SECONDS_MAX
+    while working.is_alive() and time.monotonic() < give_up:
+        working.join(CANCEL_AGAIN_SECONDS)
+        run.cancel()
 
 
 def _private_stdout() -> IO[str]:
