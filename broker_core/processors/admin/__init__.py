@@ -1,0 +1,1 @@
+"""Administration requests, one file a subject."""

@@ -1,0 +1,135 @@
+"""Administration of the broker itself: what it does, how it is set, what it counted.
+
+Source: broker/processor/AdminBrokerProcessor.java, store/StoreStatsService.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from broker_core.errors import RequestRefusedError
+from broker_core.processors import fields
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import BROKER_VERSION, ResponseCode
+
+if TYPE_CHECKING:
+    from broker_core.clock import Clock
+    from broker_core.config import Configuration
+    from broker_core.metadata.topics import Topics
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.connection import Connection
+    from broker_core.stats.counters import BrokerStats
+    from broker_core.store.message_store import MessageStore
+
+BROKER_VERSION_DESC = "V4_9_7"
+
+# RocketMQ's pools and their queues. One event loop answers each request in its turn, so that none
+# waits in a queue of ours; the keys stay because mqadmin reads them.
+NO_QUEUES = {
+    "sendThreadPoolQueueSize": "0",
+    "sendThreadPoolQueueCapacity": "0",
+    "sendThreadPoolQueueHeadWaitTimeMills": "0",
+    "pullThreadPoolQueueSize": "0",
+    "pullThreadPoolQueueCapacity": "0",
+    "pullThreadPoolQueueHeadWaitTimeMills": "0",
+    "queryThreadPoolQueueSize": "0",
+    "queryThreadPoolQueueCapacity": "0",
+    "queryThreadPoolQueueHeadWaitTimeMills": "0",
+    "EndTransactionQueueSize": "0",
+    "EndTransactionThreadPoolQueueCapacity": "0",
+    "pageCacheLockTimeMills": "0",
+}
+
+
+class BrokerAdmin:
+    """GET_BROKER_RUNTIME_INFO, GET_BROKER_CONFIG, UPDATE_BROKER_CONFIG, VIEW_BROKER_STATS_DATA.
+    Event loop only.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        topics: Topics,
+        store: MessageStore,
+        stats: BrokerStats,
+        clock: Clock,
+    ) -> None:
+        self._configuration = configuration
+        self._topics = topics
+        self._store = store
+        self._stats = stats
+        self._clock = clock
+
+    def runtime_info(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_BROKER_RUNTIME_INFO. Answers SUCCESS with a KVTable of texts."""
+        stats = self._stats
+        totals = stats.totals
+        average = totals.put_size / totals.put if totals.put else 0.0
+        table = {
+            **NO_QUEUES,
+            **self._store.runtime_info(),
+            **stats.rates(),
+            "bootTimestamp": str(stats.boot_timestamp),
+            "runtime": _duration(stats.running_seconds),
+            "putMessageTimesTotal": str(totals.put),
+            "putMessageFailedTimes": str(totals.put_failed_times),
+            "putMessageSizeTotal": str(totals.put_size),
+            "putMessageAverageSize": str(average),
+            "msgPutTotalYesterdayMorning": str(stats.put_until_yesterday),
+            "msgPutTotalTodayMorning": str(stats.put_until_today),
+            "msgPutTotalTodayNow": str(totals.put),
+            "msgGetTotalYesterdayMorning": str(stats.got_until_yesterday),
+            "msgGetTotalTodayMorning": str(stats.got_until_today),
+            "msgGetTotalTodayNow": str(totals.got),
+            "brokerVersion": str(BROKER_VERSION),
+            "brokerVersionDesc": BROKER_VERSION_DESC,
+            "brokerActive": "true",
+            "startAcceptSendRequestTimeStamp": str(
+                self._configuration.broker.start_accept_send_request_time_stamp
+            ),
+        }
+        return request.answer(ResponseCode.SUCCESS, body=java_json.encode({"table": table}))
+
+    def get_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_BROKER_CONFIG. Answers SUCCESS with version and the properties text as body."""
+        text = "".join(f"{key}={value}\n" for key, value in self._configuration.items())
+        version = msgspec.json.encode(self._topics.data_version).decode()
+        return request.answer(
+            ResponseCode.SUCCESS, ext_fields={"version": version}, body=text.encode()
+        )
+
+    def update_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """UPDATE_BROKER_CONFIG. Answers NO_PERMISSION.
+
+        Differs: the original takes any key but three, paths included, from anyone who connects.
+        """
+        raise RequestRefusedError(
+            ResponseCode.NO_PERMISSION,
+            "the configuration of this broker is changed in its file, not over the wire",
+        )
+
+    def stats_data(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """VIEW_BROKER_STATS_DATA. Answers SUCCESS with the windows of an item, or SYSTEM_ERROR."""
+        name = fields.text(request.ext_fields, "statsName")
+        key = fields.text(request.ext_fields, "statsKey")
+        item = self._stats.sets.get(name, {}).get(key)
+        if item is None:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist"
+            )
+        now = self._clock.monotonic()
+        body = {
+            "statsDay": item.day(now)._asdict(),
+            "statsHour": item.hour(now)._asdict(),
+            "statsMinute": item.minute(now)._asdict(),
+        }
+        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+
+
+def _duration(seconds: float) -> str:
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"[ {days} days, {hour} hours, {minute} minutes, {second} seconds ]"

@@ -1,0 +1,158 @@
+"""Administration of topics.
+
+Source: broker/processor/AdminBrokerProcessor.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from broker_core.errors import RequestRefusedError
+from broker_core.message import names
+from broker_core.message.topic_config import PERM_MAX, QUEUE_NUMS_MAX, TopicConfig
+from broker_core.processors import fields
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker_core.clients.consumers import Consumers
+    from broker_core.config import BrokerConfig
+    from broker_core.metadata.consumer_offsets import ConsumerOffsets
+    from broker_core.metadata.topics import Topics
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.connection import Connection
+    from broker_core.stats.counters import BrokerStats
+    from broker_core.store.message_store import MessageStore
+
+TOPIC_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+
+
+class TopicsAdmin:
+    """UPDATE_AND_CREATE_TOPIC, DELETE_TOPIC_IN_BROKER, GET_ALL_TOPIC_CONFIG, GET_TOPIC_CONFIG,
+    GET_TOPIC_STATS_INFO, QUERY_TOPIC_CONSUME_BY_WHO, GET_SYSTEM_TOPIC_LIST_FROM_BROKER. Event loop
+    only.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: Topics,
+        offsets: ConsumerOffsets,
+        consumers: Consumers,
+        store: MessageStore,
+        stats: BrokerStats,
+        address: Callable[[], str],
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._offsets = offsets
+        self._consumers = consumers
+        self._store = store
+        self._stats = stats
+        self._address = address
+
+    def update_and_create(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """UPDATE_AND_CREATE_TOPIC. Answers SUCCESS once it is persisted and registered, else
+        SYSTEM_ERROR.
+        """
+        header = request.ext_fields
+        topic = fields.text(header, "topic")
+        wrong = names.check_topic(topic)
+        if wrong is not None:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, wrong)
+        self._refuse_system_topic(topic)
+        filter_type = header.get("topicFilterType") or TOPIC_FILTER_TYPES[0]
+        if filter_type not in TOPIC_FILTER_TYPES:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"topicFilterType {filter_type[:40]!r} is neither SINGLE_TAG nor MULTI_TAG",
+            )
+        self._topics.put(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=fields.integer(header, "readQueueNums", low=1, high=QUEUE_NUMS_MAX),
+                write_queue_nums=fields.integer(
+                    header, "writeQueueNums", low=1, high=QUEUE_NUMS_MAX
+                ),
+                perm=fields.integer(header, "perm", low=0, high=PERM_MAX),
+                topic_filter_type=filter_type,
+                topic_sys_flag=fields.integer(header, "topicSysFlag", 0, low=0, high=3),
+                order=fields.boolean(header, "order"),
+            )
+        )
+        return request.answer(ResponseCode.SUCCESS)
+
+    def delete(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """DELETE_TOPIC_IN_BROKER. Answers SUCCESS, also when there was no such topic.
+
+        Differs: consumer offsets of the topic go with it, as in 5.x; 4.9 leaves them, and a topic
+        made again under the name begins with its groups standing beyond its end.
+        """
+        topic = fields.text(request.ext_fields, "topic")
+        self._refuse_system_topic(topic)
+        self._topics.delete(topic)
+        self._store.delete_topic(topic)
+        self._offsets.delete_topic(topic)
+        self._stats.forget_topic(topic)
+        return request.answer(ResponseCode.SUCCESS)
+
+    def get_all(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_ALL_TOPIC_CONFIG. Answers SUCCESS with topics.json's content."""
+        body = {
+            "dataVersion": msgspec.to_builtins(self._topics.data_version),
+            "topicConfigTable": msgspec.to_builtins(self._topics.table),
+        }
+        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+
+    def get_one(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_TOPIC_CONFIG. Answers SUCCESS with the TopicConfig, or TOPIC_NOT_EXIST."""
+        topic = fields.text(request.ext_fields, "topic")
+        topic_config = self._require(topic)
+        body = java_json.encode(msgspec.to_builtins(topic_config))
+        return request.answer(ResponseCode.SUCCESS, body=body)
+
+    def stats_info(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_TOPIC_STATS_INFO. Answers SUCCESS with a TopicStatsTable, or TOPIC_NOT_EXIST."""
+        topic = fields.text(request.ext_fields, "topic")
+        topic_config = self._require(topic)
+        store = self._store
+        table = {}
+        for queue_id in range(topic_config.write_queue_nums):
+            max_offset = store.max_offset_in_queue(topic, queue_id)
+            last = store.store_timestamp(topic, queue_id, max_offset - 1) if max_offset > 0 else 0
+            key = java_json.message_queue_key(topic, self._config.broker_name, queue_id)
+            table[key] = {
+                "lastUpdateTimestamp": max(0, last),
+                "maxOffset": max_offset,
+                "minOffset": max(0, store.min_offset_in_queue(topic, queue_id)),
+            }
+        return request.answer(ResponseCode.SUCCESS, body=java_json.encode({"offsetTable": table}))
+
+    def consumed_by(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """QUERY_TOPIC_CONSUME_BY_WHO. Answers SUCCESS with the groups, online or with offsets."""
+        topic = fields.text(request.ext_fields, "topic")
+        groups = {*self._consumers.groups_subscribing(topic), *self._offsets.groups_of(topic)}
+        return request.answer(
+            ResponseCode.SUCCESS, body=java_json.encode({"groupList": sorted(groups)})
+        )
+
+    def system_topics(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_SYSTEM_TOPIC_LIST_FROM_BROKER. Answers SUCCESS with a TopicList."""
+        body = {"topicList": sorted(self._topics.system_topics)}
+        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+
+    def _require(self, topic: str) -> TopicConfig:
+        topic_config = self._topics.find(topic)
+        if topic_config is None:
+            raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        return topic_config
+
+    def _refuse_system_topic(self, topic: str) -> None:
+        if self._topics.is_system(topic):
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic."
+            )

@@ -1,0 +1,95 @@
+"""The table of the broker's requests: code to processor, each row in sight.
+
+A code without a row is answered REQUEST_CODE_NOT_SUPPORTED by the dispatcher.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker_core.protocol.codes import RequestCode
+
+if TYPE_CHECKING:
+    from broker_core.processors.admin.broker import BrokerAdmin
+    from broker_core.processors.admin.connections import ConnectionsAdmin
+    from broker_core.processors.admin.groups import GroupsAdmin
+    from broker_core.processors.admin.topics import TopicsAdmin
+    from broker_core.processors.heartbeat import HeartbeatProcessor
+    from broker_core.processors.offsets import OffsetsProcessor
+    from broker_core.processors.pull import PullProcessor
+    from broker_core.processors.query import QueryProcessor
+    from broker_core.processors.send import SendProcessor
+    from broker_core.processors.trace import TraceProcessor
+    from broker_core.remoting.dispatch import Handler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processors:
+    """One of each."""
+
+    send: SendProcessor
+    pull: PullProcessor
+    heartbeat: HeartbeatProcessor
+    offsets: OffsetsProcessor
+    query: QueryProcessor
+    trace: TraceProcessor
+    topics: TopicsAdmin
+    groups: GroupsAdmin
+    connections: ConnectionsAdmin
+    broker: BrokerAdmin
+
+
+def handlers(processors: Processors) -> dict[int, Handler]:
+    """Return the table of the main port."""
+    return {
+        RequestCode.SEND_MESSAGE: processors.send.send_message,
+        RequestCode.SEND_MESSAGE_V2: processors.send.send_message_v2,
+        RequestCode.SEND_BATCH_MESSAGE: processors.send.send_batch_message,
+        RequestCode.PULL_MESSAGE: processors.pull.pull_message,
+        RequestCode.LITE_PULL_MESSAGE: processors.pull.pull_message,
+        RequestCode.HEART_BEAT: processors.heartbeat.heart_beat,
+        RequestCode.UNREGISTER_CLIENT: processors.heartbeat.unregister_client,
+        RequestCode.CHECK_CLIENT_CONFIG: processors.heartbeat.check_client_config,
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP: processors.heartbeat.get_consumer_list_by_group,
+        RequestCode.LOCK_BATCH_MQ: processors.heartbeat.lock_batch_mq,
+        RequestCode.UNLOCK_BATCH_MQ: processors.heartbeat.unlock_batch_mq,
+        RequestCode.QUERY_CONSUMER_OFFSET: processors.offsets.query_consumer_offset,
+        RequestCode.UPDATE_CONSUMER_OFFSET: processors.offsets.update_consumer_offset,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: processors.offsets.search_offset_by_timestamp,
+        RequestCode.GET_MAX_OFFSET: processors.offsets.get_max_offset,
+        RequestCode.GET_MIN_OFFSET: processors.offsets.get_min_offset,
+        RequestCode.GET_EARLIEST_MSG_STORETIME: processors.offsets.get_earliest_msg_storetime,
+        RequestCode.QUERY_MESSAGE: processors.query.query_message,
+        RequestCode.VIEW_MESSAGE_BY_ID: processors.query.view_message_by_id,
+        RequestCode.UPDATE_AND_CREATE_TOPIC: processors.topics.update_and_create,
+        RequestCode.DELETE_TOPIC_IN_BROKER: processors.topics.delete,
+        RequestCode.GET_ALL_TOPIC_CONFIG: processors.topics.get_all,
+        RequestCode.GET_TOPIC_CONFIG: processors.topics.get_one,
+        RequestCode.GET_TOPIC_STATS_INFO: processors.topics.stats_info,
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: processors.topics.consumed_by,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: processors.topics.system_topics,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: processors.groups.update_and_create,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: processors.groups.get_all,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP: processors.groups.delete,
+        RequestCode.GET_CONSUME_STATS: processors.groups.consume_stats,
+        RequestCode.GET_ALL_CONSUMER_OFFSET: processors.groups.all_offsets,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: processors.groups.reset_offset,
+        RequestCode.GET_CONSUMER_CONNECTION_LIST: processors.connections.consumers_of,
+        RequestCode.GET_PRODUCER_CONNECTION_LIST: processors.connections.producers_of,
+        RequestCode.GET_ALL_PRODUCER_INFO: processors.connections.all_producers,
+        RequestCode.GET_BROKER_RUNTIME_INFO: processors.broker.runtime_info,
+        RequestCode.GET_BROKER_CONFIG: processors.broker.get_config,
+        RequestCode.UPDATE_BROKER_CONFIG: processors.broker.update_config,
+        RequestCode.VIEW_BROKER_STATS_DATA: processors.broker.stats_data,
+        RequestCode.TRACE_WATCH: processors.trace.watch,
+        RequestCode.TRACE_UNWATCH: processors.trace.unwatch,
+    }
+
+
+def fast_handlers(processors: Processors) -> dict[int, Handler]:
+    """Return the table of the VIP port: all but pulls, as in the original."""
+    table = handlers(processors)
+    for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+        del table[code]
+    return table

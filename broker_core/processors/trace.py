@@ -1,0 +1,53 @@
+"""Live trace requests: watch, stop watching. The codes are ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from broker_core.errors import RequestRefusedError
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from broker_core.protocol.command import RemotingCommand
+from broker_core.trace.filter import TraceFilter
+
+if TYPE_CHECKING:
+    from broker_core.remoting.connection import Connection
+    from broker_core.trace.tracer import Tracer
+
+
+class TraceProcessor:
+    """TRACE_WATCH, TRACE_UNWATCH. Event loop only."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def watch(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """TRACE_WATCH with a TraceFilter as body; events follow as oneway TRACE_EVENTS.
+
+        Answers SUCCESS with watchId, or SYSTEM_ERROR for a filter that cannot be read.
+        """
+        try:
+            trace_filter = msgspec.json.decode(request.body or b"{}", type=TraceFilter)
+        except msgspec.DecodeError as error:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"the filter of the trace cannot be read: {error}"
+            ) from error
+
+        def push(body: bytes) -> bool:
+            if not connection.is_writable:
+                return False
+            connection.oneway(RemotingCommand.request(RequestCode.TRACE_EVENTS, body=body))
+            return True
+
+        watch_id = self._tracer.watch(connection, trace_filter, push)
+        if watch_id is None:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_BUSY, "too many watchers follow the live trace already"
+            )
+        return request.answer(ResponseCode.SUCCESS, ext_fields={"watchId": watch_id})
+
+    def unwatch(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """TRACE_UNWATCH. Answers SUCCESS."""
+        self._tracer.unwatch(connection)
+        return request.answer(ResponseCode.SUCCESS)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_core.errors import StoreError
+from broker_core.metadata.document import Document
+from broker_core.storage import FileStorage
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Document:
+    return Document(FileStorage(), tmp_path / "topics.json")
+
+
+def test_a_fresh_store_has_no_document(document: Document) -> None:
+    assert document.load() is None
+
+
+def test_what_was_saved_is_loaded(document: Document) -> None:
+    document.save({"offsetTable": {"T@g": {0: 7}}})
+
+    assert document.load() == {"offsetTable": {"T@g": {"0": 7}}}
+
+
+def test_the_text_before_stays_as_bak(document: Document) -> None:
+    document.save({"a": 1})
+    document.save({"a": 2})
+
+    backup = document.path.with_name("topics.json.bak")
+    assert Document(FileStorage(), backup).load() == {"a": 1}
+
+
+@pytest.mark.parametrize("text", ["", "   ", '{"a":', "[1]", "\xff"])
+def test_a_damaged_file_falls_back_to_bak_and_says_so(
+    document: Document, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    document.save({"a": 1})
+    document.save({"a": 2})
+    document.path.write_text(text, encoding="latin-1")
+
+    assert document.load() == {"a": 1}
+    assert "topics.json is damaged" in caplog.text
+    assert document.path.with_name("topics.json.damaged").read_text(encoding="latin-1") == text
+
+
+def test_after_a_fallback_the_good_text_is_not_lost_to_the_next_save(document: Document) -> None:
+    document.save({"a": 1})
+    document.save({"a": 2})
+    document.path.write_text("{")
+    document.load()
+
+    document.save({"a": 3})
+
+    backup = document.path.with_name("topics.json.bak")
+    assert Document(FileStorage(), backup).load() == {"a": 1}
+
+
+def test_a_missing_file_falls_back_to_bak(document: Document) -> None:
+    document.save({"a": 1})
+    document.save({"a": 2})
+    document.path.unlink()
+
+    assert document.load() == {"a": 1}
+
+
+def test_two_damaged_files_are_one_sentence_and_stay(document: Document) -> None:
+    document.path.write_text("{")
+    document.path.with_name("topics.json.bak").write_text("{")
+
+    with pytest.raises(StoreError, match=r"topics\.json is damaged .* and so is"):
+        document.load()
+    assert document.path.read_text() == "{"

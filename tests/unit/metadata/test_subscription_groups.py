@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker_core import config
+from broker_core.message.subscription import SubscriptionGroupConfig
+from broker_core.metadata.document import Document
+from broker_core.metadata.subscription_groups import SubscriptionGroups
+from broker_core.storage import FileStorage
+from tests.support.clock import ManualClock
+
+
+def make_groups(directory: Path, **keys: str) -> SubscriptionGroups:
+    configuration, errors = config.build(keys)
+    assert not errors
+    document = Document(FileStorage(), directory / "subscriptionGroup.json")
+    groups = SubscriptionGroups(configuration.broker, ManualClock(), document)
+    groups.load()
+    return groups
+
+
+def test_a_group_is_made_on_first_use_and_kept(tmp_path: Path) -> None:
+    made = make_groups(tmp_path).find_or_create("g")
+
+    assert made is not None
+    assert made.retry_max_times == 16
+    assert make_groups(tmp_path).find("g") == made
+
+
+def test_without_automatic_creation_only_known_groups_consume(tmp_path: Path) -> None:
+    groups = make_groups(tmp_path, autoCreateSubscriptionGroup="false")
+
+    assert groups.find_or_create("g") is None
+    assert groups.find_or_create("TOOLS_CONSUMER") is not None
+
+
+def test_a_group_whose_name_is_no_name_is_not_made(tmp_path: Path) -> None:
+    assert make_groups(tmp_path).find_or_create("../g") is None
+
+
+def test_a_group_is_changed_and_deleted(tmp_path: Path) -> None:
+    groups = make_groups(tmp_path)
+    groups.put(SubscriptionGroupConfig(group_name="g", consume_enable=False))
+
+    found = make_groups(tmp_path).find("g")
+    assert found is not None
+    assert not found.consume_enable
+    assert groups.delete("g")
+    assert make_groups(tmp_path).find("g") is None

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_core import config
+from broker_core.errors import ConfigError
+
+
+def build(**table: str) -> config.Configuration:
+    configuration, errors = config.build(table)
+    assert not errors, [str(error) for error in errors]
+    return configuration
+
+
+def one_error(**table: str) -> ConfigError:
+    _, errors = config.build(table)
+    assert len(errors) == 1
+    return errors[0]
+
+
+def test_without_a_file_everything_is_rocketmqs_default() -> None:
+    configuration = build()
+
+    assert configuration.server.listen_port == 10911
+    assert configuration.store.mapped_file_size_commit_log == 1 << 30
+    assert configuration.store.flush_disk_type == "ASYNC_FLUSH"
+    assert configuration.store.file_reserved_time == 72
+    assert configuration.broker.default_topic_queue_nums == 8
+    assert configuration.broker.broker_cluster_name == "DefaultCluster"
+
+
+def test_listeners_are_on_loopback_by_default() -> None:
+    broker = build().broker
+
+    assert broker.bind_address == "127.0.0.1"
+    assert broker.broker_ip1 == "127.0.0.1"
+
+
+def test_the_name_server_is_embedded_unless_another_is_named() -> None:
+    assert build().broker.embedded_namesrv
+    assert not build(namesrvAddr="127.0.0.1:9876").broker.embedded_namesrv
+    assert build(namesrvAddr="127.0.0.1:9876", embeddedNamesrv="true").broker.embedded_namesrv
+
+
+def test_a_broker_without_any_name_server_is_refused() -> None:
+    assert one_error(embeddedNamesrv="false").key == "embeddedNamesrv"
+
+
+def test_an_older_spelling_of_a_key_is_understood() -> None:
+    assert build(mapedFileSizeCommitLog="131072").store.mapped_file_size_commit_log == 131_072
+
+
+def test_a_consume_queue_file_holds_whole_units() -> None:
+    assert build(mappedFileSizeConsumeQueue="6001").store.mapped_file_size_consume_queue == 6020
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("listenPort", "70000"),
+        ("listenPort", "ten"),
+        ("listenPort", "1_0"),
+        ("flushDiskType", "SOMETIMES"),
+        ("autoCreateTopicEnable", "yes"),
+        ("namesrvAddr", "127.0.0.1"),
+        ("namesrvAddr", "127.0.0.1:99999"),
+        ("brokerName", "with blank"),
+        ("brokerIP1", "not an address"),
+        ("deleteWhen", "25"),
+        ("messageDelayLevel", "soon"),
+        ("brokerRole", "SLAVE"),
+        ("aclEnable", "true"),
+        ("mappedFileSizeCommitLog", "1"),
+        ("mappedFileSizeCommitLog", "9" * 30),
+    ],
+)
+def test_a_bad_value_is_named_with_what_would_be_right(key: str, value: str) -> None:
+    error = one_error(**{key: value})
+
+    assert error.key == key
+    assert error.expected
+    assert "\n" not in str(error)
+
+
+def test_all_bad_values_are_reported_at_once() -> None:
+    _, errors = config.build({"listenPort": "x", "flushDiskType": "y"})
+
+    assert {error.key for error in errors} == {"listenPort", "flushDiskType"}
+
+
+def test_an_unknown_key_is_one_warning_with_the_nearest_known_key() -> None:
+    configuration = build(listenProt="1")
+
+    (warning,) = configuration.warnings
+    assert "listenProt" in warning
+    assert "listenPort" in warning
+
+
+def test_a_key_that_means_nothing_here_is_accepted_and_marked() -> None:
+    configuration = build(sendMessageThreadPoolNums="16")
+
+    assert configuration.warnings == ()
+    assert configuration.inert == (("sendMessageThreadPoolNums", "16"),)
+
+
+def test_no_key_stands_in_two_tables() -> None:
+    tables = [set(config.KNOWN), set(config.INERT), set(config.ONLY), set(config.ALIASES)]
+
+    assert sum(map(len, tables)) == len(set().union(*tables))
+    assert set(config.RANGES) <= set(config.KNOWN)
+    assert set(config.IMPORTANT) <= set(config.KNOWN)
+
+
+def test_what_is_printed_reads_back_the_same() -> None:
+    printed = dict(build(brokerName="b", listenPort="1234").items())
+
+    again, errors = config.build(printed)
+
+    assert not errors
+    assert dict(again.items()) == printed
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        ("a=1\nb = 2", {"a": "1", "b": "2"}),
+        ("# note\n! note\n\n a:1", {"a": "1"}),
+        ("a=1\\\n  2", {"a": "12"}),
+        ("a=b=c", {"a": "b=c"}),
+        (r"a=C\:\\x", {"a": r"C:\x"}),
+        (r"a=\u0041\t.", {"a": "A\t."}),
+        ("a", {"a": ""}),
+        ("a=1\r\nb=2\r\n", {"a": "1", "b": "2"}),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(text: str, table: dict[str, str]) -> None:
+    assert config.parse_properties(text) == table
+
+
+def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        config.load(str(tmp_path / "none.conf"))
+
+
+def test_an_override_wins_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("namesrvAddr=127.0.0.1:1\nbrokerName=b\n")
+
+    configuration, errors = config.load(str(path), {"namesrvAddr": "127.0.0.1:2"})
+
+    assert not errors
+    assert configuration.broker.namesrv_addr == "127.0.0.1:2"
+    assert configuration.broker.broker_name == "b"
