@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 @require_POST
 def start(request: HttpRequest) -> HttpResponse:
     """Start the demo, unless it runs."""
+    require_staff(request)
     minutes = DEMO_SECONDS // 60
     if demo_process.start():
         messages.success(request, f"Demo traffic starts; it ends by itself in {minutes} minutes.")
@@ -29,11 +31,18 @@ def start(request: HttpRequest) -> HttpResponse:
 @require_POST
 def stop(request: HttpRequest) -> HttpResponse:
     """Stop the demo, if it runs."""
+    require_staff(request)
     if demo_process.stop():
         messages.success(request, "Demo traffic has stopped; its messages stay in the log.")
     else:
         messages.info(request, "Demo traffic was not running.")
     return back(request)
+
+
+def require_staff(request: HttpRequest) -> None:
+    """Refuse readers: the demo makes topics and sends messages."""
+    if not request.user.is_staff:
+        raise PermissionDenied
 
 
 def back(request: HttpRequest) -> HttpResponse:

@@ -9,4 +9,5 @@ from console.tracing import views
 app_name = "tracing"
 urlpatterns = [
     path("", views.river, name="river"),
+    path("topics/", views.topics, name="topics"),
 ]
