@@ -80,6 +80,7 @@ class Appliance:
         self._followers = {one.name: LogFollower(supervisor.log_of(one.name)) for one in programs}
         self._started: set[str] = set()
         self._ready_lines: set[str] = set()
+        self._last_lines: dict[str, str] = {}
         self._given_up: dict[str, float] = {}
         self._pids: dict[str, int] = {}
         self._watched_at = 0.0
@@ -179,6 +180,8 @@ class Appliance:
         for name, follower in self._followers.items():
             for line in follower.lines():
                 labelled(name, line)
+                if line.strip():
+                    self._last_lines[name] = line.strip()
                 if name in READY_LINES and READY_LINES[name] in line:
                     self._ready_lines.add(name)
 
@@ -187,25 +190,27 @@ class Appliance:
             if name not in self._started:
                 continue
             if info.state.name == "FATAL":
-                self._not_kept_running(name, info.exit_status)
+                self._not_kept_running(name)
             elif info.state.name == "RUNNING":
                 before = self._pids.get(name, info.pid)
                 self._pids[name] = info.pid
                 if before != info.pid:
-                    say(f"{name} had ended (exit code {info.exit_status}) and was started again.")
+                    say(f"{name} had ended and was started again.")
                 if self._given_up.pop(name, None) is not None:
                     say(f"{name} runs again.")
 
-    def _not_kept_running(self, name: str, exit_status: int) -> None:
+    def _not_kept_running(self, name: str) -> None:
         log = self._supervisor.log_of(name)
-        what = f"The {name} process could not be kept running (exit code {exit_status})"
+        last = self._last_lines.get(name)
+        words = f", which ends with: {last}" if last else "."
+        what = f"The {name} process could not be kept running"
         if name in ESSENTIAL:
-            raise NotKeptRunningError(f"{what}; its log is {log}.")
+            raise NotKeptRunningError(f"{what}; its log is {log}{words}")
         now = time.monotonic()
         if name not in self._given_up:
             complain(
                 f"{what}: messages and pages are served, reports are not run until it is back; "
-                f"its log is {log}."
+                f"its log is {log}{words}"
             )
             self._given_up[name] = now
         elif now - self._given_up[name] >= TRY_AGAIN_EVERY_S:
@@ -222,7 +227,7 @@ def programs(
         # Celery's words are about pickle, which the settings do not accept: tasks are JSON, and
         # only this user reaches our Redis.
         celery += ["-W", "ignore:You're running the worker with superuser privileges"]
-    celery += ["-m", "celery", "-A", "console"]
+    celery += ["-m", "celery", "--quiet", "-A", "console"]
     behind_proxy = os.environ.get("TREBUCHET_BEHIND_PROXY", "").strip().lower() in TRUE_WORDS
     web = [
         *(sys.executable, "-m", "uvicorn", "console.asgi:application"),

@@ -78,7 +78,6 @@ class ProcessInfo:
 
     state: State
     pid: int
-    exit_status: int
 
 
 class Supervisor:
@@ -138,6 +137,8 @@ class Supervisor:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     log = self._logs / "supervisord.out"
                     raise SupervisorError(f"supervisord did not start; its log is {log}.") from None
+                # The transport keeps a connection that failed, and would fail with it for ever.
+                self._proxy("close")()
                 time.sleep(POLL_S)
 
     @property
@@ -161,10 +162,7 @@ class Supervisor:
             SupervisorError: supervisord is gone.
         """
         answer = self._ask("getAllProcessInfo")
-        table = {
-            one["name"]: ProcessInfo(State(one["state"]), one["pid"], one["exitstatus"])
-            for one in answer
-        }
+        table = {one["name"]: ProcessInfo(State(one["state"]), one["pid"]) for one in answer}
         self._pids = {name: info.pid for name, info in table.items() if info.pid}
         return table
 
