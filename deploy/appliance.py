@@ -150,7 +150,7 @@ class Appliance:
                 log = self._supervisor.log_of(waiting[0])
                 say(f"Still waiting for {', '.join(waiting)}; see {log}.")
                 if ESSENTIAL.isdisjoint(waiting):
-                    # Messages and pages do not depend on these; the Reports page says what is wrong.
+                    # Messages and pages do without them; the Reports page says what is wrong.
                     return
                 remind_at = time.monotonic() + REMIND_EVERY_S
             self._turn()
