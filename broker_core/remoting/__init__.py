@@ -1,0 +1,1 @@
+"""Sockets that carry frames; nothing here knows what a frame means."""

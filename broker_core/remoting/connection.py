@@ -1,0 +1,444 @@
+"""Connection, one peer: its frames in, its answers out, our requests to it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import TYPE_CHECKING, Any, cast
+
+from broker_core.errors import FrameError, RemotingSendError, RemotingTimeoutError
+from broker_core.protocol.codes import ONEWAY_FLAG, RESPONSE_FLAG
+from broker_core.protocol.frame import FrameDecoder
+from broker_core.protocol.json_header import INT32_MAX
+from broker_core.remoting.waiting import wait_within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from broker_core.clock import Clock
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.dispatch import Dispatcher
+    from broker_core.remoting.limits import PeerLog, RemotingLimits
+    from broker_core.service import Service
+
+RECEIVE_BYTES = 256 * 1024
+FLUSH_BYTES = 256 * 1024
+"""So much is collected before it is handed to the transport in the middle of a batch."""
+JOIN_BYTES = 128 * 1024
+"""Above it, copying the answers together costs more than the transport's scatter write."""
+REQUESTS_PENDING_MAX = 10_000
+"""Our requests to one peer that wait for an answer."""
+
+
+class Wire:
+    """What all connections of one server or client share.
+
+    Event loop only. The receive buffer is one for all: the loop asks for it, fills it and hands
+    it over in one go, and what is left over is copied out before the next connection's turn. So
+    an idle connection holds no buffer at all.
+    """
+
+    __slots__ = (
+        "clock",
+        "connections",
+        "dispatcher",
+        "emptied",
+        "kept_bytes",
+        "limits",
+        "on_lost",
+        "on_made",
+        "owner",
+        "peer_log",
+        "receive_buffer",
+    )
+
+    def __init__(
+        self,
+        *,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        limits: RemotingLimits,
+        owner: Service,
+        peer_log: PeerLog,
+        on_made: Callable[[Connection], str | None],
+        on_lost: Callable[[Connection], None],
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.clock = clock
+        self.limits = limits
+        self.owner = owner
+        self.peer_log = peer_log
+        self.on_made = on_made
+        self.on_lost = on_lost
+        self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self.connections: set[Connection] = set()
+        self.kept_bytes = 0
+        self.emptied: asyncio.Future[None] | None = None
+
+    async def close_all(self) -> None:
+        """Close every connection; those that do not end in time are aborted."""
+        if not self.connections:
+            return
+        self.emptied = asyncio.get_running_loop().create_future()
+        for connection in list(self.connections):
+            connection.close()
+        if not await wait_within(self.clock, self.emptied, self.limits.drain_s):
+            for connection in list(self.connections):
+                connection.abort()
+            await self.emptied
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One peer. Event loop only.
+
+    Attributes:
+        remote_address: the peer as "ip:port".
+        remote_host: the same as a stored message carries it: 4 or 16 bytes, int32 port.
+        on_close: called once each, with this connection, after it ended.
+        attributes: whatever the owner wants to remember about the peer.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self.remote_address = ""
+        self.remote_host = b""
+        self.on_close: list[Callable[[Connection], None]] = []
+        self.attributes: dict[str, Any] = {}
+        self._wire = wire
+        self._dispatch = wire.dispatcher.dispatch
+        self._decoder = FrameDecoder(wire.limits.frame)
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._kept_bytes = 0
+        self._is_handling = False
+        self._is_flush_due = False
+        self._is_writable = True
+        self._is_stopped = False
+        self._was_active = True
+        self._active_at = 0.0
+        self._half_frame_since = -1.0
+        self._in_flight = 0
+        self._next_opaque = 0
+        self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.remote_address}>"
+
+    # What owners call.
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something sent now has a chance to arrive."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the peer reads what it is sent; look here before pushing what may be dropped."""
+        return self._is_writable and self.is_open
+
+    @property
+    def requests_in_flight(self) -> int:
+        """Requests of the peer whose answers are still being made."""
+        return self._in_flight
+
+    def send(self, command: RemotingCommand | bytes) -> None:
+        """Send a command or a frame; everything sent in one turn of the loop leaves together.
+
+        To a closed connection nothing is sent, silently: its peer is not there to miss it.
+        """
+        if self._transport is None:
+            return
+        frame = command if isinstance(command, bytes) else command.encode()
+        self._out.append(frame)
+        self._out_bytes += len(frame)
+        if not self._is_handling and not self._is_flush_due:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def oneway(self, command: RemotingCommand) -> None:
+        """Send a request that is not answered."""
+        command.flag |= ONEWAY_FLAG
+        command.opaque = self._new_opaque()
+        self.send(command)
+
+    async def request(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request, wait for its answer. Opaques of this side are a space of their own.
+
+        Raises:
+            RemotingTimeoutError: no answer came in time.
+            RemotingSendError: the connection ended before the answer, or had ended already.
+        """
+        if not self.is_open:
+            raise RemotingSendError(f"the connection to {self.remote_address} is closed")
+        if len(self._pending) >= REQUESTS_PENDING_MAX:
+            raise RemotingSendError(
+                f"{len(self._pending)} requests to {self.remote_address} wait for their answers"
+            )
+        opaque = command.opaque = self._new_opaque()
+        future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        self._pending[opaque] = future
+
+        def time_out() -> None:
+            if not future.done():
+                future.set_exception(
+                    RemotingTimeoutError(
+                        f"{self.remote_address} did not answer request {command.code} within"
+                        f" {timeout_s:.3g} s"
+                    )
+                )
+
+        clock = self._wire.clock
+        timer = clock.call_at(clock.monotonic() + timeout_s, time_out)
+        try:
+            self.send(command)
+            return await future
+        finally:
+            timer.cancel()
+            self._pending.pop(opaque, None)
+
+    def stop_reading(self) -> None:
+        """Take no more requests; answers that are being made still leave."""
+        self._decoder.discard()
+        self._is_stopped = True
+        if self.is_open and self._is_writable and self._transport is not None:
+            self._transport.pause_reading()
+
+    def close(self) -> None:
+        """Send what was handed over, then close. Frames that wait are not handled any more."""
+        self._decoder.discard()
+        self._is_stopped = True
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what was not sent is lost."""
+        self._decoder.discard()
+        self._is_stopped = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the dispatcher calls.
+
+    def may_answer_later(self) -> bool:
+        """Say whether one more request may wait for its answer."""
+        return self._in_flight < self._wire.limits.requests_in_flight_max
+
+    def answer_later(
+        self, command: RemotingCommand, answer: Coroutine[Any, Any, bytes | None]
+    ) -> None:
+        """Send what the coroutine returns when it returns.
+
+        It is not cancelled when the connection ends: what it is doing may be half done.
+        """
+        self._in_flight += 1
+        self._wire.owner.spawn(self._finish(answer), name=f"answer to request {command.code}")
+
+    async def _finish(self, answer: Coroutine[Any, Any, bytes | None]) -> None:
+        try:
+            frame = await answer
+        finally:
+            self._in_flight -= 1
+        if frame is not None:
+            self.send(frame)
+
+    # What the server's or client's sweep calls.
+
+    def sweep(self, now: float) -> None:
+        """Close when the peer was silent, or left a frame half sent, for too long."""
+        limits = self._wire.limits
+        if self._was_active:
+            self._was_active = False
+            self._active_at = now
+        elif now - self._active_at >= limits.idle_s:
+            self.close()
+            # A peer that does not read either would keep a closing transport for ever.
+            if not self._is_writable:
+                self.abort()
+            return
+        if self._half_frame_since >= 0 and self._is_writable:
+            waited = now - self._half_frame_since
+            if waited >= limits.half_frame_s:
+                self._wire.peer_log.warn(
+                    "connection closed",
+                    self.remote_address,
+                    f"half a frame, its rest did not come within {limits.half_frame_s:g} s",
+                )
+                self.close()
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        wire = self._wire
+        self._transport = cast("asyncio.Transport", transport)
+        self.remote_address, self.remote_host = _peer_of(transport)
+        self._transport.set_write_buffer_limits(high=wire.limits.write_buffer_high)
+        wire.connections.add(self)
+        refusal = wire.on_made(self)
+        if refusal is not None:
+            wire.peer_log.warn("connection refused", self.remote_address, refusal)
+            self.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._wire.receive_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_stopped:
+            return
+        self._was_active = True
+        self._decoder.feed(self._wire.receive_buffer[:nbytes])
+        self._handle_frames()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_writable = False
+        if self.is_open and self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_writable = True
+        # Not at once: the transport may call this from within a write of ours.
+        asyncio.get_running_loop().call_soon(self._catch_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        wire = self._wire
+        self._transport = None
+        self._is_stopped = True
+        self._out.clear()
+        self._decoder.discard()
+        wire.kept_bytes -= self._kept_bytes
+        self._kept_bytes = 0
+        wire.connections.discard(self)
+        if wire.emptied is not None and not wire.connections and not wire.emptied.done():
+            wire.emptied.set_result(None)
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(
+                    RemotingSendError(f"the connection to {self.remote_address} ended")
+                )
+        wire.on_lost(self)
+        for callback in self.on_close:
+            callback(self)
+        self.on_close.clear()
+
+    # Inside.
+
+    def _handle_frames(self) -> None:
+        """Serve every whole frame that came; the answers that are ready leave in one write."""
+        next_command = self._decoder.next_command
+        dispatch = self._dispatch
+        out = self._out
+        frames = 0
+        self._is_handling = True
+        try:
+            while (command := next_command()) is not None:
+                frames += 1
+                if command.flag & RESPONSE_FLAG:
+                    self._resolve(command)
+                    continue
+                frame = dispatch(command, self)
+                if frame is not None:
+                    out.append(frame)
+                    self._out_bytes += len(frame)
+                    if self._out_bytes >= FLUSH_BYTES:
+                        self._flush()
+                        if not self._is_writable:
+                            break
+        except FrameError as error:
+            self._wire.peer_log.warn("connection closed", self.remote_address, error)
+            self._is_handling = False
+            self.close()
+            return
+        self._is_handling = False
+        if out:
+            self._flush()
+        if not self._is_stopped:
+            self._settle(frames)
+
+    def _catch_up(self) -> None:
+        """Serve what came before the peer stopped to read, then read on."""
+        if self._is_stopped or not self.is_writable:
+            return
+        self._decoder.resume()
+        self._half_frame_since = -1.0
+        self._handle_frames()
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if self._transport is not None and self.is_writable and not self._is_stopped:
+            self._transport.resume_reading()
+
+    def _settle(self, frames: int) -> None:
+        """Keep the beginning of the next frame, note since when, mind the bound."""
+        wire = self._wire
+        self._decoder.settle()
+        kept_bytes = self._decoder.kept_bytes
+        if kept_bytes == self._kept_bytes == 0:
+            self._half_frame_since = -1.0
+            return
+        wire.kept_bytes += kept_bytes - self._kept_bytes
+        self._kept_bytes = kept_bytes
+        if kept_bytes == 0:
+            self._half_frame_since = -1.0
+        elif frames or self._half_frame_since < 0:
+            self._half_frame_since = wire.clock.monotonic()
+        if wire.kept_bytes > wire.limits.kept_bytes_max and kept_bytes:
+            wire.peer_log.warn(
+                "connection closed",
+                self.remote_address,
+                f"unfinished frames of all peers hold {wire.kept_bytes} bytes",
+            )
+            self.abort()
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        out = self._out
+        transport = self._transport
+        if not out or transport is None:
+            return
+        self._was_active = True
+        if len(out) == 1:
+            transport.write(out[0])
+        elif self._out_bytes <= JOIN_BYTES:
+            transport.write(b"".join(out))
+        else:
+            transport.writelines(out)
+        out.clear()
+        self._out_bytes = 0
+        if not self._is_writable:
+            unread = transport.get_write_buffer_size()
+            if unread > self._wire.limits.write_buffer_max:
+                self._wire.peer_log.warn(
+                    "connection closed",
+                    self.remote_address,
+                    f"the peer does not read: {unread} bytes wait for it",
+                )
+                self.abort()
+
+    def _resolve(self, answer: RemotingCommand) -> None:
+        """Hand an answer to who waits for it; one that nobody waits for came too late."""
+        future = self._pending.get(answer.opaque)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def _new_opaque(self) -> int:
+        opaque = self._next_opaque
+        self._next_opaque = 0 if opaque == INT32_MAX else opaque + 1
+        return opaque
+
+
+def _peer_of(transport: asyncio.BaseTransport) -> tuple[str, bytes]:
+    """Return the peer's address in its two forms."""
+    name = transport.get_extra_info("peername")
+    if not isinstance(name, tuple) or len(name) < 2:
+        return "", bytes(8)
+    host, port = str(name[0]).partition("%")[0], int(name[1])
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    packed = socket.inet_pton(family, host)
+    if packed[:12] == b"\0" * 10 + b"\xff\xff":  # an IPv4 peer of a dual-stack listener
+        packed = packed[12:]
+        host = socket.inet_ntop(socket.AF_INET, packed)
+    return f"{host}:{port}", packed + struct.pack(">i", port)

@@ -1,0 +1,115 @@
+"""Dispatcher: from a request's code to its handler, from the handler's outcome to an answer.
+
+The only place where errors become response codes.
+
+Source: remoting/netty/NettyRemotingAbstract.java (4.9.7), processRequestCommand.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from broker_core.errors import RequestRefusedError
+from broker_core.protocol.codes import ONEWAY_FLAG, ResponseCode
+from broker_core.protocol.command import RemotingCommand
+from broker_core.protocol.frame import FRAME_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker_core.remoting.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+Answer = RemotingCommand | bytes | None
+"""An answer, an answer's frame that is encoded already, or nothing to send."""
+
+Handler = Callable[[RemotingCommand, "Connection"], Answer | Awaitable[Answer]]
+"""Serves one request code. Event loop only. A plain function unless the answer must wait."""
+
+FAILED = "request failed: code=%d opaque=%d"
+
+
+class Dispatcher:
+    """The literal table from code to handler, with the boundary around handlers.
+
+    Event loop only; holds no state besides the table.
+    """
+
+    __slots__ = ("_find",)
+
+    def __init__(self, handlers: Mapping[int, Handler]) -> None:
+        # Plain ints: a lookup among enum members is three times slower.
+        self._find = {int(code): handler for code, handler in handlers.items()}.get
+
+    def dispatch(self, command: RemotingCommand, connection: Connection) -> bytes | None:
+        """Serve a request; return the frame to send now, None when there is none or not yet."""
+        handler = self._find(command.code)
+        if handler is None:
+            return self._frame(command, not_supported(command))
+        try:
+            answer = handler(command, connection)
+            if type(answer) is bytes:
+                return None if command.flag & ONEWAY_FLAG else answer
+            if answer is None or isinstance(answer, RemotingCommand | bytes):
+                return self._frame(command, answer)
+        except RequestRefusedError as refusal:
+            return self._frame(command, command.answer(refusal.code, refusal.remark))
+        except Exception:
+            # The boundary: one bad request must not end the connection.
+            logger.exception(FAILED, command.code, command.opaque)
+            return self._frame(command, internal_error(command))
+        if connection.may_answer_later():
+            connection.answer_later(command, self._answer_of(command, answer))
+            return None
+        if inspect.iscoroutine(answer):
+            answer.close()
+        return self._frame(
+            command,
+            command.answer(
+                ResponseCode.SYSTEM_BUSY,
+                "[OVERLOAD]system busy, start flow control for a while: too many requests of"
+                " this connection wait for their answers",
+            ),
+        )
+
+    async def _answer_of(
+        self, command: RemotingCommand, awaitable: Awaitable[Answer]
+    ) -> bytes | None:
+        try:
+            return self._frame(command, await awaitable)
+        except RequestRefusedError as refusal:
+            return self._frame(command, command.answer(refusal.code, refusal.remark))
+        except Exception:
+            # The same boundary, for handlers that had to wait.
+            logger.exception(FAILED, command.code, command.opaque)
+            return self._frame(command, internal_error(command))
+
+    def _frame(self, command: RemotingCommand, answer: Answer) -> bytes | None:
+        if answer is None or command.flag & ONEWAY_FLAG:
+            return None
+        if isinstance(answer, bytes):
+            return answer
+        frame = answer.encode()
+        if len(frame) > FRAME_BYTES_MAX:
+            logger.error("answer too long for a frame: code=%d bytes=%d", command.code, len(frame))
+            frame = command.answer(
+                ResponseCode.SYSTEM_ERROR,
+                f"the answer has {len(frame)} bytes, more than a frame may have",
+            ).encode()
+        return frame
+
+
+def not_supported(command: RemotingCommand) -> RemotingCommand:
+    """Return the answer to a code nobody handles, in the original's words."""
+    return command.answer(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
+    )
+
+
+def internal_error(command: RemotingCommand) -> RemotingCommand:
+    """Return what a peer is told of our own mistake: nothing that helps an attacker."""
+    return command.answer(ResponseCode.SYSTEM_ERROR, "internal error; see the broker's log")

@@ -1,0 +1,125 @@
+"""RemotingServer: a port, the connections made to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker_core.clock import SystemClock
+from broker_core.errors import RemotingError
+from broker_core.remoting.connection import Connection, Wire
+from broker_core.remoting.dispatch import Dispatcher, Handler
+from broker_core.remoting.limits import PeerLog, RemotingLimits
+from broker_core.remoting.waiting import wait_within
+from broker_core.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker_core.clock import Clock, Timer
+
+SWEEP_S = 5.0
+BACKLOG = 1024
+
+
+class RemotingServer(Service):
+    """Accepts connections, serves their requests. Event loop only.
+
+    `start` once, `shutdown` once. `on_connection_lost` is called with each connection that ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handlers: Mapping[int, Handler],
+        clock: Clock | None = None,
+        limits: RemotingLimits | None = None,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.on_connection_lost: Callable[[Connection], None] | None = None
+        self._clock = clock or SystemClock()
+        self._limits = limits or RemotingLimits()
+        self._per_host: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+        self._sweep_timer: Timer | None = None
+        self._wire = Wire(
+            dispatcher=Dispatcher(handlers),
+            clock=self._clock,
+            limits=self._limits,
+            owner=self,
+            peer_log=PeerLog(self._clock),
+            on_made=self._made,
+            on_lost=self._lost,
+        )
+
+    @property
+    def connections(self) -> frozenset[Connection]:
+        """The peers connected now."""
+        return frozenset(self._wire.connections)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; return the port, which the system chose when 0 was asked for.
+
+        Raises:
+            RemotingError: the address cannot be listened on, one sentence.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(self._wire), host, port, backlog=BACKLOG
+            )
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise RemotingError(
+                f"{self.name} cannot listen on {host}:{port}: {reason.lower()}"
+            ) from error
+        self._sweep_later()
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def shutdown(self) -> None:
+        """Take nothing new, let answers that are being made leave, then close."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in self._wire.connections:
+            connection.stop_reading()
+        if self._tasks:
+            finished = asyncio.gather(*self._tasks, return_exceptions=True)
+            await wait_within(self._clock, asyncio.shield(finished), self._limits.drain_s)
+        await super().shutdown()
+        await self._wire.close_all()
+        if self._server is not None:
+            await self._server.wait_closed()
+            self._server = None
+
+    def _made(self, connection: Connection) -> str | None:
+        """Count a new connection; return why it is refused, None when it is welcome."""
+        host = connection.remote_address.rpartition(":")[0]
+        self._per_host[host] += 1
+        if len(self._wire.connections) > self._limits.connections_max:
+            return f"more than {self._limits.connections_max} connections"
+        if self._per_host[host] > self._limits.connections_per_host_max:
+            return f"more than {self._limits.connections_per_host_max} connections of one host"
+        return None
+
+    def _lost(self, connection: Connection) -> None:
+        host = connection.remote_address.rpartition(":")[0]
+        self._per_host[host] -= 1
+        if self._per_host[host] <= 0:
+            del self._per_host[host]
+        if self.on_connection_lost is not None:
+            self.on_connection_lost(connection)
+
+    def _sweep_later(self) -> None:
+        self._sweep_timer = self._clock.call_at(self._clock.monotonic() + SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        now = self._clock.monotonic()
+        for connection in list(self._wire.connections):
+            connection.sweep(now)
+        self._sweep_later()
