@@ -128,6 +128,13 @@ class Appliance:
         log = (self.data / "logs" / "supervisord.log").read_text()
         return int(re.findall(rf"spawned: '{name}' with pid (\d+)", log)[-1])
 
+    def pause(self, name: str) -> None:
+        """Let a process stand still, as on a machine that hangs; its port stays open."""
+        os.kill(self.pid_of(name), signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        os.kill(self.pid_of(name), signal.SIGCONT)
+
     def _read(self, pipe: IO[str]) -> None:
         for line in pipe:
             self._lines.append(line)

@@ -1,0 +1,92 @@
+"""What a newcomer does in the first hour, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import ARTIFACTS, REPORT_SECONDS, sign_in
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext
+
+    from tests.support.appliance import Appliance
+    from tests.support.java_clients import JavaClients
+
+pytestmark = [pytest.mark.browser, pytest.mark.interop, pytest.mark.spark]
+
+TOPIC = "FirstHour"
+COUNT = 250
+
+
+def test_from_signing_in_to_a_report_that_counts_what_was_sent(
+    appliance: Appliance, context: BrowserContext, java_4: JavaClients
+) -> None:
+    page = context.new_page()
+    sign_in(page, appliance.url)
+    navigation = page.get_by_role("navigation", name="Main")
+
+    # A topic.
+    navigation.get_by_role("link", name="Topics").click()
+    page.get_by_role("link", name="New topic").first.click()
+    page.fill("input[name=topic]", TOPIC)
+    page.get_by_role("button", name="Create topic").click()
+    expect(page.get_by_role("heading", name=TOPIC)).to_be_visible()
+
+    # A message appears while the page is open.
+    navigation.get_by_role("link", name="Live").click()
+    page.locator("#river-filter input[name=topic]").fill(TOPIC)
+    expect(page.locator("#river-state")).to_have_attribute("data-state", "ok")
+    # A reload would lose this.
+    page.evaluate("window.sameDocument = true")
+    sent = java_4.send(
+        appliance.namesrv, TOPIC, modes="sync,async", count=COUNT // 2, tags="A,B", prefix="live"
+    )
+    rows = page.locator("#river-rows tr")
+    expect(rows.filter(has_text=re.compile(r"live-a?sync-\d+")).first).to_be_visible()
+    expect(rows.filter(has_text=TOPIC).first).to_be_visible()
+    assert page.evaluate("window.sameDocument") is True
+    expect(page.locator("#river-dropped")).to_have_text("0")
+    page.screenshot(path=ARTIFACTS / "live-with-messages-1280.png")
+
+    # Pausing holds the rows that are there.
+    page.locator("#river-pause").click()
+    expect(page.locator("#river-pause")).to_have_attribute("aria-pressed", "true")
+    java_4.send(appliance.namesrv, TOPIC, modes="sync", count=1, tags="A", prefix="while-paused")
+    expect(page.locator("#river-waiting")).not_to_have_text("0")
+    assert rows.filter(has_text="while-paused").count() == 0
+    page.locator("#river-pause").click()
+    expect(rows.filter(has_text="while-paused").first).to_be_visible()
+
+    # The report counts exactly what was sent.
+    navigation.get_by_role("link", name="Reports").click()
+    page.get_by_role("button", name="Run a report").first.click()
+    dialog = page.locator("dialog#start-report")
+    dialog.locator("select[name=hours]").select_option("1")
+    dialog.locator("input[name=topic]").fill(TOPIC)
+    dialog.get_by_role("button", name="Run", exact=True).click()
+    number = page.locator("#report-messages")
+    expect(number).to_have_attribute(
+        "data-value", str(len(sent) + 1), timeout=REPORT_SECONDS * 1_000
+    )
+    expect(number).to_contain_text(str(len(sent) + 1))
+    page.wait_for_load_state("networkidle")
+    page.screenshot(path=ARTIFACTS / "report-done-1280.png", full_page=True)
+
+
+def test_the_demo_makes_an_empty_overview_come_alive(
+    appliance: Appliance, context: BrowserContext
+) -> None:
+    page = context.new_page()
+    sign_in(page, appliance.url)
+    button = page.get_by_role("button", name=re.compile("demo", re.IGNORECASE)).first
+    if button.count() == 0:
+        pytest.fail("The overview offers no demo traffic.")
+    button.click()
+    page.goto(f"{appliance.url}/live/")
+
+    expect(page.locator("#river-rows tr").first).to_be_visible(timeout=60_000)
+    page.screenshot(path=ARTIFACTS / "live-demo-1280.png")
