@@ -21,7 +21,7 @@ def administrator_required(
     """Refuse readers with 403; strangers were sent to sign in by the middleware."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         if not (request.user.is_authenticated and request.user.is_staff):
             raise PermissionDenied
         return view(request, *args, **kwargs)

@@ -13,7 +13,7 @@ from console.accounts.forms import SignInForm
 if TYPE_CHECKING:
     from typing import Any
 
-    from django.contrib.auth.forms import SetPasswordForm
+    from django.contrib.auth.forms import PasswordChangeForm
     from django.http import HttpResponse
 
 
@@ -35,7 +35,7 @@ class ChangePassword(auth.PasswordChangeView):
 
     template_name = "accounts/password.html"
 
-    def form_valid(self, form: SetPasswordForm[Any]) -> HttpResponse:
+    def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
         response = super().form_valid(form)
         messages.success(self.request, _("The password is changed; other sessions are signed out."))
         return response

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.conf import settings
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from broker_core.errors import (
@@ -16,7 +15,6 @@ from broker_core.errors import (
     RemotingError,
     RemotingTimeoutError,
 )
-from broker_core.message import names
 from broker_core.remoting.client import RemotingClient
 from console.gateway import requests
 from console.gateway.answers import (
@@ -28,7 +26,6 @@ from console.gateway.answers import (
     Member,
     QueueProgress,
     Topic,
-    TopicKind,
     Traffic,
 )
 from console.gateway.errors import (
@@ -39,7 +36,9 @@ from console.gateway.errors import (
     NotFoundError,
     UnreadableAnswerError,
 )
+from console.gateway.kinds import is_system_group, topic_kind
 from console.gateway.loop import LoopThread
+from console.gateway.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -56,25 +55,6 @@ REQUESTS_AT_ONCE_MAX = 32
 T = TypeVar("T")
 Item = TypeVar("Item")
 NO_TRAFFIC = Traffic(minute_tps=0.0, hour_sum=0, day_sum=0)
-
-
-def topic_kind(name: str, system_topics: frozenset[str] = frozenset()) -> TopicKind:
-    """Return who a topic is for; `system_topics` are names that only the cluster makes special."""
-    if names.is_retry_topic(name):
-        return TopicKind.RETRY
-    if names.is_dlq_topic(name):
-        return TopicKind.DLQ
-    if (
-        names.is_system_topic(name)
-        or name in system_topics
-        or name.endswith(f"_{names.REPLY_TOPIC_POSTFIX}")
-    ):
-        return TopicKind.SYSTEM
-    return TopicKind.NORMAL
-
-
-def now_ms() -> int:
-    return int(timezone.now().timestamp() * 1000)
 
 
 class RemotingGateway:
@@ -473,10 +453,6 @@ def added(one: Traffic, other: Traffic) -> Traffic:
         hour_sum=one.hour_sum + other.hour_sum,
         day_sum=one.day_sum + other.day_sum,
     )
-
-
-def is_system_group(name: str) -> bool:
-    return name in names.SYSTEM_GROUPS or name.startswith(names.CID_RMQ_SYS_PREFIX)
 
 
 def reason_of(error: RemotingConnectError, address: str) -> str:

@@ -1,7 +1,8 @@
 """FakeGateway: one broker's state in memory, for tests.
 
 It keeps the rules that pages depend on (a reset of an online group differs from one of an offline
-group, an unknown topic is refused) and can be told to fail, so that every state of a page is reachable.
+group, an unknown topic is refused) and can be told to fail, so that every state of a page is in
+reach.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from console.gateway.answers import (
     TopicConfig,
     Traffic,
 )
-from console.gateway.client import is_system_group, now_ms, topic_kind
 from console.gateway.errors import (
     CONSUMER_NOT_ONLINE,
     TOPIC_NOT_EXIST,
     NotFoundError,
     RequestFailedError,
 )
+from console.gateway.kinds import is_system_group, topic_kind
+from console.gateway.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

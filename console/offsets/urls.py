@@ -1,4 +1,4 @@
-"""Addresses of the offsets pages."""
+"""Addresses of the consumer offset pages."""
 
 from __future__ import annotations
 
@@ -9,4 +9,6 @@ from console.offsets import views
 app_name = "offsets"
 urlpatterns = [
     path("", views.index, name="index"),
+    path("preview/", views.preview, name="preview"),
+    path("apply/", views.apply, name="apply"),
 ]

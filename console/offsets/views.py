@@ -1,14 +1,207 @@
-"""Views of the offsets pages."""
+"""Views of consumer offsets: look, plan a reset, do it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from django.shortcuts import render
+from django.contrib import messages
+from django.core import signing
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from console.accounts.permissions import administrator_required
+from console.audit.record import change
+from console.gateway.access import gateway
+from console.gateway.answers import TopicKind
+from console.gateway.errors import GatewayError
+from console.gateway.moment import now_ms
+from console.offsets.forms import ResetForm, SubjectForm
+from console.offsets.plan import Mode, PlanError, committed, make_plan
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
+    from console.gateway.answers import ConsumeProgress
+    from console.offsets.plan import Plan
 
+# Signed, so that what is applied is what was shown; old plans have seen other offsets.
+PLAN_SALT = "console.offsets.plan"
+PLAN_SECONDS_MAX = 600
+
+
+@require_safe
+@never_cache
 def index(request: HttpRequest) -> HttpResponse:
-    return render(request, "base.html")
+    """Choose a group and a topic; show its offsets when both are chosen."""
+    group = request.GET.get("group", "")
+    topic = request.GET.get("topic", "")
+    groups = [each for each in gateway().groups().values() if not each.is_system]
+    chosen = group in {each.name for each in groups}
+    progress = gateway().progress(group) if chosen else None
+    topics = topic_names(progress) if progress else []
+    if progress and not topic and len(topics) == 1:
+        topic = topics[0]
+    context: dict[str, Any] = {
+        "groups": groups,
+        "group": group,
+        "topic": topic,
+        "topics": topics,
+        "is_unknown_group": bool(group) and not chosen,
+    }
+    if progress and topic:
+        context |= subject_context(progress, topic)
+        if request.user.is_staff:
+            context["form"] = ResetForm(
+                initial={"group": group, "topic": topic, "mode": Mode.EARLIEST},
+                queues=context["queues"],
+            )
+    return render(request, "offsets/index.html", context)
+
+
+def topic_names(progress: ConsumeProgress) -> list[str]:
+    """Return topics a group may be reset in: its own first, then all that clients made."""
+    own = list(progress.topics)
+    others = [
+        name
+        for name, topic in gateway().topics().items()
+        if topic.kind is TopicKind.NORMAL and name not in own
+    ]
+    return own + others
+
+
+def subject_context(progress: ConsumeProgress, topic: str) -> dict[str, Any]:
+    """Return a group's state in one topic, queue by queue, queues it never read included."""
+    rows = {(row.broker_name, row.queue_id): row for row in progress.queues if row.topic == topic}
+    status = gateway().topic_status(topic)
+    return {
+        "rows": [
+            {
+                "status": each,
+                "progress": rows.get((each.broker_name, each.queue_id)),
+            }
+            for each in status
+        ],
+        "queues": [(each.broker_name, each.queue_id) for each in status],
+        "lag": sum(row.lag for row in rows.values() if row.lag is not None),
+        "connections": gateway().connections(progress.group),
+        "read_at_ms": now_ms(),
+    }
+
+
+@administrator_required
+@require_safe
+@never_cache
+def preview(request: HttpRequest) -> HttpResponse:
+    """Show what a reset would do; changes nothing."""
+    subject = SubjectForm(request.GET)
+    if not subject.is_valid():
+        return redirect("offsets:index")
+    group, topic = subject.cleaned_data["group"], subject.cleaned_data["topic"]
+    context = subject_context(gateway().progress(group), topic)
+    form = ResetForm(request.GET, queues=context["queues"])
+    context |= {"form": form, "group": group, "topic": topic, "topics": [topic]}
+    if form.is_valid():
+        try:
+            plan = make_plan(gateway(), form.wish())
+        except PlanError as error:
+            form.add_error(None, str(error))
+        else:
+            context |= {"plan": plan, "token": signing.dumps(packed(plan), salt=PLAN_SALT)}
+    return render(request, "offsets/preview.html", context)
+
+
+@administrator_required
+@require_POST
+def apply(request: HttpRequest) -> HttpResponse:
+    """Do what the preview showed, or say why not."""
+    try:
+        plan = signing.loads(
+            request.POST.get("token", ""), salt=PLAN_SALT, max_age=PLAN_SECONDS_MAX
+        )
+    except signing.BadSignature:
+        messages.error(request, _("The preview is too old. Look at a new one; nothing was done."))
+        return redirect("offsets:index")
+    group, topic = plan["group"], plan["topic"]
+    back = f"{reverse('offsets:index')}?{urlencode({'group': group, 'topic': topic})}"
+    try:
+        problem = changed_since(plan)
+        moved = 0 if problem else carry_out(request, plan)
+    except GatewayError as error:
+        messages.error(request, f"{error.what} {error.advice}".strip())
+        return redirect(back)
+    if problem is not None:
+        messages.error(request, problem)
+        return redirect(back)
+    messages.success(
+        request,
+        _("Group %(group)s is reset in %(count)d queues of %(topic)s.")
+        % {"group": group, "count": moved, "topic": topic},
+    )
+    return redirect(back)
+
+
+def packed(plan: Plan) -> dict[str, Any]:
+    """Return a plan as it travels through the browser; 64-bit numbers as text."""
+    wish = plan.wish
+    return {
+        "group": wish.group,
+        "topic": wish.topic,
+        "mode": wish.mode.value,
+        "is_online": plan.is_online,
+        "timestamp_ms": str(wish.broker_timestamp_ms),
+        "moves": [
+            [
+                move.broker_name,
+                move.queue_id,
+                None if move.old is None else str(move.old),
+                str(move.new),
+            ]
+            for move in plan.moves
+        ],
+    }
+
+
+def changed_since(plan: dict[str, Any]) -> str | None:
+    """Return why a plan no longer holds. Offsets of an online group move all the time."""
+    is_online = gateway().connections(plan["group"]).is_online
+    if is_online and not plan["is_online"]:
+        return _("The group has members since the preview; nothing was done. Look again.")
+    if plan["is_online"] and not is_online:
+        return _("The group's members have left since the preview; nothing was done. Look again.")
+    if not is_online:
+        now = committed(gateway(), plan["group"], plan["topic"])
+        for broker_name, queue_id, old, _new in plan["moves"]:
+            found = now.get((broker_name, queue_id))
+            if found != (None if old is None else int(old)):
+                return _("Offsets have moved since the preview; nothing was done. Look again.")
+    return None
+
+
+def carry_out(request: HttpRequest, plan: dict[str, Any]) -> int:
+    """Move the offsets under an audit entry; returns how many queues were moved."""
+    group, topic = plan["group"], plan["topic"]
+    before = {
+        f"{broker_name}:{queue_id}": old for broker_name, queue_id, old, _new in plan["moves"]
+    }
+    after = {f"{broker_name}:{queue_id}": new for broker_name, queue_id, _old, new in plan["moves"]}
+    subject = f"{group} · {topic}"
+    with change(request, "offset.reset", subject, before=before, after=after) as entry:
+        entry.remark = plan["mode"]
+        if not plan["is_online"]:
+            targets = {
+                (broker_name, queue_id): int(new)
+                for broker_name, queue_id, _old, new in plan["moves"]
+            }
+            gateway().commit_offsets(group, topic, targets)
+            return len(targets)
+        sent = gateway().reset_online(group, topic, int(plan["timestamp_ms"]))
+        # Messages came meanwhile: what the brokers answered is what happened.
+        entry.after = {
+            f"{broker_name}:{queue_id}": str(offset)
+            for (broker_name, queue_id), offset in sorted(sent.items())
+        }
+        return len(sent)

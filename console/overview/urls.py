@@ -1,4 +1,4 @@
-"""Addresses of the overview pages."""
+"""Addresses of the overview."""
 
 from __future__ import annotations
 
@@ -9,4 +9,6 @@ from console.overview import views
 app_name = "overview"
 urlpatterns = [
     path("", views.index, name="index"),
+    path("overview/summary/", views.summary, name="summary"),
+    path("overview/rates.json", views.rates, name="rates"),
 ]

@@ -1,4 +1,4 @@
-"""Addresses of the topics pages."""
+"""Addresses of the topic pages."""
 
 from __future__ import annotations
 
@@ -9,4 +9,9 @@ from console.topics import views
 app_name = "topics"
 urlpatterns = [
     path("", views.listing, name="list"),
+    path("new/", views.create, name="create"),
+    path("t/<str:topic>/edit/", views.edit, name="edit"),
+    path("t/<str:topic>/delete/", views.delete, name="delete"),
+    path("t/<str:topic>/queues/", views.queues, name="queues"),
+    path("t/<str:topic>/", views.detail, name="detail"),
 ]

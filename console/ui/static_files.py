@@ -5,7 +5,7 @@ from __future__ import annotations
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
-class HashedStaticFiles(CompressedManifestStaticFilesStorage):
+class HashedStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
     """Serves a tree without `collectstatic` from the sources; never guesses once it has run."""
 
     def stored_name(self, name: str) -> str:

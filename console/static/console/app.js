@@ -86,7 +86,7 @@ const Trebuchet = (() => {
         cursor: { points: { size: 7 }, drag: { x: false, y: false } },
         legend: { show: options.legend !== false, live: true },
         padding: [10, 12, 0, 0],
-        scales: { x: { time: true }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] } },
+        scales: { x: { time: true, ...(options.windowS ? { range: () => [Date.now() / 1000 - options.windowS, Date.now() / 1000] } : {}) }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] } },
         axes: [{ ...axis, space: 70 }, { ...axis, size: 48, values: (_, ticks) => ticks.map((tick) => (options.format || rateText)(tick)) }],
         series: [{}, ...series.map((each) => ({
           label: each.label,
@@ -170,6 +170,15 @@ const Trebuchet = (() => {
     showMatching();
   });
 
+  /* A local time with the instant it means beside it. */
+  document.addEventListener("input", (event) => {
+    const into = event.target instanceof HTMLInputElement && event.target.dataset.timestampInto;
+    if (!into) return;
+    const field = event.target.form?.elements[into];
+    const ms = new Date(event.target.value).getTime();
+    if (field) field.value = Number.isNaN(ms) ? "" : String(ms);
+  });
+
   /* A button that stays closed until the name is typed. */
   document.addEventListener("input", (event) => {
     const input = event.target;
@@ -196,7 +205,6 @@ const Trebuchet = (() => {
     for (const input of document.querySelectorAll("[data-must-equal]")) input.dispatchEvent(new Event("input", { bubbles: true }));
     const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
     for (const element of document.querySelectorAll("[data-timezone]")) element.textContent = zone;
-    for (const element of document.querySelectorAll("input[data-utc-offset]")) element.value = String(-new Date().getTimezoneOffset());
   });
   document.addEventListener("htmx:afterSwap", (event) => { refreshTimes(event.target); showMatching(); });
 

@@ -1,0 +1,10 @@
+"""The time at which something was read."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+
+def now_ms() -> int:
+    """Return wall time in ms since the epoch."""
+    return int(timezone.now().timestamp() * 1000)

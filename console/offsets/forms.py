@@ -1,0 +1,99 @@
+"""The forms of consumer offsets."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext_lazy as _
+
+from broker_core.message import names
+from console.offsets.plan import MODE_LABELS, Mode, Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from console.gateway.gateway import QueueKey
+
+OFFSET_MAX = 2**63 - 1
+TIMESTAMP_MS_MAX = 253_402_300_799_000  # the end of the year 9999
+ALL_QUEUES = ""
+
+
+class SubjectForm(forms.Form):
+    """Which group in which topic."""
+
+    group = forms.CharField(max_length=names.GROUP_LENGTH_MAX)
+    topic = forms.CharField(max_length=names.RETRY_TOPIC_LENGTH_MAX)
+
+
+class ResetForm(SubjectForm):
+    """Where to send a group. Fields that the mode does not name are ignored."""
+
+    mode = forms.TypedChoiceField(
+        label=_("Go to"),
+        choices=list(MODE_LABELS.items()),
+        coerce=Mode,
+        initial=Mode.EARLIEST,
+        widget=forms.RadioSelect,
+    )
+    queue = forms.ChoiceField(label=_("Queues"), required=False)
+    # In the reader's own zone; the page's script writes what it means beside it.
+    at = forms.DateTimeField(
+        label=_("Time"),
+        required=False,
+        widget=forms.DateTimeInput(
+            attrs={"type": "datetime-local", "step": "1", "data-timestamp-into": "timestamp_ms"}
+        ),
+    )
+    timestamp_ms = forms.IntegerField(
+        required=False, min_value=0, max_value=TIMESTAMP_MS_MAX, widget=forms.HiddenInput
+    )
+    offset = forms.IntegerField(
+        label=_("Offset"), required=False, min_value=0, max_value=OFFSET_MAX
+    )
+    shift = forms.IntegerField(
+        label=_("Messages"),
+        required=False,
+        min_value=-OFFSET_MAX,
+        max_value=OFFSET_MAX,
+        help_text=_("Negative goes back: those messages are delivered again."),
+    )
+
+    def __init__(self, *args: Any, queues: Iterable[QueueKey], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._queues = {f"{broker}:{queue_id}": (broker, queue_id) for broker, queue_id in queues}
+        field = self.fields["queue"]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [
+            (ALL_QUEUES, _("All queues")),
+            *((key, f"{broker} · {queue_id}") for key, (broker, queue_id) in self._queues.items()),
+        ]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        needed = {Mode.OFFSET: "offset", Mode.SHIFT: "shift"}.get(cleaned.get("mode", ""))
+        if needed and needed not in self.errors and cleaned.get(needed) is None:
+            self.add_error(needed, ValidationError(_("Give a number.")))
+        if cleaned.get("mode") == Mode.TIMESTAMP and "at" not in self.errors:
+            at = cleaned.get("at")
+            if cleaned.get("timestamp_ms") is None and at is not None:
+                cleaned["timestamp_ms"] = int(at.replace(tzinfo=UTC).timestamp() * 1000)
+            if cleaned.get("timestamp_ms") is None:
+                self.add_error("at", ValidationError(_("Give a time.")))
+        return cleaned
+
+    def wish(self) -> Wish:
+        """Return what the form says; only after `is_valid`."""
+        data = self.cleaned_data
+        return Wish(
+            group=data["group"],
+            topic=data["topic"],
+            mode=data["mode"],
+            timestamp_ms=data["timestamp_ms"],
+            offset=data["offset"],
+            shift=data["shift"],
+            queue=self._queues.get(data["queue"]),
+        )

@@ -1,0 +1,211 @@
+"""The plan of an offset reset: where each queue goes, what that means, before anything is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext as _, gettext_lazy
+
+from console.gateway.requests import LATEST_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from console.gateway.answers import QueueStatus
+    from console.gateway.gateway import BrokerGateway, QueueKey
+
+EARLIEST_TIMESTAMP = 0
+
+
+class Mode(StrEnum):
+    """What a group is sent to."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    TIMESTAMP = "timestamp"
+    OFFSET = "offset"
+    SHIFT = "shift"
+
+
+MODE_LABELS = {
+    Mode.EARLIEST: gettext_lazy("The earliest retained message"),
+    Mode.LATEST: gettext_lazy("The end of the queue"),
+    Mode.TIMESTAMP: gettext_lazy("A point in time"),
+    Mode.OFFSET: gettext_lazy("An exact offset"),
+    Mode.SHIFT: gettext_lazy("A number of messages back or forth"),
+}
+# A broker moves the members of an online group by time only.
+MODES_ONLINE = frozenset({Mode.EARLIEST, Mode.LATEST, Mode.TIMESTAMP})
+
+
+class PlanError(Exception):
+    """A reset that cannot be planned; the text is one sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody asked for."""
+
+    group: str
+    topic: str
+    mode: Mode
+    timestamp_ms: int | None = None
+    offset: int | None = None
+    shift: int | None = None
+    queue: QueueKey | None = None  # None: all queues
+
+    @property
+    def broker_timestamp_ms(self) -> int:
+        """The time that moves the members of an online group there."""
+        if self.mode is Mode.LATEST:
+            return LATEST_TIMESTAMP
+        if self.mode is Mode.TIMESTAMP and self.timestamp_ms is not None:
+            return self.timestamp_ms
+        return EARLIEST_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One queue's old, new offset; `old` is None when nothing was committed."""
+
+    broker_name: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    old: int | None
+    new: int
+    is_bounded: bool  # the wish lay outside of what is retained
+
+    @property
+    def redelivered(self) -> int | None:
+        """Messages that come again; None without an old offset."""
+        return None if self.old is None else max(0, self.old_retained - self.new)
+
+    @property
+    def skipped(self) -> int | None:
+        """Messages that are never consumed; None without an old offset."""
+        return None if self.old is None else max(0, self.new - self.old_retained)
+
+    @property
+    def old_retained(self) -> int:
+        """The old offset within what is retained: what expired can be neither given nor skipped."""
+        return min(max(self.old or 0, self.min_offset), self.max_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All moves of a reset."""
+
+    wish: Wish
+    is_online: bool
+    moves: tuple[Move, ...]
+
+    @property
+    def redelivered(self) -> int:
+        return sum(move.redelivered or 0 for move in self.moves)
+
+    @property
+    def skipped(self) -> int:
+        return sum(move.skipped or 0 for move in self.moves)
+
+    @property
+    def has_new_queues(self) -> bool:
+        return any(move.old is None for move in self.moves)
+
+    @property
+    def is_idle(self) -> bool:
+        return all(move.old == move.new for move in self.moves)
+
+
+def make_plan(gateway: BrokerGateway, wish: Wish) -> Plan:
+    """Return what the wish would do. Asks brokers, changes nothing.
+
+    Raises:
+        PlanError: the wish cannot be fulfilled.
+        GatewayError: a broker did not answer, or knows no such topic.
+    """
+    is_online = gateway.connections(wish.group).is_online
+    if is_online and wish.mode not in MODES_ONLINE:
+        raise PlanError(
+            _(
+                "Group %(group)s has members, and a broker moves those by time only. "
+                "Choose earliest, latest or a time, or stop the group's members first."
+            )
+            % {"group": wish.group}
+        )
+    if is_online and wish.queue is not None:
+        raise PlanError(
+            _(
+                "Group %(group)s has members, and a broker moves those in all queues at once. "
+                "Choose all queues, or stop the group's members first."
+            )
+            % {"group": wish.group}
+        )
+    status = gateway.topic_status(wish.topic)
+    if wish.queue is not None:
+        status = tuple(row for row in status if (row.broker_name, row.queue_id) == wish.queue)
+    if not status:
+        raise PlanError(_("Topic %(topic)s has no such queue.") % {"topic": wish.topic})
+    old = committed(gateway, wish.group, wish.topic)
+    targets = wanted(gateway, wish, status, old)
+    moves = []
+    for row in status:
+        key = (row.broker_name, row.queue_id)
+        new = min(max(targets[key], row.min_offset), row.max_offset)
+        moves.append(
+            Move(
+                broker_name=row.broker_name,
+                queue_id=row.queue_id,
+                min_offset=row.min_offset,
+                max_offset=row.max_offset,
+                old=old.get(key),
+                new=new,
+                is_bounded=new != targets[key],
+            )
+        )
+    return Plan(wish=wish, is_online=is_online, moves=tuple(moves))
+
+
+def committed(gateway: BrokerGateway, group: str, topic: str) -> dict[QueueKey, int]:
+    """Return a group's consumer offsets in a topic; queues without one are left out."""
+    return {
+        (row.broker_name, row.queue_id): row.consumer_offset
+        for row in gateway.progress(group).queues
+        if row.topic == topic and row.consumer_offset is not None
+    }
+
+
+def wanted(
+    gateway: BrokerGateway,
+    wish: Wish,
+    status: tuple[QueueStatus, ...],
+    old: Mapping[QueueKey, int],
+) -> dict[QueueKey, int]:
+    """Return where each queue shall go, before it is bounded by what is retained."""
+    keys = {(row.broker_name, row.queue_id): row for row in status}
+    match wish.mode:
+        case Mode.EARLIEST:
+            return {key: row.min_offset for key, row in keys.items()}
+        case Mode.LATEST:
+            return {key: row.max_offset for key, row in keys.items()}
+        case Mode.TIMESTAMP:
+            if wish.timestamp_ms is None:
+                raise PlanError(_("Say which time to go to."))
+            at = gateway.offsets_at(wish.topic, wish.timestamp_ms)
+            return {key: at[key] for key in keys}
+        case Mode.OFFSET:
+            if wish.offset is None:
+                raise PlanError(_("Say which offset to go to."))
+            return dict.fromkeys(keys, wish.offset)
+        case Mode.SHIFT:
+            if wish.shift is None:
+                raise PlanError(_("Say by how many messages to move."))
+            missing = [key for key in keys if key not in old]
+            if missing:
+                raise PlanError(
+                    _("Queue %(queue)d has no consumer offset yet to move from.")
+                    % {"queue": missing[0][1]}
+                )
+            return {key: old[key] + wish.shift for key in keys}
