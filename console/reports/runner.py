@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 UPDATE_EVERY_S = 0.25
 CANCEL_ASKED_EVERY_S = 0.5
 # SIGTERM first: the program may end Spark and remove its half-written output.
-GRACE_S = 10.0
+GRACE_S = 30.0
 LINE_BYTES_MAX = 65_536
 LOG_LINES_KEPT = 400
 RESULT_BYTES_MAX = 64 * 1024 * 1024
@@ -165,9 +165,9 @@ class Runner:
         if self._failed is not None:
             raise ReportFailedError(self._failed)
         if process.returncode != 0 or not self._done:
+            said = f", saying: {self._log[-1][:300]}" if self._log else " and gave no reason."
             raise ReportFailedError(
-                f"The analytics program ended with code {process.returncode} and gave no reason; "
-                "the end of its log is below."
+                f"The analytics program ended with code {process.returncode}{said}"
             )
         return read_result(self._out / "result.json")
 

@@ -1,0 +1,312 @@
+"""A report run: its states, its program, its end, whoever dies first."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.core.cache import cache
+from django.utils import timezone
+from django_celery_beat.models import CrontabSchedule, PeriodicTask
+
+from console.processes import identity, is_running, start_ticks
+from console.reports import catalog, progress, schedules, tasks
+from console.reports.models import (
+    LOG_TAIL_CHARS_MAX,
+    LOST_AFTER_S,
+    LOST_SENTENCE,
+    NOT_TAKEN_SENTENCE,
+    QUEUED_SECONDS_MAX,
+    RESULT_ROWS_MAX,
+    ReportRun,
+    RunState,
+)
+
+if TYPE_CHECKING:
+    from pytest_django.fixtures import Settings
+
+pytestmark = pytest.mark.django_db
+
+PROGRAM = Path(__file__).with_name("fake_analytics.py")
+
+
+@pytest.fixture(autouse=True)
+def program(settings: Settings, tmp_path: Path) -> None:
+    cache.clear()
+    settings.TREBUCHET_DATA = tmp_path
+    settings.TREBUCHET_ANALYTICS_COMMAND = [sys.executable, str(PROGRAM)]
+
+
+def perform(topic: str = "orders") -> ReportRun:
+    run = ReportRun.objects.create(report="traffic", parameters={"topic": topic})
+    tasks.perform(run, worker="test")
+    run.refresh_from_db()
+    return run
+
+
+def test_a_run_ends_done_with_its_rows_and_totals() -> None:
+    run = perform()
+
+    assert run.state == RunState.DONE
+    assert run.result is not None
+    assert run.result["messages"] == "246"
+    assert [row["topic"] for row in run.result["topics"]] == ["orders-0", "orders-1"]
+    assert (run.rows_read, run.bytes_read, run.progress_done) == (20, 200, 4)
+    assert "Spark says hello" in run.log_tail
+    assert run.process is None
+
+
+def test_the_output_directory_is_removed_afterwards(tmp_path: Path) -> None:
+    perform()
+
+    assert not list((tmp_path / "reports").iterdir())
+
+
+def test_a_program_that_says_why_it_failed_is_quoted() -> None:
+    run = perform("fails")
+
+    assert (run.state, run.failure) == (RunState.FAILED, "The store directory is empty.")
+
+
+def test_a_program_that_crashes_fails_with_the_end_of_its_log() -> None:
+    run = perform("crashes")
+
+    assert run.state == RunState.FAILED
+    assert "code 3, saying: java.lang.OutOfMemoryError" in run.failure
+
+
+def test_a_result_that_is_not_what_was_agreed_fails_the_run() -> None:
+    run = perform("broken")
+
+    assert run.state == RunState.FAILED
+    assert "not usable" in run.failure
+
+
+def test_a_program_that_cannot_be_started_fails_the_run(settings: Settings) -> None:
+    settings.TREBUCHET_ANALYTICS_COMMAND = ["/nonexistent/program"]
+
+    run = perform()
+
+    assert run.state == RunState.FAILED
+    assert "cannot be started" in run.failure
+
+
+def test_a_long_result_is_cut_and_says_so() -> None:
+    run = perform("many")
+
+    assert run.result is not None
+    assert (len(run.rows), run.result_rows, run.result_is_cut) == (RESULT_ROWS_MAX, 25_000, True)
+    assert sum(int(row["messages"]) for row in run.result["topics"]) == 25_000 * 123
+
+
+def test_the_log_is_bounded() -> None:
+    run = perform("chats")
+
+    assert run.state == RunState.DONE
+    assert len(run.log_tail) <= LOG_TAIL_CHARS_MAX
+    assert "line 4999" in run.log_tail
+    assert "line 0\n" not in run.log_tail
+
+
+def test_a_run_is_performed_once_however_often_it_is_delivered() -> None:
+    run = perform()
+    finished = run.finished_at
+
+    tasks.run_report.run(run.pk)
+
+    run.refresh_from_db()
+    assert (run.state, run.finished_at) == (RunState.DONE, finished)
+
+
+def test_a_run_that_is_gone_does_no_harm() -> None:
+    tasks.run_report.run(4711)
+
+
+def hanging(tmp_path: Path) -> tuple[ReportRun, threading.Thread, int]:
+    """Start a run that never ends by itself; return when its program runs."""
+    run = ReportRun.objects.create(report="traffic", parameters={"topic": "hangs"})
+    thread = threading.Thread(target=tasks.perform, args=(run,), kwargs={"worker": "test"})
+    thread.start()
+    pid_file = tmp_path / "reports" / f"run-{run.pk}" / "pid"
+    waiting = threading.Event()
+    for _ in range(1_000):
+        if pid_file.is_file() and pid_file.read_text():
+            break
+        waiting.wait(0.01)
+    return run, thread, int(pid_file.read_text())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_cancelling_ends_the_program(tmp_path: Path) -> None:
+    run, thread, pid = hanging(tmp_path)
+
+    ReportRun.objects.filter(pk=run.pk).update(cancel_requested=True)
+    thread.join(20)
+
+    run.refresh_from_db()
+    assert run.state == RunState.CANCELLED
+    assert start_ticks(pid) is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_shuts_down_ends_its_runs_with_a_sentence(tmp_path: Path) -> None:
+    run, thread, pid = hanging(tmp_path)
+
+    tasks.on_worker_shutting_down(sender="test")
+    thread.join(20)
+
+    run.refresh_from_db()
+    assert (run.state, run.failure) == (RunState.FAILED, tasks.STOPPED_SENTENCE)
+    assert start_ticks(pid) is None
+
+
+def test_a_run_whose_worker_died_is_shown_and_written_down_as_failed() -> None:
+    long_ago = timezone.now() - timedelta(seconds=LOST_AFTER_S + 1)
+    run = ReportRun.objects.create(
+        report="traffic", state=RunState.RUNNING, started_at=long_ago, heartbeat_at=long_ago
+    )
+
+    assert (run.shown_state, run.shown_failure) == (RunState.FAILED, LOST_SENTENCE)
+    tasks.mark_lost()
+
+    run.refresh_from_db()
+    assert (run.state, run.failure) == (RunState.FAILED, LOST_SENTENCE)
+
+
+def test_a_run_that_no_worker_takes_within_an_hour_has_failed() -> None:
+    run = ReportRun.objects.create(
+        report="traffic", created_at=timezone.now() - timedelta(seconds=QUEUED_SECONDS_MAX + 1)
+    )
+
+    tasks.mark_lost()
+
+    run.refresh_from_db()
+    assert (run.state, run.failure) == (RunState.FAILED, NOT_TAKEN_SENTENCE)
+
+
+def test_a_run_with_a_heartbeat_is_left_alone() -> None:
+    run = ReportRun.objects.create(
+        report="traffic", state=RunState.RUNNING, heartbeat_at=timezone.now()
+    )
+
+    assert tasks.mark_lost() == 0
+    assert run.shown_state == RunState.RUNNING
+
+
+def test_a_process_is_told_from_a_later_one_with_its_pid() -> None:
+    ours = identity(1)
+
+    assert is_running(ours)
+    assert not is_running({**(ours or {}), "ticks": -5})
+    assert not is_running(None)
+
+
+# Schedules.
+
+
+def default_schedule() -> PeriodicTask:
+    """Return what the migration makes; a transactional test before this one may have flushed it."""
+    hourly, _ = CrontabSchedule.objects.get_or_create(minute="0", hour="*", timezone="UTC")
+    schedule: PeriodicTask
+    schedule, _ = PeriodicTask.objects.get_or_create(
+        name="Traffic of the last 24 hours",
+        defaults={
+            "task": schedules.SCHEDULED_TASK,
+            "crontab": hourly,
+            "kwargs": '{"report": "traffic"}',
+        },
+    )
+    return schedule
+
+
+def run_scheduled(schedule: PeriodicTask) -> None:
+    tasks.run_scheduled_report.apply(
+        kwargs={"report": "traffic", "parameters": {"hours": 24}},
+        headers={"periodic_task_name": schedule.name},
+        throw=True,
+    )
+
+
+def test_a_slot_runs_once() -> None:
+    schedule = default_schedule()
+
+    run_scheduled(schedule)
+    run_scheduled(schedule)
+
+    # The second of two a minute apart would have a slot of its own.
+    runs = list(ReportRun.objects.filter(schedule=schedule))
+    assert len({run.slot for run in runs}) == len(runs)
+    assert all(run.state == RunState.DONE for run in runs)
+
+
+def test_a_slot_is_passed_over_while_the_last_run_works() -> None:
+    schedule = default_schedule()
+    ReportRun.objects.create(
+        report="traffic", schedule=schedule, state=RunState.RUNNING, heartbeat_at=timezone.now()
+    )
+
+    run_scheduled(schedule)
+
+    assert ReportRun.objects.filter(schedule=schedule).count() == 1
+
+
+def test_next_runs_follow_the_schedule() -> None:
+    schedule = default_schedule()
+    now = timezone.now().replace(minute=20, second=0, microsecond=0)
+
+    times = schedules.next_runs(schedule, now)
+
+    first = now.replace(minute=0) + timedelta(hours=1)
+    assert times == [first + timedelta(hours=number) for number in range(5)]
+    schedule.enabled = False
+    assert schedules.next_runs(schedule, now) == []
+
+
+@pytest.mark.parametrize(
+    ("cron", "words"),
+    [
+        ("0 * * * *", "every hour, on the hour (UTC)"),
+        ("30 6 * * 1-5", "at 06:30, monday through friday (UTC)"),
+    ],
+)
+def test_a_schedule_is_told_in_words(cron: str, words: str) -> None:
+    schedule = default_schedule()
+
+    schedules.set_cron(schedule, cron)
+
+    assert schedules.in_words(schedule).lower() == words.lower()
+
+
+# What the program is told, what it says.
+
+
+def test_the_range_counts_back_from_now_to_a_whole_minute() -> None:
+    command = catalog.command("traffic", {"hours": 2, "topic": "orders"}, Path("/out"))
+
+    from_ms = int(command[command.index("--from") + 1])
+    age_ms = timezone.now().timestamp() * 1000 - from_ms
+    assert from_ms % 60_000 == 0
+    assert 7_200_000 <= age_ms < 7_200_000 + 62_000
+    assert command[-2:] == ["--topic", "orders"]
+
+
+@pytest.mark.parametrize(
+    ("line", "event"),
+    [
+        (b'{"event":"done","rows":3}', progress.Done(3)),
+        (b'{"event":"failed","message":"No."}', progress.Failed("No.")),
+        (
+            b'{"event":"progress","stage":"s","done":1,"total":-2,"rows":"5","bytes":null}',
+            progress.Progress("s", 1, 0, 5, 0),
+        ),
+        (b"24/11/21 WARN something", None),
+        (b"[1]", None),
+        (b'{"event":"new"}', None),
+    ],
+)
+def test_a_line_is_an_event_or_log(line: bytes, event: Any) -> None:
+    assert progress.parse(line) == event

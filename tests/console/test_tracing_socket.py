@@ -1,0 +1,151 @@
+"""The WebSocket of the Live page: who may open it, what it takes, what it sends."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from channels.db import database_sync_to_async
+from channels.routing import URLRouter
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AnonymousUser
+from django.contrib.sessions.backends.db import SessionStore
+from django.test import Client
+from django.urls import path
+
+from console.tracing.bridge import VIEWERS_PER_USER_MAX, TraceBridge, Viewer
+from console.tracing.consumers import (
+    CLOSE_SIGNED_OUT,
+    CLOSE_TOO_BIG,
+    CLOSE_TOO_MANY,
+    INPUT_BYTES_MAX,
+    TraceConsumer,
+)
+from tests.console.socket_client import SocketClient
+from tests.console.tracing_fakes import FakeBrokers, an_event
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def brokers() -> FakeBrokers:
+    return FakeBrokers({"broker-a": "127.0.0.1:10911"})
+
+
+@pytest.fixture
+async def bridge(brokers: FakeBrokers) -> AsyncIterator[TraceBridge]:
+    bridge = TraceBridge(brokers.find, brokers.open, batch_every_s=0)
+    yield bridge
+    await bridge.shutdown()
+
+
+def sign_in() -> tuple[Any, SessionStore]:
+    user = get_user_model().objects.create_user("reader", password="correct horse battery")
+    client = Client()
+    client.force_login(user)
+    return user, SessionStore(session_key=client.session.session_key)
+
+
+def socket_of(
+    bridge: TraceBridge, user: Any, session: SessionStore | None, check_s: float = 60
+) -> SocketClient:
+    route = path("live/stream/", TraceConsumer.as_asgi(bridge=bridge, session_check_s=check_s))
+    return SocketClient(URLRouter([route]), "/live/stream/", user=user, session=session)
+
+
+async def test_a_stranger_is_refused(bridge: TraceBridge, brokers: FakeBrokers) -> None:
+    socket = socket_of(bridge, AnonymousUser(), None)
+
+    accepted = await socket.connect()
+
+    assert not accepted
+    assert not brokers.links
+
+
+async def test_a_viewer_sees_what_its_filter_shows(
+    bridge: TraceBridge, brokers: FakeBrokers
+) -> None:
+    user, session = await database_sync_to_async(sign_in)()
+    socket = socket_of(bridge, user, session)
+    await socket.connect()
+    await brokers.until_watched()
+
+    await socket.send(json.dumps({"type": "filter", "topic": "payments"}))
+    await brokers.until(lambda: len(brokers.links[0].watches) == 2)
+    brokers.push([an_event(topic="orders"), an_event(topic="payments", queueOffset="8")])
+    frame = await socket.frame("events")
+    while not frame["events"]:
+        frame = await socket.frame("events")
+
+    assert [event["queueOffset"] for event in frame["events"]] == ["8"]
+    assert frame["seen"] == 1
+    await socket.disconnect()
+
+
+async def test_a_page_that_closes_ends_the_watch(bridge: TraceBridge, brokers: FakeBrokers) -> None:
+    user, session = await database_sync_to_async(sign_in)()
+    socket = socket_of(bridge, user, session)
+    await socket.connect()
+    await brokers.until_watched()
+
+    await socket.disconnect()
+
+    assert not brokers.open_links
+
+
+async def test_nonsense_is_answered_with_a_sentence(
+    bridge: TraceBridge, brokers: FakeBrokers
+) -> None:
+    user, session = await database_sync_to_async(sign_in)()
+    socket = socket_of(bridge, user, session)
+    await socket.connect()
+
+    sentences = []
+    for text in ("{", "[]", '{"type":"drop table"}', '{"type":"filter","stages":["x"]}'):
+        await socket.send(text)
+        sentences.append((await socket.frame("problem"))["message"])
+
+    assert all(sentence.endswith(".") for sentence in sentences)
+    await socket.disconnect()
+
+
+async def test_a_message_above_64_kib_ends_the_socket(
+    bridge: TraceBridge, brokers: FakeBrokers
+) -> None:
+    user, session = await database_sync_to_async(sign_in)()
+    socket = socket_of(bridge, user, session)
+    await socket.connect()
+
+    await socket.send("x" * (INPUT_BYTES_MAX + 1))
+
+    assert await socket.closed_with() == CLOSE_TOO_BIG
+
+
+async def test_a_session_that_ends_ends_the_socket(
+    bridge: TraceBridge, brokers: FakeBrokers
+) -> None:
+    user, session = await database_sync_to_async(sign_in)()
+    socket = socket_of(bridge, user, session, check_s=0.01)
+    await socket.connect()
+
+    await database_sync_to_async(SessionStore(session_key=session.session_key).delete)()
+
+    assert await socket.closed_with() == CLOSE_SIGNED_OUT
+
+
+async def test_the_twenty_first_window_is_refused_with_a_sentence(
+    bridge: TraceBridge, brokers: FakeBrokers
+) -> None:
+    user, session = await database_sync_to_async(sign_in)()
+    for _ in range(VIEWERS_PER_USER_MAX):
+        bridge.join(Viewer(user.pk))
+    socket = socket_of(bridge, user, session)
+
+    await socket.connect()
+
+    assert "too many windows" in (await socket.frame("problem"))["message"]
+    assert await socket.closed_with() == CLOSE_TOO_MANY
