@@ -14,6 +14,7 @@ from tests.support.waiting import until
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.support.java_clients import JavaClients
@@ -58,6 +59,14 @@ class Sender(threading.Thread):
             return
 
 
+def wait_for_acknowledgements(senders: Sequence[Sender], enough: int) -> None:
+    until(
+        lambda: sum(len(one.acknowledged) for one in senders) >= enough,
+        f"{enough} messages to be acknowledged",
+        seconds=60,
+    )
+
+
 @pytest.mark.fault
 @pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_every_acknowledged_message_survives_kill_9(
@@ -76,14 +85,7 @@ def test_every_acknowledged_message_survives_kill_9(
             for sender in senders:
                 sender.start()
             # Somewhere in the middle, not at the same place each time.
-            enough = rng.randrange(300, 3_000)
-            until(
-                lambda senders=senders, enough=enough: (
-                    sum(len(one.acknowledged) for one in senders) >= enough
-                ),
-                f"{enough} messages to be acknowledged",
-                seconds=60,
-            )
+            wait_for_acknowledgements(senders, rng.randrange(300, 3_000))
             broker.kill()
             for index, sender in enumerate(senders):
                 sender.join(30)
