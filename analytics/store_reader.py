@@ -125,6 +125,7 @@ class StoreReader:
         places = paths.StorePaths.of(str(store_path), str(commit_log_path or ""))
         self._store_path = places.root
         self._commit_log_path = places.commit_log
+        self._commit_log_is_elsewhere = commit_log_path is not None
         self._queues = _ConsumeQueues(places.consume_queue)
         self._split_bytes = max(SPLIT_BYTES_MIN, split_bytes)
 
@@ -195,7 +196,7 @@ class StoreReader:
                 if entry.is_file()
             ]
         except FileNotFoundError:
-            if self._store_path.is_dir() and directory.parent == self._store_path:
+            if self._store_path.is_dir() and not self._commit_log_is_elsewhere:
                 return []  # a store that has never been written to
             missing = directory if self._store_path.is_dir() else self._store_path
             raise ReportError(f"There is no store at {missing}: no such directory.") from None
@@ -293,8 +294,8 @@ class _SplitReading:
         except FileNotFoundError:
             # Never there, or expired since the plan was made.
             self._damage(split.commit_log_from, split.commit_log_to, "the file is not there")
-        except PermissionError:
-            self._damage(split.commit_log_from, split.commit_log_to, "the file may not be read")
+        except OSError as error:
+            self._damage(split.commit_log_from, split.commit_log_to, _why(error))
 
     def _batches(self, descriptor: int) -> Iterator[pa.RecordBatch]:
         split = self._split
@@ -482,8 +483,7 @@ class _QueueUnits:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    """Open for reading only, and never through a symbolic link in the last step of the path."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield descriptor
     finally:

@@ -1,0 +1,38 @@
+"""One Spark for all tests of the reports: a JVM costs ten seconds, so they share it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.errors import ReportError
+from analytics.java import require_java
+from analytics.session import build_session, stop_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def java_17() -> Path:
+    """The Java that Spark runs on."""
+    try:
+        return require_java()
+    except ReportError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def spark(java_17: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    # One task at a time and one shuffle partition: frames of three rows need no more.
+    session = build_session(
+        tmp_path_factory.mktemp("spark"),
+        master="local[1]",
+        more={"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"},
+    )
+    yield session
+    stop_session(session)
