@@ -75,7 +75,8 @@ def _install(file: Path, *, dependencies: bool) -> None:
         return
     say(f"Installing {file.relative_to(ROOT)} into .venv (the first time takes a few minutes)")
     command: list[str | Path] = [PYTHON, "-m", "pip", "install", "--quiet", "--no-input"]
-    command.append("--disable-pip-version-check")
+    # Debian 12's pip would build pyspark, which has no wheel, the way that it itself warns of.
+    command += ["--disable-pip-version-check", "--use-pep517"]
     if os.geteuid() == 0:
         command.append("--root-user-action=ignore")
     if not dependencies:
