@@ -15,6 +15,7 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 MADV_POPULATE_WRITE = 23
@@ -53,6 +54,10 @@ class StorageFile(Protocol):
 
     def populate(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> None:
         """Fault pages in for writing without holding the interpreter lock."""
+        ...
+
+    def data_ranges(self, offset: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of [offset, end) that may hold something; the rest reads as zeros."""
         ...
 
     def pread(self, offset: int, length: int) -> bytes:
@@ -95,8 +100,8 @@ class Storage(Protocol):
         """Return the names in a directory, sorted; none when it is missing."""
         ...
 
-    def make_directory(self, path: Path) -> None:
-        """Make a directory with its parents, durably."""
+    def make_directory(self, path: Path, *, durable: bool = True) -> None:
+        """Make a directory with its parents; durably unless the caller syncs them later."""
         ...
 
     def sync_directory(self, path: Path) -> None:
@@ -127,7 +132,7 @@ class Storage(Protocol):
         ...
 
     def disk_usage(self, path: Path) -> tuple[int, int]:
-        """Return (total, free for us) bytes of the file system that holds path."""
+        """Return (used, free for us) bytes of the file system that holds path."""
         ...
 
 
@@ -170,6 +175,19 @@ class OsFile:
                 break  # older kernels do not know it: pages are then faulted in by their first use
         del anchor
 
+    def data_ranges(self, offset: int, end: int) -> Iterator[tuple[int, int]]:
+        while offset < end:
+            try:
+                start = os.lseek(self._fd, offset, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return
+                raise
+            if start >= end:
+                return
+            offset = min(os.lseek(self._fd, start, os.SEEK_HOLE), end)
+            yield start, offset
+
     def pread(self, offset: int, length: int) -> bytes:
         return os.pread(self._fd, length, offset)
 
@@ -181,7 +199,12 @@ class OsFile:
             view = view[written:]
 
     def fdatasync(self) -> None:
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError:
+            # A file that was deleted while it waited for its flush needs none.
+            if self._fd >= 0:
+                raise
 
     def try_lock(self) -> bool:
         try:
@@ -218,12 +241,13 @@ class FileStorage:
         except FileNotFoundError:
             return []
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, *, durable: bool = True) -> None:
         if path.is_dir():
             return
-        self.make_directory(path.parent)
+        self.make_directory(path.parent, durable=durable)
         path.mkdir(mode=0o700, exist_ok=True)
-        self.sync_directory(path.parent)
+        if durable:
+            self.sync_directory(path.parent)
 
     def sync_directory(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -274,7 +298,8 @@ class FileStorage:
 
     def disk_usage(self, path: Path) -> tuple[int, int]:
         status = os.statvfs(path)
-        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+        used = (status.f_blocks - status.f_bfree) * status.f_frsize
+        return used, status.f_bavail * status.f_frsize
 
 
 def _load_libc() -> ctypes.CDLL:

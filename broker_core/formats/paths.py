@@ -7,6 +7,7 @@
            index/20261121084457391                 local time of creation
            checkpoint  abort  lock  config/*.json
            quarantine.json                         ours: damaged ranges of the log
+           deletedTopics.json                      ours: which old messages must not come back
 
 Source: store/config/StorePathConfigHelper.java, common/UtilAll.java offset2FileName (4.9.8).
 """
@@ -52,6 +53,10 @@ class StorePaths:
     @property
     def lock(self) -> Path:
         return self.root / "lock"
+
+    @property
+    def deleted_topics(self) -> Path:
+        return self.root / "deletedTopics.json"
 
     @property
     def quarantine(self) -> Path:

@@ -9,7 +9,9 @@ from functools import lru_cache
 from operator import mul
 
 TAGS_CACHED_MAX = 4096
+TAIL_LENGTH = 4
 _POWERS_MAX = 256
+_TAIL_POWER: int = 31**TAIL_LENGTH
 # 31^(255) .. 31^0, modulo 2^32: the factors of the last n characters are the last n of these.
 _POWERS = tuple(pow(31, n, 1 << 32) for n in range(_POWERS_MAX - 1, -1, -1))
 
@@ -54,3 +56,23 @@ def _cached_hash(text: str) -> int:
 def tags_code(tags: str | None) -> int:
     """Return the code that a ConsumeQueue unit carries; 0 without tags."""
     return _cached_hash(tags) if tags else 0
+
+
+@lru_cache(maxsize=TAGS_CACHED_MAX)
+def _head_hash(text: str) -> int:
+    return unsigned_hash(text)
+
+
+def index_hash(seed: int, key: str) -> int:
+    """Return the hash modulo 2^32 of (what seed is the hash of) + key, fast for keys in a row.
+
+    Keys that a client makes one after the other differ in their last characters; the rest is
+    cached.
+    """
+    length = len(key)
+    if length <= TAIL_LENGTH or length >= _POWERS_MAX or not key.isascii():
+        return unsigned_hash(key, seed)
+    a, b, c, d = key[-TAIL_LENGTH:].encode()
+    tail: int = ((a * 31 + b) * 31 + c) * 31 + d
+    head = _head_hash(key[:-TAIL_LENGTH]) * _TAIL_POWER
+    return (seed * _POWERS[-1 - length] + head + tail) & 0xFFFFFFFF

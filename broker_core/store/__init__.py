@@ -1,0 +1,1 @@
+"""Files: the CommitLog, the ConsumeQueues and indexes over it."""

@@ -1,0 +1,260 @@
+"""The CommitLog: every message of the broker, one after the other.
+
+Files of one size, named by the offset at which they begin. The first file may begin anywhere
+(older ones expire); there are no gaps. The next file is allocated ahead of need in a background
+thread, and pages ahead of the write position are faulted in there too: a first touch costs seven
+times a later one.
+
+Source: store/CommitLog.java, store/MappedFileQueue.java, store/AllocateMappedFileService.java
+(4.9.8).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker_core.errors import StoreError
+from broker_core.formats.paths import offset_file_name, parse_offset_file_name
+from broker_core.formats.record import BLANK_SIZE_MIN, encode_blank
+from broker_core.store.mapped_file import MappedFile, zero_tail
+
+if TYPE_CHECKING:
+    import mmap
+    from concurrent.futures import Executor, Future
+    from pathlib import Path
+
+    from broker_core.storage import Storage, StorageFile
+
+logger = logging.getLogger(__name__)
+
+POPULATE_AHEAD = 16 * 1024 * 1024
+
+
+class CommitLog:
+    """Event loop only; allocation runs in the executor and touches only files that nobody has yet.
+
+    The put path packs into `buffer` at `position` by itself, as long as the end stays within
+    `limit`; otherwise it calls `make_room` first.
+
+    Attributes:
+        buffer: the mapping of the file that is written.
+        file_from_offset: where that file begins in the log.
+        position: where the next record goes, in that file.
+        limit: up to where may be written without `make_room`.
+        flushed_where: up to here the log is durable.
+    """
+
+    def __init__(
+        self, directory: Path, file_size: int, storage: Storage, allocator: Executor
+    ) -> None:
+        self.directory = directory
+        self.file_size = file_size
+        self.buffer: mmap.mmap | bytearray = bytearray()
+        self.file_from_offset = 0
+        self.position = 0
+        self.limit = -1
+        self.flushed_where = 0
+        self._storage = storage
+        self._allocator = allocator
+        self._files: list[MappedFile] = []
+        self._populated_to = 0
+        self._next: Future[MappedFile] | None = None
+
+    @property
+    def min_offset(self) -> int:
+        """Where the first file begins; 0 in an empty log."""
+        return self._files[0].file_from_offset if self._files else 0
+
+    @property
+    def max_offset(self) -> int:
+        """Where the next record goes."""
+        return self.file_from_offset + self.position
+
+    @property
+    def files(self) -> list[MappedFile]:
+        """The files, oldest first. Not to be changed."""
+        return self._files
+
+    def load(self) -> None:
+        """Map what is there.
+
+        Raises:
+            StoreError: a stray file, a file of another size, or a missing one between others.
+        """
+        names = self._storage.list_directory(self.directory)
+        for name in names:
+            path = self.directory / name
+            file_from_offset = parse_offset_file_name(name)
+            if file_from_offset is None or self._storage.is_directory(path):
+                raise StoreError(f"{path} does not belong into a CommitLog; move it away")
+            file = self._storage.open(path)
+            size = file.size
+            if size == 0 and name == names[-1]:
+                # The process ended between the making of the file and its sizing.
+                file.close()
+                self._storage.unlink(path)
+                continue
+            if size != self.file_size:
+                file.close()
+                raise StoreError(
+                    f"{path} has {size} bytes, but mappedFileSizeCommitLog is {self.file_size}"
+                )
+            if self._files and file_from_offset != self._files[-1].file_from_offset + size:
+                file.close()
+                raise StoreError(
+                    f"{self.directory}: a file is missing before {name}; "
+                    "restore it, or move the files before it away"
+                )
+            self._files.append(MappedFile(file, file_from_offset, size))
+
+    def file_at(self, commit_log_offset: int) -> MappedFile | None:
+        """Return the file that holds an offset."""
+        files = self._files
+        if not files:
+            return None
+        index = (commit_log_offset - files[0].file_from_offset) // self.file_size
+        return files[index] if 0 <= index < len(files) else None
+
+    def read(self, commit_log_offset: int, size: int) -> memoryview | None:
+        """Return size bytes, None when they are not there or cross files."""
+        file = self.file_at(commit_log_offset)
+        if file is None:
+            return None
+        position = commit_log_offset - file.file_from_offset
+        end = position + size
+        if size <= 0 or end > file.size or commit_log_offset + size > self.max_offset:
+            return None
+        return file.view[position:end]
+
+    def continue_at(self, commit_log_offset: int) -> int:
+        """Make this the end of the log: what lies behind is zeroed, later files are deleted.
+
+        Returns the number of bytes that were not zero in the file that holds the end.
+        """
+        while self._files and self._files[-1].file_from_offset > commit_log_offset:
+            self._delete(self._files[-1])
+        if not self._files:
+            self.file_from_offset = commit_log_offset - commit_log_offset % self.file_size
+            self.position = commit_log_offset - self.file_from_offset
+            self.flushed_where = commit_log_offset
+            return 0
+        last = self._files[-1]
+        position = commit_log_offset - last.file_from_offset
+        dirty = zero_tail(last, position)
+        if dirty:
+            last.file.fdatasync()
+        self._write_to(last, position)
+        self.flushed_where = commit_log_offset
+        return dirty
+
+    def make_room(self, size: int) -> None:
+        """See to it that a record of size bytes fits between position and limit.
+
+        Rolls to the next file when this one is full. The caller has checked `record_size_max`.
+
+        Raises:
+            OSError: no file could be made; nothing has changed.
+        """
+        end = self.position + size
+        if self.limit >= 0 and end <= self.file_size - BLANK_SIZE_MIN:
+            self._look_ahead(end)
+            return
+        if self.limit < 0:
+            self._append(self._allocate(self.file_from_offset), self.position)
+        else:
+            following = self._take_next()
+            if self.position < self.file_size:
+                encode_blank(self.buffer, self.position, self.file_size - self.position)
+            self._append(following, 0)
+        self._look_ahead(self.position + size)
+
+    @property
+    def record_size_max(self) -> int:
+        """A record larger than this fits into no file."""
+        return self.file_size - BLANK_SIZE_MIN
+
+    def files_between(self, offset_from: int, offset_to: int) -> list[StorageFile]:
+        """Return the files that hold bytes of [offset_from, offset_to)."""
+        return [
+            mapped.file
+            for mapped in self._files
+            if mapped.file_from_offset < offset_to
+            and mapped.file_from_offset + mapped.size > offset_from
+        ]
+
+    def delete_first(self) -> None:
+        """Delete the oldest file; readers of it go on. The last file is never deleted."""
+        if len(self._files) > 1:
+            self._delete(self._files[0])
+
+    def close(self) -> None:
+        """Give back descriptors; delete a file that was allocated ahead and not used."""
+        if self._next is not None:
+            ahead, self._next = self._next, None
+            if not ahead.cancel() and ahead.exception() is None:
+                self._storage.unlink(ahead.result().path)
+                ahead.result().close()
+        for mapped in self._files:
+            mapped.close()
+        self.limit = -1
+
+    def _delete(self, mapped: MappedFile) -> None:
+        self._files.remove(mapped)
+        self._storage.unlink(mapped.path)
+        mapped.close()
+
+    def _append(self, mapped: MappedFile, position: int) -> None:
+        self._files.append(mapped)
+        self._write_to(mapped, position)
+
+    def _write_to(self, mapped: MappedFile, position: int) -> None:
+        self.buffer = mapped.buffer
+        self.file_from_offset = mapped.file_from_offset
+        self.position = position
+        self._populated_to = position
+        self.limit = position
+
+    def _look_ahead(self, end: int) -> None:
+        """Raise the limit to where the next piece of background work is due, at least to end."""
+        mapped = self._files[-1]
+        if self._populated_to < self.file_size and end > self._populated_to - POPULATE_AHEAD // 2:
+            start = max(self._populated_to, end)
+            length = min(POPULATE_AHEAD, self.file_size - start)
+            self._populated_to = start + length
+            if length > 0:
+                self._allocator.submit(mapped.file.populate, mapped.buffer, start, length)
+        half = self.file_size // 2
+        if end >= half and self._next is None:
+            self._next = self._allocator.submit(
+                self._allocate, mapped.file_from_offset + self.file_size
+            )
+        due = self.file_size - BLANK_SIZE_MIN
+        if self._populated_to < self.file_size:
+            due = min(due, self._populated_to - POPULATE_AHEAD // 2)
+        if self._next is None:
+            due = min(due, half)
+        self.limit = max(due, end)
+
+    def _take_next(self) -> MappedFile:
+        ahead, self._next = self._next, None
+        if ahead is not None and ahead.exception() is None:
+            return ahead.result()
+        return self._allocate(self.file_from_offset + self.file_size)
+
+    def _allocate(self, file_from_offset: int) -> MappedFile:
+        """Make a file with all its blocks reserved, durably. Any thread."""
+        path = self.directory / offset_file_name(file_from_offset)
+        file = self._storage.open(path, create=True)
+        try:
+            # At once at full length: a file of another length would stop a real broker's start.
+            file.set_size(self.file_size)
+            file.allocate(0, self.file_size)
+            self._storage.sync_directory(self.directory)
+            mapped = MappedFile(file, file_from_offset, self.file_size)
+            file.populate(mapped.buffer, 0, min(POPULATE_AHEAD, self.file_size))
+        except OSError:
+            file.close()
+            self._storage.unlink(path)
+            raise
+        return mapped

@@ -1,0 +1,404 @@
+"""One ConsumeQueue: where the messages of a (topic, queue_id) lie in the CommitLog.
+
+Unit n stands at byte 20 n; files of one size, named by the byte at which they begin. Files have
+their full length from the start but get blocks in steps, ahead of the write position.
+
+Invariant: units [min_offset, next_offset) are there; behind them are zeros.
+Source: store/ConsumeQueue.java (4.9.8).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_core.errors import StoreError
+from broker_core.formats.cq_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE
+from broker_core.formats.paths import offset_file_name, parse_offset_file_name
+from broker_core.store.mapped_file import MappedFile, zero_tail
+
+if TYPE_CHECKING:
+    import mmap
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from broker_core.storage import Storage, StorageFile
+
+ALLOCATE_STEP_MIN = 16 * 1024
+ALLOCATE_STEP_MAX = 1024 * 1024
+STALE_LOOK_BYTES = 64 * 1024
+
+
+class ConsumeQueue:
+    """Event loop only.
+
+    The put path packs units into `buffer` at `position` by itself, as long as position < `limit`;
+    otherwise it calls `make_room` first.
+
+    Attributes:
+        next_offset: the queue_offset of the next message.
+        max_offset: up to here messages may be read; less than next_offset only in SYNC_FLUSH,
+            while units wait for the log to be flushed.
+        min_offset: the first message that is still there.
+        topic_field: the topic as a record carries it: size, then UTF-8.
+        key_seed: Java's hash of "topic#", where index keys start from, modulo 2^32.
+        delay_ms: for a queue of SCHEDULE_TOPIC_XXXX the time its messages wait, None for others.
+        dirty: written since the last flush.
+        flushed_offset: next_offset at the last flush.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_file_size",
+        "_files",
+        "_mapped",
+        "_on_mapped",
+        "_rolled",
+        "_step",
+        "_storage",
+        "_write",
+        "buffer",
+        "delay_ms",
+        "dirty",
+        "flushed_offset",
+        "is_new",
+        "key_seed",
+        "limit",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "position",
+        "queue_id",
+        "topic",
+        "topic_field",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        directory: Path,
+        file_size: int,
+        storage: Storage,
+        on_mapped: Callable[[ConsumeQueue, int], None],
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.buffer: mmap.mmap | bytearray = bytearray()
+        self.position = 0
+        self.limit = -1
+        self.next_offset = 0
+        self.max_offset = 0
+        self.min_offset = 0
+        self.dirty = False
+        self.flushed_offset = 0
+        self.is_new = True
+        self.topic_field = b""
+        self.key_seed = 0
+        self.delay_ms: int | None = None
+        self._directory = directory
+        self._file_size = file_size
+        self._storage = storage
+        self._on_mapped = on_mapped
+        self._files: list[int] = []
+        self._mapped: dict[int, MappedFile] = {}
+        self._write: MappedFile | None = None
+        self._rolled: list[StorageFile] = []
+        self._step = ALLOCATE_STEP_MIN
+
+    # -- start
+
+    def load(self, *, trust_end: bool) -> None:
+        """Find the files and the end of the units.
+
+        trust_end: there are no holes (a clean exit), so that the end can be found by bisection.
+
+        Raises:
+            StoreError: a stray file, a file of another size, or a missing one between others.
+        """
+        for name in self._storage.list_directory(self._directory):
+            file_from_offset = parse_offset_file_name(name)
+            path = self._directory / name
+            if file_from_offset is None:
+                raise StoreError(f"{path} does not belong into a ConsumeQueue; move it away")
+            if self._files and file_from_offset != self._files[-1] + self._file_size:
+                raise StoreError(f"{self._directory}: a file is missing before {name}")
+            self._files.append(file_from_offset)
+        self.is_new = not self._files
+        per_file = self._file_size // UNIT_SIZE
+        while self._files:
+            last = self._map(self._files[-1])
+            count = _count_by_bisection(last) if trust_end else _count_by_scan(last)
+            if count or len(self._files) == 1:
+                self._set_end(self._files[-1] // UNIT_SIZE + count)
+                break
+            self._delete_file(self._files[-1])
+        if self._files:
+            first = self._files[0] // UNIT_SIZE
+            self.min_offset = first
+            while self.min_offset < self.next_offset:
+                unit = self.unit(self.min_offset)
+                if unit is None or unit[1] != FILLER_SIZE or self.min_offset - first >= per_file:
+                    break
+                self.min_offset += 1
+
+    # -- write
+
+    def make_room(self) -> None:
+        """See to it that one unit may be written at `position`.
+
+        Raises:
+            OSError: no blocks could be had; nothing has changed.
+        """
+        byte = self.next_offset * UNIT_SIZE
+        file_from_offset = byte - byte % self._file_size
+        write = self._write
+        if write is None or write.file_from_offset != file_from_offset:
+            following = self._map(file_from_offset, create=True)
+            if write is not None:
+                self._rolled.append(write.file)
+            write = following
+        position = byte - file_from_offset
+        length = min(self._step, self._file_size - position)
+        write.file.allocate(position, length)
+        self._step = min(self._step * 2, ALLOCATE_STEP_MAX)
+        self._write = write
+        self.buffer = write.buffer
+        self.position = position
+        self.limit = position + length - UNIT_SIZE + 1
+
+    def append(self, commit_log_offset: int, size: int, tags_code: int) -> None:
+        """Write the next unit. The put path of the store does the same, inline."""
+        if self.position >= self.limit:
+            self.make_room()
+        UNIT.pack_into(self.buffer, self.position, commit_log_offset, size, tags_code)
+        self.position += UNIT_SIZE
+        self.next_offset += 1
+
+    def start_at(self, queue_offset: int) -> None:
+        """Begin an empty queue at an offset; fillers keep the places from the file's start."""
+        for file_from_offset in list(self._files):
+            self._delete_file(file_from_offset)
+        self._set_end(queue_offset - queue_offset % (self._file_size // UNIT_SIZE))
+        while self.next_offset < queue_offset:
+            self.append(0, FILLER_SIZE, 0)
+        self.min_offset = self.max_offset = queue_offset
+
+    def put_at(self, queue_offset: int, commit_log_offset: int, size: int, tags_code: int) -> bool:
+        """Set one unit that exists already; return whether it was another."""
+        byte = queue_offset * UNIT_SIZE
+        mapped = self._map(byte - byte % self._file_size)
+        position = byte - mapped.file_from_offset
+        unit = UNIT.pack(commit_log_offset, size, tags_code)
+        if mapped.view[position : position + UNIT_SIZE] == unit:
+            return False
+        mapped.view[position : position + UNIT_SIZE] = unit
+        return True
+
+    def put_filler_at(self, queue_offset: int) -> bool:
+        """Mark the place of a message that is lost; return whether the unit was another."""
+        return self.put_at(queue_offset, *UNIT.unpack(FILLER))
+
+    def truncate(self, next_offset: int, *, thorough: bool) -> None:
+        """Make next_offset the end; units behind it are zeroed, later files deleted.
+
+        thorough: look for stale units up to the file's end, not only close behind the end.
+        """
+        while self._files and self._files[-1] // UNIT_SIZE >= next_offset and len(self._files) > 1:
+            self._delete_file(self._files[-1])
+        self._set_end(next_offset)
+        if not self._files:
+            return
+        last = self._map(self._files[-1])
+        position = next_offset * UNIT_SIZE - last.file_from_offset
+        if thorough:
+            zero_tail(last, position)
+        else:
+            look = bytes(last.view[position : position + STALE_LOOK_BYTES])
+            if look.count(0) != len(look):
+                zero_tail(last, position)
+
+    # -- read
+
+    def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """Return (commit_log_offset, size, tags_code), None when there is no such unit."""
+        if not self._files or not self._files[0] // UNIT_SIZE <= queue_offset < self.next_offset:
+            return None
+        byte = queue_offset * UNIT_SIZE
+        mapped = self._map(byte - byte % self._file_size)
+        return UNIT.unpack_from(mapped.buffer, byte - mapped.file_from_offset)
+
+    def units(self, queue_offset: int, count: int) -> memoryview:
+        """Return up to count units that may be read, of one file."""
+        byte = queue_offset * UNIT_SIZE
+        file_from_offset = byte - byte % self._file_size
+        write = self._write
+        if write is not None and write.file_from_offset == file_from_offset:
+            mapped = write
+        else:
+            mapped = self._map(file_from_offset)
+        position = byte - file_from_offset
+        end = min(
+            position + count * UNIT_SIZE,
+            mapped.size,
+            self.max_offset * UNIT_SIZE - file_from_offset,
+        )
+        return mapped.view[position:end]
+
+    def first_offset(self) -> int:
+        """Return the queue_offset of the first unit in the files, removed messages included."""
+        return self._files[0] // UNIT_SIZE if self._files else self.next_offset
+
+    def lower_bound(self, queue_from: int, is_before: Callable[[int], bool]) -> int:
+        """Return the first queue_offset in [queue_from, next_offset] whose message is not before.
+
+        is_before is asked for commit_log_offsets and must be monotonic; fillers are passed over.
+        """
+        low, high = queue_from, self.next_offset
+        while low < high:
+            middle = probe = (low + high) // 2
+            while probe < high and (unit := self.unit(probe)) and unit[1] == FILLER_SIZE:
+                probe += 1
+            if probe < high and unit is not None and is_before(unit[0]):
+                low = probe + 1
+            else:
+                high = middle
+        return low
+
+    def end_commit_log_offset(self) -> int:
+        """Return where the last message ends in the log; 0 when there is none."""
+        for queue_offset in range(self.next_offset - 1, self.min_offset - 1, -1):
+            unit = self.unit(queue_offset)
+            if unit is not None and unit[1] != FILLER_SIZE:
+                return unit[0] + unit[1]
+        return 0
+
+    # -- flush, expiry
+
+    def files_to_flush(self) -> list[StorageFile]:
+        """Return the files that were written since the last call."""
+        files = self._rolled
+        self._rolled = []
+        if self._write is not None:
+            files.append(self._write.file)
+        return files
+
+    def delete_before(self, commit_log_offset: int) -> int:
+        """Delete files with messages before an offset only; never the last. Return how many."""
+        deleted = 0
+        while len(self._files) > 1:
+            last_of_first = self.unit(self._files[1] // UNIT_SIZE - 1)
+            if last_of_first is None or last_of_first[0] >= commit_log_offset:
+                break
+            self._delete_file(self._files[0])
+            deleted += 1
+        return deleted
+
+    def correct_min_offset(self, commit_log_offset: int) -> None:
+        """Set min_offset to the first message that lies at or behind an offset of the log."""
+        queue_from = max(self.first_offset(), self.min_offset)
+        self.min_offset = min(
+            self.lower_bound(queue_from, lambda offset: offset < commit_log_offset),
+            self.max_offset,
+        )
+
+    def has_mapped(self, file_from_offset: int) -> bool:
+        """Tell whether a file is mapped now."""
+        return file_from_offset in self._mapped
+
+    def evict(self, file_from_offset: int) -> bool:
+        """Give up one mapping, unless it is being written; it is made again when needed."""
+        mapped = self._mapped[file_from_offset]
+        if mapped is self._write:
+            if self.dirty:
+                return False
+            self._write = None
+            self.buffer = bytearray()
+            self.limit = -1
+        del self._mapped[file_from_offset]
+        mapped.close()
+        return True
+
+    def close(self) -> None:
+        """Give back all descriptors."""
+        for mapped in self._mapped.values():
+            mapped.close()
+        self._mapped.clear()
+        self._write = None
+        self.buffer = bytearray()
+        self.limit = -1
+
+    def delete(self) -> None:
+        """Delete the files and the directory."""
+        for file_from_offset in list(self._files):
+            self._delete_file(file_from_offset)
+        self._write = None
+        self.limit = -1
+        self._storage.remove_directory(self._directory)
+
+    def directory(self) -> Path:
+        """Return where the files are."""
+        return self._directory
+
+    def _set_end(self, next_offset: int) -> None:
+        self.next_offset = self.max_offset = self.flushed_offset = next_offset
+        self._write = None
+        self.limit = -1
+
+    def _map(self, file_from_offset: int, *, create: bool = False) -> MappedFile:
+        mapped = self._mapped.get(file_from_offset)
+        if mapped is not None:
+            return mapped
+        path = self._directory / offset_file_name(file_from_offset)
+        is_new = create and file_from_offset not in self._files
+        if is_new:
+            # Not durable yet: the flush that comes before the next checkpoint syncs directories.
+            self._storage.make_directory(self._directory, durable=False)
+        file = self._storage.open(path, create=is_new)
+        size = file.size
+        if is_new:
+            file.set_size(self._file_size)
+            self._files.append(file_from_offset)
+            self.is_new = True
+        elif size != self._file_size:
+            file.close()
+            raise StoreError(
+                f"{path} has {size} bytes, but mappedFileSizeConsumeQueue is {self._file_size}"
+            )
+        mapped = self._mapped[file_from_offset] = MappedFile(
+            file, file_from_offset, self._file_size
+        )
+        self._on_mapped(self, file_from_offset)
+        return mapped
+
+    def _delete_file(self, file_from_offset: int) -> None:
+        self._files.remove(file_from_offset)
+        mapped = self._mapped.pop(file_from_offset, None)
+        if mapped is not None:
+            mapped.close()
+        if self._write is mapped:
+            self._write = None
+            self.limit = -1
+        self._storage.unlink(self._directory / offset_file_name(file_from_offset))
+
+
+def _count_by_bisection(mapped: MappedFile) -> int:
+    """Return the number of units before the zeros."""
+    low, high = 0, mapped.size // UNIT_SIZE
+    while low < high:
+        middle = (low + high) // 2
+        offset, size, _ = UNIT.unpack_from(mapped.buffer, middle * UNIT_SIZE)
+        if offset >= 0 and size > 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _count_by_scan(mapped: MappedFile) -> int:
+    """Return the number of units before the first hole."""
+    count = 0
+    for offset, size, _ in UNIT.iter_unpack(mapped.view):
+        if offset < 0 or size <= 0:
+            break
+        count += 1
+    return count

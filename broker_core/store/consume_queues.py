@@ -1,0 +1,146 @@
+"""All ConsumeQueues of a store."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, check_topic
+from broker_core.message.tags import unsigned_hash
+from broker_core.store.consume_queue import ConsumeQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from broker_core.storage import Storage, StorageFile
+
+logger = logging.getLogger(__name__)
+
+MAPPED_FILES_MAX = 1024
+"""So many files are mapped at a time; each mapping takes two descriptors."""
+
+
+class ConsumeQueues:
+    """Event loop only. A lookup never creates a queue.
+
+    Attributes:
+        table: topic -> queue_id -> queue.
+        dirty: queues written since the last `take_files_to_flush`.
+        is_flushing: set while a flush of them runs.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        storage: Storage,
+        delays_ms: list[int],
+        mapped_files_max: int = MAPPED_FILES_MAX,
+    ) -> None:
+        self.table: dict[str, dict[int, ConsumeQueue]] = {}
+        self.dirty: list[ConsumeQueue] = []
+        self.is_flushing = False
+        self._directory = directory
+        self._file_size = file_size
+        self._storage = storage
+        self._delays_ms = delays_ms
+        self._mapped_files_max = mapped_files_max
+        self._mapped: OrderedDict[tuple[str, int, int], ConsumeQueue] = OrderedDict()
+
+    def load(self, *, trust_end: bool) -> None:
+        """Find all queues on disk.
+
+        Raises:
+            StoreError: a file that does not belong there, or is not as long as it must be.
+        """
+        for topic in self._storage.list_directory(self._directory):
+            for name in self._storage.list_directory(self._directory / topic):
+                # RocketMQ passes over directories that are no number, too.
+                if name.isascii() and name.isdigit():
+                    self._add(topic, int(name)).load(trust_end=trust_end)
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        for queues in self.table.values():
+            yield from queues.values()
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue that has or had messages."""
+        queues = self.table.get(topic)
+        return None if queues is None else queues.get(queue_id)
+
+    def create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a new queue without files yet; None when the names are not legal."""
+        if check_topic(topic) is not None or not 0 <= queue_id <= 0x7FFFFFFF:
+            return None
+        return self._add(topic, queue_id)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete the queues of a topic; their messages stay in the log until it expires."""
+        queues = self.table.pop(topic, None)
+        if queues is None:
+            return
+        self.dirty = [queue for queue in self.dirty if queue.topic != topic]
+        for queue in queues.values():
+            queue.delete()
+        self._storage.remove_directory(self._directory / topic)
+        for key in [key for key in self._mapped if key[0] == topic]:
+            del self._mapped[key]
+
+    def take_files_to_flush(self, least_units: int) -> tuple[list[StorageFile], list[Path]]:
+        """Return files of queues with so many units since the last call, and new directories."""
+        files: list[StorageFile] = []
+        directories: dict[Path, None] = {}
+        dirty, self.dirty = self.dirty, []
+        for queue in dirty:
+            if queue.next_offset - queue.flushed_offset < least_units:
+                self.dirty.append(queue)
+                continue
+            queue.dirty = False
+            queue.flushed_offset = queue.next_offset
+            files += queue.files_to_flush()
+            if queue.is_new:
+                queue.is_new = False
+                directory = queue.directory()
+                for path in (directory, directory.parent, self._directory):
+                    directories[path] = None
+        return files, list(directories)
+
+    def close(self) -> None:
+        """Give back all descriptors."""
+        for queue in self:
+            queue.close()
+        self._mapped.clear()
+
+    def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
+        queue = ConsumeQueue(
+            topic,
+            queue_id,
+            self._directory / topic / str(queue_id),
+            self._file_size,
+            self._storage,
+            self._on_mapped,
+        )
+        data = topic.encode()
+        queue.topic_field = bytes((len(data),)) + data if len(data) < 256 else b""
+        queue.key_seed = unsigned_hash(topic + "#")
+        if topic == RMQ_SYS_SCHEDULE_TOPIC and self._delays_ms:
+            queue.delay_ms = self._delays_ms[min(queue_id, len(self._delays_ms) - 1)]
+        self.table.setdefault(topic, {})[queue_id] = queue
+        return queue
+
+    def _on_mapped(self, queue: ConsumeQueue, file_from_offset: int) -> None:
+        mapped = self._mapped
+        mapped[queue.topic, queue.queue_id, file_from_offset] = queue
+        # While files are flushed none is closed: the flush would fail.
+        attempts = 0 if self.is_flushing else len(mapped)
+        while len(mapped) > self._mapped_files_max and attempts > 0:
+            attempts -= 1
+            key, oldest = mapped.popitem(last=False)
+            if oldest is queue and key[2] == file_from_offset:
+                mapped[key] = oldest
+            elif not oldest.has_mapped(key[2]):
+                continue
+            elif not oldest.evict(key[2]):
+                mapped[key] = oldest

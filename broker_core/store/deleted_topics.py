@@ -1,0 +1,71 @@
+"""Which topics were deleted, and up to where in the log their messages are gone.
+
+The log keeps the messages of a deleted topic until they expire. After an unclean exit recovery must
+neither bring them back nor mix them up with those of a later topic of the same name, whose queue
+offsets begin at 0 again.
+
+Differs: the original keeps no such record.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from broker_core.storage import Storage
+
+logger = logging.getLogger(__name__)
+
+
+class DeletedTopics:
+    """Event loop only."""
+
+    def __init__(self, path: Path, storage: Storage) -> None:
+        self._path = path
+        self._storage = storage
+        self._deleted: dict[str, int] = {}
+
+    def load(self) -> None:
+        """Read the record; one that cannot be read is told of and begun anew."""
+        text = self._storage.read(self._path)
+        if text is None:
+            return
+        try:
+            entries = json.loads(text)["deletedBefore"]
+            self._deleted = {str(topic): int(offset) for topic, offset in entries.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            logger.warning("the record of deleted topics cannot be read: %s: %s", self._path, error)
+
+    def deleted_before(self, topic: str) -> int:
+        """Return the commit_log_offset before which a topic's messages are gone; mostly 0."""
+        return self._deleted.get(topic, 0)
+
+    def add(self, topic: str, commit_log_offset: int) -> None:
+        """Record a deletion, durably."""
+        self._deleted[topic] = commit_log_offset
+        self._save()
+
+    def clamp(self, max_commit_log_offset: int) -> None:
+        """After a power cut the log may end before a deletion: what comes now is not deleted."""
+        if any(offset > max_commit_log_offset for offset in self._deleted.values()):
+            self._deleted = {
+                topic: min(offset, max_commit_log_offset) for topic, offset in self._deleted.items()
+            }
+            self._save()
+
+    def forget_before(self, commit_log_offset: int) -> None:
+        """Forget deletions whose messages have expired."""
+        kept = {
+            topic: offset for topic, offset in self._deleted.items() if offset > commit_log_offset
+        }
+        if len(kept) != len(self._deleted):
+            self._deleted = kept
+            self._save()
+
+    def _save(self) -> None:
+        text = json.dumps({"deletedBefore": self._deleted}, indent=2)
+        self._storage.write_atomically(self._path, text.encode() + b"\n")

@@ -1,0 +1,52 @@
+"""One mapped file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import mmap
+    from pathlib import Path
+
+    from broker_core.storage import StorageFile
+
+
+ZERO_STEP = 1 << 20
+_ZEROS = bytes(ZERO_STEP)
+
+
+class MappedFile:
+    """A file of fixed size with a mapping over the whole of it.
+
+    Slices of `view` may outlive the file's deletion: the memory goes when the last of them does.
+    """
+
+    __slots__ = ("buffer", "file", "file_from_offset", "path", "size", "view")
+
+    def __init__(self, file: StorageFile, file_from_offset: int, size: int) -> None:
+        self.file = file
+        self.path: Path = file.path
+        self.file_from_offset = file_from_offset
+        self.size = size
+        self.buffer: mmap.mmap | bytearray = file.map()
+        self.view = memoryview(self.buffer)
+
+    def close(self) -> None:
+        """Give back the descriptor; the mapping goes with its last reader."""
+        self.file.close()
+
+
+def zero_tail(mapped: MappedFile, position: int) -> int:
+    """Zero all from position to the end; return how far behind position something was found.
+
+    Only chunks that hold something are written, so that a sparse file stays sparse.
+    """
+    dirty = 0
+    for data_from, data_to in mapped.file.data_ranges(position, mapped.size):
+        for start in range(data_from, data_to, ZERO_STEP):
+            end = min(start + ZERO_STEP, data_to)
+            zeros = _ZEROS[: end - start]
+            if bytes(mapped.view[start:end]) != zeros:
+                mapped.view[start:end] = zeros
+                dirty = end - position
+    return dirty

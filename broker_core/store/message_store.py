@@ -1,0 +1,802 @@
+"""The store, as the services see it.
+
+Source: store/DefaultMessageStore.java, store/CommitLog.java putMessage (4.9.8).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from broker_core.errors import CorruptRecordError, StoreError, StoreUnavailableError
+from broker_core.formats import batch, checkpoint
+from broker_core.formats.cq_unit import UNIT, UNIT_SIZE
+from broker_core.formats.paths import StorePaths
+from broker_core.formats.record import (
+    CRC_MASK,
+    FIXED,
+    MESSAGE_MAGIC,
+    PROPERTIES_SIZE,
+    encode_into,
+)
+from broker_core.message.ids import HOST_V4_SIZE, HOST_V6_SIZE
+from broker_core.message.names import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
+from broker_core.message.properties import PROPERTIES_BYTES_MAX, decode as decode_properties
+from broker_core.message.sys_flag import (
+    BORNHOST_V6_FLAG,
+    HOST_V6_MASK,
+    STOREHOST_V6_FLAG,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED_TYPE,
+)
+from broker_core.message.tags import tags_code as tags_code_of
+from broker_core.service import Service
+from broker_core.store.commit_log import CommitLog
+from broker_core.store.consume_queues import ConsumeQueues
+from broker_core.store.deleted_topics import DeletedTopics
+from broker_core.store.flush import CommitLogFlusher, ConsumeQueueFlusher
+from broker_core.store.index_service import IndexService
+from broker_core.store.lock_file import take_lock
+from broker_core.store.quarantine import Quarantine
+from broker_core.store.reads import MessageReader
+from broker_core.store.recovery import Recovery
+from broker_core.store.results import PutBatchResult, PutMessageResult, PutMessageStatus
+from broker_core.store.retention import Retention
+from broker_core.store.store_stats import StoreStats
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from broker_core.clock import Clock
+    from broker_core.config import StoreConfig
+    from broker_core.storage import Storage, StorageFile
+    from broker_core.store.consume_queue import ConsumeQueue
+    from broker_core.store.results import GetMessageResult, MessageFilter, RecoveryReport
+
+    Arrival = Callable[[str, int, int], None]
+    Dispatch = Callable[
+        [str, int, int, int, int, int, int, str | None, str | None, str | None, bytes], None
+    ]
+
+logger = logging.getLogger(__name__)
+
+COLD_READ_THREADS = 4
+RECORD_OVERHEAD_MAX = 64 * 1024
+DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class MessageStore(Service):
+    """One store directory. `load`, `start`, use, `shutdown`; event loop only after `load`.
+
+    Attributes:
+        on_arrival: called with (topic, queue_id, max_offset_in_queue) when messages can be read.
+        on_dispatch: called for each message put, with (topic, queue_id, queue_offset,
+            commit_log_offset, store_timestamp, store_size, body_size, tags, keys, uniq_key,
+            born_host).
+    """
+
+    def __init__(
+        self, config: StoreConfig, clock: Clock, storage: Storage, store_host: bytes
+    ) -> None:
+        super().__init__()
+        self.on_arrival: Arrival | None = None
+        self.on_dispatch: Dispatch | None = None
+        self._config = config
+        self._clock = clock
+        self._storage = storage
+        self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+        self._store_host = store_host
+        self._store_v6_flag = STOREHOST_V6_FLAG if len(store_host) == HOST_V6_SIZE else 0
+        self._is_sync_flush = config.flush_disk_type == "SYNC_FLUSH"
+        self._allocator = ThreadPoolExecutor(1, "allocate")
+        self._cold_reads = ThreadPoolExecutor(COLD_READ_THREADS, "cold-read")
+        self._log = CommitLog(
+            self._paths.commit_log,
+            config.mapped_file_size_commit_log,
+            storage,
+            self._allocator,
+        )
+        self._queues = ConsumeQueues(
+            self._paths.consume_queue,
+            config.mapped_file_size_consume_queue
+            + -config.mapped_file_size_consume_queue % UNIT_SIZE,
+            storage,
+            parse_delay_levels(config.message_delay_level),
+        )
+        self._index = (
+            IndexService(
+                self._paths.index,
+                config.max_hash_slot_num,
+                config.max_index_num,
+                storage,
+                clock,
+            )
+            if config.message_index_enable
+            else None
+        )
+        self._quarantine = Quarantine(self._paths.quarantine, storage)
+        self._deleted = DeletedTopics(self._paths.deleted_topics, storage)
+        self._reader = MessageReader(
+            config,
+            self._log,
+            self._queues,
+            self._index,
+            self._quarantine,
+            self._cold_reads,
+            os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        )
+        self._stats = StoreStats(clock, self._reader)
+        self._flusher = CommitLogFlusher(config, clock, self._log)
+        self._flusher.on_flushed = self._log_flushed
+        self._flusher.on_failed = self._io_failed
+        self._queue_flusher = ConsumeQueueFlusher(
+            config,
+            clock,
+            storage,
+            self._paths.checkpoint,
+            self._queues,
+            self._index,
+            self._flusher,
+        )
+        self._queue_flusher.on_failed = self._io_failed
+        self._retention = Retention(
+            config,
+            clock,
+            storage,
+            self._log,
+            self._queues,
+            self._index,
+            self._quarantine,
+            self._deleted,
+        )
+        self._retention.on_disk_changed = self._decide_writable
+        self._lock: StorageFile | None = None
+        self._is_started = False
+        self._failure: OSError | None = None
+        self._is_writable = False
+        self._last_store_timestamp = 0
+        self._now_ms = clock.now_ms
+        # SYNC_FLUSH: units that wait for the log to be flushed, as (end in the log, queue,
+        # max_offset afterwards).
+        self._unflushed: list[tuple[int, ConsumeQueue, int]] = []
+
+    # -- life
+
+    def load(self) -> RecoveryReport:
+        """Take the directory and recover what is in it. A plain call: no loop, no threads.
+
+        Raises:
+            StoreError: another process uses it, or it is not a store of this configuration.
+        """
+        try:
+            return self._load()
+        except OSError as error:
+            self.close()
+            raise StoreError(_sentence(error, self._paths)) from error
+        except StoreError:
+            self.close()
+            raise
+
+    def _load(self) -> RecoveryReport:
+        storage, paths = self._storage, self._paths
+        if "," in str(paths.commit_log):
+            raise StoreError(f"storePathCommitLog={paths.commit_log}: one directory is supported")
+        for directory in (paths.root, paths.commit_log, paths.consume_queue, paths.index):
+            storage.make_directory(directory)
+        self._lock = take_lock(paths.lock, storage)
+        clean_exit = not storage.exists(paths.abort)
+        self._quarantine.load()
+        self._deleted.load()
+        self._log.load()
+        self._queues.load(trust_end=clean_exit)
+        if self._index is not None:
+            self._index.load()
+        page = checkpoint.decode(storage.read(paths.checkpoint) or b"")
+        self._queue_flusher.checkpoint = page
+        recovery = Recovery(
+            self._log,
+            self._queues,
+            self._index,
+            self._quarantine,
+            self._deleted,
+            page,
+            self._clock,
+            clean_exit=clean_exit,
+            check_crc=self._config.check_crc_on_recover,
+        )
+        report = recovery.run()
+        self._deleted.clamp(report.max_commit_log_offset)
+        self._last_store_timestamp = recovery.store_timestamp
+        self._flusher.store_timestamp = recovery.store_timestamp
+        self._flusher.flushed_timestamp = recovery.store_timestamp
+        if self._is_sync_flush:
+            self._reader.read_limit = self._log.flushed_where
+        logger.info(
+            "recovered: clean_exit=%s records=%d min_commit_log_offset=%d max_commit_log_offset=%d "
+            "damaged=%d duration_ms=%d",
+            report.clean_exit,
+            report.records,
+            report.min_commit_log_offset,
+            report.max_commit_log_offset,
+            len(report.damaged),
+            report.duration_ms,
+        )
+        return report
+
+    async def start(self) -> None:
+        """Take writes; flush and clean in the background."""
+        self._storage.open(self._paths.abort, create=True).close()
+        self._storage.sync_directory(self._paths.root)
+        self._retention.check_disk()
+        self._flusher.start()
+        self._queue_flusher.start()
+        self._retention.start()
+        self.spawn(self._sample_forever(), name="store-stats")
+        self._is_started = True
+        self._decide_writable()
+
+    async def shutdown(self) -> None:
+        """Flush everything, mark the exit as clean, give the directory back."""
+        was_started, self._is_started = self._is_started, False
+        self._decide_writable()
+        await super().shutdown()
+        await self._retention.shutdown()
+        await self._flusher.shutdown()
+        await self._queue_flusher.shutdown()
+        if was_started and self._failure is None:
+            self._storage.unlink(self._paths.abort)
+            self._storage.sync_directory(self._paths.root)
+        self.close()
+
+    def close(self) -> None:
+        """Give back files and the lock, flushing nothing; for a store that was not started."""
+        self._is_writable = False
+        self._allocator.shutdown()
+        self._cold_reads.shutdown()
+        self._log.close()
+        self._queues.close()
+        if self._index is not None:
+            self._index.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    # -- put
+
+    def put_message(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes | memoryview,
+        properties: str,
+        *,
+        tags: str | None,
+        keys: str | None,
+        uniq_key: str | None,
+        flag: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> PutMessageResult:
+        """Append a message, dispatch it to its queue and the index, tell who waits for it.
+
+        This is the hot path: it packs into the mappings by itself, makes no object but the result,
+        and leaves to other methods whatever does not happen for each message.
+        """
+        if not self._is_writable:
+            return self._refused(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        try:
+            queue = self._queues.table[topic][queue_id]
+        except KeyError:
+            created = self._queues.create(topic, queue_id)
+            if created is None:
+                return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
+            queue = created
+        properties_bytes = properties.encode()
+        body_size = len(body)
+        fixed = FIXED[len(born_host), len(self._store_host)]
+        topic_field = queue.topic_field
+        size = fixed.size + body_size + len(topic_field) + 2 + len(properties_bytes)
+        log = self._log
+        position = log.position
+        index = self._index
+        if (
+            position + size > log.limit
+            or queue.position >= queue.limit
+            or len(properties_bytes) > PROPERTIES_BYTES_MAX
+            or body_size > self._config.max_message_size
+            or (index is not None and (keys or index.room < 1))
+        ):
+            refusal = self._make_room(queue, size, body_size, properties_bytes, keys)
+            if refusal is not None:
+                return self._refused(refusal)
+            position = log.position
+        store_timestamp = self._now_ms()
+        if store_timestamp < self._last_store_timestamp:
+            # The wall clock went back. Recovery and time queries need times in order.
+            store_timestamp = self._last_store_timestamp
+        else:
+            self._last_store_timestamp = store_timestamp
+        if len(born_host) == HOST_V4_SIZE:
+            sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag
+        else:
+            sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag | BORNHOST_V6_FLAG
+        # PREPARED and ROLLBACK (the bit is in both) are stored without a place in the queue.
+        has_place = not sys_flag & TRANSACTION_PREPARED_TYPE
+        queue_offset = queue.next_offset if has_place else 0
+
+        buffer = log.buffer
+        commit_log_offset = log.file_from_offset + position
+        body_from = position + fixed.size
+        tail_from = body_from + body_size
+        end = position + size
+        # The head comes last: a process that is killed here leaves zeros where it would be.
+        buffer[body_from:tail_from] = body
+        buffer[tail_from:end] = (
+            topic_field + PROPERTIES_SIZE.pack(len(properties_bytes)) + properties_bytes
+        )
+        fixed.pack_into(
+            buffer,
+            position,
+            size,
+            MESSAGE_MAGIC,
+            crc32(body) & CRC_MASK if body_size else 0,
+            queue_id,
+            flag,
+            queue_offset,
+            commit_log_offset,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            store_timestamp,
+            self._store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+            body_size,
+        )
+        log.position = end
+
+        if has_place:
+            delay_ms = queue.delay_ms
+            if delay_ms is None:
+                code = tags_code_of(tags) if tags else 0
+            else:
+                code = store_timestamp + delay_ms
+            UNIT.pack_into(queue.buffer, queue.position, commit_log_offset, size, code)
+            queue.position += UNIT_SIZE
+            queue.next_offset = queue_offset + 1
+            if not queue.dirty:
+                queue.dirty = True
+                self._queues.dirty.append(queue)
+        if index is not None and (uniq_key or keys):
+            index.put(queue.key_seed, uniq_key, keys, commit_log_offset, store_timestamp)
+        stats = self._stats
+        stats.put_times += 1
+        stats.put_bytes += size
+        self._flusher.store_timestamp = store_timestamp
+        if self.on_dispatch is not None:
+            self.on_dispatch(
+                topic,
+                queue_id,
+                queue_offset,
+                commit_log_offset,
+                store_timestamp,
+                size,
+                body_size,
+                tags,
+                keys,
+                uniq_key,
+                born_host,
+            )
+        if self._is_sync_flush:
+            self._hold_back(queue, commit_log_offset + size)
+        elif has_place:
+            queue.max_offset = queue_offset + 1
+            if self.on_arrival is not None:
+                self.on_arrival(topic, queue_id, queue_offset + 1)
+        return PutMessageResult(
+            PutMessageStatus.PUT_OK, commit_log_offset, queue_offset, store_timestamp, size
+        )
+
+    def put_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes | memoryview,
+        batch_properties: str,
+        *,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int = 0,
+    ) -> PutBatchResult:
+        """Append the messages of a batch, all or none, to one file."""
+        if not self._is_writable:
+            return self._batch_refused(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        queue = self._queues.find(topic, queue_id) or self._queues.create(topic, queue_id)
+        if (
+            queue is None
+            or sys_flag & TRANSACTION_MASK
+            or len(body) > self._config.max_message_size
+        ):
+            return self._batch_refused(PutMessageStatus.MESSAGE_ILLEGAL)
+        tail = batch_properties.encode()
+        try:
+            items = [
+                (item.flag, item.body, batch.joined_properties(item.properties, tail))
+                for item in batch.decode(body)
+            ]
+            texts = [decode_properties(text.decode()) for _, _, text in items]
+        except (CorruptRecordError, UnicodeDecodeError):
+            return self._batch_refused(PutMessageStatus.MESSAGE_ILLEGAL)
+        if any(len(text) > PROPERTIES_BYTES_MAX for _, _, text in items):
+            return self._batch_refused(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+        overhead = FIXED[len(born_host), len(self._store_host)].size + len(queue.topic_field) + 2
+        total = sum(overhead + len(part) + len(text) for _, part, text in items)
+        entries = sum(1 + len(text.get(PROPERTY_KEYS, "").split(KEY_SEPARATOR)) for text in texts)
+        refusal = self._reserve(queue, total, len(items), entries)
+        if not items or refusal is not None:
+            return self._batch_refused(refusal or PutMessageStatus.MESSAGE_ILLEGAL)
+        store_timestamp = max(self._now_ms(), self._last_store_timestamp)
+        self._last_store_timestamp = self._flusher.store_timestamp = store_timestamp
+        log = self._log
+        first_queue_offset = queue.next_offset
+        offsets: list[int] = []
+        for (flag, part, text), decoded in zip(items, texts, strict=True):
+            queue_offset = queue.next_offset
+            commit_log_offset = log.max_offset
+            size = encode_into(
+                log.buffer,
+                log.position,
+                topic=queue.topic_field[1:],
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                commit_log_offset=commit_log_offset,
+                body=part,
+                properties=text,
+                flag=flag,
+                sys_flag=sys_flag,
+                born_timestamp=born_timestamp,
+                born_host=born_host,
+                store_timestamp=store_timestamp,
+                store_host=self._store_host,
+                reconsume_times=reconsume_times,
+            )
+            log.position += size
+            offsets.append(commit_log_offset)
+            tags = decoded.get(PROPERTY_TAGS)
+            keys = decoded.get(PROPERTY_KEYS)
+            uniq_key = decoded.get(PROPERTY_UNIQ_KEY)
+            queue.append(commit_log_offset, size, tags_code_of(tags))
+            if self._index is not None and (uniq_key or keys):
+                self._index.put(queue.key_seed, uniq_key, keys, commit_log_offset, store_timestamp)
+            if self.on_dispatch is not None:
+                self.on_dispatch(
+                    topic,
+                    queue_id,
+                    queue_offset,
+                    commit_log_offset,
+                    store_timestamp,
+                    size,
+                    len(part),
+                    tags,
+                    keys,
+                    uniq_key,
+                    born_host,
+                )
+        self._stats.put_times += len(items)
+        self._stats.put_bytes += total
+        if not queue.dirty:
+            queue.dirty = True
+            self._queues.dirty.append(queue)
+        if self._is_sync_flush:
+            self._hold_back(queue, log.max_offset)
+        else:
+            queue.max_offset = queue.next_offset
+            if self.on_arrival is not None:
+                self.on_arrival(topic, queue_id, queue.max_offset)
+        return PutBatchResult(
+            PutMessageStatus.PUT_OK, offsets, first_queue_offset, store_timestamp, total
+        )
+
+    def until_durable(
+        self, result: PutMessageResult | PutBatchResult
+    ) -> Awaitable[PutMessageStatus] | None:
+        """Return what will say that a put is as durable as flushDiskType promises.
+
+        None when there is nothing to wait for.
+        """
+        if not self._is_sync_flush or result.commit_log_offset < 0:
+            return None
+        end = result.commit_log_offset + result.wrote_size
+        return None if end <= self._log.flushed_where else self._flusher.until_flushed(end)
+
+    # -- read
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        message_filter: MessageFilter | None,
+    ) -> GetMessageResult | Awaitable[GetMessageResult]:
+        """Return messages of a queue; awaitable only when they are likely not in memory."""
+        return self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter)
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Return the first readable queue_offset; 0 for an unknown queue."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Return the queue_offset behind the last readable message; 0 for an unknown queue."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def offset_in_queue_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False
+    ) -> int:
+        """Return the first message stored from a time on; with upper the last one up to it."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        return self._reader.offset_by_time(queue, timestamp_ms, upper=upper)
+
+    def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return when a message was stored, -1 when it is not there."""
+        queue = self._queues.find(topic, queue_id)
+        return -1 if queue is None else self._reader.store_timestamp(queue, queue_offset)
+
+    def look_message(self, commit_log_offset: int) -> memoryview | None:
+        """Return the record that begins at an offset of the log, None when there is none."""
+        return self._reader.look_message(commit_log_offset)
+
+    def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool | None:
+        """Tell whether a message is likely in memory, None when there is no such message."""
+        queue = self._queues.find(topic, queue_id)
+        return None if queue is None else self._reader.is_in_memory(queue, queue_offset)
+
+    def query_message(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
+    ) -> list[memoryview]:
+        """Return records of a topic that carry a key, oldest first."""
+        return self._reader.query_message(topic, key, max_num, begin_ms, end_ms)
+
+    # -- topics, state
+
+    def topics(self) -> list[str]:
+        """Return the topics that have or had messages."""
+        return list(self._queues.table)
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """Return the queues of a topic that have or had messages."""
+        return sorted(self._queues.table.get(topic, ()))
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic's queues; a topic of this name begins at queue offset 0 again."""
+        if topic in self._queues.table:
+            self._deleted.add(topic, self._log.max_offset)
+            self._unflushed = [held for held in self._unflushed if held[1].topic != topic]
+            self._queues.delete_topic(topic)
+
+    def delete_expired_files_soon(self) -> None:
+        """Delete expired files at whatever hour (DELETE_EXPIRED_COMMITLOG)."""
+        self._retention.delete_soon()
+
+    @property
+    def max_commit_log_offset(self) -> int:
+        """Where the next record goes."""
+        return self._log.max_offset
+
+    @property
+    def min_commit_log_offset(self) -> int:
+        """Where the oldest file begins."""
+        return self._log.min_offset
+
+    @property
+    def flushed_where(self) -> int:
+        """Up to here the log is durable."""
+        return self._log.flushed_where
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        """Always 0: a message is dispatched before its put returns."""
+        return 0
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether puts are taken."""
+        return self._is_writable
+
+    @property
+    def earliest_message_timestamp(self) -> int:
+        """When the oldest message was stored, -1 when there is none."""
+        record = self._reader.look_message(self._log.min_offset)
+        return -1 if record is None else int.from_bytes(_timestamp_bytes(record), "big")
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return the store's rows of GET_BROKER_RUNTIME_INFO."""
+        info = self._stats.runtime_info()
+        used, free = self._storage.disk_usage(self._paths.commit_log)
+        ratio = self._retention.used_ratio()
+        info.update(
+            {
+                "commitLogMinOffset": str(self.min_commit_log_offset),
+                "commitLogMaxOffset": str(self.max_commit_log_offset),
+                "commitLogDiskRatio": str(round(ratio, 4)),
+                f"commitLogDiskRatio_{self._paths.commit_log}": str(round(ratio, 4)),
+                "consumeQueueDiskRatio": str(round(ratio, 4)),
+                "commitLogDirCapacity": (
+                    f"Total : {_readable(used + free)}, Free : {_readable(free)}."
+                ),
+                "dispatchBehindBytes": "0",
+                "dispatchMaxBuffer": "0",
+                "earliestMessageTimeStamp": str(self.earliest_message_timestamp),
+                "remainHowManyDataToFlush": _readable(
+                    self.max_commit_log_offset - self.flushed_where
+                ),
+                "remainTransientStoreBufferNumbs": str(0x7FFFFFFF),
+                "pageCacheLockTimeMills": "0",
+                "storeState": self._state(),
+                "damagedRanges": str(len(self._quarantine.ranges)),
+            }
+        )
+        return info
+
+    def require_writable(self) -> None:
+        """Raise what keeps puts from being taken.
+
+        Raises:
+            StoreUnavailableError: puts are refused; the text says why.
+        """
+        if not self._is_writable:
+            raise StoreUnavailableError(self._state())
+
+    # -- inside
+
+    def _state(self) -> str:
+        if self._failure is not None:
+            return (
+                f"read-only after a failed write to the disk: {self._failure}; restart the broker"
+            )
+        if self._retention.is_disk_full:
+            return "read-only: the disk is full"
+        return "running" if self._is_started else "stopped"
+
+    def _make_room(
+        self,
+        queue: ConsumeQueue,
+        size: int,
+        body_size: int,
+        properties: bytes,
+        keys: str | None,
+    ) -> PutMessageStatus | None:
+        """Check the limits, reserve space; return why the message is not taken."""
+        if body_size > self._config.max_message_size:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        if len(properties) > PROPERTIES_BYTES_MAX:
+            if len(properties.decode()) > PROPERTIES_BYTES_MAX:
+                return PutMessageStatus.MESSAGE_ILLEGAL
+            return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        return self._reserve(queue, size, 1, 1 + (keys.count(KEY_SEPARATOR) + 1 if keys else 0))
+
+    def _reserve(
+        self, queue: ConsumeQueue, size: int, units: int, entries: int
+    ) -> PutMessageStatus | None:
+        log = self._log
+        if size > min(
+            log.record_size_max, self._config.max_message_size + RECORD_OVERHEAD_MAX
+        ) and (units == 1 or size > log.record_size_max):
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        try:
+            if log.position + size > log.limit:
+                log.make_room(size)
+            if queue.position >= queue.limit:
+                queue.make_room()
+            if self._index is not None and self._index.room < entries:
+                self._index.make_room(entries)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                self._retention.mark_disk_full()
+                return PutMessageStatus.SERVICE_NOT_AVAILABLE
+            logger.warning("no file could be made or extended: %s", error)
+            return PutMessageStatus.CREATE_MAPED_FILE_FAILED
+        return None
+
+    def _refused(self, status: PutMessageStatus) -> PutMessageResult:
+        self._stats.put_failed_times += 1
+        return PutMessageResult(status)
+
+    def _batch_refused(self, status: PutMessageStatus) -> PutBatchResult:
+        self._stats.put_failed_times += 1
+        return PutBatchResult(status, [])
+
+    def _hold_back(self, queue: ConsumeQueue, end: int) -> None:
+        """SYNC_FLUSH: let nobody read what is put until it is flushed."""
+        self._unflushed.append((end, queue, queue.next_offset))
+        self._flusher.schedule()
+
+    def _log_flushed(self) -> None:
+        if not self._is_sync_flush:
+            return
+        flushed_where = self._log.flushed_where
+        self._reader.read_limit = flushed_where
+        count = 0
+        arrived: dict[ConsumeQueue, None] = {}
+        for end, queue, max_offset in self._unflushed:
+            if end > flushed_where:
+                break
+            count += 1
+            queue.max_offset = max_offset
+            arrived[queue] = None
+        del self._unflushed[:count]
+        if self.on_arrival is not None:
+            for queue in arrived:
+                self.on_arrival(queue.topic, queue.queue_id, queue.max_offset)
+
+    def _io_failed(self, error: OSError) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._flusher.error = self._flusher.error or error
+            logger.error(
+                "a flush failed; nothing is acknowledged any more, reads go on up to "
+                "commit_log_offset=%d: %s",
+                self._log.flushed_where,
+                error,
+            )
+        self._reader.read_limit = self._log.flushed_where
+        self._decide_writable()
+
+    def _decide_writable(self) -> None:
+        self._is_writable = (
+            self._is_started and self._failure is None and not self._retention.is_disk_full
+        )
+
+    async def _sample_forever(self) -> None:
+        while True:
+            await self._clock.sleep(1.0)
+            self._stats.sample()
+
+
+def recover(config: StoreConfig, clock: Clock, storage: Storage) -> RecoveryReport:
+    """Recover a store directory that no broker uses, and leave it closed."""
+    store = MessageStore(config, clock, storage, bytes(HOST_V4_SIZE))
+    report = store.load()
+    store.close()
+    return report
+
+
+def parse_delay_levels(text: str) -> list[int]:
+    """Return the delays of messageDelayLevel in milliseconds; level 1 is the first."""
+    return [int(level[:-1]) * DELAY_UNITS_MS[level[-1]] for level in text.split()]
+
+
+def _timestamp_bytes(record: memoryview) -> memoryview:
+    born_v6 = int.from_bytes(record[36:40], "big") & BORNHOST_V6_FLAG
+    start = 48 + (HOST_V6_SIZE if born_v6 else HOST_V4_SIZE)
+    return record[start : start + 8]
+
+
+def _readable(size: float) -> str:
+    """Return a size as RocketMQ prints it."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def _sentence(error: OSError, paths: StorePaths) -> str:
+    where = error.filename or paths.root
+    if error.errno == errno.ENOSPC:
+        return f"no space left on the device for the store {paths.root}"
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        return f"the store needs to read and write {where}, but may not"
+    return f"the store {paths.root} cannot be opened: {error}"

@@ -1,0 +1,81 @@
+"""The record of damaged ranges of the log.
+
+It lies under the root, `quarantine.json`: a stray file in `commitlog/` would keep a real broker
+from starting. Readers step over what it names; nothing of it is ever truncated away.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from broker_core.store.results import DamagedRange
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from broker_core.storage import Storage
+
+logger = logging.getLogger(__name__)
+
+
+class Quarantine:
+    """Event loop only. Ranges are disjoint, in order of offset."""
+
+    def __init__(self, path: Path, storage: Storage) -> None:
+        self.ranges: list[DamagedRange] = []
+        self._path = path
+        self._storage = storage
+
+    def load(self) -> None:
+        """Read the record; one that cannot be read is told of and made anew by recovery."""
+        text = self._storage.read(self._path)
+        if text is None:
+            return
+        try:
+            entries = json.loads(text)["ranges"]
+            self.ranges = sorted(
+                DamagedRange(int(entry["from"]), int(entry["to"]), str(entry["reason"]))
+                for entry in entries
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            logger.warning("the record of damaged ranges cannot be read: %s: %s", self._path, error)
+
+    def add(self, found: DamagedRange) -> bool:
+        """Add a range; return whether it was not known."""
+        if any(
+            known.offset_from <= found.offset_from and found.offset_to <= known.offset_to
+            for known in self.ranges
+        ):
+            return False
+        self.ranges = sorted(
+            [known for known in self.ranges if not self._overlap(known, found)] + [found]
+        )
+        return True
+
+    def contains(self, commit_log_offset: int) -> bool:
+        """Tell whether an offset lies in a damaged range."""
+        return any(
+            known.offset_from <= commit_log_offset < known.offset_to for known in self.ranges
+        )
+
+    def forget_before(self, commit_log_offset: int) -> None:
+        """Forget ranges of files that are deleted."""
+        kept = [known for known in self.ranges if known.offset_to > commit_log_offset]
+        if len(kept) != len(self.ranges):
+            self.ranges = kept
+            self.save()
+
+    def save(self) -> None:
+        """Write the record durably."""
+        entries = [
+            {"from": known.offset_from, "to": known.offset_to, "reason": known.reason}
+            for known in self.ranges
+        ]
+        text = json.dumps({"ranges": entries}, indent=2)
+        self._storage.write_atomically(self._path, text.encode() + b"\n")
+
+    @staticmethod
+    def _overlap(one: DamagedRange, other: DamagedRange) -> bool:
+        return one.offset_from < other.offset_to and other.offset_from < one.offset_to

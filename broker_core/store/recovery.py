@@ -1,0 +1,406 @@
+"""Recovery: what a start makes of the files that an exit, clean or not, has left.
+
+The log is the truth. It is scanned from a place up to which all is known to be durable; what is
+found is compared with the ConsumeQueues and put into them where it is missing, in the place that
+the record itself names.
+
+Two kinds of unreadable bytes are told apart. Behind the last readable record lies a torn tail:
+the log is cut there. Bytes before a readable record are damage: they are put on record and
+stepped over, never truncated, and the messages that were in them keep their places in their
+queues.
+
+Source: store/CommitLog.java recoverNormally, recoverAbnormally (4.9.8).
+Differs: the original truncates at the first unreadable byte.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker_core.errors import CorruptRecordError
+from broker_core.formats.cq_unit import FILLER_SIZE
+from broker_core.formats.record import (
+    MAGIC_POSITION,
+    MESSAGE_MAGIC_BYTES,
+    MESSAGE_MAGIC_V2_BYTES,
+    RecordHead,
+    examine,
+)
+from broker_core.message import properties as message_properties
+from broker_core.message.names import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+)
+from broker_core.message.sys_flag import TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE
+from broker_core.message.tags import tags_code
+from broker_core.store.results import DamagedRange, RecoveryReport
+
+if TYPE_CHECKING:
+    from broker_core.clock import Clock
+    from broker_core.formats.checkpoint import Checkpoint
+    from broker_core.store.commit_log import CommitLog
+    from broker_core.store.consume_queue import ConsumeQueue
+    from broker_core.store.consume_queues import ConsumeQueues
+    from broker_core.store.deleted_topics import DeletedTopics
+    from broker_core.store.index_service import IndexService
+    from broker_core.store.mapped_file import MappedFile
+    from broker_core.store.quarantine import Quarantine
+
+logger = logging.getLogger(__name__)
+
+NO_UNIT_TYPES = (TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE)
+STEADY_RECORDS = 3
+
+
+class Recovery:
+    """One run; not to be used twice. `run` is a plain call without threads or sockets."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        index: IndexService | None,
+        quarantine: Quarantine,
+        deleted: DeletedTopics,
+        checkpoint: Checkpoint,
+        clock: Clock,
+        *,
+        clean_exit: bool,
+        check_crc: bool,
+    ) -> None:
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._quarantine = quarantine
+        self._deleted = deleted
+        self._checkpoint = checkpoint
+        self._clock = clock
+        self._clean_exit = clean_exit
+        self._check_crc = check_crc
+        self._next: dict[ConsumeQueue, int] = {}
+        self._last_timestamps: list[int] = []
+        self._damaged: list[DamagedRange] = []
+        self._records = 0
+        self._units_written = 0
+        self._units_missing = 0
+        self.store_timestamp = 0
+
+    def run(self) -> RecoveryReport:
+        """Bring log, queues and index in line; return what was found."""
+        started = self._clock.monotonic()
+        scan_from, dispatch_from = self._starting_points()
+        if self._index is not None and not self._clean_exit:
+            self._index.cut_from(dispatch_from)
+        end = self._scan(scan_from, dispatch_from)
+        dirty = self._log.continue_at(end)
+        if dirty:
+            logger.warning("torn tail cut: commit_log_offset=%d bytes=%d", end, dirty)
+        self._finish_queues(dispatch_from, end)
+        for found in self._damaged:
+            logger.error("damaged range kept and stepped over: from=%d to=%d reason=%s", *found)
+        known = list(self._quarantine.ranges)
+        for found in self._damaged:
+            self._quarantine.add(found)
+        if self._quarantine.ranges != known:
+            self._quarantine.save()
+        return RecoveryReport(
+            clean_exit=self._clean_exit,
+            scanned_from=scan_from,
+            scanned_to=end,
+            records=self._records,
+            min_commit_log_offset=self._log.min_offset,
+            max_commit_log_offset=end,
+            truncated_bytes=dirty,
+            damaged=self._damaged,
+            units_written=self._units_written,
+            units_missing=self._units_missing,
+            duration_ms=round((self._clock.monotonic() - started) * 1000),
+        )
+
+    def _starting_points(self) -> tuple[int, int]:
+        """Return where to scan from, and from where on to compare with the queues."""
+        files = self._log.files
+        if not files:
+            return 0, 0
+        if self._clean_exit:
+            indexed_to = max((queue.end_commit_log_offset() for queue in self._queues), default=0)
+            file = self._log.file_at(max(indexed_to - 1, self._log.min_offset))
+            if file is not None and indexed_to > file.file_from_offset:
+                return file.file_from_offset, indexed_to
+            if indexed_to == 0:
+                return self._log.min_offset, self._log.min_offset
+            # The queues know of more than the log holds: compare everything.
+        for file in reversed(files):
+            timestamp = self._first_timestamp(file)
+            if timestamp is not None and 0 < timestamp <= self._checkpoint.min_timestamp:
+                return file.file_from_offset, file.file_from_offset
+        return self._log.min_offset, self._log.min_offset
+
+    def _first_timestamp(self, file: MappedFile) -> int | None:
+        try:
+            head = examine(file.view, 0, file.size, file.file_from_offset, check_crc=True)
+        except CorruptRecordError:
+            return None
+        return head.store_timestamp
+
+    def _scan(self, scan_from: int, dispatch_from: int) -> int:
+        """Go through the records; return where the log ends."""
+        offset = scan_from
+        while True:
+            file = self._log.file_at(offset)
+            if file is None:
+                return offset
+            position = offset - file.file_from_offset
+            try:
+                head = examine(file.view, position, file.size, offset, check_crc=self._check_crc)
+                if head.is_blank and head.size != file.size - position:
+                    raise CorruptRecordError(
+                        str(file.path), offset, "a blank record that does not end with the file"
+                    )
+            except CorruptRecordError as error:
+                found = self._search(offset)
+                if found is None:
+                    found = self._end_by_units(offset, file)
+                if found is None:
+                    return offset
+                self._damaged.append(DamagedRange(offset, found, f"{file.path}: {error.reason}"))
+                offset = found
+                continue
+            if head.is_blank:
+                following = self._log.file_at(offset + head.size)
+                if following is None:
+                    return offset
+                offset = following.file_from_offset
+                continue
+            self._records += 1
+            self._remember(head)
+            if offset >= dispatch_from and not self._dispatch(file.view, head):
+                self._damaged.append(
+                    DamagedRange(
+                        offset,
+                        offset + head.size,
+                        f"{file.path}: its head is not what the ConsumeQueue knows",
+                    )
+                )
+            offset += head.size
+
+    def _remember(self, head: RecordHead) -> None:
+        last = self._last_timestamps
+        last.append(head.store_timestamp)
+        if len(last) > STEADY_RECORDS:
+            del last[0]
+        self.store_timestamp = min(last)
+
+    def _search(self, offset: int) -> int | None:
+        """Return where the first readable record behind offset begins, None when there is none."""
+        file = self._log.file_at(offset)
+        while file is not None:
+            start = max(offset - file.file_from_offset + 1, 0)
+            for data_from, data_to in file.file.data_ranges(start, file.size):
+                found = self._search_range(file, max(data_from, start), data_to)
+                if found is not None:
+                    return found
+            file = self._log.file_at(file.file_from_offset + file.size)
+        return None
+
+    def _search_range(self, file: MappedFile, start: int, end: int) -> int | None:
+        found: list[int] = []
+        for magic in (MESSAGE_MAGIC_BYTES, MESSAGE_MAGIC_V2_BYTES):
+            at = file.buffer.find(magic, start, end)
+            while at >= 0:
+                position = at - MAGIC_POSITION
+                if position >= start and self._is_record(file, position):
+                    found.append(file.file_from_offset + position)
+                    break
+                at = file.buffer.find(magic, at + 1, end)
+        return min(found, default=None)
+
+    def _end_by_units(self, offset: int, file: MappedFile) -> int | None:
+        """Return where the unreadable last record ends if a ConsumeQueue knows it, else None.
+
+        A unit is written after its record. So the record was whole once: unless nothing of it is
+        there, which is what a power cut leaves when only the unit had reached the disk.
+        """
+        unit = self._unit_of(offset)
+        if unit is None:
+            return None
+        size = unit[2]
+        position = offset - file.file_from_offset
+        if position + size > file.size:
+            return None
+        record = bytes(file.view[position : position + size])
+        if not self._clean_exit and record.count(0) == size:
+            return None
+        return offset + size
+
+    def _unit_of(self, commit_log_offset: int) -> tuple[ConsumeQueue, int, int] | None:
+        """Return (queue, queue_offset, size) of the unit that points at an offset of the log."""
+        for queue in self._queues:
+            queue_offset = queue.lower_bound(
+                queue.min_offset, lambda offset: offset < commit_log_offset
+            )
+            unit = queue.unit(queue_offset)
+            if unit is not None and unit[0] == commit_log_offset and unit[1] != FILLER_SIZE:
+                return queue, queue_offset, unit[1]
+        return None
+
+    def _is_record(self, file: MappedFile, position: int) -> bool:
+        offset = file.file_from_offset + position
+        try:
+            head = examine(file.view, position, file.size, offset, check_crc=True)
+        except CorruptRecordError:
+            return False
+        # A real broker does not zero behind a cut: records of an earlier life may lie there.
+        # Their places in their queues have been taken since, or they are older than what lies
+        # before them.
+        if len(self._last_timestamps) == STEADY_RECORDS and head.store_timestamp < min(
+            self._last_timestamps
+        ):
+            return False
+        queue = self._queue_of(file.view, head)
+        return queue is None or head.queue_offset >= self._next.get(queue, 0)
+
+    def _queue_of(self, view: memoryview, head: RecordHead) -> ConsumeQueue | None:
+        try:
+            topic = str(view[head.topic_from : head.topic_to], "utf-8")
+        except UnicodeDecodeError:
+            return None
+        return self._queues.find(topic, head.queue_id)
+
+    def _dispatch(self, view: memoryview, head: RecordHead) -> bool:
+        """Put a record into its queue and the index, where it is missing.
+
+        Returns whether its head can be believed.
+        """
+        topic = str(view[head.topic_from : head.topic_to], "utf-8", "replace")
+        if head.commit_log_offset < self._deleted.deleted_before(topic):
+            return True
+        queue = self._queues.find(topic, head.queue_id)
+        if queue is None or head.queue_offset != self._expected(queue, head):
+            # Topic, queue or place are new: or damaged, when another queue knows this record.
+            known = self._unit_of(head.commit_log_offset)
+            if known is not None and known[:2] != (queue, head.queue_offset):
+                return False
+            queue = queue or self._queues.create(topic, head.queue_id)
+            if queue is None:
+                return False
+        text = str(view[head.properties_from : head.properties_to], "utf-8", "replace")
+        properties = message_properties.decode(text)
+        if head.sys_flag & TRANSACTION_ROLLBACK_TYPE not in NO_UNIT_TYPES:
+            code = tags_code(properties.get(PROPERTY_TAGS))
+            if queue.delay_ms is not None and PROPERTY_DELAY_TIME_LEVEL in properties:
+                code = head.store_timestamp + queue.delay_ms
+            self._put_unit(queue, head, code)
+        self._put_keys(queue, head, properties)
+        return True
+
+    def _put_keys(self, queue: ConsumeQueue, head: RecordHead, properties: dict[str, str]) -> None:
+        index = self._index
+        uniq_key = properties.get(PROPERTY_UNIQ_KEY)
+        keys = properties.get(PROPERTY_KEYS)
+        if index is not None and (uniq_key or keys):
+            if head.commit_log_offset <= index.end_phy_offset:
+                return
+            entries = 1 + (keys.count(" ") + 1 if keys else 0)
+            if index.room < entries:
+                index.make_room(entries)
+            index.put(queue.key_seed, uniq_key, keys, head.commit_log_offset, head.store_timestamp)
+
+    def _expected(self, queue: ConsumeQueue, head: RecordHead) -> int:
+        """Return the place in its queue that a record should have."""
+        expected = self._next.get(queue)
+        if expected is not None:
+            return expected
+        return queue.lower_bound(queue.min_offset, lambda offset: offset < head.commit_log_offset)
+
+    def _put_unit(self, queue: ConsumeQueue, head: RecordHead, code: int) -> None:
+        expected = self._expected(queue, head)
+        queue_offset = head.queue_offset
+        if expected == queue.next_offset == queue.first_offset() and expected != queue_offset:
+            queue.start_at(queue_offset)
+            expected = queue_offset
+        if queue_offset < expected or self._is_taken(queue, head):
+            logger.warning(
+                "a record whose place in its queue is taken: topic=%s queue_id=%d queue_offset=%d "
+                "commit_log_offset=%d",
+                queue.topic,
+                queue.queue_id,
+                queue_offset,
+                head.commit_log_offset,
+            )
+            return
+        for missing in range(expected, queue_offset):
+            self._keep_place(queue, missing)
+        if queue_offset < queue.next_offset:
+            if queue.put_at(queue_offset, head.commit_log_offset, head.size, code):
+                self._units_written += 1
+                self._mark(queue)
+        else:
+            queue.append(head.commit_log_offset, head.size, code)
+            self._units_written += 1
+            self._mark(queue)
+        self._next[queue] = queue_offset + 1
+
+    def _is_taken(self, queue: ConsumeQueue, head: RecordHead) -> bool:
+        """Tell whether a later message has the record's place: the queue was begun anew since."""
+        unit = queue.unit(head.queue_offset)
+        if unit is None or unit[1] == FILLER_SIZE or unit[0] <= head.commit_log_offset:
+            return False
+        file = self._log.file_at(unit[0])
+        if file is None:
+            return False
+        position = unit[0] - file.file_from_offset
+        try:
+            other = examine(file.view, position, file.size, unit[0], check_crc=True)
+        except CorruptRecordError:
+            return False
+        return other.queue_offset == head.queue_offset and (
+            self._queue_of(file.view, other) is queue
+        )
+
+    def _keep_place(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        """A message is lost: leave its unit, or a filler, so that later ones keep their numbers."""
+        self._units_missing += 1
+        unit = queue.unit(queue_offset)
+        if unit is not None and unit[1] != FILLER_SIZE and self._is_damaged(unit[0]):
+            return
+        if queue_offset < queue.next_offset:
+            queue.put_filler_at(queue_offset)
+        else:
+            queue.append(0, FILLER_SIZE, 0)
+        self._units_written += 1
+        self._mark(queue)
+
+    def _is_damaged(self, commit_log_offset: int) -> bool:
+        return any(
+            known.offset_from <= commit_log_offset < known.offset_to for known in self._damaged
+        ) or self._quarantine.contains(commit_log_offset)
+
+    def _mark(self, queue: ConsumeQueue) -> None:
+        if not queue.dirty:
+            queue.dirty = True
+            self._queues.dirty.append(queue)
+
+    def _finish_queues(self, dispatch_from: int, end: int) -> None:
+        """Cut units of messages that are not in the log; correct what is readable."""
+        known_to = min(dispatch_from, end)
+        for queue in self._queues:
+            next_offset = self._next.get(queue)
+            if next_offset is None:
+                next_offset = queue.lower_bound(queue.min_offset, lambda offset: offset < known_to)
+            # Units of messages that were damaged after all that is readable keep their places.
+            while (
+                next_offset < queue.next_offset
+                and (unit := queue.unit(next_offset)) is not None
+                and unit[0] < end
+                and self._is_damaged(unit[0])
+            ):
+                self._units_missing += 1
+                next_offset += 1
+            if not self._clean_exit or next_offset != queue.next_offset:
+                queue.truncate(next_offset, thorough=queue in self._next)
+            queue.max_offset = queue.next_offset
+            queue.correct_min_offset(self._log.min_offset)
