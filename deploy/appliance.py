@@ -311,8 +311,11 @@ def require_free_ports(asked: Options, broker: BrokerSettings) -> None:
         (broker.bind_address, port, f"{purpose} ({key})") for key, port, purpose in broker.ports
     ]
     wanted.append((asked.web_host, asked.web_port, "console (TREBUCHET_WEB)"))
+    claimed: dict[int, str] = {}
     for host, port, purpose in wanted:
-        reason = ports.why_not(host, port)
+        other = claimed.setdefault(port, purpose)
+        same = other is not purpose
+        reason = f"is also set for the {other}" if same else ports.why_not(host, port)
         if reason is not None:
             raise NotStartedError(f"Port {port} of {host}, for the {purpose}, {reason}.")
 

@@ -73,8 +73,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
     """
     parser = argparse.ArgumentParser(
         prog="deploy/up",
-        description="Bring up the whole appliance (name server, broker, console, reports) and stay\n"
-        "in the foreground; Ctrl-C stops all of it.",
+        description="Bring up the whole appliance (name server, broker, console, reports) and\n"
+        "stay in the foreground; Ctrl-C stops all of it.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 LABEL_WIDTH = 6
@@ -9,8 +10,12 @@ LABEL_WIDTH = 6
 
 def say(text: str) -> None:
     """Write whole lines to standard output, at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away (`deploy/up | head`); what is running must not end for that.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complain(text: str) -> None:

@@ -48,6 +48,17 @@ def test_a_taken_port_of_the_console_is_named(tmp_path: Path, taken_port: int) -
     assert "TREBUCHET_WEB" in line
 
 
+def test_one_port_for_two_purposes_is_refused(tmp_path: Path) -> None:
+    appliance = Appliance(tmp_path)
+    appliance.set_keys(namesrvListenPort=appliance.web_port)
+
+    line = refusal(appliance)
+
+    assert f"Port {appliance.web_port}" in line
+    assert "namesrvListenPort" in line
+    assert "TREBUCHET_WEB" in line
+
+
 @pytest.mark.parametrize("web", ["8000", "127.0.0.1:", "127.0.0.1:http", ":8000", "h:70000"])
 def test_an_address_that_is_none_is_refused(tmp_path: Path, web: str) -> None:
     line = refusal(Appliance(tmp_path, TREBUCHET_WEB=web))
