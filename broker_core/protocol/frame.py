@@ -123,6 +123,17 @@ class FrameDecoder:
         else:
             self._kept += data[at : self._to]
 
+    def resume(self) -> None:
+        """Look again at what was kept, whole frames included, after `next_command` was given up."""
+        self._wanted = 0
+        if self._kept:
+            self.feed(b"")
+
+    def discard(self) -> None:
+        """Forget everything; the stream is not read any more."""
+        self._data = None
+        self._kept = bytearray()
+
     def _length_error(self, total: int, header_bytes: int | None = None) -> FrameError:
         if total + 4 > self._limits.frame_bytes_max:
             return FrameError(

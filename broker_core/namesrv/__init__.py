@@ -1,0 +1,1 @@
+"""The name server: which brokers there are, which topics they have."""

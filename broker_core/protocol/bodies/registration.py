@@ -1,0 +1,129 @@
+"""RegisterBrokerBody: what a broker tells a name server of its topics.
+
+As JSON, or with `compressed=true` as a zlib stream of
+
+    int32 length, DataVersion as JSON
+    int32 count, count times: int32 length, "name readQueueNums writeQueueNums perm SINGLE_TAG"
+    int32 length, the filter servers as a JSON list
+
+whose topics have lost `order` with `topicSysFlag`. 5.x appends more, which is skipped.
+
+Source: common/protocol/body/RegisterBrokerBody.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import msgspec
+
+from broker_core.message.data_version import DataVersion
+from broker_core.message.topic_config import TopicConfig
+from broker_core.protocol import java_json
+
+INFLATED_BYTES_MAX = 16 * 1024 * 1024
+CRC_MASK = 0x7FFFFFFF
+_INT32 = struct.Struct(">i")
+
+
+class TopicConfigSerializeWrapper(msgspec.Struct, rename="camel", kw_only=True):
+    """A table of topics with its version (also the answer to GET_ALL_TOPIC_CONFIG)."""
+
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    topic_config_table: dict[str, TopicConfig] = {}
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def decode(cls, body: bytes) -> TopicConfigSerializeWrapper:
+        """Return the table that a body holds.
+
+        Raises:
+            ValueError: it holds none.
+        """
+        return java_json.decode_as(body, cls)
+
+
+class RegisterBrokerBody(msgspec.Struct, rename="camel", kw_only=True):
+    """The body of REGISTER_BROKER."""
+
+    filter_server_list: list[str] = []
+    topic_config_serialize_wrapper: TopicConfigSerializeWrapper = msgspec.field(
+        default_factory=TopicConfigSerializeWrapper
+    )
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def decode(cls, body: bytes, *, is_compressed: bool = False) -> RegisterBrokerBody:
+        """Return the registration that a body holds.
+
+        Raises:
+            ValueError: it holds none, or inflates to more than INFLATED_BYTES_MAX.
+        """
+        if not is_compressed:
+            return java_json.decode_as(body, cls)
+        try:
+            return _decode_compressed(_inflate(body))
+        except (struct.error, zlib.error) as error:
+            raise ValueError(f"the compressed registration is damaged: {error}") from error
+
+
+def body_crc32(body: bytes) -> int:
+    """Return the checksum that REGISTER_BROKER's header carries; 0 there means unchecked."""
+    return zlib.crc32(body) & CRC_MASK
+
+
+def _inflate(body: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    data = inflater.decompress(body, INFLATED_BYTES_MAX)
+    if inflater.unconsumed_tail or not inflater.eof:
+        raise ValueError(
+            f"the compressed registration is cut off or inflates to more than"
+            f" {INFLATED_BYTES_MAX} bytes"
+        )
+    return data
+
+
+def _decode_compressed(data: bytes) -> RegisterBrokerBody:
+    version_text, at = _text(data, 0)
+    (count,) = _INT32.unpack_from(data, at)
+    at += _INT32.size
+    table: dict[str, TopicConfig] = {}
+    for _ in range(count):
+        text, at = _text(data, at)
+        topic_config = _topic_config(str(text, "utf-8"))
+        table[topic_config.topic_name] = topic_config
+    filter_servers, at = _text(data, at)
+    return RegisterBrokerBody(
+        filter_server_list=msgspec.json.decode(filter_servers, type=list[str]),
+        topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
+            data_version=java_json.decode_as(version_text, DataVersion),
+            topic_config_table=table,
+        ),
+    )
+
+
+def _text(data: bytes, at: int) -> tuple[bytes, int]:
+    (length,) = _INT32.unpack_from(data, at)
+    at += _INT32.size
+    if length < 0 or at + length > len(data):
+        raise ValueError("a length in the compressed registration points outside of it")
+    return data[at : at + length], at + length
+
+
+def _topic_config(text: str) -> TopicConfig:
+    # 5.x appends the attributes as one more word.
+    words = text.split(" ")
+    if len(words) < 5:
+        raise ValueError(f"{text[:100]!r} is no topic of a compressed registration")
+    return TopicConfig(
+        topic_name=words[0],
+        read_queue_nums=int(words[1]),
+        write_queue_nums=int(words[2]),
+        perm=int(words[3]),
+        topic_filter_type=words[4],
+    )
