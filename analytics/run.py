@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation, functions as F  # noqa: N812 - as in Spark's documentation
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -24,11 +25,10 @@ from analytics.errors import ReportCancelledError, ReportError
 from analytics.java import require_java
 from analytics.progress import reading_followed
 from analytics.schemas import DAMAGE_COLUMN, messages_with
-from analytics.session import LOOPBACK, MASTER_DEFAULT, build_session, stop_session
+from analytics.session import LOOPBACK, MASTER_DEFAULT, build_session, java_has_ended, stop_session
 from analytics.store_reader import SPLIT_BYTES_DEFAULT, ReadPlan, StoreReader
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from analytics.progress import ProgressLines
@@ -41,6 +41,7 @@ JOB_GROUP = "trebuchet-report"
 DAMAGES_SHOWN_MAX = 1000
 SENTENCE_LENGTH_MAX = 400
 _OUR_SENTENCE = re.compile(r"ReportError: (.+)")
+JAVA_ENDED = "Spark's Java process ended in the middle of the run; the log says why."
 _KNOWN_FAILURES = (
     ("maxResultSize", "The result is too large for one report: choose a shorter time or a topic."),
     ("No space left on device", "The disk is full: Spark's temporary files had no room."),
@@ -167,9 +168,12 @@ class ReportRun:
                 self._session = session
             self._check_cancelled()
             return self._collect(session, plan)
-        except (PySparkException, Py4JError, OSError) as error:
+        except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             self._check_cancelled()
             logger.exception("Spark failed")
+            if session is not None and java_has_ended(session):
+                # What the error itself says is then one of many forms of a broken connection.
+                raise ReportError(JAVA_ENDED) from error
             raise ReportError(_sentence(error, request)) from error
         finally:
             with self._lock:
@@ -285,7 +289,5 @@ def _sentence(error: Exception, request: Request) -> str:
     for sign, sentence in _KNOWN_FAILURES:
         if sign in text:
             return sentence.format(master=request.master)
-    if isinstance(error, Py4JNetworkError | ConnectionError):
-        return "Spark's Java process ended in the middle of the run; the log says why."
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
     return f"Spark failed: {first[:SENTENCE_LENGTH_MAX].rstrip('.')}; the log has the details."

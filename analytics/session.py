@@ -16,6 +16,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -34,6 +35,7 @@ MASTER_DEFAULT = "local[*]"
 RESULT_BYTES_MAX = 256 * 1024 * 1024
 SHUFFLE_PARTITIONS = 8
 JAVA_EXIT_SECONDS = 10
+JAVA_ENDING_SECONDS = 0.5
 SECRET_FILE_VARIABLE = "TREBUCHET_SPARK_SECRET_FILE"
 _ROOT = Path(__file__).resolve().parent.parent
 _SHIPPED_PACKAGES = ("analytics", "broker_core")
@@ -121,11 +123,13 @@ def build_session(
 def stop_session(session: SparkSession) -> None:
     """Stop Spark and see its Java process end, so that its files can be removed."""
     gateway = session.sparkContext._gateway
-    session.stop()
-    if gateway is None:
-        return
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    gateway.shutdown()
+    process = _java_process(session)
+    try:
+        session.stop()
+    except Py4JError:
+        logger.info("Spark's Java process was gone before it was stopped")
+    if gateway is not None:
+        gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
     if process is None:
@@ -138,6 +142,22 @@ def stop_session(session: SparkSession) -> None:
         logger.warning("Spark's Java process did not end in %d s: killed", JAVA_EXIT_SECONDS)
         process.kill()
         process.wait()
+
+
+def java_has_ended(session: SparkSession) -> bool:
+    """Tell whether Spark's Java process is gone, giving it a moment to go."""
+    process = _java_process(session)
+    if process is None:
+        return False
+    try:
+        process.wait(timeout=JAVA_ENDING_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _java_process(session: SparkSession) -> subprocess.Popen[bytes] | None:
+    return getattr(session.sparkContext._gateway, "proc", None)
 
 
 def _prepare_environment(scratch: Path) -> None:

@@ -1,0 +1,38 @@
+"""`python -m analytics` as people and workers run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RUN_SECONDS_MAX = 240
+
+
+def start(
+    *arguments: object, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "analytics", *map(str, arguments)],
+        cwd=ROOT,
+        env=dict(os.environ if environment is None else environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(
+    *arguments: object, environment: Mapping[str, str] | None = None
+) -> tuple[int, list[dict[str, Any]], str]:
+    """Return the exit code, the events on standard output, and what standard error says."""
+    process = start(*arguments, environment=environment)
+    output, errors = process.communicate(timeout=RUN_SECONDS_MAX)
+    return process.returncode, [json.loads(line) for line in output.splitlines()], errors
