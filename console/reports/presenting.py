@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from django_celery_beat.models import PeriodicTask
 
+LOG_LINES_SHOWN = 12
+
 STATE_COLOURS = {
     RunState.QUEUED: "off",
     RunState.STARTING: "info",
@@ -99,6 +101,11 @@ class ShownRun:
     @property
     def finished_ms(self) -> int | None:
         return milliseconds(self.run.finished_at)
+
+    @property
+    def log_end(self) -> str:
+        """The last lines of the log, few enough to be read while they change."""
+        return "\n".join(self.run.log_tail.splitlines()[-LOG_LINES_SHOWN:])
 
     @property
     def messages(self) -> int | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from broker_core.errors import BrokerError
+from broker_core.errors import BrokerError, RequestRefusedError
 from console.tracing.filters import Event, TraceFilter, union
 
 if TYPE_CHECKING:
@@ -274,6 +274,10 @@ class TraceBridge:
                 self._set(broker, "watching", "")
                 await self._hold(broker, link)
                 self._set(broker, "away", "The connection to the broker ended; trying again.")
+            except RequestRefusedError as refusal:
+                # Another make of broker, or one with too many watchers: it answers, but not this.
+                backoff_s = BACKOFF_MAX_S
+                self._set(broker, "away", f"The broker does not let itself be watched: {refusal}")
             except BrokerError as error:
                 self._set(broker, "away", f"The broker does not answer, trying again: {error}")
             finally:

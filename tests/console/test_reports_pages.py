@@ -14,7 +14,7 @@ from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from console.celery import app, celery_url
-from console.reports import catalog, health, schedules, traffic, views
+from console.reports import catalog, health, schedules, tasks, traffic
 from console.reports.models import ReportRun, RunState
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def test_starting_a_report_puts_it_in_the_queue(
     admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[dict[str, Any]] = []
-    monkeypatch.setattr(views.run_report, "apply_async", lambda **how: sent.append(how))
+    monkeypatch.setattr(tasks.run_report, "apply_async", lambda **how: sent.append(how))
 
     answer = admin.post(
         reverse("reports:start"), {"report": "traffic", "hours": "24", "topic": " orders "}
@@ -184,7 +184,7 @@ def test_a_redis_that_goes_between_check_and_queue_fails_the_run(
     def refuse(**_: Any) -> None:
         raise ConnectionRefusedError("connection refused")
 
-    monkeypatch.setattr(views.run_report, "apply_async", refuse)
+    monkeypatch.setattr(tasks.run_report, "apply_async", refuse)
 
     admin.post(reverse("reports:start"), {"report": "traffic", "hours": "24"})
 

@@ -47,7 +47,7 @@
         cursor: { points: { show: false }, drag: { x: true, y: false } },
         legend: { show: false },
         padding: [10, 12, 0, 0],
-        scales: { x: { time: true }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+        scales: { x: { time: true, range: (_, low, high) => (bars ? [low - 30 * chart.stepMinutes, high + 30 * chart.stepMinutes] : [low, high]) }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
         axes: [{ ...axis, space: 70 }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? Trebuchet.grouped(tick) : "")) }],
         series: [{}, ...order.map((index) => ({
           label: chart.series[index].label,

@@ -179,9 +179,9 @@
     } else if (paused) {
       [state, text] = ["warn", "Paused"];
     } else if (away.length && !watching.length) {
-      [state, text] = ["bad", "Broker does not answer, trying again"];
+      [state, text] = ["bad", "Broker away, trying again"];
     } else if (away.length) {
-      [state, text] = ["warn", `Live, ${away.length} of ${status.brokers.length} brokers do not answer`];
+      [state, text] = ["warn", `Live, ${away.length} of ${status.brokers.length} brokers away`];
     } else if (watching.length) {
       [state, text] = ["ok", status.brokers.length > 1 ? `Live, ${watching.length} brokers` : "Live"];
     } else if (status.problem) {
