@@ -146,11 +146,15 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Increments of one figure of a broker's statistics (VIEW_BROKER_STATS_DATA)."""
+    """Increments of one figure of a broker's statistics (VIEW_BROKER_STATS_DATA).
+
+    The hour is summed up every ten minutes, the day every hour: before that a broker says less for
+    the longer span than for the shorter one, which is taken for unknown here.
+    """
 
     minute_tps: float
-    hour_sum: int
-    day_sum: int
+    hour_sum: int | None
+    day_sum: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -450,9 +450,13 @@ def merged(
 def added(one: Traffic, other: Traffic) -> Traffic:
     return Traffic(
         minute_tps=one.minute_tps + other.minute_tps,
-        hour_sum=one.hour_sum + other.hour_sum,
-        day_sum=one.day_sum + other.day_sum,
+        hour_sum=sum_if_known(one.hour_sum, other.hour_sum),
+        day_sum=sum_if_known(one.day_sum, other.day_sum),
     )
+
+
+def sum_if_known(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
 
 
 def reason_of(error: RemotingConnectError, address: str) -> str:

@@ -228,10 +228,13 @@ async def traffic(ask: Ask, address: str, stats_name: str, stats_key: str) -> Tr
         raise
     with reading(address, code):
         data = body_of(answer)
+        minute, hour, day = (
+            int(data[span]["sum"]) for span in ("statsMinute", "statsHour", "statsDay")
+        )
         return Traffic(
             minute_tps=float(data["statsMinute"]["tps"]),
-            hour_sum=int(data["statsHour"]["sum"]),
-            day_sum=int(data["statsDay"]["sum"]),
+            hour_sum=hour if hour >= minute else None,
+            day_sum=day if day >= max(hour, minute) else None,
         )
 
 

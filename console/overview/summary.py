@@ -184,7 +184,11 @@ def summarize(gateway: BrokerGateway) -> Summary:
     )
     topic_rows = sorted(
         (TopicRow(topic, traffic[topic.name]) for topic in looked_at),
-        key=lambda row: (-row.traffic.minute_tps, -row.traffic.day_sum, row.topic.name),
+        key=lambda row: (
+            -row.traffic.minute_tps,
+            -(row.traffic.day_sum or row.traffic.hour_sum or 0),
+            row.topic.name,
+        ),
     )
     return Summary(
         brokers=brokers,

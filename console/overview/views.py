@@ -40,7 +40,9 @@ def index(request: HttpRequest) -> HttpResponse:
 @never_cache
 def summary(request: HttpRequest) -> HttpResponse:
     """Show the part that refreshes itself."""
-    return render(request, "overview/_summary.html", {"summary": summarize(gateway())})
+    return render(
+        request, "overview/_summary.html", {"summary": summarize(gateway()), "is_refresh": True}
+    )
 
 
 @require_safe

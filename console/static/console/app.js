@@ -72,6 +72,11 @@ const Trebuchet = (() => {
     return value >= 0.1 ? value.toFixed(1) : "< 0.1";
   }
 
+  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  function clockText(seconds) {
+    return clock.format(seconds * 1000);
+  }
+
   /* A time chart that follows its box and the theme. series: [{label, colour: "--chart-1", fill}]. */
   function timeChart(element, series, options = {}) {
     let plot = null;
@@ -87,7 +92,7 @@ const Trebuchet = (() => {
         legend: { show: options.legend !== false, live: true },
         padding: [10, 12, 0, 0],
         scales: { x: { time: true, ...(options.windowS ? { range: () => [Date.now() / 1000 - options.windowS, Date.now() / 1000] } : {}) }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] } },
-        axes: [{ ...axis, space: 70 }, { ...axis, size: 48, values: (_, ticks) => ticks.map((tick) => (options.format || rateText)(tick)) }],
+        axes: [{ ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map(clockText) }, { ...axis, size: 48, values: (_, ticks) => ticks.map((tick) => (options.format || rateText)(tick)) }],
         series: [{}, ...series.map((each) => ({
           label: each.label,
           stroke: colour(each.colour),
