@@ -322,9 +322,14 @@ def parse_addresses(text: str) -> list[str]:
 
 
 def load(
-    path: str | None, overrides: Mapping[str, str] | None = None
+    path: str | None,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    defaults: Mapping[str, str] | None = None,
 ) -> tuple[Configuration, list[ConfigError]]:
-    """Read a configuration file (none: the defaults) and build what is in force; overrides win.
+    """Read a configuration file, if any, and build what is in force.
+
+    Overrides win over the file, the file over the defaults, these over RocketMQ's.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -339,7 +344,7 @@ def load(
         if len(raw) > CONFIG_BYTES_MAX:
             raise ConfigError("-c", path, f"a file of at most {CONFIG_BYTES_MAX} bytes")
         table = parse_properties(raw.decode("utf-8", errors="replace"))
-    return build({**table, **(overrides or {})})
+    return build({**(defaults or {}), **table, **(overrides or {})})
 
 
 def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:

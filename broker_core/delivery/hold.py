@@ -23,8 +23,15 @@ HELD_PER_CONNECTION_MAX = 10_000
 class HeldPull(Protocol):
     """A pull that can be tried again."""
 
-    connection: Hashable
-    queue_offset: int
+    @property
+    def connection(self) -> Hashable:
+        """Whose pull it is."""
+        ...
+
+    @property
+    def queue_offset(self) -> int:
+        """Where it goes on."""
+        ...
 
     def attempt(self, *, is_last: bool) -> bool:
         """Pull again; True when it was answered. The last attempt always answers."""

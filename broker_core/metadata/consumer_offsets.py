@@ -5,6 +5,7 @@ Source: broker/offset/ConsumerOffsetManager.java (4.9.7).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,17 @@ class ConsumerOffsets:
         if self._dirty:
             self._document.save(self.document())
             self._dirty = False
+
+    async def persist_in_thread(self) -> None:
+        """Do as `persist` without making the loop wait for the disk."""
+        if self._dirty:
+            text = self._document.text(self.document())
+            self._dirty = False
+            try:
+                await asyncio.to_thread(self._document.write, text)
+            except OSError:
+                self._dirty = True
+                logger.exception("consumer offsets are not persisted, trying again")
 
     def _delete(self, keys: list[str]) -> None:
         for key in keys:

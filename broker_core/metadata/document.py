@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Document:
-    """One file of `config/`. Event loop only."""
+    """One file of `config/`. Event loop only, but for `write`."""
 
     def __init__(self, storage: Storage, path: Path) -> None:
         self._storage = storage
@@ -63,16 +63,20 @@ class Document:
                 backup,
                 aside,
             )
-            self._write(table, keep_backup=False)
+            self.write(self.text(table), keep_backup=False)
             return table
         return table if table is not None else self._read_backup(backup)
 
     def save(self, table: dict[Any, Any]) -> None:
         """Write the table; blocks for one fsync of a small file."""
-        self._write(table, keep_backup=True)
+        self.write(self.text(table))
 
-    def _write(self, table: dict[Any, Any], *, keep_backup: bool) -> None:
-        text = java_json.encode_pretty(table)
+    def text(self, table: dict[Any, Any]) -> bytes:
+        """Return the table as the file's text."""
+        return java_json.encode_pretty(table)
+
+    def write(self, text: bytes, *, keep_backup: bool = True) -> None:
+        """Write a text that `text` made. Any thread, one at a time."""
         self._storage.write_atomically(self.path, text, keep_backup=keep_backup)
 
     def _read_backup(self, backup: Path) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ AdminBrokerProcessor.java lockBatchMQ (4.9.7).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
@@ -198,7 +198,7 @@ class HeartbeatProcessor:
             notice = RemotingCommand.request(
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}
             )
-            connection.oneway(notice)  # type: ignore[attr-defined]
+            cast("Connection", connection).oneway(notice)
 
     def _register_consumer(
         self,

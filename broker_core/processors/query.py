@@ -43,9 +43,10 @@ class QueryProcessor:
             fields.integer(header, "beginTimestamp"),
             fields.integer(header, "endTimestamp"),
         )
+        timestamp, commit_log_offset = self._store.index_last_update
         ext_fields = {
-            "indexLastUpdateTimestamp": str(self._store.index_last_update_timestamp),
-            "indexLastUpdatePhyoffset": str(self._store.index_last_update_commit_log_offset),
+            "indexLastUpdateTimestamp": str(timestamp),
+            "indexLastUpdatePhyoffset": str(commit_log_offset),
         }
         if not records:
             return request.answer(

@@ -265,7 +265,6 @@ class SendProcessor:
         queue_id = fields.integer(header, "e", low=-(1 << 31), high=(1 << 31) - 1)
         sys_flag = fields.integer(header, "f")
         born_timestamp = fields.integer(header, "g")
-        flag = fields.integer(header, "h")
         topic_config, refusal = self._check_topic(header, topic, connection)
         if topic_config is None:
             return self._refuse(request, *refusal)
@@ -285,7 +284,6 @@ class SendProcessor:
             request.body,
             properties.encode(batch_properties),
             sys_flag=sys_flag,
-            flag=flag,
             born_timestamp=born_timestamp,
             born_host=connection.remote_host,
             reconsume_times=fields.integer(header, "j", 0),

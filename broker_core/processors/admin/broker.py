@@ -114,7 +114,8 @@ class BrokerAdmin:
         """VIEW_BROKER_STATS_DATA. Answers SUCCESS with the windows of an item, or SYSTEM_ERROR."""
         name = fields.text(request.ext_fields, "statsName")
         key = fields.text(request.ext_fields, "statsKey")
-        item = self._stats.sets.get(name, {}).get(key)
+        table = self._stats.sets.get(name)
+        item = None if table is None else table.get(key)
         if item is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist"

@@ -5,7 +5,7 @@ Source: broker/processor/AdminBrokerProcessor.java, broker/client/net/Broker2Cli
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -83,7 +83,7 @@ class GroupsAdmin:
         return request.answer(ResponseCode.SUCCESS)
 
     def get_all(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG. Answers SUCCESS with what subscriptionGroup.json holds."""
+        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG. Answers SUCCESS with subscriptionGroup.json's table."""
         body = {
             "dataVersion": msgspec.to_builtins(self._groups.data_version),
             "subscriptionGroupTable": msgspec.to_builtins(self._groups.table),
@@ -168,7 +168,7 @@ class GroupsAdmin:
                 },
                 body,
             )
-            connection.oneway(notice)  # type: ignore[attr-defined]
+            cast("Connection", connection).oneway(notice)
         return request.answer(ResponseCode.SUCCESS, body=body)
 
     def _offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:

@@ -17,8 +17,6 @@ from broker_core.protocol import java_json
 from broker_core.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker_core.clients.consumers import Consumers
     from broker_core.config import BrokerConfig
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
@@ -45,7 +43,6 @@ class TopicsAdmin:
         consumers: Consumers,
         store: MessageStore,
         stats: BrokerStats,
-        address: Callable[[], str],
     ) -> None:
         self._config = config
         self._topics = topics
@@ -53,7 +50,6 @@ class TopicsAdmin:
         self._consumers = consumers
         self._store = store
         self._stats = stats
-        self._address = address
 
     def update_and_create(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """UPDATE_AND_CREATE_TOPIC. Answers SUCCESS once it is persisted and registered, else

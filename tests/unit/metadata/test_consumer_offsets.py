@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -8,6 +8,9 @@ from broker_core.errors import StoreError
 from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.metadata.document import Document
 from broker_core.storage import FileStorage
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def make_offsets(directory: Path) -> ConsumerOffsets:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from broker_core.errors import StoreError
 from broker_core.metadata.document import Document
 from broker_core.storage import FileStorage
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from broker_core import config
 from broker_core.message.subscription import SubscriptionGroupConfig
@@ -8,6 +8,9 @@ from broker_core.metadata.document import Document
 from broker_core.metadata.subscription_groups import SubscriptionGroups
 from broker_core.storage import FileStorage
 from tests.support.clock import ManualClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def make_groups(directory: Path, **keys: str) -> SubscriptionGroups:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +11,9 @@ from broker_core.metadata.document import Document
 from broker_core.metadata.topics import Topics
 from broker_core.storage import FileStorage
 from tests.support.clock import ManualClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def make_topics(directory: Path, **keys: str) -> Topics:

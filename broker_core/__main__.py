@@ -1,0 +1,191 @@
+"""The command line: `python -m broker_core -c broker.conf`.
+
+Exit codes: 0 asked to stop, 1 could not run or go on, 2 the command line or configuration is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import uvloop
+
+from broker_core import config as configuration_of
+from broker_core.broker import Broker
+from broker_core.clock import SystemClock
+from broker_core.errors import BrokerError, ConfigError
+from broker_core.namesrv.namesrv import NameServer
+from broker_core.storage import FileStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker_core.config import Configuration
+
+logger = logging.getLogger("broker_core")
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s - %(message)s"
+LOOPBACK = ("127.", "::1", "localhost")
+NAMESRV_LISTEN_PORT = 9876
+NAMESRV_KEYS = ("bindAddress", "listenPort", "kvConfigPath")
+
+
+class Server(Protocol):
+    """What runs until it is asked to stop."""
+
+    async def start(self) -> None: ...
+
+    async def shutdown(self) -> None: ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given[:1] == ["namesrv"]:
+            return _namesrv(given[1:])
+        return _broker(given)
+    except ConfigError as error:
+        _say(str(error))
+        return EXIT_USAGE
+    except BrokerError as error:
+        _say(str(error))
+        return EXIT_FAILED
+
+
+def _broker(given: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m broker_core",
+        description="The broker. `python -m broker_core namesrv -h` is the name server alone.",
+    )
+    parser.add_argument("-c", "--configFile", metavar="FILE", help="broker config properties file")
+    parser.add_argument(
+        "-n", "--namesrvAddr", metavar="LIST", help="name servers, as 127.0.0.1:9876;10.0.0.2:9876"
+    )
+    parser.add_argument(
+        "-p", "--printConfigItem", action="store_true", help="print all configuration, then exit"
+    )
+    parser.add_argument(
+        "-m",
+        "--printImportantConfig",
+        action="store_true",
+        help="print the important configuration, then exit",
+    )
+    options = parser.parse_args(given)
+    overrides = {"namesrvAddr": options.namesrvAddr} if options.namesrvAddr else None
+    configuration, errors = configuration_of.load(options.configFile, overrides)
+    for error in errors:
+        _say(str(error))
+    if errors:
+        return EXIT_USAGE
+    if options.printConfigItem or options.printImportantConfig:
+        _print_configuration(configuration, important=not options.printConfigItem)
+        return EXIT_OK
+    for warning in configuration.warnings:
+        logger.warning("%s", warning)
+    _warn_of_open_listener(configuration.broker.bind_address)
+    broker = Broker(configuration)
+    broker.load()
+    return uvloop.run(_serve(broker, broker.announcement))
+
+
+def _namesrv(given: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m broker_core namesrv", description="The name server alone."
+    )
+    parser.add_argument(
+        "-c",
+        "--configFile",
+        metavar="FILE",
+        help=f"properties file with {', '.join(NAMESRV_KEYS)}",
+    )
+    parser.add_argument(
+        "-p", "--printConfigItem", action="store_true", help="print all configuration, then exit"
+    )
+    options = parser.parse_args(given)
+    # The name server's own keys are a few of the broker's; its port has another default.
+    configuration, errors = configuration_of.load(
+        options.configFile, defaults={"listenPort": str(NAMESRV_LISTEN_PORT)}
+    )
+    for error in errors:
+        _say(str(error))
+    if errors:
+        return EXIT_USAGE
+    broker = configuration.broker
+    path = Path(broker.kv_config_path or "~/namesrv/kvConfig.json").expanduser().absolute()
+    values = (broker.bind_address, configuration.server.listen_port, path)
+    if options.printConfigItem:
+        for key, value in zip(NAMESRV_KEYS, values, strict=True):
+            sys.stdout.write(f"{key}={value}\n")
+        return EXIT_OK
+    for warning in configuration.warnings:
+        logger.warning("%s", warning)
+    _warn_of_open_listener(broker.bind_address)
+    name_server = NameServer(
+        broker.bind_address,
+        configuration.server.listen_port,
+        SystemClock(),
+        FileStorage(),
+        path,
+    )
+    return uvloop.run(
+        _serve(name_server, lambda: f"The Name Server boot success on {values[0]}:{values[1]}.")
+    )
+
+
+async def _serve(server: Server, announcement: Callable[[], str]) -> int:
+    """Run a server until SIGTERM or SIGINT; a second signal ends the process at once."""
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked.set)
+    try:
+        await server.start()
+    except BrokerError:
+        await server.shutdown()
+        raise
+    logger.info("%s", announcement())
+    await asked.wait()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)
+    logger.info("shutting down")
+    await server.shutdown()
+    logger.info("stopped")
+    return EXIT_OK
+
+
+def _print_configuration(configuration: Configuration, *, important: bool) -> None:
+    items = dict(configuration.items())
+    for key in configuration_of.IMPORTANT if important else sorted(items):
+        sys.stdout.write(f"{key}={items[key]}\n")
+    if not important:
+        for key, value in configuration.inert:
+            sys.stdout.write(f"# {key}={value} (accepted, without effect here)\n")
+    for warning in configuration.warnings:
+        _say(warning)
+
+
+def _warn_of_open_listener(bind_address: str) -> None:
+    if not bind_address.startswith(LOOPBACK):
+        logger.warning(
+            "bindAddress=%s can be reached from other machines, and whoever reaches it may send, "
+            "read and administer: there is no access control",
+            bind_address,
+        )
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"broker_core: {sentence}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

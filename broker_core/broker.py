@@ -1,0 +1,277 @@
+"""The composition root: builds the parts, wires them, starts in order, stops in reverse.
+
+The only module that knows all services. Order of start: what recovers, then what serves, then what
+announces; a client that finds us in a name server finds us answering.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker_core.clients.consumers import Consumers
+from broker_core.clients.housekeeping import ClientHousekeeping
+from broker_core.clients.producers import Producers
+from broker_core.clients.rebalance_locks import RebalanceLocks
+from broker_core.clock import SystemClock
+from broker_core.config import parse_addresses
+from broker_core.delivery.hold import PullHold
+from broker_core.errors import StoreError
+from broker_core.message.ids import host_bytes
+from broker_core.metadata.consumer_offsets import ConsumerOffsets
+from broker_core.metadata.document import Document
+from broker_core.metadata.subscription_groups import SubscriptionGroups
+from broker_core.metadata.topics import Topics
+from broker_core.namesrv.namesrv import NameServer
+from broker_core.namesrv.registration import BrokerRegistration
+from broker_core.namesrv.routes import BrokerIdentity
+from broker_core.processors import registry
+from broker_core.processors.admin.broker import BrokerAdmin
+from broker_core.processors.admin.connections import ConnectionsAdmin
+from broker_core.processors.admin.groups import GroupsAdmin
+from broker_core.processors.admin.topics import TopicsAdmin
+from broker_core.processors.heartbeat import HeartbeatProcessor
+from broker_core.processors.offsets import OffsetsProcessor
+from broker_core.processors.pull import PullProcessor
+from broker_core.processors.query import QueryProcessor
+from broker_core.processors.send import SendProcessor
+from broker_core.processors.trace import TraceProcessor
+from broker_core.remoting.client import RemotingClient
+from broker_core.remoting.limits import RemotingLimits
+from broker_core.remoting.server import RemotingServer
+from broker_core.service import Service
+from broker_core.stats.counters import BrokerStats
+from broker_core.storage import FileStorage
+from broker_core.store.message_store import MessageStore
+from broker_core.trace.tracer import Tracer
+
+if TYPE_CHECKING:
+    from broker_core.clock import Clock
+    from broker_core.config import Configuration
+    from broker_core.remoting.connection import Connection
+    from broker_core.storage import Storage
+
+logger = logging.getLogger(__name__)
+
+VIP_PORT_STEP = 2
+"""The VIP port is this far below the listening port."""
+HA_PORT_STEP = 1
+"""The replication port is this far above it; it is announced, as the original does."""
+CONFIG_DIRECTORY = "config"
+KV_CONFIG_FILE = "kvConfig.json"
+
+
+class Broker(Service):
+    """Everything between `load` and `shutdown`. Event loop only, but for `load`."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        clock: Clock | None = None,
+        storage: Storage | None = None,
+    ) -> None:
+        super().__init__()
+        self.configuration = configuration
+        self._clock = clock or SystemClock()
+        self._storage = storage or FileStorage()
+        config = configuration.broker
+        self._config_directory = Path(configuration.store.store_path_root_dir) / CONFIG_DIRECTORY
+        self.listen_port = configuration.server.listen_port
+        store_host = host_bytes(config.broker_ip1, self.listen_port)
+        delay_levels = configuration.store.message_delay_level.split()
+
+        self.topics = Topics(config, len(delay_levels), self._clock, self._document("topics.json"))
+        self.groups = SubscriptionGroups(
+            config, self._clock, self._document("subscriptionGroup.json")
+        )
+        self.offsets = ConsumerOffsets(self._document("consumerOffset.json"))
+        self.store = MessageStore(configuration.store, self._clock, self._storage, store_host)
+        self.stats = BrokerStats(config.broker_cluster_name, self._clock)
+        self.tracer = Tracer(self._clock)
+        self.hold = PullHold(self._clock)
+        self.consumers = Consumers()
+        self.producers = Producers()
+        self.housekeeping = ClientHousekeeping(self.consumers, self.producers, self._clock)
+        self.name_server = self._name_server()
+        self.registration = self._registration()
+
+        processors = self._processors(store_host)
+        limits = RemotingLimits(idle_s=configuration.server.server_channel_max_idle_time_seconds)
+        self.server = RemotingServer("broker", registry.handlers(processors), self._clock, limits)
+        self.fast_server = RemotingServer(
+            "broker's VIP port", registry.fast_handlers(processors), self._clock, limits
+        )
+
+        self.store.on_arrival = self.hold.on_arrival
+        self.consumers.on_change = processors.heartbeat.notify_consumer_ids_changed
+        self.server.on_connection_lost = self._on_connection_lost
+        self.fast_server.on_connection_lost = self._on_connection_lost
+
+    def load(self) -> None:
+        """Take the store directory, recover it, read the configuration files.
+
+        Raises:
+            StoreError: one sentence for the operator.
+        """
+        try:
+            self.store.load()
+            self._storage.make_directory(self._config_directory)
+        except OSError as error:
+            root = self.configuration.store.store_path_root_dir
+            raise StoreError(
+                f"the store directory {root} cannot be used: {error.strerror}"
+            ) from error
+        self.topics.load()
+        self.groups.load()
+        self.offsets.load()
+
+    async def start(self) -> None:
+        """Serve.
+
+        Raises:
+            RemotingError: a port cannot be listened on.
+        """
+        config = self.configuration.broker
+        if self.name_server is not None:
+            await self.name_server.start()
+        await self.store.start()
+        self.stats.start()
+        self.housekeeping.start()
+        await self.server.start(config.bind_address, self.listen_port)
+        await self.fast_server.start(config.bind_address, self.listen_port - VIP_PORT_STEP)
+        self.spawn(self._persist_offsets_forever(), name="consumer-offsets")
+        self.topics.on_change = self.registration.topic_changed
+        await self.registration.start()
+
+    async def shutdown(self) -> None:
+        """Stop announcing, then serving, then storing; everything held is answered or persisted."""
+        await self.registration.shutdown()
+        self.hold.shutdown()
+        await self.tracer.shutdown()
+        await self.fast_server.shutdown()
+        await self.server.shutdown()
+        await self.housekeeping.shutdown()
+        await self.stats.shutdown()
+        await super().shutdown()
+        self.offsets.persist()
+        await self.store.shutdown()
+        if self.name_server is not None:
+            await self.name_server.shutdown()
+
+    def _document(self, name: str) -> Document:
+        return Document(self._storage, self._config_directory / name)
+
+    def announcement(self) -> str:
+        """Return the sentence of a start that went well, in the original's words."""
+        config = self.configuration.broker
+        name_servers = parse_addresses(config.namesrv_addr)
+        if self.name_server is not None:
+            name_servers.insert(0, f"{config.broker_ip1}:{self.name_server.port}")
+        return (
+            f"The broker[{config.broker_name}, {self.address}] boot success. "
+            f"serializeType=JSON and name server is {';'.join(name_servers)}"
+        )
+
+    @property
+    def address(self) -> str:
+        """The address that clients are told."""
+        return f"{self.configuration.broker.broker_ip1}:{self.listen_port}"
+
+    def _name_server(self) -> NameServer | None:
+        config = self.configuration.broker
+        if not config.embedded_namesrv:
+            return None
+        path = Path(config.kv_config_path or self._config_directory / KV_CONFIG_FILE)
+        return NameServer(
+            config.bind_address, config.namesrv_listen_port, self._clock, self._storage, path
+        )
+
+    def _registration(self) -> BrokerRegistration:
+        config = self.configuration.broker
+        identity = BrokerIdentity(
+            cluster_name=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            broker_id=config.broker_id,
+            broker_addr=self.address,
+            ha_server_addr=f"{config.broker_ip2}:{self.listen_port + HA_PORT_STEP}",
+        )
+        return BrokerRegistration(
+            identity,
+            lambda: (self.topics.data_version, self.topics.table),
+            self._clock,
+            client=RemotingClient() if config.namesrv_addr else None,
+            name_servers=parse_addresses(config.namesrv_addr),
+            routes=self.name_server.routes if self.name_server is not None else None,
+            broker_permission=config.broker_permission,
+            period_s=config.register_name_server_period / 1000,
+            timeout_s=config.register_broker_timeout_mills / 1000,
+        )
+
+    def _processors(self, store_host: bytes) -> registry.Processors:
+        config, clock = self.configuration.broker, self._clock
+        pull = PullProcessor(
+            config,
+            store_host,
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.consumers,
+            self.store,
+            self.hold,
+            self.stats,
+            self.tracer,
+            clock,
+        )
+        return registry.Processors(
+            send=SendProcessor(
+                config,
+                store_host,
+                self.configuration.store.max_message_size,
+                self.topics,
+                self.groups,
+                self.store,
+                self.stats,
+                self.tracer,
+                clock,
+            ),
+            pull=pull,
+            heartbeat=HeartbeatProcessor(
+                config,
+                self.topics,
+                self.groups,
+                self.consumers,
+                self.producers,
+                RebalanceLocks(clock),
+                clock,
+            ),
+            offsets=OffsetsProcessor(self.offsets, pull, self.store),
+            query=QueryProcessor(self.configuration.store, self.store),
+            trace=TraceProcessor(self.tracer),
+            topics=TopicsAdmin(
+                config, self.topics, self.offsets, self.consumers, self.store, self.stats
+            ),
+            groups=GroupsAdmin(
+                config,
+                self.topics,
+                self.groups,
+                self.offsets,
+                self.consumers,
+                self.store,
+                self.stats,
+                clock,
+            ),
+            connections=ConnectionsAdmin(self.consumers, self.producers),
+            broker=BrokerAdmin(self.configuration, self.topics, self.store, self.stats, clock),
+        )
+
+    def _on_connection_lost(self, connection: Connection) -> None:
+        self.hold.close(connection)
+        self.tracer.unwatch(connection)
+        self.housekeeping.on_connection_lost(connection)
+
+    async def _persist_offsets_forever(self) -> None:
+        interval_s = self.configuration.broker.flush_consumer_offset_interval / 1000
+        while True:
+            await self._clock.sleep(interval_s)
+            await self.offsets.persist_in_thread()

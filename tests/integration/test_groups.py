@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from tests.support.client import Client, json_body, messages
+
+if TYPE_CHECKING:
+    from broker_core.broker import Broker
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.connection import Connection
+
+
+class Notices:
+    """What the broker sends by itself, by code."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+
+    def take(self, command: RemotingCommand, _: Connection) -> None:
+        self.queue.put_nowait(command)
+
+    async def next(self) -> RemotingCommand:
+        return await asyncio.wait_for(self.queue.get(), 5.0)
+
+
+def listening_client(address: str, notices: Notices) -> Client:
+    codes = (
+        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+        RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+        RequestCode.TRACE_EVENTS,
+    )
+    return Client(address, dict.fromkeys(codes, notices.take))
+
+
+async def test_a_heartbeat_makes_the_group_and_its_retry_topic(
+    broker: Broker, client: Client
+) -> None:
+    answer = await client.heartbeat(consumer_groups={"g": {"T": "*"}}, producer_groups=("pg",))
+
+    assert answer.code == ResponseCode.SUCCESS
+    assert answer.version == 407
+    assert broker.groups.find("g") is not None
+    assert broker.topics.find("%RETRY%g") is not None
+    listed = await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="g")
+    assert json_body(listed) == {"consumerIdList": ["client-1"]}
+
+
+async def test_members_are_told_when_another_comes_or_goes(client: Client) -> None:
+    notices = Notices()
+    one = listening_client(client.address, notices)
+    await one.heartbeat("one", consumer_groups={"g": {"T": "*"}})
+    assert (await notices.next()).ext_fields == {"consumerGroup": "g"}
+
+    two = Client(client.address)
+    await two.heartbeat("two", consumer_groups={"g": {"T": "*"}})
+    assert (await notices.next()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+    await two.shutdown()
+    assert (await notices.next()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+
+    await one.shutdown()
+
+
+async def test_who_unregisters_is_gone_at_once(client: Client) -> None:
+    await client.heartbeat(consumer_groups={"g": {"T": "*"}})
+
+    await client.ask(RequestCode.UNREGISTER_CLIENT, clientID="client-1", consumerGroup="g")
+
+    listed = await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="g")
+    assert listed.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_registered_consumer_pulls_by_its_subscription(client: Client) -> None:
+    await client.send("T", b"a", tags="A")
+    await client.send("T", b"b", tags="B")
+    await client.heartbeat(consumer_groups={"g": {"T": "B"}}, sub_version=5)
+    fields: dict[str, Any] = {
+        "consumerGroup": "g",
+        "topic": "T",
+        "queueId": 0,
+        "queueOffset": 0,
+        "maxMsgNums": 32,
+        "sysFlag": 1,
+        "commitOffset": 1,
+        "suspendTimeoutMillis": 0,
+    }
+
+    answer = await client.ask(RequestCode.PULL_MESSAGE, **fields, subVersion=5)
+    newer = await client.ask(RequestCode.PULL_MESSAGE, **fields, subVersion=6)
+
+    assert [message.body for message in messages(answer)] == [b"b"]
+    assert newer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    offset = await client.ask(
+        RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup="g", topic="T", queueId=0
+    )
+    assert offset.ext_fields["offset"] == "1"
+
+
+async def test_a_new_group_on_a_young_queue_begins_with_its_first_message(client: Client) -> None:
+    await client.send("T")
+
+    answer = await client.ask(
+        RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup="new", topic="T", queueId=0
+    )
+
+    assert (answer.code, answer.ext_fields["offset"]) == (ResponseCode.SUCCESS, "0")
+
+
+async def test_offsets_of_a_queue_are_told(client: Client) -> None:
+    for _ in range(3):
+        await client.send("T")
+
+    lowest = await client.ask(RequestCode.GET_MIN_OFFSET, topic="T", queueId=0)
+    highest = await client.ask(RequestCode.GET_MAX_OFFSET, topic="T", queueId=0)
+    early = await client.ask(
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, topic="T", queueId=0, timestamp=0
+    )
+    late = await client.ask(
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, topic="T", queueId=0, timestamp=1 << 60
+    )
+
+    offsets = [answer.ext_fields["offset"] for answer in (lowest, highest, early, late)]
+    assert offsets == ["0", "3", "0", "3"]
+
+
+async def test_consume_stats_tell_the_backlog(client: Client) -> None:
+    for _ in range(3):
+        await client.send("T")
+    await client.ask(
+        RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="T", queueId=0, commitOffset=1
+    )
+
+    answer = await client.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="g")
+
+    queue = json_body(answer)["offsetTable"]['{"brokerName":"broker-a","queueId":0,"topic":"T"}']
+    assert (queue["brokerOffset"], queue["consumerOffset"]) == (3, 1)
+
+
+async def test_connections_of_a_group_are_listed(client: Client) -> None:
+    offline = await client.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")
+    await client.heartbeat(consumer_groups={"g": {"T": "A"}}, producer_groups=("pg",))
+
+    online = await client.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")
+    producers = await client.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, producerGroup="pg")
+
+    assert offline.code == ResponseCode.CONSUMER_NOT_ONLINE
+    body = json_body(online)
+    assert body["connectionSet"][0]["clientId"] == "client-1"
+    assert body["subscriptionTable"]["T"]["tagsSet"] == ["A"]
+    assert json_body(producers)["connectionSet"][0]["clientId"] == "client-1"
+
+
+async def test_a_live_group_is_told_where_to_go_on(client: Client) -> None:
+    for _ in range(3):
+        await client.send("T")
+    offline = await client.ask(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, topic="T", group="g", timestamp=0, isForce="true"
+    )
+    notices = Notices()
+    consumer = listening_client(client.address, notices)
+    await consumer.heartbeat(consumer_groups={"g": {"T": "*"}})
+    await notices.next()
+
+    answer = await client.ask(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        topic="T",
+        group="g",
+        timestamp=-1,
+        isForce="true",
+    )
+
+    assert offline.code == ResponseCode.CONSUMER_NOT_ONLINE
+    assert answer.code == ResponseCode.SUCCESS
+    told = await notices.next()
+    assert told.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+    table = json_body(told)["offsetTable"]
+    assert table['{"brokerName":"broker-a","queueId":0,"topic":"T"}'] == 3
+    await consumer.shutdown()
+
+
+async def test_an_orderly_consumer_locks_its_queues(client: Client) -> None:
+    queue = {"brokerName": "broker-a", "queueId": 0, "topic": "T"}
+    mine = {"clientId": "one", "consumerGroup": "g", "mqSet": [queue]}
+    theirs = {**mine, "clientId": "two"}
+
+    locked = await client.ask(RequestCode.LOCK_BATCH_MQ, java_json.encode(mine))
+    refused = await client.ask(RequestCode.LOCK_BATCH_MQ, java_json.encode(theirs))
+    await client.ask(RequestCode.UNLOCK_BATCH_MQ, java_json.encode(mine))
+    after = await client.ask(RequestCode.LOCK_BATCH_MQ, java_json.encode(theirs))
+
+    assert json_body(locked) == {"lockOKMQSet": [queue]}
+    assert json_body(refused) == {"lockOKMQSet": []}
+    assert json_body(after) == {"lockOKMQSet": [queue]}
+
+
+async def test_a_group_is_changed_and_deleted_over_the_wire(client: Client) -> None:
+    body = java_json.encode({"groupName": "g", "consumeEnable": False, "retryMaxTimes": 3})
+    assert (
+        await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
+    ).code == ResponseCode.SUCCESS
+    await client.send("T")
+    assert (await client.pull("T", group="g")).code == ResponseCode.NO_PERMISSION
+
+    listed = await client.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    assert json_body(listed)["subscriptionGroupTable"]["g"]["retryMaxTimes"] == 3
+    await client.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g", cleanOffset="true")
+    listed = await client.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    assert "g" not in json_body(listed)["subscriptionGroupTable"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"topic": "bad/name"},
+        {"topic": "TBW102"},
+        {"topic": "T", "readQueueNums": 0},
+        {"topic": "T", "writeQueueNums": 100_000},
+        {"topic": "T", "perm": 8},
+        {"topic": "T", "topicFilterType": "NONE"},
+    ],
+)
+async def test_a_topic_that_makes_no_sense_is_refused_in_a_sentence(
+    client: Client, fields: dict[str, Any]
+) -> None:
+    right: dict[str, Any] = {
+        "defaultTopic": "TBW102",
+        "readQueueNums": 4,
+        "writeQueueNums": 4,
+        "perm": 6,
+        "topicFilterType": "SINGLE_TAG",
+        "order": "false",
+    }
+
+    answer = await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, **{**right, **fields})
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark
+    assert "\n" not in answer.remark
+
+
+async def test_the_configuration_is_read_but_not_changed_over_the_wire(
+    broker: Broker, client: Client
+) -> None:
+    read = await client.ask(RequestCode.GET_BROKER_CONFIG)
+    changed = await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"storePathRootDir=/tmp/x\n")
+
+    assert f"listenPort={broker.listen_port}\n".encode() in read.body
+    assert changed.code == ResponseCode.NO_PERMISSION
+
+
+async def test_runtime_info_tells_what_was_counted(client: Client) -> None:
+    await client.send("T")
+    await client.pull("T")
+
+    table = json_body(await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
+
+    assert table["msgPutTotalTodayNow"] == "1"
+    assert table["msgGetTotalTodayNow"] == "1"
+    assert table["brokerVersionDesc"] == "V4_9_7"
+    assert len(table["putTps"].split(" ")) == 3
+    assert all(isinstance(value, str) for value in table.values())
+
+
+async def test_the_vip_port_serves_all_but_pulls(broker: Broker) -> None:
+    client = Client(f"127.0.0.1:{broker.listen_port - 2}")
+
+    assert (await client.send("T")).code == ResponseCode.SUCCESS
+    assert (await client.pull("T")).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    await client.shutdown()
+
+
+async def test_an_unknown_request_is_answered_so(client: Client) -> None:
+    answer = await client.ask(9999)
+
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert answer.remark == " request type 9999 not supported"
+
+
+async def test_a_watcher_sees_a_message_stored_delivered_and_acknowledged(client: Client) -> None:
+    notices = Notices()
+    watcher = listening_client(client.address, notices)
+    watch = await watcher.ask(RequestCode.TRACE_WATCH, b'{"topic":"T"}')
+
+    sent = await client.send("T", b"body", tags="A", keys="k")
+    await client.send("other")
+    await client.pull("T")
+    await client.ask(
+        RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="T", queueId=0, commitOffset=1
+    )
+
+    assert watch.code == ResponseCode.SUCCESS
+    events: list[dict[str, Any]] = []
+    while len(events) < 3:
+        batch = json_body(await notices.next())
+        assert batch["watchId"] == watch.ext_fields["watchId"]
+        assert batch["dropped"] == "0"
+        events += batch["events"]
+    assert [event["stage"] for event in events] == ["stored", "delivered", "acknowledged"]
+    assert {event["topic"] for event in events} == {"T"}
+    assert events[0]["offsetMsgId"] == sent.ext_fields["msgId"]
+    assert events[0]["tags"] == events[1]["tags"] == "A"
+    assert events[1]["group"] == "g"
+    assert events[2]["queueOffset"] == "1"
+    await watcher.shutdown()
+
+
+async def test_a_filter_that_cannot_be_read_is_refused(client: Client) -> None:
+    answer = await client.ask(RequestCode.TRACE_WATCH, b'{"sample":0}')
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark
+    assert "sample" in answer.remark
