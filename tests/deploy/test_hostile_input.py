@@ -148,7 +148,7 @@ def test_a_body_above_the_limit_is_refused(broker: BrokerProcess) -> None:
     assert again.code == raw_remoting.SUCCESS
 
 
-@pytest.mark.parametrize("field", ["topic", "queueId", "producerGroup", "bornTimestamp"])
+@pytest.mark.parametrize("field", ["topic", "queueId", "bornTimestamp"])
 def test_a_header_without_a_required_field_is_refused(broker: BrokerProcess, field: str) -> None:
     fields = raw_remoting.send_fields(TOPIC)
     del fields[field]
@@ -159,7 +159,7 @@ def test_a_header_without_a_required_field_is_refused(broker: BrokerProcess, fie
     assert answer.remark
 
 
-@pytest.mark.parametrize("value", ["", "one", "99999999999999999999", "-5", "1e3"])
+@pytest.mark.parametrize("value", ["", "one", "99999999999999999999", "1e3"])
 def test_a_number_that_is_none_is_refused(broker: BrokerProcess, value: str) -> None:
     fields = {**raw_remoting.send_fields(TOPIC), "queueId": value, "bornTimestamp": value}
     with RawClient(broker.port) as client:

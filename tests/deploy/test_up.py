@@ -35,8 +35,6 @@ def bodies(appliance: Appliance) -> list[bytes]:
 
 
 def test_two_appliances_run_side_by_side_and_stop_in_order(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
     one, two = Appliance(tmp_path / "one"), Appliance(tmp_path / "two")
     try:
         one.start()
@@ -114,8 +112,6 @@ def test_a_killed_broker_is_started_again_with_its_messages(tmp_path: Path) -> N
 
 
 def test_a_broker_that_cannot_run_ends_the_appliance_with_1(tmp_path: Path) -> None:
-    for name in ("one", "other"):
-        (tmp_path / name).mkdir()
     appliance, other = Appliance(tmp_path / "one"), Appliance(tmp_path / "other")
     # Its store belongs to a process outside: a port or a value would have been refused before.
     store = tmp_path / "store"

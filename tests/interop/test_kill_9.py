@@ -115,7 +115,7 @@ def test_a_java_consumer_finds_every_acknowledged_message_after_kill_9(
     broker.start()
     try:
         raw_remoting.create_topic(broker.port, TOPIC, queues=QUEUES)
-        arguments = (broker.namesrv, TOPIC, "killed-producer", "sync", 1_000_000, "A,B", "k")
+        arguments = (broker.namesrv, TOPIC, "killed-producer", "sync", 100_000, "A,B", "k")
         sender = java_4.start("SendMessages", *arguments)
         assert sender.stdout is not None
         acknowledged = [sender.stdout.readline() for _ in range(500)]

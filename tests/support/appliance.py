@@ -29,6 +29,7 @@ class Appliance:
     """One `deploy/up`; what it writes to the terminal is in `words`."""
 
     def __init__(self, directory: Path, **environment: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
         self.data = directory / "data"
         self.web_port = free_port()
         self.port = free_port()

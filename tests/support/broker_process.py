@@ -20,6 +20,7 @@ class BrokerProcess:
     """One broker on one store directory; it can be killed, then started again on the same store."""
 
     def __init__(self, directory: Path, **keys: object) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.store = directory / "store"
         self.log = directory / "broker.log"
