@@ -89,11 +89,11 @@ class CommitLogDataSource(DataSource):
         return CommitLogReader(self._options, schema)
 
 
-class SplitPartition(InputPartition):
-    """One task's share of the log."""
+class SharePartition(InputPartition):
+    """One task's share of the log: some splits, as plain tuples."""
 
-    def __init__(self, split: Split) -> None:
-        super().__init__(tuple(split))
+    def __init__(self, share: Sequence[Split]) -> None:
+        super().__init__([tuple(split) for split in share])
 
 
 class CommitLogReader(DataSourceReader):
@@ -119,12 +119,9 @@ class CommitLogReader(DataSourceReader):
             to_offset=options["toOffset"],
         )
         # Spark would read one partition of its own if there were none.
-        return [SplitPartition(split) for split in plan.splits or [_NOTHING]]
+        return [SharePartition(share) for share in plan.shares(options["splitBytes"]) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        split = Split(*partition.value)
-        if split == _NOTHING:
-            return
         options = self._options
         rows = RowFilter(
             topic=options["topic"],
@@ -132,9 +129,9 @@ class CommitLogReader(DataSourceReader):
             from_ms=options["fromTimestamp"],
             to_ms=options["toTimestamp"],
         )
-        yield from self._store().read(
-            split, self._arrow_schema(), rows, check_crc=options["checkCrc"]
-        )
+        store, schema = self._store(), self._arrow_schema()
+        for values in partition.value:
+            yield from store.read(Split(*values), schema, rows, check_crc=options["checkCrc"])
 
     def _store(self) -> StoreReader:
         options = self._options
@@ -180,9 +177,6 @@ class CommitLogReader(DataSourceReader):
             case _:
                 pass
         return False
-
-
-_NOTHING = Split("", 0, 0, 0)
 
 
 def parse_options(options: Mapping[str, str]) -> dict[str, Any]:

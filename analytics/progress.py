@@ -71,13 +71,13 @@ class ProgressLines:
 
 @contextmanager
 def reading_followed(
-    context: SparkContext, job_group: str, lines: ProgressLines, *, total_bytes: int, splits: int
+    context: SparkContext, job_group: str, lines: ProgressLines, *, total_bytes: int, tasks: int
 ) -> Iterator[None]:
     """Report a job group's first stage, the one that reads the log, from a thread of its own."""
     stop = threading.Event()
     following = threading.Thread(
         target=_follow,
-        args=(context, job_group, lines, total_bytes, splits, stop),
+        args=(context, job_group, lines, total_bytes, tasks, stop),
         name="progress",
         daemon=True,
     )
@@ -94,10 +94,10 @@ def _follow(
     job_group: str,
     lines: ProgressLines,
     total_bytes: int,
-    splits: int,
+    tasks: int,
     stop: threading.Event,
 ) -> None:
-    total = max(1, splits)
+    total = max(1, tasks)
     lines.progress("reading", 0, total)
     ended = False
     while not ended:

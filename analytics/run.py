@@ -200,7 +200,7 @@ class ReportRun:
             JOB_GROUP,
             self._lines,
             total_bytes=plan.split_bytes,
-            splits=len(plan.splits),
+            tasks=len(plan.shares(self._request.split_bytes)),
         ):
             table = report.transform(sound).toArrow()
         table = table.cast(to_arrow_schema(report.schema, timezone="UTC"))

@@ -21,6 +21,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from analytics.commitlog_source import CommitLogDataSource
+from analytics.errors import ReportError
 from analytics.java import require_java
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def settings(
     scratch: Path, *, master: str = MASTER_DEFAULT, driver_host: str = LOOPBACK
 ) -> dict[str, str]:
     """Return every Spark setting a session gets; `scratch` holds all its files."""
-    found = {
+    return {
         "spark.master": master,
         "spark.app.name": "trebuchet reports",
         "spark.ui.enabled": "false",
@@ -80,16 +81,32 @@ def settings(
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.log.level": "WARN",
     }
+
+
+def cluster_secrets(master: str) -> dict[str, str]:
+    """Return what a cluster that asks for a secret needs; the secret is the file's first line.
+
+    Raises:
+        ReportError: the file that the environment names cannot be read, or is empty.
+    """
     secret_file = os.environ.get(SECRET_FILE_VARIABLE, "")
-    if secret_file and not master.startswith("local"):
-        # By file, since settings travel in the arguments of the Java process.
-        found |= {
-            "spark.authenticate": "true",
-            "spark.authenticate.secret.file": secret_file,
-            "spark.network.crypto.enabled": "true",
-            "spark.io.encryption.enabled": "true",
-        }
-    return found
+    if not secret_file or master.startswith("local"):
+        return {}
+    try:
+        lines = Path(secret_file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReportError(
+            f"The Spark secret cannot be read from {secret_file}, which {SECRET_FILE_VARIABLE} "
+            "names: it must be a text file that this user may read."
+        ) from error
+    if not lines or not lines[0].strip():
+        raise ReportError(f"{secret_file}, which {SECRET_FILE_VARIABLE} names, is empty.")
+    return {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": lines[0].strip(),
+        "spark.network.crypto.enabled": "true",
+        "spark.io.encryption.enabled": "true",
+    }
 
 
 def build_session(
@@ -104,11 +121,11 @@ def build_session(
     `scratch` must exist, belong to this run only, and be removed by the caller afterwards.
 
     Raises:
-        ReportError: no usable Java.
+        ReportError: no usable Java, or a secret that cannot be read.
     """
     require_java()
     scratch.chmod(0o700)
-    _prepare_environment(scratch)
+    _prepare_environment(scratch, cluster_secrets(master))
     builder = SparkSession.builder
     wanted = settings(scratch, master=master, driver_host=driver_host) | dict(more or {})
     for key, value in wanted.items():
@@ -160,11 +177,15 @@ def _java_process(session: SparkSession) -> subprocess.Popen[bytes] | None:
     return getattr(session.sparkContext._gateway, "proc", None)
 
 
-def _prepare_environment(scratch: Path) -> None:
+def _prepare_environment(scratch: Path, secrets: Mapping[str, str]) -> None:
     """Set what Java and the Python workers inherit; no other Spark's settings leak in."""
     conf = scratch / "conf"
     conf.mkdir(mode=0o700, exist_ok=True)
     (conf / "log4j2.properties").write_text(_LOG_SETTINGS)
+    # By file: other settings travel in the arguments of the Java process, which anyone may read.
+    defaults = conf / "spark-defaults.conf"
+    defaults.touch(mode=0o600)
+    defaults.write_text("".join(f"{key} {value}\n" for key, value in secrets.items()))
     for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_MASTER"):
         os.environ.pop(name, None)
     paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]

@@ -71,6 +71,10 @@ class Split(NamedTuple):
     commit_log_from: int
     commit_log_to: int
 
+    @property
+    def size(self) -> int:
+        return self.commit_log_to - self.commit_log_from
+
 
 class Unit(NamedTuple):
     """One unit of a ConsumeQueue."""
@@ -108,7 +112,20 @@ class ReadPlan:
 
     @property
     def split_bytes(self) -> int:
-        return sum(split.commit_log_to - split.commit_log_from for split in self.splits)
+        return sum(split.size for split in self.splits)
+
+    def shares(self, share_bytes: int) -> list[tuple[Split, ...]]:
+        """Return the splits in tasks' shares: many small files must not be many small tasks."""
+        shares: list[tuple[Split, ...]] = []
+        share: list[Split] = []
+        size = 0
+        for split in self.splits:
+            if share and size + split.size > share_bytes:
+                shares.append(tuple(share))
+                share, size = [], 0
+            share.append(split)
+            size += split.size
+        return [*shares, tuple(share)] if share else shares
 
 
 class StoreReader:
@@ -155,11 +172,7 @@ class StoreReader:
         splits = self._splits(files, log_from, max(log_from, log_to))
         wanted = self._within_time(splits, from_ms, to_ms)
         kept = {split.commit_log_from for split in wanted}
-        skipped = sum(
-            split.commit_log_to - split.commit_log_from
-            for split in splits
-            if split.commit_log_from not in kept
-        )
+        skipped = sum(split.size for split in splits if split.commit_log_from not in kept)
         return ReadPlan(wanted, log_from, max(log_from, log_to), skipped, tail)
 
     def read(
@@ -246,7 +259,7 @@ class StoreReader:
                 for cut_from, cut_to in pairwise(cuts)
             ]
             expected = end
-        return [split for split in found if split.commit_log_to > split.commit_log_from]
+        return [split for split in found if split.size > 0]
 
     def _cuts(self, file: LogFile, start: int, end: int) -> list[int]:
         """Return offsets of records that cut a file into ranges of about split_bytes."""

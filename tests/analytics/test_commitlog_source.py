@@ -13,8 +13,9 @@ from pyspark.testing import assertSchemaEqual
 from analytics.commitlog_source import CommitLogReader, parse_options
 from analytics.errors import ReportError
 from analytics.schemas import DAMAGE_COLUMN, MESSAGES, messages_with
+from analytics.store_reader import Split, StoreReader
 from broker_core.formats import record
-from tests.analytics.store_builder import START_MS, StoreBuilder
+from tests.analytics.store_builder import FILE_BYTES, START_MS, StoreBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +86,22 @@ def test_bounds_of_the_store_timestamp_skip_files_and_stay_with_spark(tmp_path: 
 
     assert left == [low, high]
     assert _count(reader) == 11
-    assert len(reader.partitions()) < len(builder.files)
+    assert len(_splits(reader)) < len(builder.files)
+
+
+def test_many_small_files_are_few_tasks_that_read_each_byte_once(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path).put_many(3000)
+    assert len(builder.files) > 40
+    root = str(builder.write())
+    schema = StructType([StructField("store_size", IntegerType())])
+    reader = CommitLogReader(parse_options({"path": root, "splitBytes": "100000"}), schema)
+
+    tasks = reader.partitions()
+
+    splits = _splits(reader)
+    assert len(tasks) == -(-len(builder.files) // (100_000 // FILE_BYTES))
+    assert splits == StoreReader(tmp_path).plan().splits
+    assert _count(reader) == 3000
 
 
 @pytest.mark.spark
@@ -167,6 +183,10 @@ def test_a_wrong_checksum_costs_one_row_and_can_be_ignored(
 def _reader(root: Path) -> CommitLogReader:
     schema = StructType([StructField("store_size", IntegerType())])
     return CommitLogReader(parse_options({"path": str(root), "splitBytes": "1"}), schema)
+
+
+def _splits(reader: CommitLogReader) -> list[Split]:
+    return [Split(*one) for partition in reader.partitions() for one in partition.value]
 
 
 def _count(reader: CommitLogReader) -> int:

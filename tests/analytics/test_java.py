@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics.errors import ReportError
+from analytics.java import require_java
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def a_java(home: Path, says: str, *, code: int = 0) -> Path:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {code}\n")
+    java.chmod(0o755)
+    return java
+
+
+@pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.2", "25"])
+def test_java_17_or_later_is_taken(tmp_path: Path, version: str) -> None:
+    java = a_java(tmp_path, f'openjdk version "{version}" 2025-04-15')
+
+    assert require_java({"PATH": str(java.parent)}) == java
+
+
+def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
+    home = a_java(tmp_path / "home", 'openjdk version "17.0.1"')
+    other = a_java(tmp_path / "other", 'openjdk version "21.0.1"')
+
+    assert require_java({"PATH": str(other.parent), "JAVA_HOME": str(tmp_path / "home")}) == home
+
+
+@pytest.mark.parametrize(
+    ("says", "number"),
+    [('openjdk version "11.0.2"', "Java 11"), ('java version "1.8.0_292"', "Java 8")],
+)
+def test_an_older_java_is_named_with_the_command_that_helps(
+    tmp_path: Path, says: str, number: str
+) -> None:
+    java = a_java(tmp_path, says)
+
+    with pytest.raises(ReportError, match=f"{number}: .*apt-get install openjdk-17") as refused:
+        require_java({"PATH": str(java.parent)})
+
+    assert str(java) in str(refused.value)
+
+
+def test_a_java_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    a_java(tmp_path, "Segmentation fault", code=139)
+
+    with pytest.raises(ReportError, match="of an unknown version"):
+        require_java({"JAVA_HOME": str(tmp_path)})
+
+
+def test_a_java_that_does_not_run_is_refused(tmp_path: Path) -> None:
+    java = a_java(tmp_path, "")
+    java.write_bytes(b"\x7fELF no program")
+
+    with pytest.raises(ReportError, match="does not run"):
+        require_java({"JAVA_HOME": str(tmp_path)})
+
+
+def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match=f"JAVA_HOME is {tmp_path}, which has no bin/java"):
+        require_java({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin"})
+
+
+def test_no_java_at_all_is_one_sentence_with_the_command() -> None:
+    with pytest.raises(ReportError, match="apt-get install openjdk-17-jre-headless") as refused:
+        require_java({"PATH": "/nowhere"})
+
+    assert "set JAVA_HOME to the directory that holds bin/java" in str(refused.value)
