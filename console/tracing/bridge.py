@@ -74,13 +74,15 @@ class Viewer:
     """One open Live page. Event loop only.
 
     `seen` events matched its filter; `dropped` of them never reached the page, since the queue
-    overflowed; `broker_dropped` were lost before the filter, in the broker's own ring.
+    overflowed; `broker_dropped` were lost before the filter, in the broker's own ring. `round` is
+    the page's number of its last filter or clearing: what is under way from before has another.
     """
 
     def __init__(self, user_id: object) -> None:
         self.user_id = user_id
         self.filter = TraceFilter()
         self.paused = False
+        self.round = 0
         self.seen = 0
         self.dropped = 0
         self.broker_dropped = 0
@@ -104,8 +106,9 @@ class Viewer:
         self.broker_dropped += count
         self._news.set()
 
-    def clear(self) -> None:
+    def clear(self, number: int = 0) -> None:
         """Forget what waits, as if the page had just been opened."""
+        self.round = number
         self._queue.clear()
         self.seen = self.dropped = self.broker_dropped = 0
         self._news.set()
@@ -135,6 +138,7 @@ class Viewer:
             msgspec.json.encode(
                 {
                     "type": "events",
+                    "round": self.round,
                     "events": events,
                     "seen": self.seen,
                     "dropped": self.dropped,

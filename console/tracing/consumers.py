@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 INPUT_BYTES_MAX = 64 * 1024
+ROUND_MAX = 1 << 53
 SESSION_CHECK_S = 60.0
 
 CLOSE_TOO_BIG = 1009
@@ -95,14 +96,14 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         match content.get("type"):
             case "filter":
                 viewer.filter = parse_filter(content)
-                viewer.clear()
+                viewer.clear(round_of(content))
                 self._bridge.refilter()
             case "pause":
                 viewer.paused = True
             case "resume":
                 viewer.resume()
             case "clear":
-                viewer.clear()
+                viewer.clear(round_of(content))
             case _:
                 raise FilterError("The message's type is filter, pause, resume or clear.")
 
@@ -135,3 +136,15 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         frame = msgspec.json.encode({"type": "problem", "message": sentence})
         with contextlib.suppress(ConnectionError):
             await self.send(text_data=frame.decode())
+
+
+def round_of(content: dict[str, Any]) -> int:
+    """Return the page's number of this message, which its events will carry.
+
+    Raises:
+        FilterError: it is no number that a browser counts to.
+    """
+    number = content.get("round", 0)
+    if not isinstance(number, int) or not 0 <= number < ROUND_MAX:
+        raise FilterError("The message's round is not a whole number.")
+    return number

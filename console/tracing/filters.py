@@ -88,7 +88,7 @@ def parse_filter(content: Mapping[str, Any]) -> TraceFilter:
     Raises:
         FilterError: a field is unknown, no text, or too long.
     """
-    if unknown := set(content) - {"type", "topic", "group", "tag", "key", "stages"}:
+    if unknown := set(content) - {"type", "round", "topic", "group", "tag", "key", "stages"}:
         raise FilterError(f"The filter has no field {min(unknown)!r}.")
     stages = content.get("stages")
     if stages is not None and not (

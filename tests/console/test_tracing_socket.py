@@ -74,7 +74,7 @@ async def test_a_viewer_sees_what_its_filter_shows(
     await socket.connect()
     await brokers.until_watched()
 
-    await socket.send(json.dumps({"type": "filter", "topic": "payments"}))
+    await socket.send(json.dumps({"type": "filter", "round": 7, "topic": "payments"}))
     await brokers.until(lambda: len(brokers.links[0].watches) == 2)
     brokers.push([an_event(topic="orders"), an_event(topic="payments", queueOffset="8")])
     frame = await socket.frame("events")
@@ -82,7 +82,7 @@ async def test_a_viewer_sees_what_its_filter_shows(
         frame = await socket.frame("events")
 
     assert [event["queueOffset"] for event in frame["events"]] == ["8"]
-    assert frame["seen"] == 1
+    assert (frame["seen"], frame["round"]) == (1, 7)
     await socket.disconnect()
 
 
@@ -105,7 +105,7 @@ async def test_nonsense_is_answered_with_a_sentence(
     await socket.connect()
 
     sentences = []
-    for text in ("{", "[]", '{"type":"drop table"}', '{"type":"filter","stages":["x"]}'):
+    for text in ("{", "[]", '{"type":"drop table"}', '{"type":"clear","round":-1}'):
         await socket.send(text)
         sentences.append((await socket.frame("problem"))["message"])
 

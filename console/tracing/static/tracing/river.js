@@ -29,6 +29,8 @@
   let last = { seen: 0, arrived: 0, at: performance.now() };
   let status = { problem: "", brokers: [] };
   let notice = "";
+  // Frames that left before the last filter or clearing carry an older number, and are not shown.
+  let round = 0;
 
   const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
   function timeText(ms) {
@@ -43,6 +45,8 @@
   }
   function latencyText(us) {
     if (us == null) return "";
+    // The broker knows store times to the millisecond.
+    if (us === 0) return "< 1 ms";
     if (us < 1000) return `${us} µs`;
     if (us < 1000000) return `${(us / 1000).toFixed(us < 10000 ? 1 : 0)} ms`;
     if (us < 90000000) return `${(us / 1000000).toFixed(1)} s`;
@@ -218,7 +222,8 @@
     for (const [name, value] of Object.entries({ ...words, stage: stages?.[0] })) if (value) query.set(name, value);
     history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
     notice = "";
-    send({ type: "filter", ...wanted() });
+    round += 1;
+    send({ type: "filter", round, ...wanted() });
     empty();
     resetCounters();
     showState();
@@ -231,7 +236,8 @@
       failures = 0;
       notice = "";
       resetCounters();
-      send({ type: "filter", ...wanted() });
+      round += 1;
+      send({ type: "filter", round, ...wanted() });
       if (paused) send({ type: "pause" });
       showState();
     };
@@ -251,6 +257,7 @@
   }
   function receive(frame) {
     if (frame.type === "events") {
+      if (frame.round !== round) return;
       counters = frame;
       append(frame.events);
       showCounters();
@@ -295,7 +302,7 @@
     form.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(applyFilter, 250); });
     form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(typing); applyFilter(); });
     $("river-pause").addEventListener("click", () => setPaused(!paused));
-    $("river-clear").addEventListener("click", () => { send({ type: "clear" }); empty(); resetCounters(); });
+    $("river-clear").addEventListener("click", () => { round += 1; send({ type: "clear", round }); empty(); resetCounters(); });
     $("river-newest").addEventListener("click", toEnd);
     $("river-details-close").addEventListener("click", closeDetails);
     $("river-follow").addEventListener("click", () => {
