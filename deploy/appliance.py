@@ -234,7 +234,7 @@ def programs(
         *("--host", asked.web_host, "--port", str(asked.web_port)),
         *("--ws-max-size", str(WEB_SOCKET_BYTES_MAX)),
         *("--timeout-graceful-shutdown", "3"),
-        *("--no-access-log", "--no-server-header"),
+        *("--no-access-log", "--no-server-header", "--lifespan", "off"),
         # Anyone on this machine may write an X-Forwarded-For; only a proxy's word counts.
         *(() if behind_proxy else ("--no-proxy-headers",)),
     ]

@@ -1,4 +1,4 @@
-"""What the console needs before it serves: tables, collected assets, an administrator, schedules.
+"""What the console needs before it serves: tables, collected assets, an administrator.
 
 One process for all of it: starting Django costs more than each step. Runs as
 `python -m deploy.prepare`; what the administrator must read goes to standard output, and nothing
@@ -20,7 +20,6 @@ from django.db import DatabaseError
 STEPS: tuple[tuple[str, dict[str, object]], ...] = (
     ("migrate", {"interactive": False, "verbosity": 0}),
     ("collectstatic", {"interactive": False, "verbosity": 0}),
-    ("ensure_schedules", {"verbosity": 0}),
     ("ensure_admin", {}),
 )
 NAMES_SHOWN = 3
