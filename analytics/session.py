@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 import zipfile
@@ -35,6 +36,8 @@ MASTER_DEFAULT = "local[*]"
 # What one result may bring back to the driver; a report is a table for people, not an export.
 RESULT_BYTES_MAX = 256 * 1024 * 1024
 SHUFFLE_PARTITIONS = 8
+CLUSTER_PREFIX = "spark://"
+MASTER_ANSWER_SECONDS = 5
 JAVA_EXIT_SECONDS = 10
 JAVA_ENDING_SECONDS = 0.5
 SECRET_FILE_VARIABLE = "TREBUCHET_SPARK_SECRET_FILE"
@@ -109,6 +112,25 @@ def cluster_secrets(master: str) -> dict[str, str]:
     }
 
 
+def require_master(master: str) -> None:
+    """See that a cluster's master accepts connections: Spark itself would try for minutes.
+
+    Raises:
+        ReportError: none of the addresses answers.
+    """
+    if not master.startswith(CLUSTER_PREFIX):
+        return
+    for address in master.removeprefix(CLUSTER_PREFIX).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            connection = (host.strip("[]"), int(port or 0))
+            socket.create_connection(connection, MASTER_ANSWER_SECONDS).close()
+        except (OSError, ValueError, OverflowError):
+            continue
+        return
+    raise ReportError(f"The Spark master does not answer at {master}: is it running there?")
+
+
 def build_session(
     scratch: Path,
     *,
@@ -121,9 +143,10 @@ def build_session(
     `scratch` must exist, belong to this run only, and be removed by the caller afterwards.
 
     Raises:
-        ReportError: no usable Java, or a secret that cannot be read.
+        ReportError: no usable Java, no master that answers, or a secret that cannot be read.
     """
     require_java()
+    require_master(master)
     scratch.chmod(0o700)
     _prepare_environment(scratch, cluster_secrets(master))
     builder = SparkSession.builder

@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 import signal
+import socket
 import stat
 import subprocess
 from contextlib import contextmanager
@@ -59,6 +60,21 @@ def test_a_secret_that_cannot_be_used_is_named(
 
     with pytest.raises(ReportError, match=session.SECRET_FILE_VARIABLE):
         session.cluster_secrets("spark://127.0.0.1:7077")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "127.0.0.1", "[::1]:{port},h:99999"])
+def test_a_master_that_does_not_answer_is_named(address: str) -> None:
+    master = f"spark://{address.format(port=free_port())}"
+
+    with pytest.raises(ReportError, match="The Spark master does not answer at spark://"):
+        session.require_master(master)
+
+
+def test_one_of_several_masters_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        session.require_master(f"spark://127.0.0.1:{free_port()},127.0.0.1:{port}")
 
 
 @pytest.mark.spark
