@@ -17,6 +17,7 @@ record in it once and names each range it could not read once.
 from __future__ import annotations
 
 import heapq
+import logging
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+
+logger = logging.getLogger(__name__)
 
 SPLIT_BYTES_DEFAULT = 64 * 1024 * 1024
 SPLIT_BYTES_MIN = 64 * 1024
@@ -189,7 +192,10 @@ class StoreReader:
         for batch in reading.batches():
             if batch.num_rows:
                 yield batch
-        if reading.damages and "damage" in schema.names:
+        if "damage" not in schema.names:
+            for damage in reading.damages:
+                logger.warning("damaged: file=%s commit_log_from=%d commit_log_to=%d: %s", *damage)
+        elif reading.damages:
             yield decoder.damage_batch(reading.damages)
 
     def damages(self, split: Split) -> list[Damage]:

@@ -304,6 +304,19 @@ def test_a_record_inside_a_damaged_body_is_not_believed_where_a_queue_knows_bett
     assert offsets(root) == expected(builder, without=(3,))
 
 
+def test_damage_is_logged_where_it_is_no_column(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    builder = StoreBuilder(tmp_path).put_many(20)
+    spoiled = builder.stored[5]
+    builder.overwrite(spoiled.commit_log_offset, bytes(8))
+
+    offsets(builder.write())
+
+    assert f"commit_log_from={spoiled.commit_log_offset} " in caplog.text
+    assert "zeros where a record should be" in caplog.text
+
+
 def test_a_missing_file_is_one_damaged_range(tmp_path: Path, queues: bool) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
     root = builder.write(queues=queues)
