@@ -15,7 +15,6 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 MADV_POPULATE_WRITE = 23
@@ -56,8 +55,8 @@ class StorageFile(Protocol):
         """Fault pages in for writing without holding the interpreter lock."""
         ...
 
-    def data_ranges(self, offset: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the parts of [offset, end) that may hold something; the rest reads as zeros."""
+    def data_ranges(self, offset: int, end: int) -> list[tuple[int, int]]:
+        """Return the parts of [offset, end) that may hold something; the rest reads as zeros."""
         ...
 
     def pread(self, offset: int, length: int) -> bytes:
@@ -175,18 +174,22 @@ class OsFile:
                 break  # older kernels do not know it: pages are then faulted in by their first use
         del anchor
 
-    def data_ranges(self, offset: int, end: int) -> Iterator[tuple[int, int]]:
+    def data_ranges(self, offset: int, end: int) -> list[tuple[int, int]]:
+        # A list, not a generator: reading the first range makes the kernel read ahead into the hole
+        # behind it, and pages that were read count as data.
+        ranges = []
         while offset < end:
             try:
                 start = os.lseek(self._fd, offset, os.SEEK_DATA)
             except OSError as error:
                 if error.errno == errno.ENXIO:
-                    return
+                    break
                 raise
             if start >= end:
-                return
+                break
             offset = min(os.lseek(self._fd, start, os.SEEK_HOLE), end)
-            yield start, offset
+            ranges.append((start, offset))
+        return ranges
 
     def pread(self, offset: int, length: int) -> bytes:
         return os.pread(self._fd, length, offset)

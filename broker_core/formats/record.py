@@ -23,7 +23,8 @@ The second magic (5.x) has a topic size of two bytes. The body crc is CRC-32 & 0
 empty body. A blank record (size, BLANK_MAGIC) fills a file from its last message to its end; a
 record never crosses files, and every full file ends in a blank one of at least 8 bytes.
 
-Invariant: size is the sum of the parts; offset in log is the record's own place.
+Invariant: size is the sum of the parts; offset in log is the record's own place; topic and
+properties hold no zero byte.
 Source: store/CommitLog.java (4.9.8), store/MessageExtEncoder.java (5.3.3).
 """
 
@@ -226,6 +227,12 @@ def examine(
         raise CorruptRecordError("record", where, "its parts do not add up to its size")
     if check_crc and body_size and zlib.crc32(view[fixed_to:body_to]) & CRC_MASK != crc:
         raise CorruptRecordError("record", where, "the checksum of its body is wrong")
+    # Topic and properties have no checksum. Zeros are what a torn write leaves of them, and no put
+    # takes a message whose properties hold any.
+    if check_crc and (
+        b"\0" in bytes(view[topic_from:topic_to]) or b"\0" in bytes(view[topic_to + 2 : end])
+    ):
+        raise CorruptRecordError("record", where, "its topic or properties hold zeros")
     return RecordHead(
         size,
         magic,

@@ -311,6 +311,7 @@ class MessageStore(Service):
             or queue.position >= queue.limit
             or len(properties_bytes) > PROPERTIES_BYTES_MAX
             or body_size > self._config.max_message_size
+            or "\0" in properties
             or (index is not None and (keys or index.room < 1))
         ):
             refusal = self._make_room(queue, size, body_size, properties_bytes, keys)
@@ -434,6 +435,8 @@ class MessageStore(Service):
             ]
             texts = [decode_properties(text.decode()) for _, _, text in items]
         except (CorruptRecordError, UnicodeDecodeError):
+            return self._batch_refused(PutMessageStatus.MESSAGE_ILLEGAL)
+        if any(b"\0" in text for _, _, text in items):
             return self._batch_refused(PutMessageStatus.MESSAGE_ILLEGAL)
         if any(len(text) > PROPERTIES_BYTES_MAX for _, _, text in items):
             return self._batch_refused(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
@@ -569,6 +572,14 @@ class MessageStore(Service):
         """Return records of a topic that carry a key, oldest first."""
         return self._reader.query_message(topic, key, max_num, begin_ms, end_ms)
 
+    @property
+    def index_last_update(self) -> tuple[int, int]:
+        """Store timestamp and commit_log_offset of the last message indexed, zeros for none."""
+        index = self._index
+        if index is None:
+            return 0, 0
+        return index.end_timestamp, max(0, index.end_phy_offset)
+
     # -- topics, state
 
     def topics(self) -> list[str]:
@@ -678,7 +689,12 @@ class MessageStore(Service):
         properties: bytes,
         keys: str | None,
     ) -> PutMessageStatus | None:
-        """Check the limits, reserve space; return why the message is not taken."""
+        """Check the limits, reserve space; return why the message is not taken.
+
+        Differs: zeros in properties are refused, so that recovery can tell a torn write by them.
+        """
+        if b"\0" in properties:
+            return PutMessageStatus.MESSAGE_ILLEGAL
         if body_size > self._config.max_message_size:
             return PutMessageStatus.MESSAGE_ILLEGAL
         if len(properties) > PROPERTIES_BYTES_MAX:

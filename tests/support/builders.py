@@ -1,0 +1,102 @@
+"""Stores and messages for tests, with what does not matter filled in."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker_core.config import StoreConfig
+from broker_core.formats import record
+from broker_core.message import properties as message_properties
+from broker_core.message.ids import host_bytes
+from broker_core.store.message_store import MessageStore
+from broker_core.store.results import GetMessageResult, GetMessageStatus, PutMessageResult
+
+if TYPE_CHECKING:
+    from broker_core.clock import Clock
+    from broker_core.message.message import MessageExt
+    from broker_core.storage import Storage
+
+HOST = host_bytes("127.0.0.1", 10911)
+LOG_FILE_SIZE = 64 * 1024
+UNITS_PER_FILE = 100
+
+
+def store_config(root: str = "/store", **changes: object) -> StoreConfig:
+    """Return a configuration with small files."""
+    config = StoreConfig(
+        store_path_root_dir=root,
+        mapped_file_size_commit_log=LOG_FILE_SIZE,
+        mapped_file_size_consume_queue=UNITS_PER_FILE * 20,
+        max_hash_slot_num=100,
+        max_index_num=400,
+    )
+    return replace(config, **changes)  # type: ignore[arg-type]
+
+
+def a_store(clock: Clock, storage: Storage, config: StoreConfig | None = None) -> MessageStore:
+    return MessageStore(config or store_config(), clock, storage, HOST)
+
+
+def put(
+    store: MessageStore,
+    topic: str = "TopicTest",
+    queue_id: int = 0,
+    body: bytes = b"hello",
+    *,
+    tags: str | None = None,
+    keys: str | None = None,
+    uniq_key: str | None = None,
+    sys_flag: int = 0,
+    born_host: bytes = HOST,
+    **more: str,
+) -> PutMessageResult:
+    """Put a message whose properties are the given ones."""
+    properties = {"TAGS": tags, "KEYS": keys, "UNIQ_KEY": uniq_key, **more}
+    return store.put_message(
+        topic,
+        queue_id,
+        body,
+        message_properties.encode({key: value for key, value in properties.items() if value}),
+        tags=tags,
+        keys=keys,
+        uniq_key=uniq_key,
+        flag=0,
+        sys_flag=sys_flag,
+        born_timestamp=1_795_251_442_181,
+        born_host=born_host,
+    )
+
+
+def get(
+    store: MessageStore,
+    queue_offset: int,
+    topic: str = "TopicTest",
+    queue_id: int = 0,
+    num: int = 32,
+) -> GetMessageResult:
+    """Get messages that are in memory."""
+    result = store.get_message(topic, queue_id, queue_offset, num, None)
+    assert not inspect.isawaitable(result)
+    return result
+
+
+def messages_of(result: GetMessageResult) -> list[MessageExt]:
+    return list(record.decode_all(b"".join(result.buffers)))
+
+
+def read_all(store: MessageStore, topic: str = "TopicTest", queue_id: int = 0) -> list[MessageExt]:
+    """Read a queue from its first message to its end, as a consumer does."""
+    messages: list[MessageExt] = []
+    queue_offset = store.min_offset_in_queue(topic, queue_id)
+    while True:
+        result = get(store, queue_offset, topic, queue_id)
+        if result.status in {
+            GetMessageStatus.OFFSET_OVERFLOW_ONE,
+            GetMessageStatus.NO_MESSAGE_IN_QUEUE,
+        }:
+            return messages
+        assert result.next_begin_offset > queue_offset
+        queue_offset = result.next_begin_offset
+        messages += messages_of(result)

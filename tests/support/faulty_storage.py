@@ -1,0 +1,239 @@
+"""A Storage in memory that remembers what was flushed, fails when told to, and loses power."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+PAGE = 4096
+SECTOR = 512
+
+
+class Inode:
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = bytearray()
+        self.modified_ms = 0
+        self.locked = False
+
+
+class FaultyFile:
+    def __init__(self, storage: FaultyStorage, path: Path, inode: Inode) -> None:
+        self.path = path
+        self._storage = storage
+        self._inode = inode
+        self._holds_lock = False
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        return len(self._inode.data)
+
+    @property
+    def modified_ms(self) -> int:
+        return self._inode.modified_ms
+
+    def set_size(self, size: int) -> None:
+        self._storage.called("set_size")
+        data = self._inode.data
+        if size < len(data):
+            del data[size:]
+        elif size > len(data):
+            data.extend(bytes(size - len(data)))
+
+    def allocate(self, offset: int, length: int) -> None:
+        self._storage.called("allocate")
+        self._storage.take(self._inode, offset, length)
+        if offset + length > len(self._inode.data):
+            self._inode.data.extend(bytes(offset + length - len(self._inode.data)))
+
+    def map(self) -> bytearray:
+        return self._inode.data
+
+    def populate(self, mapping: object, offset: int, length: int) -> None:
+        pass
+
+    def data_ranges(self, offset: int, end: int) -> list[tuple[int, int]]:
+        return [(offset, end)] if offset < end else []
+
+    def pread(self, offset: int, length: int) -> bytes:
+        self._storage.called("pread")
+        return bytes(self._inode.data[offset : offset + length])
+
+    def pwrite(self, offset: int, data: bytes) -> None:
+        self._storage.called("pwrite")
+        end = offset + len(data)
+        if end > len(self._inode.data):
+            self._inode.data.extend(bytes(end - len(self._inode.data)))
+        self._inode.data[offset:end] = data
+
+    def fdatasync(self) -> None:
+        if self._closed:
+            return
+        self._storage.called("fdatasync")
+        self._inode.durable = bytearray(self._inode.data)
+
+    def try_lock(self) -> bool:
+        if self._inode.locked:
+            return False
+        self._inode.locked = self._holds_lock = True
+        return True
+
+    def close(self) -> None:
+        self._closed = True
+        if self._holds_lock:
+            self._inode.locked = self._holds_lock = False
+
+
+class FaultyStorage:
+    """Files by path: `files` is what the system sees, `durable` what survives a power cut."""
+
+    def __init__(self, free_bytes: int = 1 << 40) -> None:
+        self.files: dict[Path, Inode] = {}
+        self.directories: set[Path] = {Path("/")}
+        self.durable: dict[Path, Inode] = {}
+        self.durable_directories: set[Path] = {Path("/")}
+        self.calls: Counter[str] = Counter()
+        self.free_bytes = free_bytes
+        self.used_bytes = 0
+        self._allocated: dict[int, set[int]] = {}
+        self._faults: dict[str, tuple[int, int]] = {}
+        self.on_call: Callable[[str], None] | None = None
+
+    # -- faults
+
+    def fail(self, call: str, *, nth: int = 1, error: int = errno.EIO) -> None:
+        """Let the n-th call from now on fail, and all that follow."""
+        self._faults[call] = (self.calls[call] + nth, error)
+
+    def heal(self, call: str) -> None:
+        self._faults.pop(call, None)
+
+    def called(self, call: str) -> None:
+        self.calls[call] += 1
+        if self.on_call is not None:
+            self.on_call(call)
+        nth, error = self._faults.get(call, (0, 0))
+        if nth and self.calls[call] >= nth:
+            raise OSError(error, os.strerror(error))
+
+    def take(self, inode: Inode, offset: int, length: int) -> None:
+        pages = self._allocated.setdefault(id(inode), set())
+        wanted = set(range(offset // PAGE, -(-(offset + length) // PAGE))) - pages
+        if len(wanted) * PAGE > self.free_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        pages |= wanted
+        self.free_bytes -= len(wanted) * PAGE
+        self.used_bytes += len(wanted) * PAGE
+
+    def crash(self) -> FaultyStorage:
+        """Return what a process killed now leaves: all that it has written."""
+        return self._with(
+            {path: bytearray(inode.data) for path, inode in self.files.items()}, self.directories
+        )
+
+    def cut_power(self, kept: Random | None = None) -> FaultyStorage:
+        """Return what a power cut now leaves: what was flushed, of files whose names were synced.
+
+        With kept, a random part of the pages that were not flushed has reached the disk as well.
+        """
+        contents = {}
+        for path, inode in self.durable.items():
+            data = bytearray(inode.durable)
+            if len(data) < len(inode.data):
+                data.extend(bytes(len(inode.data) - len(data)))
+            if kept is not None:
+                for start in range(0, len(data), SECTOR):
+                    if kept.random() < 0.5:
+                        data[start : start + SECTOR] = inode.data[start : start + SECTOR]
+            contents[path] = data
+        return self._with(contents, self.durable_directories)
+
+    def _with(self, contents: dict[Path, bytearray], directories: set[Path]) -> FaultyStorage:
+        other = FaultyStorage(self.free_bytes)
+        other.directories = set(directories)
+        other.durable_directories = set(directories)
+        for path, data in contents.items():
+            inode = Inode()
+            inode.data = data
+            inode.durable = bytearray(data)
+            inode.modified_ms = self.files[path].modified_ms if path in self.files else 0
+            other.files[path] = other.durable[path] = inode
+        return other
+
+    # -- Storage
+
+    def open(self, path: Path, *, create: bool = False) -> FaultyFile:
+        self.called("open")
+        inode = self.files.get(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            inode = self.files[path] = Inode()
+        return FaultyFile(self, path, inode)
+
+    def exists(self, path: Path) -> bool:
+        return path in self.files or path in self.directories
+
+    def is_directory(self, path: Path) -> bool:
+        return path in self.directories
+
+    def list_directory(self, path: Path) -> list[str]:
+        return sorted(
+            entry.name
+            for entry in [*self.files, *self.directories]
+            if entry.parent == path and entry != path
+        )
+
+    def make_directory(self, path: Path, *, durable: bool = True) -> None:
+        for directory in [*reversed(path.parents), path]:
+            self.directories.add(directory)
+            if durable:
+                self.durable_directories.add(directory)
+
+    def sync_directory(self, path: Path) -> None:
+        self.called("sync_directory")
+        for known in [known for known in self.durable if known.parent == path]:
+            if known not in self.files:
+                del self.durable[known]
+        for known, inode in self.files.items():
+            if known.parent == path:
+                self.durable[known] = inode
+        self.durable_directories |= {
+            known for known in self.directories if known.parent == path or known == path
+        }
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.called("rename")
+        self.files[target] = self.files.pop(source)
+
+    def unlink(self, path: Path) -> None:
+        self.called("unlink")
+        self.files.pop(path, None)
+
+    def remove_directory(self, path: Path) -> None:
+        self.directories.discard(path)
+
+    def read(self, path: Path) -> bytes | None:
+        inode = self.files.get(path)
+        return None if inode is None else bytes(inode.data)
+
+    def write_atomically(self, path: Path, data: bytes, *, keep_backup: bool = False) -> None:
+        self.called("write_atomically")
+        inode = Inode()
+        inode.data = bytearray(data)
+        inode.durable = bytearray(data)
+        if keep_backup and path in self.files:
+            backup = path.with_name(path.name + ".bak")
+            self.files[backup] = self.durable[backup] = self.files[path]
+        self.files[path] = self.durable[path] = inode
+
+    def disk_usage(self, path: Path) -> tuple[int, int]:
+        return self.used_bytes, self.free_bytes

@@ -1,0 +1,32 @@
+"""What a name may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_core.message import names
+
+
+@pytest.mark.parametrize(
+    "topic", ["a", "%RETRY%group", "A-b_9|x", "t" * 127, "%RETRY%" + "g" * 248]
+)
+def test_a_legal_topic_has_nothing_wrong(topic: str) -> None:
+    assert names.check_topic(topic) is None
+
+
+@pytest.mark.parametrize(
+    "topic", ["", " ", "../../x", "a/b", "a\0b", "a.b", "ü", "a\n", "t" * 128, "%DLQ%" + "g" * 251]
+)
+def test_an_illegal_topic_is_told_of(topic: str) -> None:
+    assert names.check_topic(topic)
+
+
+def test_a_group_may_be_255_long_and_not_more() -> None:
+    assert names.check_group("g" * 255) is None
+    assert names.check_group("g" * 256)
+
+
+def test_half_and_schedule_topics_are_not_sent_to_by_clients() -> None:
+    assert names.is_not_allowed_send_topic("RMQ_SYS_TRANS_HALF_TOPIC")
+    assert names.is_not_allowed_send_topic("SCHEDULE_TOPIC_XXXX")
+    assert not names.is_not_allowed_send_topic("RMQ_SYS_TRACE_TOPIC")

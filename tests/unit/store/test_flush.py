@@ -1,0 +1,230 @@
+"""What is durable when, who is told, what a failed flush means."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+
+import pytest
+
+from broker_core.store.results import GetMessageStatus, PutMessageStatus
+from tests.support.builders import a_store, get, messages_of, put, read_all, store_config
+
+
+@pytest.fixture
+async def sync_store(clock, storage):
+    store = a_store(clock, storage, store_config(flush_disk_type="SYNC_FLUSH"))
+    store.load()
+    await store.start()
+    yield store
+    await store.shutdown()
+
+
+async def until(condition) -> None:
+    """Let the loop run until a flush, which has a thread of its own, has come back."""
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it did not happen")
+
+
+class Gate:
+    """Holds every fdatasync until it is opened."""
+
+    def __init__(self, storage) -> None:
+        self.entered = threading.Event()
+        self.open = threading.Event()
+        storage.on_call = self._hold
+
+    def _hold(self, call: str) -> None:
+        if call == "fdatasync":
+            self.entered.set()
+            assert self.open.wait(10)
+
+    async def until_entered(self) -> None:
+        assert await asyncio.to_thread(self.entered.wait, 10)
+
+
+async def test_async_flush_promises_nothing_to_wait_for(store):
+    assert store.until_durable(put(store)) is None
+
+
+async def test_async_flush_flushes_by_interval(store, clock):
+    put(store, body=b"x" * 20_000)
+    await asyncio.sleep(0)
+
+    clock.advance_ms(500)
+    await until(lambda: store.flushed_where > 0)
+
+    assert store.flushed_where == store.max_commit_log_offset
+
+
+async def test_a_few_bytes_wait_for_the_thorough_interval(store, clock):
+    put(store)
+    await asyncio.sleep(0)
+    for _ in range(19):
+        clock.advance_ms(500)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert store.flushed_where == 0
+
+    clock.advance_ms(500)
+    await until(lambda: store.flushed_where > 0)
+
+
+async def test_sync_flush_answers_when_the_log_is_durable(sync_store, storage):
+    status = await sync_store.until_durable(put(sync_store))
+
+    assert status is PutMessageStatus.PUT_OK
+    assert sync_store.flushed_where == sync_store.max_commit_log_offset
+
+
+async def test_what_waits_together_shares_a_flush(sync_store, storage):
+    await sync_store.until_durable(put(sync_store))
+    before = storage.calls["fdatasync"]
+
+    waits = [sync_store.until_durable(put(sync_store)) for _ in range(100)]
+    statuses = await asyncio.gather(*waits)
+
+    assert set(statuses) == {PutMessageStatus.PUT_OK}
+    assert storage.calls["fdatasync"] == before + 1
+
+
+async def test_what_is_durable_already_is_not_waited_for(sync_store):
+    result = put(sync_store)
+    await sync_store.until_durable(result)
+
+    assert sync_store.until_durable(result) is None
+
+
+async def test_nothing_is_read_before_it_is_durable(sync_store, storage):
+    gate = Gate(storage)
+    arrived = []
+    sync_store.on_arrival = lambda *place: arrived.append(place)
+    put(sync_store, keys="k")
+    second = put(sync_store)
+    wait = sync_store.until_durable(second)
+    await gate.until_entered()
+
+    assert get(sync_store, 0).status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
+    assert sync_store.max_offset_in_queue("TopicTest", 0) == 0
+    assert sync_store.look_message(0) is None
+    assert sync_store.query_message("TopicTest", "k", 32, 0, 1 << 60) == []
+    assert arrived == []
+
+    gate.open.set()
+    await wait
+    assert len(messages_of(get(sync_store, 0))) == 2
+    assert arrived == [("TopicTest", 0, 2)]
+    assert sync_store.look_message(0) is not None
+
+
+async def test_what_is_put_while_a_flush_runs_waits_for_the_next(sync_store, storage):
+    gate = Gate(storage)
+    first = sync_store.until_durable(put(sync_store))
+    await gate.until_entered()
+    second = sync_store.until_durable(put(sync_store))
+    gate.open.set()
+    await first
+
+    assert await second is PutMessageStatus.PUT_OK
+    assert len(read_all(sync_store)) == 2
+
+
+async def test_a_message_that_nobody_waits_for_is_flushed_and_read_too(sync_store):
+    arrived = asyncio.Event()
+    sync_store.on_arrival = lambda *_: arrived.set()
+
+    put(sync_store)
+
+    await arrived.wait()
+    assert len(read_all(sync_store)) == 1
+
+
+async def test_a_slow_flush_is_a_timeout_and_the_message_stays(sync_store, storage, clock):
+    gate = Gate(storage)
+    wait = sync_store.until_durable(put(sync_store))
+    await gate.until_entered()
+
+    clock.advance_ms(4_999)
+    assert not wait.done()
+    clock.advance_ms(1)
+
+    assert await wait is PutMessageStatus.FLUSH_DISK_TIMEOUT
+    gate.open.set()
+    await sync_store.until_durable(put(sync_store))
+    assert len(read_all(sync_store)) == 2
+
+
+async def test_after_a_failed_flush_nothing_is_acknowledged(sync_store, storage):
+    await sync_store.until_durable(put(sync_store, body=b"safe"))
+    storage.fail("fdatasync", error=errno.EIO)
+
+    waiting = [sync_store.until_durable(put(sync_store)) for _ in range(3)]
+    statuses = await asyncio.gather(*waiting)
+
+    assert set(statuses) == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
+    assert put(sync_store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert not sync_store.is_writable
+
+
+async def test_a_failed_flush_is_never_tried_again(sync_store, storage):
+    storage.fail("fdatasync")
+    await sync_store.until_durable(put(sync_store))
+    calls = storage.calls["fdatasync"]
+    storage.heal("fdatasync")
+
+    assert put(sync_store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    await asyncio.sleep(0)
+    assert storage.calls["fdatasync"] == calls
+    assert sync_store.runtime_info()["storeState"].startswith("read-only after a failed write")
+
+
+async def test_reads_go_on_up_to_what_was_flushed(sync_store, storage):
+    await sync_store.until_durable(put(sync_store, body=b"safe"))
+    storage.fail("fdatasync")
+    await sync_store.until_durable(put(sync_store, body=b"unsafe"))
+
+    assert [m.body for m in read_all(sync_store)] == [b"safe"]
+
+
+async def test_async_flush_stops_at_a_failed_flush_too(store, storage, clock):
+    put(store, body=b"x" * 20_000)
+    storage.fail("fdatasync")
+    await asyncio.sleep(0)
+    clock.advance_ms(500)
+    await until(lambda: not store.is_writable)
+
+    assert put(store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert get(store, 0).status is GetMessageStatus.OFFSET_OVERFLOW_ONE
+
+
+async def test_after_a_failed_flush_the_exit_is_not_clean(clock, storage):
+    store = a_store(clock, storage, store_config(flush_disk_type="SYNC_FLUSH"))
+    store.load()
+    await store.start()
+    storage.fail("fdatasync")
+    await store.until_durable(put(store))
+    await store.shutdown()
+    storage.heal("fdatasync")
+
+    again = a_store(clock, storage)
+    assert not again.load().clean_exit
+    again.close()
+
+
+async def test_a_shutdown_flushes_everything_and_is_clean(clock, storage):
+    store = a_store(clock, storage)
+    store.load()
+    await store.start()
+    for _ in range(10):
+        put(store)
+    await store.shutdown()
+
+    again = a_store(clock, storage.cut_power())
+    report = again.load()
+    assert report.clean_exit
+    assert len(read_all(again)) == 10
+    again.close()

@@ -1,0 +1,143 @@
+"""Messages by key and time."""
+
+from __future__ import annotations
+
+from broker_core.formats import record
+from broker_core.formats.index_entry import HEADER
+from tests.support.builders import a_store, put, store_config
+
+FOR_EVER = 1 << 60
+
+
+def found(store, key: str, begin: int = 0, end: int = FOR_EVER, num: int = 32) -> list[bytes]:
+    views = store.query_message("TopicTest", key, num, begin, end)
+    return [record.decode(view).body for view in views]
+
+
+async def test_a_message_is_found_by_each_of_its_keys(store):
+    put(store, body=b"one", keys="red  green", uniq_key="U1")
+
+    assert found(store, "red") == found(store, "green") == found(store, "U1") == [b"one"]
+    assert found(store, "blue") == found(store, "red green") == found(store, "") == []
+
+
+async def test_messages_of_one_key_come_oldest_first(store):
+    for n in range(5):
+        put(store, body=b"%d" % n, keys="k")
+
+    assert found(store, "k") == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_the_newest_are_kept_when_there_are_too_many(store):
+    for n in range(5):
+        put(store, body=b"%d" % n, keys="k")
+
+    assert found(store, "k", num=2) == [b"3", b"4"]
+
+
+async def test_keys_with_the_same_hash_are_told_apart(store):
+    put(store, body=b"a", keys="AaAa")
+    put(store, body=b"b", keys="BBBB")
+
+    assert found(store, "AaAa") == [b"a"]
+    assert found(store, "BBBB") == [b"b"]
+
+
+async def test_a_key_belongs_to_its_topic(store):
+    put(store, "Other", keys="k")
+
+    assert found(store, "k") == []
+
+
+async def test_times_bound_what_is_found(store, clock):
+    times = []
+    for n in range(4):
+        times.append(put(store, body=b"%d" % n, keys="k").store_timestamp)
+        clock.advance_ms(10_000)
+
+    assert found(store, "k", begin=times[1], end=times[2]) == [b"1", b"2"]
+    assert found(store, "k", begin=times[3] + 5_000) == []
+    assert found(store, "k", end=times[0] - 5_000) == []
+
+
+async def test_a_full_file_is_followed_by_another(store, storage, clock):
+    for n in range(1000):
+        put(store, body=b"%d" % n, uniq_key=f"uniq{n}")
+        clock.advance_ms(1)
+
+    assert len([path for path in storage.files if path.parent.name == "index"]) == 3
+    for n in (0, 398, 399, 400, 999):
+        assert found(store, f"uniq{n}") == [b"%d" % n]
+
+
+async def test_the_header_names_the_first_and_last_message(store, storage, clock):
+    first = put(store, keys="a")
+    clock.advance_ms(2500)
+    last = put(store, keys="b")
+
+    data = next(i.data for path, i in storage.files.items() if path.parent.name == "index")
+    assert HEADER.unpack_from(data) == (
+        first.store_timestamp,
+        last.store_timestamp,
+        first.commit_log_offset,
+        last.commit_log_offset,
+        2,
+        3,
+    )
+
+
+async def test_keys_of_a_batch_are_found(store):
+    item = b"a" * 3
+    properties = b"KEYS\x01bk"
+    head = [20 + 3 + 2 + len(properties), 0, 0, 0, 3]
+    body = b"".join(v.to_bytes(4, "big") for v in head) + item
+    body += len(properties).to_bytes(2, "big") + properties
+
+    store.put_batch("TopicTest", 0, body, "", sys_flag=0, born_timestamp=0, born_host=bytes(8))
+
+    assert found(store, "bk") == [b"aaa"]
+
+
+async def test_after_a_kill_the_chains_are_whole(clock, storage):
+    store = a_store(clock, storage)
+    store.load()
+    await store.start()
+    for n in range(300):
+        put(store, body=b"%d" % n, keys=f"k{n % 7}")
+    left = storage.crash()
+    await store.shutdown()
+
+    again = a_store(clock, left)
+    again.load()
+
+    assert found(again, "k3", num=64) == [b"%d" % n for n in range(3, 300, 7)]
+    again.close()
+
+
+async def test_a_torn_index_is_built_anew(clock, storage):
+    store = a_store(clock, storage)
+    store.load()
+    await store.start()
+    for n in range(300):
+        put(store, body=b"%d" % n, keys=f"k{n}")
+    left = storage.crash()
+    await store.shutdown()
+    index = next(path for path in left.files if path.parent.name == "index")
+    left.files[index].data[40:200] = bytes(160)
+
+    again = a_store(clock, left)
+    again.load()
+
+    assert all(found(again, f"k{n}") == [b"%d" % n] for n in range(300))
+    again.close()
+
+
+async def test_without_an_index_nothing_is_found_and_no_file_made(clock, storage):
+    store = a_store(clock, storage, store_config(message_index_enable=False))
+    store.load()
+    await store.start()
+    put(store, keys="k")
+
+    assert found(store, "k") == []
+    assert not [path for path in storage.files if path.parent.name == "index"]
+    await store.shutdown()

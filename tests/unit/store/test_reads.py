@@ -1,0 +1,311 @@
+"""Reading: each status, limits, filters, lookups."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from broker_core.formats import record
+from broker_core.store.results import GetMessageStatus
+from tests.support.builders import (
+    LOG_FILE_SIZE,
+    UNITS_PER_FILE,
+    a_store,
+    get,
+    messages_of,
+    put,
+    store_config,
+)
+
+
+class TagFilter:
+    def __init__(self, *codes: int, bodies: tuple[bytes, ...] = ()) -> None:
+        self.codes = codes
+        self.bodies = bodies
+
+    def by_tags_code(self, tags_code: int) -> bool:
+        return not self.codes or tags_code in self.codes
+
+    def by_record(self, view: memoryview) -> bool:
+        return not self.bodies or record.decode(view).body in self.bodies
+
+
+async def test_an_unknown_queue_has_no_message_and_is_not_made(store):
+    result = get(store, 0)
+
+    assert result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
+    assert result.next_begin_offset == 0
+    assert store.topics() == []
+
+
+@pytest.mark.parametrize(
+    ("queue_offset", "status", "following"),
+    [
+        (-1, GetMessageStatus.OFFSET_TOO_SMALL, 0),
+        (0, GetMessageStatus.FOUND, 3),
+        (2, GetMessageStatus.FOUND, 3),
+        (3, GetMessageStatus.OFFSET_OVERFLOW_ONE, 3),
+        (4, GetMessageStatus.OFFSET_OVERFLOW_BADLY, 3),
+    ],
+)
+async def test_where_a_get_begins_decides_its_status(store, queue_offset, status, following):
+    for _ in range(3):
+        put(store)
+
+    result = get(store, queue_offset)
+
+    assert result.status is status
+    assert result.next_begin_offset == following
+    assert (result.min_offset, result.max_offset) == (0, 3)
+
+
+async def test_records_side_by_side_come_in_one_buffer(store):
+    for n in range(3):
+        put(store, body=b"%d" % n)
+
+    result = get(store, 0)
+
+    assert len(result.buffers) == 1
+    assert result.message_count == 3
+    assert result.byte_count == len(result.buffers[0])
+    assert [m.body for m in messages_of(result)] == [b"0", b"1", b"2"]
+
+
+async def test_records_of_other_queues_are_left_out(store):
+    for n in range(6):
+        put(store, queue_id=n % 2, body=b"%d" % n)
+
+    result = get(store, 0, queue_id=1)
+
+    assert len(result.buffers) == 3
+    assert [m.body for m in messages_of(result)] == [b"1", b"3", b"5"]
+
+
+async def test_a_get_returns_at_most_what_is_asked_for(store):
+    for _ in range(5):
+        put(store)
+
+    assert get(store, 0, num=2).message_count == 2
+    assert get(store, 0, num=2).next_begin_offset == 2
+
+
+async def test_a_get_returns_at_most_32_messages(store):
+    for _ in range(40):
+        put(store)
+
+    assert get(store, 0, num=64).message_count == 32
+
+
+async def test_a_get_stops_at_the_transfer_limit_but_gives_one_message(clock, storage):
+    store = a_store(clock, storage, store_config(max_transfer_bytes_on_message_in_memory=500))
+    store.load()
+    await store.start()
+    put(store, body=b"x" * 1000)
+    put(store, body=b"y" * 100)
+    put(store, body=b"z" * 400)
+
+    assert get(store, 0).message_count == 1
+    assert get(store, 1).message_count == 1
+    await store.shutdown()
+
+
+async def test_a_get_reads_one_queue_file_at_most(store):
+    for _ in range(UNITS_PER_FILE + 5):
+        put(store, body=b"")
+
+    assert get(store, UNITS_PER_FILE - 3).next_begin_offset == UNITS_PER_FILE
+
+
+async def test_messages_with_other_tags_are_passed_over(store):
+    for tags in ("TagA", "TagB", "TagA"):
+        put(store, tags=tags)
+
+    result = store.get_message("TopicTest", 0, 0, 32, TagFilter(2598920))
+
+    assert result.status is GetMessageStatus.FOUND
+    assert [m.tags for m in messages_of(result)] == ["TagB"]
+    assert result.next_begin_offset == 3
+
+
+async def test_a_get_that_matches_nothing_goes_on_behind(store):
+    for _ in range(1000):
+        put(store, tags="TagA", body=b"")
+
+    result = store.get_message("TopicTest", 0, 0, 32, TagFilter(1))
+
+    assert result.status is GetMessageStatus.NO_MATCHED_MESSAGE
+    assert result.next_begin_offset == UNITS_PER_FILE
+
+
+async def test_a_filter_may_decide_by_the_record(store):
+    for n in range(3):
+        put(store, body=b"%d" % n)
+
+    result = store.get_message("TopicTest", 0, 0, 32, TagFilter(bodies=(b"1",)))
+
+    assert [m.body for m in messages_of(result)] == [b"1"]
+
+
+async def test_cold_messages_are_awaited_and_the_same(clock, storage):
+    config = store_config(access_message_in_memory_max_ratio=0)
+    store = a_store(clock, storage, config)
+    store.load()
+    await store.start()
+    for n in range(20):
+        put(store, body=b"%d" % n)
+
+    answer = store.get_message("TopicTest", 0, 0, 32, None)
+    assert inspect.isawaitable(answer)
+    result = await answer
+
+    assert result.status is GetMessageStatus.FOUND
+    assert result.message_count == config.max_transfer_count_on_message_in_disk
+    assert [m.body for m in messages_of(result)] == [b"%d" % n for n in range(8)]
+    assert result.next_begin_offset == 8
+    assert store.is_in_memory("TopicTest", 0, 0) is False
+    await store.shutdown()
+
+
+async def test_cold_messages_are_filtered_by_record(clock, storage):
+    store = a_store(clock, storage, store_config(access_message_in_memory_max_ratio=0))
+    store.load()
+    await store.start()
+    for n in range(4):
+        put(store, body=b"%d" % n)
+
+    wanted = await store.get_message("TopicTest", 0, 0, 32, TagFilter(bodies=(b"2",)))
+    nothing = await store.get_message("TopicTest", 0, 0, 32, TagFilter(bodies=(b"9",)))
+
+    assert [m.body for m in messages_of(wanted)] == [b"2"]
+    assert nothing.status is GetMessageStatus.NO_MATCHED_MESSAGE
+    await store.shutdown()
+
+
+async def test_only_the_beginning_of_a_record_is_a_message(store):
+    put(store)
+    second = put(store).commit_log_offset
+
+    assert store.look_message(second) is not None
+    for offset in (-1, 1, second - 1, second + 1, store.max_commit_log_offset, 1 << 50):
+        assert store.look_message(offset) is None
+
+
+async def test_offset_by_time_is_the_first_from_a_time_on(store, clock):
+    times = []
+    for _ in range(5):
+        clock.advance_ms(1000)
+        times.append(put(store).store_timestamp)
+
+    def lower(time):
+        return store.offset_in_queue_by_time("TopicTest", 0, time)
+
+    assert lower(0) == 0
+    assert [lower(time) for time in times] == [0, 1, 2, 3, 4]
+    assert lower(times[1] + 1) == 2
+    assert lower(times[4] + 1) == 5
+
+
+async def test_offset_by_time_upper_is_the_last_up_to_a_time(store, clock):
+    times = []
+    for _ in range(3):
+        clock.advance_ms(1000)
+        times.append(put(store).store_timestamp)
+
+    def upper(time):
+        return store.offset_in_queue_by_time("TopicTest", 0, time, upper=True)
+
+    assert upper(0) == 0
+    assert [upper(time) for time in times] == [0, 1, 2]
+    assert upper(times[1] + 1) == 1
+    assert upper(times[2] + 9) == 2
+
+
+async def test_the_store_timestamp_of_a_missing_message_is_minus_1(store, clock):
+    put(store)
+
+    assert store.store_timestamp("TopicTest", 0, 0) == clock.now_ms()
+    assert store.store_timestamp("TopicTest", 0, 1) == -1
+    assert store.store_timestamp("Unknown", 0, 0) == -1
+
+
+async def test_whether_a_missing_message_is_in_memory_is_not_known(store):
+    put(store)
+
+    assert store.is_in_memory("TopicTest", 0, 0) is True
+    assert store.is_in_memory("TopicTest", 0, 1) is None
+    assert store.is_in_memory("Unknown", 0, 0) is None
+
+
+async def test_the_earliest_time_is_that_of_the_first_record(store, clock):
+    assert store.earliest_message_timestamp == -1
+    first = put(store).store_timestamp
+    clock.advance_ms(10)
+    put(store)
+
+    assert store.earliest_message_timestamp == first
+
+
+async def test_a_unit_that_points_at_another_record_is_stepped_over(store, storage):
+    put(store, body=b"x" * 50)
+    put(store)
+    units = next(inode for path, inode in storage.files.items() if "consumequeue" in path.parts)
+    units.data[8:12] = (60).to_bytes(4, "big")
+
+    result = get(store, 0)
+
+    assert [m.queue_offset for m in messages_of(result)] == [1]
+
+
+async def test_a_deleted_topic_begins_anew(store):
+    for _ in range(UNITS_PER_FILE + 1):
+        put(store)
+    put(store, "Other")
+
+    store.delete_topic("TopicTest")
+
+    assert store.topics() == ["Other"]
+    assert store.max_offset_in_queue("TopicTest", 0) == 0
+    assert put(store).queue_offset == 0
+    assert len(messages_of(get(store, 0))) == 1
+
+
+async def test_queues_are_listed(store):
+    put(store, queue_id=3)
+    put(store, queue_id=1)
+
+    assert store.queue_ids("TopicTest") == [1, 3]
+    assert store.queue_ids("Unknown") == []
+
+
+async def test_more_queues_than_mappings_are_read_and_written(clock, storage):
+    store = a_store(clock, storage)
+    store._queues._mapped_files_max = 3
+    store.load()
+    await store.start()
+    for n in range(30):
+        put(store, queue_id=n % 10, body=b"%d" % n)
+        store._queues.take_files_to_flush(0)
+
+    for queue_id in range(10):
+        bodies = [m.body for m in messages_of(get(store, 0, queue_id=queue_id))]
+        assert bodies == [b"%d" % n for n in range(queue_id, 30, 10)]
+    assert len(store._queues._mapped) <= 4
+    await store.shutdown()
+
+
+async def test_runtime_info_names_what_mqadmin_shows(store, clock):
+    for _ in range(10):
+        put(store)
+    clock.advance_ms(1000)
+    store._stats.sample()
+
+    info = store.runtime_info()
+
+    assert info["putMessageTimesTotal"] == "10"
+    assert info["putTps"].split()[0] == "10.0"
+    assert info["commitLogMaxOffset"] == str(store.max_commit_log_offset)
+    assert info["dispatchBehindBytes"] == "0"
+    assert info["storeState"] == "running"
+    assert all(isinstance(value, str) for value in info.values())
+    assert store.max_commit_log_offset < LOG_FILE_SIZE

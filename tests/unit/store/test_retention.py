@@ -1,0 +1,157 @@
+"""What expires, when; what a full disk means."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from broker_core.store.results import GetMessageStatus, PutMessageStatus
+from tests.support.builders import LOG_FILE_SIZE, a_store, get, put, read_all, store_config
+from tests.support.clock import ManualClock
+
+HOUR_MS = 3_600_000
+
+
+def at_hour(hour: int) -> int:
+    """Return a wall time at which the local hour is this one."""
+    local = datetime(2026, 6, 15, 12, 30, tzinfo=UTC).astimezone()
+    return int((local + timedelta(hours=hour - local.hour)).timestamp() * 1000)
+
+
+async def run(task, clock) -> None:
+    """Run something that pauses between files."""
+    running = asyncio.ensure_future(task)  # noqa: TID251  a test is its own owner
+    while not running.done():
+        clock.advance_ms(100)
+        await asyncio.sleep(0)
+    await running
+
+
+async def filled(storage, hour: int = 4, **changes: object):
+    clock = ManualClock(now_ms=at_hour(hour))
+    store = a_store(clock, storage, store_config(**changes))
+    store.load()
+    await store.start()
+    for n in range(700):
+        put(store, body=b"x" * 300, keys=f"k{n}")
+    store._log.flushed_where = store.max_commit_log_offset
+    for path, inode in storage.files.items():
+        if path.parent.name == "commitlog":
+            inode.modified_ms = clock.now_ms()
+    return store, clock
+
+
+async def test_files_go_when_their_time_is_over_and_it_is_the_hour(storage):
+    store, clock = await filled(storage, file_reserved_time=24)
+    before = len(store._log.files)
+    await run(store._retention.clean(), clock)
+    assert len(store._log.files) == before
+
+    clock.advance_ms(24 * HOUR_MS)
+    await run(store._retention.clean(), clock)
+
+    assert before > 3
+    assert len(store._log.files) == 1
+    await store.shutdown()
+
+
+async def test_at_another_hour_nothing_goes(storage):
+    store, clock = await filled(storage, hour=11, file_reserved_time=24)
+    before = len(store._log.files)
+    clock.advance_ms(24 * HOUR_MS)
+
+    await run(store._retention.clean(), clock)
+
+    assert len(store._log.files) == before
+    store.delete_expired_files_soon()
+    await run(store._retention.clean(), clock)
+    assert len(store._log.files) == 1
+    await store.shutdown()
+
+
+async def test_readers_of_a_deleted_file_go_on(storage):
+    store, clock = await filled(storage, file_reserved_time=1)
+    held = get(store, 0).buffers[0]
+    text = bytes(held)
+    clock.advance_ms(24 * HOUR_MS)
+
+    await run(store._retention.clean(), clock)
+
+    assert bytes(held) == text
+    await store.shutdown()
+
+
+async def test_queues_and_index_follow_the_log(storage):
+    store, clock = await filled(storage, file_reserved_time=1)
+    clock.advance_ms(24 * HOUR_MS)
+    await run(store._retention.clean(), clock)
+
+    low = store.min_offset_in_queue("TopicTest", 0)
+
+    assert low > 100
+    assert store.min_commit_log_offset % LOG_FILE_SIZE == 0
+    assert [m.queue_offset for m in read_all(store)] == list(range(low, 700))
+    assert get(store, low - 1).status is GetMessageStatus.OFFSET_TOO_SMALL
+    units = [path for path in storage.files if "consumequeue" in path.parts]
+    assert len(units) == 7 - low // 100
+    assert store.query_message("TopicTest", "k0", 32, 0, 1 << 60) == []
+    assert len(store.query_message("TopicTest", "k699", 32, 0, 1 << 60)) == 1
+    await store.shutdown()
+
+
+async def test_a_step_of_the_wall_clock_expires_nothing(storage):
+    store, clock = await filled(storage, file_reserved_time=24)
+    before = len(store._log.files)
+
+    clock.step_wall_clock_ms(365 * 24 * HOUR_MS)
+    await run(store._retention.clean(), clock)
+
+    assert len(store._log.files) == before
+    await store.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("used", "expired", "gone"),
+    [(70, True, False), (80, True, True), (80, False, False), (88, False, True)],
+)
+async def test_how_full_the_disk_is_decides_what_goes(storage, used, expired, gone):
+    store, clock = await filled(storage, hour=11, file_reserved_time=24)
+    if expired:
+        clock.advance_ms(24 * HOUR_MS)
+    storage.used_bytes, storage.free_bytes = used << 30, (100 - used) << 30
+
+    await run(store._retention.clean(), clock)
+
+    assert (store.min_commit_log_offset > 0) is gone
+    await store.shutdown()
+
+
+async def test_beyond_90_percent_writes_are_refused_and_reads_go_on(storage):
+    store, clock = await filled(storage)
+    storage.used_bytes, storage.free_bytes = 91 << 30, 9 << 30
+    await asyncio.sleep(0)
+    clock.advance_ms(10_000)
+    await asyncio.sleep(0)
+
+    assert put(store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert get(store, 0).status is GetMessageStatus.FOUND
+    assert store.runtime_info()["storeState"] == "read-only: the disk is full"
+
+    storage.used_bytes, storage.free_bytes = 60 << 30, 40 << 30
+    clock.advance_ms(10_000)
+    await asyncio.sleep(0)
+    assert put(store).status is PutMessageStatus.PUT_OK
+    await store.shutdown()
+
+
+async def test_the_last_file_never_goes(storage):
+    store, clock = await filled(storage, file_reserved_time=1)
+    storage.used_bytes, storage.free_bytes = 88 << 30, 12 << 30
+
+    for _ in range(3):
+        await run(store._retention.clean(), clock)
+
+    assert len(store._log.files) == 1
+    await store.shutdown()
