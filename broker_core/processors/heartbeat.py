@@ -20,10 +20,10 @@ from broker_core.message.subscription import (
     SubscriptionData,
     build_subscription,
 )
-from broker_core.processors import fields
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
+from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
     from broker_core.clients.client import ClientConnection

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from broker_core.errors import RequestRefusedError
 from broker_core.message import names
-from broker_core.processors import fields
 from broker_core.protocol.codes import ResponseCode
+from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
     from broker_core.store.message_store import MessageStore
-
-QUEUE_ID_MAX = (1 << 31) - 1
 
 
 class OffsetsProcessor:
@@ -59,7 +57,7 @@ class OffsetsProcessor:
         """UPDATE_CONSUMER_OFFSET. Answers SUCCESS; a smaller offset than before is stored too."""
         group = fields.text(request.ext_fields, "consumerGroup")
         topic, queue_id = _queue(request)
-        offset = fields.integer(request.ext_fields, "commitOffset", low=0)
+        offset = fields.int64(request.ext_fields, "commitOffset", low=0)
         if not names.is_legal_name(topic) or not names.is_legal_name(group):
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"topic {topic!r} or group {group!r} is not a legal name"
@@ -72,7 +70,7 @@ class OffsetsProcessor:
     ) -> RemotingCommand:
         """SEARCH_OFFSET_BY_TIMESTAMP. Answers SUCCESS with offset."""
         topic, queue_id = _queue(request)
-        timestamp = fields.integer(request.ext_fields, "timestamp")
+        timestamp = fields.int64(request.ext_fields, "timestamp")
         upper = request.ext_fields.get("boundaryType", "").upper() == "UPPER"
         return _offset_answer(
             request, self._store.offset_in_queue_by_time(topic, queue_id, timestamp, upper=upper)
@@ -98,7 +96,7 @@ class OffsetsProcessor:
 
 def _queue(request: RemotingCommand) -> tuple[str, int]:
     header = request.ext_fields
-    return fields.text(header, "topic"), fields.integer(header, "queueId", low=0, high=QUEUE_ID_MAX)
+    return fields.text(header, "topic"), fields.int32(header, "queueId", low=0)
 
 
 def _offset_answer(request: RemotingCommand, offset: int) -> RemotingCommand:

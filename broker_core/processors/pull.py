@@ -18,8 +18,8 @@ from broker_core.message.ids import offset_msg_id
 from broker_core.message.names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from broker_core.message.subscription import EXPRESSION_TYPE_TAG, build_subscription
 from broker_core.message.topic_config import PERM_READ
-from broker_core.processors import fields
 from broker_core.protocol.codes import ResponseCode
+from broker_core.protocol.headers import fields
 from broker_core.store.results import GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
@@ -106,18 +106,18 @@ class PullProcessor:
             connection,
             group=fields.text(header, "consumerGroup"),
             topic=fields.text(header, "topic"),
-            queue_id=fields.integer(header, "queueId"),
-            queue_offset=fields.integer(header, "queueOffset"),
-            max_msg_nums=fields.integer(header, "maxMsgNums"),
+            queue_id=fields.int32(header, "queueId"),
+            queue_offset=fields.int64(header, "queueOffset"),
+            max_msg_nums=fields.int32(header, "maxMsgNums"),
         )
-        sys_flag = fields.integer(header, "sysFlag")
+        sys_flag = fields.int32(header, "sysFlag")
         pull.tag_filter = self._check(pull, sys_flag)
         if sys_flag & FLAG_COMMIT_OFFSET:
-            commit_offset = fields.integer(header, "commitOffset", 0)
+            commit_offset = fields.int64(header, "commitOffset", 0)
             if commit_offset >= 0:
                 self.commit_offset(pull.group, pull.topic, pull.queue_id, commit_offset, connection)
         if sys_flag & FLAG_SUSPEND:
-            timeout_ms = fields.integer(header, "suspendTimeoutMillis", 0, low=0)
+            timeout_ms = fields.int64(header, "suspendTimeoutMillis", 0, low=0)
             if not self._config.long_polling_enable:
                 timeout_ms = self._config.short_polling_time_mills
             pull.suspend_timeout_ms = min(timeout_ms, SUSPEND_TIMEOUT_MS_MAX)
@@ -253,7 +253,7 @@ class PullProcessor:
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
                 f"the consumer's subscription not exist: group {pull.group} topic {pull.topic}",
             )
-        if subscription.data.sub_version < fields.integer(pull.request.ext_fields, "subVersion", 0):
+        if subscription.data.sub_version < fields.int64(pull.request.ext_fields, "subVersion", 0):
             raise RequestRefusedError(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
             )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_core.processors import fields
 from broker_core.protocol.codes import ResponseCode
+from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
     from broker_core.config import StoreConfig
@@ -33,15 +33,15 @@ class QueryProcessor:
         sort out.
         """
         header = request.ext_fields
-        max_num = fields.integer(header, "maxNum", low=1)
+        max_num = fields.int32(header, "maxNum", low=1)
         if fields.boolean(header, UNIQUE_KEY_QUERY):
             max_num = self._config.default_query_max_num
         records = self._store.query_message(
             fields.text(header, "topic"),
             fields.text(header, "key"),
             min(max_num, self._config.max_msgs_num_batch),
-            fields.integer(header, "beginTimestamp"),
-            fields.integer(header, "endTimestamp"),
+            fields.int64(header, "beginTimestamp"),
+            fields.int64(header, "endTimestamp"),
         )
         timestamp, commit_log_offset = self._store.index_last_update
         ext_fields = {
@@ -58,7 +58,7 @@ class QueryProcessor:
 
     def view_message_by_id(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """VIEW_MESSAGE_BY_ID. Answers SUCCESS with the record as body, or SYSTEM_ERROR."""
-        offset = fields.integer(request.ext_fields, "offset", low=0)
+        offset = fields.int64(request.ext_fields, "offset", low=0)
         record = self._store.look_message(offset)
         if record is None:
             return request.answer(

@@ -15,9 +15,9 @@ from broker_core.errors import RequestRefusedError
 from broker_core.message import names, properties
 from broker_core.message.ids import offset_msg_id
 from broker_core.message.topic_config import PERM_WRITE
-from broker_core.processors import fields
 from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
 from broker_core.protocol.command import json_answer
+from broker_core.protocol.headers import fields
 from broker_core.store.results import PutMessageStatus
 
 if TYPE_CHECKING:
@@ -262,9 +262,9 @@ class SendProcessor:
         self, request: RemotingCommand, connection: Connection, header: Mapping[str, str]
     ) -> Answer:
         topic = fields.text(header, "b")
-        queue_id = fields.integer(header, "e", low=-(1 << 31), high=(1 << 31) - 1)
-        sys_flag = fields.integer(header, "f")
-        born_timestamp = fields.integer(header, "g")
+        queue_id = fields.int32(header, "e")
+        sys_flag = fields.int32(header, "f")
+        born_timestamp = fields.int64(header, "g")
         topic_config, refusal = self._check_topic(header, topic, connection)
         if topic_config is None:
             return self._refuse(request, *refusal)
@@ -286,7 +286,7 @@ class SendProcessor:
             sys_flag=sys_flag,
             born_timestamp=born_timestamp,
             born_host=connection.remote_host,
-            reconsume_times=fields.integer(header, "j", 0),
+            reconsume_times=fields.int32(header, "j", 0),
         )
         if result.status is not PutMessageStatus.PUT_OK:
             self._stats.totals.put_failed_times += 1
@@ -344,7 +344,7 @@ class SendProcessor:
         topic_config = self._topics.find(topic)
         if topic_config is None:
             logger.info("send to an unknown topic: topic=%s from=%s", topic, connection)
-            queue_nums = fields.integer(header, "d", 4, low=-(1 << 31), high=(1 << 31) - 1)
+            queue_nums = fields.int32(header, "d", 4)
             topic_config = self._topics.create_from_default(topic, header.get("c", ""), queue_nums)
         if topic_config is None and names.is_retry_topic(topic):
             topic_config = self._topics.create_retry(topic, 1)
@@ -372,7 +372,7 @@ class SendProcessor:
             )
         maximum = group_config.retry_max_times
         if request.version >= V3_4_9 and header.get("l"):
-            maximum = fields.integer(header, "l")
+            maximum = fields.int32(header, "l")
         if reconsume_times < maximum:
             return None
         return self._topics.create_retry(names.dlq_topic(group), DLQ_QUEUE_NUMS)
@@ -406,7 +406,7 @@ def _what_is_wrong(header: Mapping[str, str]) -> tuple[int, str]:
     try:
         fields.text(named, "topic")
         for name in ("queueId", "sysFlag", "bornTimestamp", "flag", "reconsumeTimes"):
-            fields.integer(named, name, 0 if name == "reconsumeTimes" else None)
+            fields.int64(named, name, 0 if name == "reconsumeTimes" else None)
     except RequestRefusedError as refusal:
         return refusal.code, refusal.remark
     return ResponseCode.SYSTEM_ERROR, "the request's header cannot be read"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from broker_core.errors import RequestRefusedError
-from broker_core.processors import fields
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import BROKER_VERSION, ResponseCode
+from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
     from broker_core.clock import Clock

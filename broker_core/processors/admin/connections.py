@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from broker_core.errors import RequestRefusedError
-from broker_core.processors import fields
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import ResponseCode
+from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
     from broker_core.clients.client import ClientConnection

@@ -12,11 +12,11 @@ import msgspec
 from broker_core.errors import RequestRefusedError
 from broker_core.message import names
 from broker_core.message.subscription import SubscriptionGroupConfig
-from broker_core.processors import fields
 from broker_core.processors.heartbeat import read_body
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
+from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
     from broker_core.clients.consumers import Consumers
@@ -134,7 +134,7 @@ class GroupsAdmin:
         header = request.ext_fields
         topic = fields.text(header, "topic")
         group = fields.text(header, "group")
-        timestamp = fields.integer(header, "timestamp")
+        timestamp = fields.int64(header, "timestamp")
         is_force = fields.boolean(header, "isForce")
         topic_config = self._topics.find(topic)
         if topic_config is None:

@@ -12,9 +12,9 @@ import msgspec
 from broker_core.errors import RequestRefusedError
 from broker_core.message import names
 from broker_core.message.topic_config import PERM_MAX, QUEUE_NUMS_MAX, TopicConfig
-from broker_core.processors import fields
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import ResponseCode
+from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
     from broker_core.clients.consumers import Consumers
@@ -70,13 +70,11 @@ class TopicsAdmin:
         self._topics.put(
             TopicConfig(
                 topic_name=topic,
-                read_queue_nums=fields.integer(header, "readQueueNums", low=1, high=QUEUE_NUMS_MAX),
-                write_queue_nums=fields.integer(
-                    header, "writeQueueNums", low=1, high=QUEUE_NUMS_MAX
-                ),
-                perm=fields.integer(header, "perm", low=0, high=PERM_MAX),
+                read_queue_nums=fields.int32(header, "readQueueNums", low=1, high=QUEUE_NUMS_MAX),
+                write_queue_nums=fields.int32(header, "writeQueueNums", low=1, high=QUEUE_NUMS_MAX),
+                perm=fields.int32(header, "perm", low=0, high=PERM_MAX),
                 topic_filter_type=filter_type,
-                topic_sys_flag=fields.integer(header, "topicSysFlag", 0, low=0, high=3),
+                topic_sys_flag=fields.int32(header, "topicSysFlag", 0, low=0, high=3),
                 order=fields.boolean(header, "order"),
             )
         )

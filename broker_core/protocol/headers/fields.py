@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 INT32_DIGITS_MAX = 11
 INT64_DIGITS_MAX = 20
-INT32_LIMIT = 2**31
-INT64_LIMIT = 2**63
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 def text(ext_fields: Mapping[str, str], key: str) -> str:
@@ -32,22 +32,36 @@ def text(ext_fields: Mapping[str, str], key: str) -> str:
     return value
 
 
-def int32(ext_fields: Mapping[str, str], key: str, default: int | None = None) -> int:
-    """Return an int field, default when it is missing.
+def int32(
+    ext_fields: Mapping[str, str],
+    key: str,
+    default: int | None = None,
+    *,
+    low: int = INT32_MIN,
+    high: int = INT32_MAX,
+) -> int:
+    """Return an int field from low to high, default when it is missing.
 
     Raises:
         RequestRefusedError: no number, out of range, or missing without a default.
     """
-    return _integer(ext_fields, key, default, INT32_DIGITS_MAX, INT32_LIMIT)
+    return _integer(ext_fields, key, default, INT32_DIGITS_MAX, low, high)
 
 
-def int64(ext_fields: Mapping[str, str], key: str, default: int | None = None) -> int:
-    """Return a long field, default when it is missing.
+def int64(
+    ext_fields: Mapping[str, str],
+    key: str,
+    default: int | None = None,
+    *,
+    low: int = INT64_MIN,
+    high: int = INT64_MAX,
+) -> int:
+    """Return a long field from low to high, default when it is missing.
 
     Raises:
         RequestRefusedError: no number, out of range, or missing without a default.
     """
-    return _integer(ext_fields, key, default, INT64_DIGITS_MAX, INT64_LIMIT)
+    return _integer(ext_fields, key, default, INT64_DIGITS_MAX, low, high)
 
 
 def boolean(ext_fields: Mapping[str, str], key: str, *, default: bool = False) -> bool:
@@ -57,7 +71,12 @@ def boolean(ext_fields: Mapping[str, str], key: str, *, default: bool = False) -
 
 
 def _integer(
-    ext_fields: Mapping[str, str], key: str, default: int | None, digits_max: int, limit: int
+    ext_fields: Mapping[str, str],
+    key: str,
+    default: int | None,
+    digits_max: int,
+    low: int,
+    high: int,
 ) -> int:
     value = ext_fields.get(key)
     if value is None:
@@ -70,10 +89,10 @@ def _integer(
         try:
             number = int(value)
         except ValueError:
-            number = limit
-        if -limit <= number < limit:
+            number = low - 1
+        if low <= number <= high:
             return number
-    raise _refusal(f"the request's {key} is not a number in range: {value[:32]!r}")
+    raise _refusal(f"the request's {key} is not a number from {low} to {high}: {value[:32]!r}")
 
 
 def _refusal(remark: str) -> RequestRefusedError:
