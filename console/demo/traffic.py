@@ -45,6 +45,7 @@ IN_FLIGHT_MAX = 256
 HEARTBEAT_S = 10.0
 ROUTE_WAIT_S = 30.0
 RETRY_S = 1.0
+LAST_SENDS_S = 2.0
 REPORT_S = 10.0
 # The slow queue is read at this part of its share of the rate.
 SLOW_SHARE = 0.7
@@ -278,6 +279,9 @@ class DemoTraffic:
                     sending.add(task)
                     task.add_done_callback(sending.discard)
         finally:
+            # What is under way may still be stored: wait for it, so that the count is right.
+            if sending:
+                await asyncio.wait(set(sending), timeout=LAST_SENDS_S)
             await end(list(sending))
 
     async def _send(self, message: Outgoing, number: int, room: asyncio.Semaphore) -> None:

@@ -211,7 +211,7 @@ class Runner:
 
     def _state(self) -> RunState:
         latest = self._latest
-        if latest is None:
+        if latest is None or latest.stage.startswith("starting"):
             return RunState.STARTING
         return RunState.WRITING if latest.stage.startswith("writing") else RunState.RUNNING
 
