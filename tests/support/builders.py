@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_core.config import StoreConfig
 from broker_core.formats import record
 from broker_core.message import properties as message_properties
 from broker_core.message.ids import host_bytes
 from broker_core.store.message_store import MessageStore
-from broker_core.store.results import GetMessageResult, GetMessageStatus, PutMessageResult
+from broker_core.store.results import (
+    GetMessageResult,
+    GetMessageStatus,
+    PutMessageResult,
+    PutMessageStatus,
+)
 
 if TYPE_CHECKING:
     from broker_core.clock import Clock
@@ -23,16 +28,16 @@ LOG_FILE_SIZE = 64 * 1024
 UNITS_PER_FILE = 100
 
 
-def store_config(root: str = "/store", **changes: object) -> StoreConfig:
+def store_config(**changes: Any) -> StoreConfig:
     """Return a configuration with small files."""
     config = StoreConfig(
-        store_path_root_dir=root,
+        store_path_root_dir="/store",
         mapped_file_size_commit_log=LOG_FILE_SIZE,
         mapped_file_size_consume_queue=UNITS_PER_FILE * 20,
         max_hash_slot_num=100,
         max_index_num=400,
     )
-    return replace(config, **changes)  # type: ignore[arg-type]
+    return replace(config, **changes)
 
 
 def a_store(clock: Clock, storage: Storage, config: StoreConfig | None = None) -> MessageStore:
@@ -50,10 +55,10 @@ def put(
     uniq_key: str | None = None,
     sys_flag: int = 0,
     born_host: bytes = HOST,
-    **more: str,
+    more: dict[str, str] | None = None,
 ) -> PutMessageResult:
     """Put a message whose properties are the given ones."""
-    properties = {"TAGS": tags, "KEYS": keys, "UNIQ_KEY": uniq_key, **more}
+    properties = {"TAGS": tags, "KEYS": keys, "UNIQ_KEY": uniq_key, **(more or {})}
     return store.put_message(
         topic,
         queue_id,
@@ -67,6 +72,12 @@ def put(
         born_timestamp=1_795_251_442_181,
         born_host=born_host,
     )
+
+
+async def durable(store: MessageStore, result: PutMessageResult) -> PutMessageStatus:
+    """Wait until a put is durable, or is known not to be."""
+    waiting = store.until_durable(result)
+    return result.status if waiting is None else await waiting
 
 
 def get(

@@ -16,7 +16,7 @@ OP_MESSAGE = bytes.fromhex(
 )
 
 
-def encode(born_host: bytes = host_bytes("127.0.0.1", 11911), body: bytes = b"0") -> bytearray:
+def encode(born_host: bytes = host_bytes("127.0.0.1", 11911), body: bytes = b"0") -> bytes:
     buffer = bytearray(512)
     size = record.encode_into(
         buffer,
@@ -34,7 +34,7 @@ def encode(born_host: bytes = host_bytes("127.0.0.1", 11911), body: bytes = b"0"
         store_timestamp=1795251442185,
         store_host=host_bytes("127.0.0.1", 11911),
     )
-    return buffer[:size]
+    return bytes(buffer[:size])
 
 
 def test_the_real_broker_s_op_message_is_decoded() -> None:
@@ -121,4 +121,4 @@ def test_the_second_magic_has_a_topic_size_of_two_bytes() -> None:
     second = bytearray(first[:topic_at] + b"\0" + first[topic_at:])
     second[0:8] = (len(second)).to_bytes(4, "big") + record.MESSAGE_MAGIC_V2_BYTES
 
-    assert record.decode(second).topic == "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+    assert record.decode(bytes(second)).topic == "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from broker_core.store.results import GetMessageStatus, PutMessageStatus
-from tests.support.builders import a_store, get, messages_of, put, read_all, store_config
+from tests.support.builders import a_store, durable, get, messages_of, put, read_all, store_config
 
 
 @pytest.fixture
@@ -75,14 +75,14 @@ async def test_a_few_bytes_wait_for_the_thorough_interval(store, clock):
 
 
 async def test_sync_flush_answers_when_the_log_is_durable(sync_store, storage):
-    status = await sync_store.until_durable(put(sync_store))
+    status = await durable(sync_store, put(sync_store))
 
     assert status is PutMessageStatus.PUT_OK
     assert sync_store.flushed_where == sync_store.max_commit_log_offset
 
 
 async def test_what_waits_together_shares_a_flush(sync_store, storage):
-    await sync_store.until_durable(put(sync_store))
+    await durable(sync_store, put(sync_store))
     before = storage.calls["fdatasync"]
 
     waits = [sync_store.until_durable(put(sync_store)) for _ in range(100)]
@@ -94,7 +94,7 @@ async def test_what_waits_together_shares_a_flush(sync_store, storage):
 
 async def test_what_is_durable_already_is_not_waited_for(sync_store):
     result = put(sync_store)
-    await sync_store.until_durable(result)
+    await durable(sync_store, result)
 
     assert sync_store.until_durable(result) is None
 
@@ -154,12 +154,12 @@ async def test_a_slow_flush_is_a_timeout_and_the_message_stays(sync_store, stora
 
     assert await wait is PutMessageStatus.FLUSH_DISK_TIMEOUT
     gate.open.set()
-    await sync_store.until_durable(put(sync_store))
+    await durable(sync_store, put(sync_store))
     assert len(read_all(sync_store)) == 2
 
 
 async def test_after_a_failed_flush_nothing_is_acknowledged(sync_store, storage):
-    await sync_store.until_durable(put(sync_store, body=b"safe"))
+    await durable(sync_store, put(sync_store, body=b"safe"))
     storage.fail("fdatasync", error=errno.EIO)
 
     waiting = [sync_store.until_durable(put(sync_store)) for _ in range(3)]
@@ -172,7 +172,7 @@ async def test_after_a_failed_flush_nothing_is_acknowledged(sync_store, storage)
 
 async def test_a_failed_flush_is_never_tried_again(sync_store, storage):
     storage.fail("fdatasync")
-    await sync_store.until_durable(put(sync_store))
+    await durable(sync_store, put(sync_store))
     calls = storage.calls["fdatasync"]
     storage.heal("fdatasync")
 
@@ -183,9 +183,9 @@ async def test_a_failed_flush_is_never_tried_again(sync_store, storage):
 
 
 async def test_reads_go_on_up_to_what_was_flushed(sync_store, storage):
-    await sync_store.until_durable(put(sync_store, body=b"safe"))
+    await durable(sync_store, put(sync_store, body=b"safe"))
     storage.fail("fdatasync")
-    await sync_store.until_durable(put(sync_store, body=b"unsafe"))
+    await durable(sync_store, put(sync_store, body=b"unsafe"))
 
     assert [m.body for m in read_all(sync_store)] == [b"safe"]
 
@@ -206,7 +206,7 @@ async def test_after_a_failed_flush_the_exit_is_not_clean(clock, storage):
     store.load()
     await store.start()
     storage.fail("fdatasync")
-    await store.until_durable(put(store))
+    await durable(store, put(store))
     await store.shutdown()
     storage.heal("fdatasync")
 

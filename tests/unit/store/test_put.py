@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,6 +25,9 @@ from tests.support.builders import (
 )
 from tests.support.faulty_storage import FaultyStorage
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 async def test_places_follow_each_other(store):
     first, second = put(store), put(store)
@@ -41,7 +45,7 @@ async def test_queues_count_for_themselves(store):
 
 
 async def test_what_is_put_is_read(store, clock):
-    put(store, body=b"\x00\xff", tags="TagA", keys="k1 k2", uniq_key="U1", flag_="x")
+    put(store, body=b"\x00\xff", tags="TagA", keys="k1 k2", uniq_key="U1", more={"flag_": "x"})
 
     (message,) = read_all(store)
 
@@ -127,16 +131,16 @@ async def test_a_body_beyond_the_maximum_is_illegal(clock, storage):
 async def test_properties_may_have_32767_bytes(store):
     overhead = len("long\x01")
 
-    assert put(store, long="v" * (32767 - overhead)).status is PutMessageStatus.PUT_OK
-    too_long = put(store, long="v" * (32768 - overhead))
-    too_wide = put(store, long="é" * 16384)
+    assert put(store, more={"long": "v" * (32767 - overhead)}).status is PutMessageStatus.PUT_OK
+    too_long = put(store, more={"long": "v" * (32768 - overhead)})
+    too_wide = put(store, more={"long": "é" * 16384})
 
     assert too_long.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert too_wide.status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
 
 
 async def test_zeros_in_properties_are_illegal(store):
-    assert put(store, a="\0").status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert put(store, more={"a": "\0"}).status is PutMessageStatus.MESSAGE_ILLEGAL
 
 
 @pytest.mark.parametrize("topic", ["", "../x", "a/b", "t" * 128])
@@ -164,7 +168,7 @@ async def test_a_unit_carries_the_hash_of_the_tags(store, storage):
 
 
 async def test_a_unit_of_the_schedule_topic_carries_the_time_of_delivery(store, storage, clock):
-    put(store, "SCHEDULE_TOPIC_XXXX", queue_id=2, tags="TagA", DELAY="3")
+    put(store, "SCHEDULE_TOPIC_XXXX", queue_id=2, tags="TagA", more={"DELAY": "3"})
 
     data = storage.files[_unit_file(storage)].data
     assert UNIT.unpack_from(data)[2] == clock.now_ms() + 10_000
@@ -263,8 +267,9 @@ async def test_a_full_disk_refuses_writes_until_there_is_room(clock):
     store = a_store(clock, storage)
     store.load()
     await store.start()
-    while (result := put(store, body=b"x" * 5000)).status is PutMessageStatus.PUT_OK:
-        last = result
+    last = result = put(store, body=b"x" * 5000)
+    while result.status is PutMessageStatus.PUT_OK:
+        last, result = result, put(store, body=b"x" * 5000)
 
     assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     assert not store.is_writable
@@ -290,11 +295,11 @@ async def test_a_file_that_cannot_be_made_has_a_status_of_its_own(clock, storage
 async def test_properties_survive_as_a_map(store):
     properties = {f"k{n}": f"v{n}" for n in range(50)}
 
-    put(store, **properties)
+    put(store, more=properties)
 
     text = bytes(store.look_message(0))
     assert message_properties.encode(properties).encode() in text
 
 
-def _unit_file(storage):
+def _unit_file(storage: FaultyStorage) -> Path:
     return min(path for path in storage.files if "consumequeue" in path.parts)

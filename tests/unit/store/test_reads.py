@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from typing import TYPE_CHECKING
 
 import pytest
 
 from broker_core.formats import record
-from broker_core.store.results import GetMessageStatus
+from broker_core.store.results import GetMessageResult, GetMessageStatus
 from tests.support.builders import (
     LOG_FILE_SIZE,
     UNITS_PER_FILE,
@@ -17,6 +18,9 @@ from tests.support.builders import (
     put,
     store_config,
 )
+
+if TYPE_CHECKING:
+    from broker_core.store.message_store import MessageStore
 
 
 class TagFilter:
@@ -29,6 +33,12 @@ class TagFilter:
 
     def by_record(self, view: memoryview) -> bool:
         return not self.bodies or record.decode(view).body in self.bodies
+
+
+async def cold(store: MessageStore, message_filter: TagFilter) -> GetMessageResult:
+    answer = store.get_message("TopicTest", 0, 0, 32, message_filter)
+    assert inspect.isawaitable(answer)
+    return await answer
 
 
 async def test_an_unknown_queue_has_no_message_and_is_not_made(store):
@@ -174,8 +184,8 @@ async def test_cold_messages_are_filtered_by_record(clock, storage):
     for n in range(4):
         put(store, body=b"%d" % n)
 
-    wanted = await store.get_message("TopicTest", 0, 0, 32, TagFilter(bodies=(b"2",)))
-    nothing = await store.get_message("TopicTest", 0, 0, 32, TagFilter(bodies=(b"9",)))
+    wanted = await cold(store, TagFilter(bodies=(b"2",)))
+    nothing = await cold(store, TagFilter(bodies=(b"9",)))
 
     assert [m.body for m in messages_of(wanted)] == [b"2"]
     assert nothing.status is GetMessageStatus.NO_MATCHED_MESSAGE
@@ -191,13 +201,13 @@ async def test_only_the_beginning_of_a_record_is_a_message(store):
         assert store.look_message(offset) is None
 
 
-async def test_offset_by_time_is_the_first_from_a_time_on(store, clock):
+async def test_offset_by_time_is_the_first_from_a_time_on(store: MessageStore, clock):
     times = []
     for _ in range(5):
         clock.advance_ms(1000)
         times.append(put(store).store_timestamp)
 
-    def lower(time):
+    def lower(time: int) -> int:
         return store.offset_in_queue_by_time("TopicTest", 0, time)
 
     assert lower(0) == 0
@@ -206,13 +216,13 @@ async def test_offset_by_time_is_the_first_from_a_time_on(store, clock):
     assert lower(times[4] + 1) == 5
 
 
-async def test_offset_by_time_upper_is_the_last_up_to_a_time(store, clock):
+async def test_offset_by_time_upper_is_the_last_up_to_a_time(store: MessageStore, clock):
     times = []
     for _ in range(3):
         clock.advance_ms(1000)
         times.append(put(store).store_timestamp)
 
-    def upper(time):
+    def upper(time: int) -> int:
         return store.offset_in_queue_by_time("TopicTest", 0, time, upper=True)
 
     assert upper(0) == 0

@@ -16,6 +16,7 @@ from tests.support.builders import (
     LOG_FILE_SIZE,
     UNITS_PER_FILE,
     a_store,
+    durable,
     get,
     put,
     read_all,
@@ -326,8 +327,8 @@ async def test_sync_flush_loses_nothing_to_a_power_cut(storage, seed):
     store.load()
     await store.start()
     for n in range(30):
-        await store.until_durable(put(store, queue_id=n % 2, body=b"%d" % n + b"." * 100))
-    durable = store.max_commit_log_offset
+        await durable(store, put(store, queue_id=n % 2, body=b"%d" % n + b"." * 100))
+    durable_to = store.max_commit_log_offset
     for n in range(30, 40):
         put(store, queue_id=n % 2, body=b"%d" % n + b"." * 100)
     left = storage.cut_power(random.Random(seed))
@@ -335,7 +336,7 @@ async def test_sync_flush_loses_nothing_to_a_power_cut(storage, seed):
 
     again, _ = reopened(left)
 
-    assert again.max_commit_log_offset >= durable
+    assert again.max_commit_log_offset >= durable_to
     for queue_id in (0, 1):
         numbers = [int(body.rstrip(b".")) for body in bodies(again, queue_id=queue_id)]
         assert numbers[:15] == list(range(queue_id, 30, 2))
