@@ -10,8 +10,8 @@ app_name = "groups"
 urlpatterns = [
     path("", views.listing, name="list"),
     path("new/", views.create, name="create"),
-    path("g/<str:group>/edit/", views.edit, name="edit"),
-    path("g/<str:group>/delete/", views.delete, name="delete"),
-    path("g/<str:group>/progress/", views.progress, name="progress"),
-    path("g/<str:group>/", views.detail, name="detail"),
+    path("g/<path:group>/edit/", views.edit, name="edit"),
+    path("g/<path:group>/delete/", views.delete, name="delete"),
+    path("g/<path:group>/progress/", views.progress, name="progress"),
+    path("g/<path:group>/", views.detail, name="detail"),
 ]

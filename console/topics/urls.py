@@ -10,8 +10,8 @@ app_name = "topics"
 urlpatterns = [
     path("", views.listing, name="list"),
     path("new/", views.create, name="create"),
-    path("t/<str:topic>/edit/", views.edit, name="edit"),
-    path("t/<str:topic>/delete/", views.delete, name="delete"),
-    path("t/<str:topic>/queues/", views.queues, name="queues"),
-    path("t/<str:topic>/", views.detail, name="detail"),
+    path("t/<path:topic>/edit/", views.edit, name="edit"),
+    path("t/<path:topic>/delete/", views.delete, name="delete"),
+    path("t/<path:topic>/queues/", views.queues, name="queues"),
+    path("t/<path:topic>/", views.detail, name="detail"),
 ]

@@ -1,0 +1,185 @@
+"""Signing in: the lock-out, the first administrator, the way out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.hashers import identify_hasher, make_password
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+from django.utils import timezone
+
+from console.accounts import throttle
+from console.accounts.models import FailedSignIn
+
+pytestmark = pytest.mark.django_db
+
+PASSWORD = "correct horse battery"
+
+
+def sign_in(client, password: str, username: str = "ada", address: str = "127.0.0.1"):
+    return client.post(
+        reverse("accounts:sign-in"),
+        {"username": username, "password": password},
+        REMOTE_ADDR=address,
+    )
+
+
+def test_passwords_are_kept_by_argon2() -> None:
+    assert identify_hasher(make_password("x")).algorithm == "argon2"
+
+
+def test_the_right_password_leads_to_the_overview(client, admin_account) -> None:
+    response = sign_in(client, PASSWORD)
+
+    assert response.status_code == 302
+    assert response["location"] == reverse("overview:index")
+
+
+def test_a_wrong_password_is_refused_without_saying_which_half_was_wrong(
+    client, admin_account
+) -> None:
+    wrong_password = sign_in(client, "no").content.decode()
+    wrong_name = sign_in(client, "no", username="nobody").content.decode()
+
+    assert "Name and password do not match." in wrong_password
+    assert "Name and password do not match." in wrong_name
+
+
+def test_repeated_failures_lock_the_account_even_for_the_right_password(
+    client, admin_account
+) -> None:
+    for _ in range(throttle.FAILURES_AN_ACCOUNT_MAX):
+        sign_in(client, "no")
+
+    response = sign_in(client, PASSWORD)
+
+    assert response.status_code == 200
+    assert "Too many failed attempts" in response.content.decode()
+
+
+def test_a_lock_holds_for_one_address_only(client, admin_account) -> None:
+    for _ in range(throttle.FAILURES_AN_ACCOUNT_MAX):
+        sign_in(client, "no", address="10.0.0.9")
+
+    assert sign_in(client, PASSWORD, address="127.0.0.1").status_code == 302
+
+
+def test_an_address_that_guesses_at_many_accounts_is_locked(client, admin_account) -> None:
+    now = timezone.now()
+    FailedSignIn.objects.create(
+        key="address:10.0.0.9", failures=throttle.FAILURES_AN_ADDRESS_MAX, last_failure_at=now
+    )
+
+    response = sign_in(client, PASSWORD, address="10.0.0.9")
+
+    assert "Too many failed attempts" in response.content.decode()
+
+
+def test_a_lock_ends_when_its_window_has_passed(client, admin_account) -> None:
+    for _ in range(throttle.FAILURES_AN_ACCOUNT_MAX):
+        sign_in(client, "no")
+    FailedSignIn.objects.update(last_failure_at=timezone.now() - throttle.WINDOW - timedelta(1))
+
+    assert sign_in(client, PASSWORD).status_code == 302
+
+
+def test_success_forgets_earlier_failures(client, admin_account) -> None:
+    for _ in range(throttle.FAILURES_AN_ACCOUNT_MAX - 1):
+        sign_in(client, "no")
+    sign_in(client, PASSWORD)
+
+    assert not FailedSignIn.objects.filter(key__startswith="account:").exists()
+
+
+def test_counters_do_not_grow_without_end(monkeypatch) -> None:
+    monkeypatch.setattr(throttle, "ROWS_MAX", 4)
+
+    for number in range(20):
+        throttle.record_failure(f"name{number}", "10.0.0.1")
+
+    assert FailedSignIn.objects.count() <= 5
+    assert FailedSignIn.objects.get(key="address:10.0.0.1").failures == 20
+
+
+def test_an_absolute_address_after_signing_in_is_not_followed(client, admin_account) -> None:
+    response = client.post(
+        reverse("accounts:sign-in"),
+        {"username": "ada", "password": PASSWORD, "next": "https://example.org/"},
+    )
+
+    assert response["location"] == reverse("overview:index")
+
+
+def test_signing_out_takes_a_post(actors, brokers) -> None:
+    assert actors.admin.get(reverse("accounts:sign-out")).status_code == 405
+
+    response = actors.admin.post(reverse("accounts:sign-out"))
+
+    assert response.status_code == 302
+    assert actors.admin.get(reverse("overview:index")).status_code == 302
+
+
+def test_a_new_password_works_at_once(actors, client, brokers) -> None:
+    response = actors.reader.post(
+        reverse("accounts:password"),
+        {
+            "old_password": PASSWORD,
+            "new_password1": "another long secret",
+            "new_password2": "another long secret",
+        },
+    )
+
+    assert response.status_code == 302
+    assert sign_in(client, "another long secret", username="rita").status_code == 302
+
+
+def ensure_admin() -> str:
+    out = StringIO()
+    call_command("ensure_admin", stdout=out)
+    return out.getvalue()
+
+
+def test_the_first_administrator_gets_a_password_that_is_printed_once(monkeypatch) -> None:
+    monkeypatch.delenv("TREBUCHET_ADMIN_PASSWORD", raising=False)
+
+    first = ensure_admin()
+    second = ensure_admin()
+
+    password = first.split("password ")[1].split(" ")[0]
+    account = get_user_model().objects.get(username="admin")
+    assert account.is_staff
+    assert account.check_password(password)
+    assert second == ""
+
+
+def test_the_first_password_may_come_from_a_file(monkeypatch, tmp_path) -> None:
+    file = tmp_path / "password"
+    file.write_text("a long secret of mine\n")
+    monkeypatch.delenv("TREBUCHET_ADMIN_PASSWORD", raising=False)
+    monkeypatch.setenv("TREBUCHET_ADMIN_PASSWORD_FILE", str(file))
+    monkeypatch.setenv("TREBUCHET_ADMIN", "root")
+
+    said = ensure_admin()
+
+    assert "secret" not in said
+    assert get_user_model().objects.get(username="root").check_password("a long secret of mine")
+
+
+def test_a_weak_first_password_is_refused_in_one_sentence(monkeypatch) -> None:
+    monkeypatch.setenv("TREBUCHET_ADMIN_PASSWORD", "1234")
+
+    with pytest.raises(CommandError, match="TREBUCHET_ADMIN_PASSWORD is refused"):
+        ensure_admin()
+
+    assert not get_user_model().objects.exists()
+
+
+def test_an_account_that_is_no_administrator_is_not_made_one(monkeypatch, reader_account) -> None:
+    monkeypatch.setenv("TREBUCHET_ADMIN", "rita")
+
+    with pytest.raises(CommandError, match="without being an administrator"):
+        ensure_admin()

@@ -1,0 +1,137 @@
+"""Every address of the console: who may come in, what GET may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.django_db
+
+# All that answers without an account; a longer list is a decision, not an accident.
+PUBLIC = {"accounts:sign-in", "healthz", "readyz"}
+ARGUMENTS = {
+    "topic": "Orders",
+    "group": "billing",
+    "pk": 1,
+    "run_id": "00000000-0000-0000-0000-000000000001",
+    "slug": "traffic",
+    "report": "traffic",
+}
+
+
+def addresses(resolver: URLResolver, namespace: str = "") -> Iterator[tuple[str, list[str]]]:
+    for each in resolver.url_patterns:
+        if isinstance(each, URLResolver):
+            inner = f"{namespace}{each.namespace}:" if each.namespace else namespace
+            yield from addresses(each, inner)
+        elif isinstance(each, URLPattern):
+            yield f"{namespace}{each.name}", list(each.pattern.converters)
+
+
+ALL = sorted(addresses(get_resolver()), key=lambda pair: pair[0])
+
+
+def url_of(name: str, parameters: list[str]) -> str:
+    for value in (None, 1, "00000000-0000-0000-0000-000000000001", "x"):
+        arguments = {key: ARGUMENTS.get(key, "x") if value is None else value for key in parameters}
+        try:
+            return reverse(name, kwargs=arguments)
+        except NoReverseMatch:
+            continue
+    raise AssertionError(f"{name} takes {parameters}: say what a value looks like")
+
+
+@pytest.mark.parametrize(("name", "parameters"), ALL, ids=[name for name, _ in ALL])
+def test_a_stranger_is_sent_to_sign_in(name, parameters, actors, brokers) -> None:
+    url = url_of(name, parameters)
+
+    got = actors.stranger.get(url)
+    posted = actors.stranger.post(url)
+
+    if name in PUBLIC:
+        assert got.status_code == 200
+    else:
+        assert got.status_code == 302
+        assert got["location"].startswith(reverse("accounts:sign-in"))
+        assert posted.status_code == 302
+        assert posted["location"].startswith(reverse("accounts:sign-in"))
+
+
+def test_the_walk_sees_every_part() -> None:
+    parts = {name.partition(":")[0] for name, _ in ALL}
+
+    assert {"overview", "topics", "groups", "offsets", "audit", "accounts", "tracing"} <= parts
+    assert {name for name, _ in ALL} >= PUBLIC
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "topics:create",
+        "topics:edit",
+        "groups:create",
+        "groups:edit",
+        "offsets:preview",
+        "audit:list",
+    ],
+)
+def test_a_reader_may_not_open_what_changes_things(name, actors, brokers) -> None:
+    brokers.add_topic("Orders")
+    brokers.add_group("billing")
+    parameters = dict(ALL)[name]
+
+    response = actors.reader.get(url_of(name, parameters))
+
+    assert response.status_code == 403
+    assert "administrator" in response.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("topics:create", {"topic": "New", "perm": "6"}),
+        ("topics:edit", {"perm": "4"}),
+        ("topics:delete", {"name": "Orders"}),
+        ("groups:create", {"group": "new"}),
+        ("groups:edit", {"retry_max_times": "1"}),
+        ("groups:delete", {"name": "billing"}),
+        ("offsets:apply", {"token": "x"}),
+    ],
+)
+def test_a_reader_may_not_post_what_changes_things(name, data, actors, brokers) -> None:
+    brokers.add_topic("Orders")
+    brokers.add_group("billing")
+    topics, groups = dict(brokers.topic_configs), dict(brokers.group_configs)
+
+    response = actors.reader.post(url_of(name, dict(ALL)[name]), data)
+
+    assert response.status_code == 403
+    assert brokers.topic_configs == topics
+    assert brokers.group_configs == groups
+
+
+@pytest.mark.parametrize("name", ["topics:delete", "groups:delete", "offsets:apply"])
+def test_what_only_changes_things_refuses_get(name, actors, brokers) -> None:
+    brokers.add_topic("Orders")
+    brokers.add_group("billing")
+
+    response = actors.admin.get(url_of(name, dict(ALL)[name]))
+
+    assert response.status_code == 405
+
+
+def test_a_post_without_the_form_token_is_refused(admin_account, brokers, client) -> None:
+    brokers.add_topic("Orders")
+    client.handler.enforce_csrf_checks = True
+    client.force_login(admin_account)
+
+    response = client.post(reverse("topics:delete", args=["Orders"]), {"name": "Orders"})
+
+    assert response.status_code == 403
+    assert "expired" in response.content.decode()
+    assert "Orders" in brokers.topic_configs

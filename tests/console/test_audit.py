@@ -1,0 +1,73 @@
+"""The audit: every change leaves an entry, whatever becomes of it."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import RequestFactory
+from django.urls import reverse
+
+from console.audit.models import Entry
+from console.audit.record import change
+from console.audit.views import differences
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def request_of_ada(admin_account):
+    request = RequestFactory().post("/", REMOTE_ADDR="10.1.2.3")
+    request.user = admin_account
+    return request
+
+
+def test_the_entry_stands_before_the_change_is_made(request_of_ada) -> None:
+    with change(request_of_ada, "topic.create", "Orders"):
+        assert Entry.objects.get().outcome == Entry.Outcome.STARTED
+
+    entry = Entry.objects.get()
+    assert entry.outcome == Entry.Outcome.DONE
+    assert (entry.actor_name, entry.address) == ("ada", "10.1.2.3")
+
+
+def test_a_change_that_fails_is_an_entry_too(request_of_ada) -> None:
+    with pytest.raises(RuntimeError), change(request_of_ada, "topic.delete", "Orders"):
+        raise RuntimeError("the disk is full")
+
+    entry = Entry.objects.get()
+    assert (entry.outcome, entry.remark) == (Entry.Outcome.FAILED, "the disk is full")
+
+
+def test_entries_outlive_the_account(request_of_ada, admin_account) -> None:
+    with change(request_of_ada, "topic.create", "Orders"):
+        pass
+
+    admin_account.delete()
+
+    entry = Entry.objects.get()
+    assert entry.actor is None
+    assert entry.actor_name == "ada"
+
+
+def test_the_page_shows_what_changed_and_filters(actors, request_of_ada) -> None:
+    with change(request_of_ada, "topic.update", "Orders", before={"perm": 6}, after={"perm": 4}):
+        pass
+    with change(request_of_ada, "group.create", "billing", after={"retry_max_times": 16}):
+        pass
+
+    every = actors.admin.get(reverse("audit:list")).content.decode()
+    topics = actors.admin.get(reverse("audit:list"), {"action": "topic.update"}).content.decode()
+    billing = actors.admin.get(reverse("audit:list"), {"q": "bill"}).content.decode()
+
+    assert "perm: 6" in every
+    assert "perm: 4" in every
+    assert "billing" not in topics
+    assert "Orders" not in billing
+
+
+def test_only_leaves_that_differ_are_shown() -> None:
+    before = {"a": {"perm": 6, "order": False}, "gone": 1}
+    after = {"a": {"perm": 4, "order": False}, "new": [1]}
+
+    found = [(each.key, each.old, each.new) for each in differences(before, after)]
+
+    assert found == [("a.perm", "6", "4"), ("gone", "1", None), ("new[0]", None, "1")]

@@ -1,0 +1,145 @@
+"""What all pages share: nothing from elsewhere, nothing inline, vendored files as written down."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+from django.urls import reverse
+
+from console.ui.templatetags import ui
+
+pytestmark = pytest.mark.django_db
+
+CONSOLE = Path(__file__).resolve().parents[2] / "console"
+VENDOR = CONSOLE / "static" / "console" / "vendor"
+ASSET = re.compile(r"""(?:src|href|url\(|@import|action)\s*[=(]?\s*["']?(?:https?:)?//""")
+
+
+def test_no_template_style_or_script_of_ours_names_another_host() -> None:
+    files = [
+        path
+        for pattern in ("*.html", "*.css", "*.js")
+        for path in CONSOLE.rglob(pattern)
+        if VENDOR not in path.parents
+    ]
+    assert len(files) > 20
+
+    wrong = [str(path) for path in files if ASSET.search(path.read_text())]
+
+    assert not wrong
+
+
+def test_vendored_files_are_the_ones_in_the_lock() -> None:
+    lines = [line.split() for line in (VENDOR / "vendor.lock").read_text().splitlines()[1:]]
+    listed = {(VENDOR / line[0]).resolve(): line for line in lines}
+
+    for path, (_file, _name, _version, _licence, licence_file, sha256) in listed.items():
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == sha256, path.name
+        assert (VENDOR / licence_file).is_file()
+    present = {path.resolve() for path in VENDOR.iterdir() if path.suffix in {".js", ".css"}}
+    assert present <= set(listed)
+
+
+def pages(brokers) -> list[str]:
+    brokers.add_topic("Orders")
+    brokers.add_group("billing", online=True, topic="Orders")
+    return [
+        reverse("overview:index"),
+        reverse("topics:list"),
+        reverse("topics:create"),
+        reverse("topics:edit", args=["Orders"]),
+        reverse("topics:detail", args=["Orders"]),
+        reverse("groups:list"),
+        reverse("groups:create"),
+        reverse("groups:detail", args=["billing"]),
+        reverse("offsets:index") + "?group=billing&topic=Orders",
+        reverse("audit:list"),
+        reverse("accounts:password"),
+    ]
+
+
+def test_no_page_has_inline_script_or_style(actors, brokers) -> None:
+    for url in pages(brokers):
+        html = actors.admin.get(url).content.decode()
+
+        assert not re.search(r"<script(?![^>]*\bsrc=)", html), url
+        assert not re.search(r"\son[a-z]+=|\sstyle=|<style", html), url
+
+
+def test_the_policy_allows_nothing_inline_and_nobody_else(actors, brokers) -> None:
+    response = actors.admin.get(reverse("overview:index"))
+    policy = response["content-security-policy"]
+
+    assert "unsafe" not in policy
+    assert "default-src 'self'" in policy
+    assert response["x-frame-options"] == "DENY"
+    assert response["x-content-type-options"] == "nosniff"
+
+
+def test_a_reader_sees_pages_without_what_changes_things(actors, brokers) -> None:
+    for url in pages(brokers):
+        response = actors.reader.get(url)
+        if response.status_code == 403:
+            continue
+        html = response.content.decode()
+
+        assert "Delete" not in html
+        assert reverse("topics:create") not in html
+        assert reverse("audit:list") not in html
+
+
+def test_the_theme_of_the_cookie_is_rendered_and_nonsense_is_not(actors, brokers) -> None:
+    actors.reader.cookies["trebuchet_theme"] = "dark"
+    assert 'data-theme="dark"' in actors.reader.get("/").content.decode()
+
+    actors.reader.cookies["trebuchet_theme"] = "x onload=y"
+    assert 'data-theme="auto"' in actors.reader.get("/").content.decode()
+
+
+def test_an_address_nobody_lives_at_says_so(actors) -> None:
+    response = actors.reader.get("/nowhere/")
+
+    assert response.status_code == 404
+    assert "No page lives at this address." in response.content.decode()
+
+
+def test_probes_answer(client) -> None:
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/readyz").json() == {"status": "ok"}
+
+
+def test_the_unknown_is_a_dash_with_its_reason() -> None:
+    shown = ui.unknown("The broker did not say <so>.")
+
+    assert "\u2013" in shown
+    assert "The broker did not say &lt;so&gt;." in shown
+    assert ui.count(None) == ui.unknown()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (1 << 40, "1.0 TiB")],
+)
+def test_bytes_carry_their_unit(value, text) -> None:
+    assert ui.byte_size(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (0.04, "< 0.1"), (3.14, "3.1"), (12345.6, "12\u202f346")]
+)
+def test_rates_are_short(value, text) -> None:
+    assert ui.rate(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(5, "5 s"), (65, "1 min 5 s"), (3700, "1 h 1 min"), (90_000, "1 day 1 h")]
+)
+def test_spans_show_two_units(seconds, text) -> None:
+    assert ui.duration(seconds) == text
+
+
+def test_a_time_no_calendar_has_is_unknown() -> None:
+    assert "no calendar" in ui.moment(10**18)

@@ -1,0 +1,212 @@
+"""Admin requests: what goes over the wire, what comes back as plain values.
+
+The bodies are those that RocketMQ 4.9.8 writes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.protocol.codes import RequestCode
+from console.gateway import requests
+from console.gateway.answers import BrokerNode, GroupConfig, TopicConfig
+from console.gateway.errors import NotFoundError, RequestFailedError, UnreadableAnswerError
+
+if TYPE_CHECKING:
+    from broker_core.protocol.command import RemotingCommand
+
+ADDRESS = "127.0.0.1:10911"
+NODE = BrokerNode("DefaultCluster", "broker-a", 0, ADDRESS)
+
+
+class Peer:
+    """Answers every request with the same answer, remembers what it was asked."""
+
+    def __init__(
+        self, body: bytes = b"", *, code: int = 0, remark: str | None = None, **ext: str
+    ) -> None:
+        self.asked: list[RemotingCommand] = []
+        self._answer = (code, remark, ext, body)
+
+    async def __call__(self, address: str, command: RemotingCommand) -> RemotingCommand:
+        self.asked.append(command)
+        code, remark, ext, body = self._answer
+        return command.answer(code, remark, ext, body)
+
+
+async def test_cluster_info_reads_fastjsons_numeric_keys() -> None:
+    peer = Peer(
+        b'{"brokerAddrTable":{"b":{"brokerAddrs":{0:"127.0.0.1:10911",1:"127.0.0.1:10921"},'
+        b'"brokerName":"b","cluster":"c"}},"clusterAddrTable":{"c":["b"]}}'
+    )
+
+    nodes = await requests.cluster_info(peer, "127.0.0.1:9876")
+
+    assert nodes == (
+        BrokerNode("c", "b", 0, "127.0.0.1:10911"),
+        BrokerNode("c", "b", 1, "127.0.0.1:10921"),
+    )
+    assert peer.asked[0].code == RequestCode.GET_BROKER_CLUSTER_INFO
+
+
+async def test_runtime_info_takes_the_first_of_three_averages() -> None:
+    peer = Peer(
+        b'{"table":{"putTps":"1.5 1.2 0.9","getTransferedTps":"3.0 2.0 1.0",'
+        b'"bootTimestamp":"1795251742101","brokerVersionDesc":"V4_9_7",'
+        b'"msgPutTotalTodayNow":"9007199254740995","msgPutTotalTodayMorning":"5",'
+        b'"remainHowManyDataToFlush":"12 B","commitLogMaxOffset":"9007199254740993"}}'
+    )
+
+    info = await requests.runtime_info(peer, NODE, 1_795_251_752_101)
+
+    assert (info.put_tps, info.get_tps) == (1.5, 3.0)
+    assert info.put_today == 9_007_199_254_740_990
+    assert info.commit_log_max_offset == 9_007_199_254_740_993  # more than a float holds
+    assert info.flush_behind_bytes == 12
+    assert info.uptime_s == 10.0
+
+
+async def test_figures_that_are_missing_are_unknown_and_not_zero() -> None:
+    info = await requests.runtime_info(Peer(b'{"table":{"putTps":"odd"}}'), NODE, 0)
+
+    assert info.put_tps is None
+    assert info.put_today is None
+    assert info.uptime_s is None
+    assert info.commit_log_bytes is None
+    assert info.earliest_message_ms is None
+
+
+async def test_topic_configs_are_read() -> None:
+    peer = Peer(
+        b'{"dataVersion":{"counter":0,"timestamp":1},"topicConfigTable":{"T":{"order":true,'
+        b'"perm":6,"readQueueNums":8,"topicFilterType":"SINGLE_TAG","topicName":"T",'
+        b'"topicSysFlag":0,"writeQueueNums":4}}}'
+    )
+
+    assert await requests.topic_configs(peer, ADDRESS) == {"T": TopicConfig("T", 8, 4, 6, True)}
+
+
+async def test_topic_stats_read_object_keys() -> None:
+    peer = Peer(
+        b'{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"T"}:'
+        b'{"lastUpdateTimestamp":0,"maxOffset":5,"minOffset":2}}}'
+    )
+
+    [row] = await requests.topic_stats(peer, ADDRESS, "T")
+
+    assert (row.queue_id, row.min_offset, row.max_offset, row.last_update_ms) == (1, 2, 5, None)
+    assert row.message_count == 3
+
+
+async def test_an_updated_topic_goes_out_as_text() -> None:
+    peer = Peer()
+
+    await requests.update_topic(peer, ADDRESS, TopicConfig("T", 8, 4, 6, True))
+
+    assert peer.asked[0].ext_fields == {
+        "topic": "T",
+        "defaultTopic": "TBW102",
+        "readQueueNums": "8",
+        "writeQueueNums": "4",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "true",
+    }
+
+
+async def test_group_configs_go_both_ways() -> None:
+    config = GroupConfig("g", consume_enable=False, retry_max_times=3)
+    peer = Peer()
+    await requests.update_group(peer, ADDRESS, config)
+
+    back = Peer(b'{"dataVersion":{},"subscriptionGroupTable":{"g":' + peer.asked[0].body + b"}}")
+
+    assert await requests.group_configs(back, ADDRESS) == {"g": config}
+
+
+async def test_a_group_without_members_is_offline_and_no_error() -> None:
+    peer = Peer(code=206, remark="the consumer group[g] not online")
+
+    assert await requests.group_connections(peer, ADDRESS, "g") is None
+
+
+async def test_members_and_subscriptions_are_read() -> None:
+    peer = Peer(
+        b'{"connectionSet":[{"clientAddr":"1.1.1.1:1","clientId":"cid","language":"JAVA",'
+        b'"version":409}],"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",'
+        b'"consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING","subscriptionTable":{"T":'
+        b'{"classFilterMode":false,"codeSet":[65],"expressionType":"TAG","subString":"A",'
+        b'"subVersion":1,"tagsSet":["A"],"topic":"T"}}}'
+    )
+
+    connections = await requests.group_connections(peer, ADDRESS, "g")
+
+    assert connections is not None
+    assert [member.client_id for member in connections.members] == ["cid"]
+    assert [(each.topic, each.sub_string) for each in connections.subscriptions] == [("T", "A")]
+
+
+async def test_consume_stats_are_read() -> None:
+    peer = Peer(
+        b'{"consumeTps":1.5,"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:'
+        b'{"brokerOffset":9,"consumerOffset":7,"lastTimestamp":5}}}'
+    )
+
+    stats = await requests.consume_stats(peer, ADDRESS, "g")
+
+    assert stats.consume_tps == 1.5
+    assert stats.queues["T", 0] == requests.Consumed(9, 7, 5)
+
+
+async def test_consumer_offsets_are_grouped() -> None:
+    peer = Peer(b'{"offsetTable":{"T@g":{0:7,1:8},"%RETRY%g@g":{0:1}}}')
+
+    assert await requests.consumer_offsets(peer, ADDRESS) == {
+        "g": {("T", 0): 7, ("T", 1): 8, ("%RETRY%g", 0): 1}
+    }
+
+
+async def test_an_empty_offset_table_is_4_9s_error_without_words() -> None:
+    assert await requests.consumer_offsets(Peer(code=1), ADDRESS) == {}
+    with pytest.raises(RequestFailedError):
+        await requests.consumer_offsets(Peer(code=1, remark="disk"), ADDRESS)
+
+
+async def test_traffic_of_a_longer_span_than_was_summed_up_yet_is_unknown() -> None:
+    peer = Peer(
+        b'{"statsDay":{"avgpt":0.0,"sum":0,"tps":0.0},"statsHour":{"avgpt":1.0,"sum":60,"tps":0.1},'
+        b'"statsMinute":{"avgpt":1.0,"sum":60,"tps":1.0}}'
+    )
+
+    traffic = await requests.traffic(peer, ADDRESS, "TOPIC_PUT_NUMS", "T")
+
+    assert traffic is not None
+    assert (traffic.minute_tps, traffic.hour_sum, traffic.day_sum) == (1.0, 60, None)
+
+
+async def test_a_topic_without_traffic_has_no_statistics() -> None:
+    peer = Peer(code=1, remark="The stats <TOPIC_PUT_NUMS> <T> not exist")
+
+    assert await requests.traffic(peer, ADDRESS, "TOPIC_PUT_NUMS", "T") is None
+
+
+async def test_a_reset_by_time_reads_where_members_were_sent() -> None:
+    peer = Peer(b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:3}}')
+
+    assert await requests.invoke_reset_offset(peer, ADDRESS, "g", "T", -1) == {0: 3}
+    assert peer.asked[0].ext_fields["timestamp"] == "-1"
+    assert peer.asked[0].ext_fields["isForce"] == "true"
+
+
+async def test_a_refusal_carries_the_brokers_words() -> None:
+    with pytest.raises(NotFoundError, match=r"topic\[T\] not exist \(code 17\)"):
+        await requests.topic_stats(Peer(code=17, remark="topic[T] not exist"), ADDRESS, "T")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"not json", b'{"offsetTable":{"x":1}}'])
+async def test_an_answer_that_is_something_else_is_said_to_be_unreadable(body) -> None:
+    with pytest.raises(UnreadableAnswerError, match="GET_TOPIC_STATS_INFO cannot be read"):
+        await requests.topic_stats(Peer(body), ADDRESS, "T")

@@ -1,0 +1,245 @@
+"""Consumer offsets: what a reset would do equals what it does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.core import signing
+from django.urls import reverse
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from console.audit.models import Entry
+from console.gateway.answers import Member
+from console.gateway.fake import BROKER_NAME, FakeGateway, FakeQueue
+from console.offsets.plan import Mode, PlanError, Wish, make_plan
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def subject(brokers) -> FakeGateway:
+    """An offline group at 5 of 3..13 in queue 0, without an offset in queue 1."""
+    brokers.add_topic("Orders", queue_nums=2)
+    brokers.queues["Orders", 0] = FakeQueue(3, list(range(1_000, 11_000, 1_000)))
+    brokers.put("Orders", 1, 5_000, 6_000)
+    brokers.add_group("billing")
+    brokers.offsets["billing", "Orders", 0] = 5
+    return brokers
+
+
+def plan(gateway: FakeGateway, mode: Mode, **values: object):
+    return make_plan(gateway, Wish("billing", "Orders", mode, **values))
+
+
+@pytest.mark.parametrize(
+    ("mode", "values", "new"),
+    [
+        (Mode.EARLIEST, {}, [3, 0]),
+        (Mode.LATEST, {}, [13, 2]),
+        (Mode.TIMESTAMP, {"timestamp_ms": 5_500}, [8, 1]),
+        (Mode.OFFSET, {"offset": 7}, [7, 2]),
+        (Mode.OFFSET, {"offset": 0}, [3, 0]),
+    ],
+)
+def test_each_mode_finds_its_offsets_within_what_is_retained(subject, mode, values, new) -> None:
+    assert [move.new for move in plan(subject, mode, **values).moves] == new
+
+
+def test_a_shift_moves_from_where_the_group_is(subject) -> None:
+    subject.offsets["billing", "Orders", 1] = 2
+
+    back = plan(subject, Mode.SHIFT, shift=-1)
+    far = plan(subject, Mode.SHIFT, shift=100)
+
+    assert [move.new for move in back.moves] == [4, 1]
+    assert [move.new for move in far.moves] == [13, 2]
+    assert all(move.is_bounded for move in far.moves)
+
+
+def test_a_shift_without_an_offset_is_refused(subject) -> None:
+    with pytest.raises(PlanError, match="Queue 1 has no consumer offset"):
+        plan(subject, Mode.SHIFT, shift=-1)
+
+
+def test_a_plan_counts_what_comes_again_and_what_is_skipped(subject) -> None:
+    earliest = plan(subject, Mode.EARLIEST)
+    latest = plan(subject, Mode.LATEST)
+
+    assert (earliest.redelivered, earliest.skipped) == (2, 0)
+    assert (latest.redelivered, latest.skipped) == (0, 8)
+    assert earliest.moves[1].redelivered is None  # unknown, not 0
+
+
+def test_what_has_expired_is_neither_delivered_again_nor_skipped(subject) -> None:
+    subject.offsets["billing", "Orders", 0] = 1
+
+    move = plan(subject, Mode.OFFSET, offset=4).moves[0]
+
+    assert (move.redelivered, move.skipped) == (0, 1)
+
+
+def test_members_are_moved_by_time_only(subject) -> None:
+    subject.members["billing"] = [Member("a", "127.0.0.1:1", "JAVA", 407, (BROKER_NAME,))]
+
+    assert plan(subject, Mode.LATEST).is_online
+    with pytest.raises(PlanError, match="by time only"):
+        plan(subject, Mode.OFFSET, offset=1)
+    with pytest.raises(PlanError, match="all queues at once"):
+        plan(subject, Mode.EARLIEST, queue=(BROKER_NAME, 0))
+
+
+def preview(actors, **data: object):
+    query = {"group": "billing", "topic": "Orders", "mode": "earliest"} | data
+    return actors.admin.get(reverse("offsets:preview"), query)
+
+
+def token_of(response) -> str:
+    found = re.search(r'name="token" value="([^"]+)"', response.content.decode())
+    assert found
+    return found[1]
+
+
+def test_looking_at_a_preview_changes_nothing(actors, subject) -> None:
+    response = preview(actors)
+
+    assert response.status_code == 200
+    assert subject.offsets == {("billing", "Orders", 0): 5}
+    assert not Entry.objects.exists()
+
+
+def test_what_was_previewed_is_what_is_applied(actors, subject) -> None:
+    response = actors.admin.post(
+        reverse("offsets:apply"), {"token": token_of(preview(actors))}, follow=True
+    )
+
+    assert "is reset in 2 queues" in response.content.decode()
+    assert subject.offsets == {("billing", "Orders", 0): 3, ("billing", "Orders", 1): 0}
+    entry = Entry.objects.get()
+    assert entry.before == {"broker-a:0": "5", "broker-a:1": None}
+    assert entry.after == {"broker-a:0": "3", "broker-a:1": "0"}
+    assert entry.outcome == "done"
+
+
+def test_one_queue_can_be_moved_alone(actors, subject) -> None:
+    token = token_of(preview(actors, mode="offset", offset=9, queue="broker-a:0"))
+
+    actors.admin.post(reverse("offsets:apply"), {"token": token})
+
+    assert subject.offsets == {("billing", "Orders", 0): 9}
+
+
+def test_offsets_that_moved_since_the_preview_are_left_alone(actors, subject) -> None:
+    token = token_of(preview(actors))
+    subject.offsets["billing", "Orders", 0] = 6
+
+    response = actors.admin.post(reverse("offsets:apply"), {"token": token}, follow=True)
+
+    assert "Offsets have moved since the preview" in response.content.decode()
+    assert subject.offsets["billing", "Orders", 0] == 6
+
+
+def test_a_member_that_came_since_the_preview_stops_the_reset(actors, subject) -> None:
+    token = token_of(preview(actors))
+    subject.members["billing"] = [Member("a", "127.0.0.1:1", "JAVA", 407, (BROKER_NAME,))]
+
+    response = actors.admin.post(reverse("offsets:apply"), {"token": token}, follow=True)
+
+    assert "has members since the preview" in response.content.decode()
+    assert subject.offsets["billing", "Orders", 0] == 5
+
+
+def test_an_online_group_is_reset_through_the_broker(actors, subject) -> None:
+    subject.members["billing"] = [Member("a", "127.0.0.1:1", "JAVA", 407, (BROKER_NAME,))]
+    token = token_of(preview(actors, mode="latest"))
+    subject.put("Orders", 1, 7_000)  # one more arrives before the click
+
+    actors.admin.post(reverse("offsets:apply"), {"token": token})
+
+    assert subject.resets == [("billing", "Orders", -1)]
+    assert Entry.objects.get().after == {"broker-a:0": "13", "broker-a:1": "3"}
+
+
+@pytest.mark.parametrize("token", ["", "nonsense", signing.dumps({"group": "billing"}, salt="x")])
+def test_a_plan_that_was_not_made_here_is_refused(token, actors, subject) -> None:
+    response = actors.admin.post(reverse("offsets:apply"), {"token": token}, follow=True)
+
+    assert "nothing was done" in response.content.decode()
+    assert subject.offsets == {("billing", "Orders", 0): 5}
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"mode": "timestamp"}, "Give a time."),
+        ({"mode": "timestamp", "at": "yesterday"}, "Enter a valid date/time."),
+        ({"mode": "offset"}, "Give a number."),
+        ({"mode": "offset", "offset": "-1"}, "greater than or equal to 0"),
+        ({"mode": "offset", "offset": str(2**63)}, "less than or equal to"),
+        ({"mode": "shift"}, "Give a number."),
+        ({"mode": "sideways"}, "Select a valid choice"),
+        ({"queue": "broker-a:7"}, "Select a valid choice"),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_refused_in_the_form(data, sentence, actors, subject) -> None:
+    html = preview(actors, **data).content.decode()
+
+    assert sentence in html
+    assert 'name="token"' not in html
+
+
+def test_a_time_without_a_script_is_taken_as_utc(actors, subject) -> None:
+    html = preview(actors, mode="timestamp", at="1970-01-01T00:00:05").content.decode()
+
+    assert 'name="token"' in html
+    assert "<strong>7</strong>" in html
+
+
+def test_a_topic_that_is_not_there_is_said_to_be_missing(actors, subject) -> None:
+    response = preview(actors, topic="Nope")
+
+    assert response.status_code == 404
+    assert "topic[Nope] not exist" in response.content.decode()
+
+
+def test_a_reader_sees_offsets_without_the_reset(actors, subject) -> None:
+    query = {"group": "billing", "topic": "Orders"}
+    html = actors.reader.get(reverse("offsets:index"), query).content.decode()
+
+    assert "never committed an offset in this queue" in html
+    assert reverse("offsets:preview") not in html
+
+
+def test_an_unknown_group_is_said_to_be_unknown(actors, subject) -> None:
+    html = actors.reader.get(reverse("offsets:index"), {"group": "nope"}).content.decode()
+
+    assert "No group is named nope." in html
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(
+    ends=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=4),
+    old=st.lists(st.none() | st.integers(0, 150), min_size=4, max_size=4),
+    mode=st.sampled_from([Mode.EARLIEST, Mode.LATEST, Mode.TIMESTAMP, Mode.OFFSET]),
+    wished=st.integers(0, 200),
+)
+def test_the_result_of_a_reset_is_its_preview(ends, old, mode, wished) -> None:
+    gateway = FakeGateway()
+    gateway.add_topic("Orders", queue_nums=len(ends))
+    gateway.add_group("billing")
+    for queue_id, (min_offset, length) in enumerate(ends):
+        gateway.queues["Orders", queue_id] = FakeQueue(min_offset, list(range(length)))
+        if old[queue_id] is not None:
+            gateway.offsets["billing", "Orders", queue_id] = old[queue_id]
+
+    made = plan(gateway, mode, timestamp_ms=wished, offset=wished)
+    gateway.commit_offsets(
+        "billing", "Orders", {(m.broker_name, m.queue_id): m.new for m in made.moves}
+    )
+
+    again = plan(gateway, mode, timestamp_ms=wished, offset=wished)
+    assert again.is_idle
+    assert (again.redelivered, again.skipped) == (0, 0)
+    for move in made.moves:
+        assert move.min_offset <= move.new <= move.max_offset
+        assert not (move.redelivered and move.skipped)
