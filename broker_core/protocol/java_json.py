@@ -116,13 +116,13 @@ def _quoted(match: re.Match[str]) -> str:
 
 
 def _check_depth(value: Any) -> None:
-    level = [value]
-    for _ in range(DEPTH_MAX + 1):
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(DEPTH_MAX):
         level = [
             child
             for parent in level
-            if isinstance(parent, dict | list)
             for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, dict | list)
         ]
         if not level:
             return

@@ -260,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._half_frame_since >= 0 and self._is_writable:
             waited = now - self._half_frame_since
             if waited >= limits.half_frame_s:
-                self._wire.peer_log.warn(
+                self._wire.peer_log.report(
                     "connection closed",
                     self.remote_address,
                     f"half a frame, its rest did not come within {limits.half_frame_s:g} s",
@@ -277,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
         wire.connections.add(self)
         refusal = wire.on_made(self)
         if refusal is not None:
-            wire.peer_log.warn("connection refused", self.remote_address, refusal)
+            wire.peer_log.report("connection refused", self.remote_address, refusal)
             self.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -348,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
                         if not self._is_writable:
                             break
         except FrameError as error:
-            self._wire.peer_log.warn("connection closed", self.remote_address, error)
+            self._wire.peer_log.report("connection closed", self.remote_address, error)
             self._is_handling = False
             self.close()
             return
@@ -386,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
         elif frames or self._half_frame_since < 0:
             self._half_frame_since = wire.clock.monotonic()
         if wire.kept_bytes > wire.limits.kept_bytes_max and kept_bytes:
-            wire.peer_log.warn(
+            wire.peer_log.report(
                 "connection closed",
                 self.remote_address,
                 f"unfinished frames of all peers hold {wire.kept_bytes} bytes",
@@ -411,7 +411,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_writable:
             unread = transport.get_write_buffer_size()
             if unread > self._wire.limits.write_buffer_max:
-                self._wire.peer_log.warn(
+                self._wire.peer_log.report(
                     "connection closed",
                     self.remote_address,
                     f"the peer does not read: {unread} bytes wait for it",

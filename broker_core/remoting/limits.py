@@ -53,7 +53,7 @@ class PeerLog:
         self._window_to = 0.0
         self._lines = 0
 
-    def warn(self, event: str, peer: str, reason: object) -> None:
+    def report(self, event: str, peer: str, reason: object) -> None:
         """Log one event about a peer, unless too many were logged just before."""
         now = self._clock.monotonic()
         if now >= self._window_to:

@@ -1,0 +1,126 @@
+"""Any cut of a stream gives the same frames; no bytes give anything but frames or a FrameError."""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+from hypothesis import given, strategies as st
+
+from broker_core.errors import FrameError
+from broker_core.protocol import binary_header, command as commands, json_header
+from broker_core.protocol.command import RemotingCommand
+from broker_core.protocol.frame import FrameDecoder
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT16 = st.integers(-(2**15), 2**15 - 1)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+# Java reads an empty name or value of a binary header back as null.
+FIELDS = st.dictionaries(TEXT.filter(bool), TEXT.filter(bool), max_size=8)
+
+
+@st.composite
+def command(draw: st.DrawFn) -> RemotingCommand:
+    return RemotingCommand(
+        draw(INT16),
+        draw(INT32) | 1,  # POP's codes are restored in requests only
+        draw(INT32),
+        draw(INT16),
+        draw(st.sampled_from(["JAVA", "GO", "PYTHON"])),
+        draw(st.none() | TEXT.filter(bool)),
+        draw(FIELDS),
+        draw(st.binary(max_size=300)),
+        None,
+        draw(st.sampled_from([0, 1])),
+    )
+
+
+def drained(decoder: FrameDecoder, piece: bytes) -> list[RemotingCommand]:
+    decoder.feed(piece)
+    found = []
+    while (one := decoder.next_command()) is not None:
+        found.append(one)
+    decoder.settle()
+    return found
+
+
+@given(st.lists(command(), max_size=6), st.data())
+def test_any_cut_of_a_stream_gives_the_same_frames(
+    sent: list[RemotingCommand], data: st.DataObject
+) -> None:
+    stream = b"".join(one.encode() for one in sent)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
+    decoder = FrameDecoder()
+
+    received = [
+        one
+        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)
+        for one in drained(decoder, stream[start:end])
+    ]
+
+    assert received == sent
+    assert decoder.kept_bytes == 0
+
+
+@given(st.lists(command(), min_size=1, max_size=6), st.data())
+def test_a_decoder_given_up_anywhere_resumes_there(
+    sent: list[RemotingCommand], data: st.DataObject
+) -> None:
+    decoder = FrameDecoder()
+    decoder.feed(b"".join(one.encode() for one in sent))
+    taken = data.draw(st.integers(0, len(sent)))
+
+    received = [decoder.next_command() for _ in range(taken)]
+    decoder.settle()
+    decoder.resume()
+    while (one := decoder.next_command()) is not None:
+        received.append(one)
+
+    assert received == sent
+
+
+@given(st.lists(st.binary(max_size=64), max_size=8))
+def test_no_bytes_make_the_decoder_do_anything_but_refuse(pieces: list[bytes]) -> None:
+    decoder = FrameDecoder()
+
+    with contextlib.suppress(FrameError):
+        for piece in pieces:
+            drained(decoder, piece)
+    assert decoder.kept_bytes <= sum(map(len, pieces))
+
+
+@given(command(), st.data())
+def test_a_frame_with_a_changed_byte_is_read_or_refused(
+    sent: RemotingCommand, data: st.DataObject
+) -> None:
+    frame = bytearray(sent.encode())
+    frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+
+    with contextlib.suppress(FrameError):
+        drained(FrameDecoder(), bytes(frame))
+
+
+@given(st.binary(max_size=200), st.integers(0, 255))
+def test_no_header_makes_the_decoders_do_anything_but_refuse(data: bytes, type_: int) -> None:
+    for decode in (binary_header.decode, json_header.decode_leniently):
+        with contextlib.suppress(FrameError):
+            decode(data)
+    with contextlib.suppress(FrameError):
+        commands.decode(type_, data, b"")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | INT32 | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["code", "flag", "extFields", "remark", "language"]), JSON))
+def test_no_json_makes_the_header_decoder_do_anything_but_refuse(fields: object) -> None:
+    data = msgspec.json.encode(fields)
+
+    with contextlib.suppress(FrameError):
+        read = commands.decode(0, data, b"")
+        assert all(isinstance(value, str) for value in read.ext_fields.values())
+        commands.decode(0, json_header.encode(read), b"")

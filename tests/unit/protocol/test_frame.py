@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+
+from broker_core.errors import FrameError
+from broker_core.protocol.command import RemotingCommand
+from broker_core.protocol.frame import FrameDecoder, FrameLimits
+
+LIMITS = FrameLimits(frame_bytes_max=1000, header_bytes_max=300)
+
+
+def a_frame(body: bytes = b"", serialize_type: int = 0) -> bytes:
+    return RemotingCommand(10, 0, 7, 407, "JAVA", body=body, serialize_type=serialize_type).encode()
+
+
+def drained(decoder: FrameDecoder, piece: bytes | memoryview) -> list[bytes]:
+    decoder.feed(piece)
+    bodies = []
+    while (command := decoder.next_command()) is not None:
+        bodies.append(command.body)
+    decoder.settle()
+    return bodies
+
+
+def test_all_frames_of_a_piece_are_returned_oldest_first() -> None:
+    decoder = FrameDecoder()
+
+    assert drained(decoder, a_frame(b"1") + a_frame(b"2", 1) + a_frame()) == [b"1", b"2", b""]
+    assert decoder.kept_bytes == 0
+
+
+def test_a_frame_byte_by_byte_comes_with_its_last_byte() -> None:
+    decoder = FrameDecoder()
+    frame = a_frame(b"body")
+
+    for n in range(len(frame) - 1):
+        assert drained(decoder, frame[n : n + 1]) == []
+        assert decoder.kept_bytes == n + 1
+    assert drained(decoder, frame[-1:]) == [b"body"]
+    assert decoder.kept_bytes == 0
+
+
+def test_a_short_frame_after_a_long_half_one_is_not_kept_waiting() -> None:
+    decoder = FrameDecoder()
+    long, short = a_frame(b"x" * 500), a_frame(b"s")
+
+    assert drained(decoder, long[:400]) == []
+    assert drained(decoder, long[400:] + short[:5]) == [b"x" * 500]
+    assert drained(decoder, short[5:]) == [b"s"]
+
+
+def test_the_piece_may_be_reused_after_settling() -> None:
+    decoder = FrameDecoder()
+    frame = a_frame(b"body")
+    buffer = bytearray(frame[:20])
+
+    drained(decoder, memoryview(buffer))
+    buffer[:] = b"?" * 20
+
+    assert drained(decoder, frame[20:]) == [b"body"]
+
+
+def test_what_was_given_up_is_returned_after_resuming() -> None:
+    decoder = FrameDecoder()
+    decoder.feed(a_frame(b"1") + a_frame(b"2") + a_frame(b"3")[:-1])
+    first = decoder.next_command()
+    decoder.settle()
+
+    decoder.resume()
+
+    assert first is not None
+    assert first.body == b"1"
+    second = decoder.next_command()
+    assert second is not None
+    assert second.body == b"2"
+    assert decoder.next_command() is None
+
+
+def test_frames_before_a_broken_one_are_returned() -> None:
+    decoder = FrameDecoder()
+    decoder.feed(a_frame(b"1") + b"GET / HTTP/1.1\r\n")
+
+    assert decoder.next_command() is not None
+    with pytest.raises(FrameError, match="16777216"):
+        decoder.next_command()
+
+
+def test_the_longest_frame_is_taken_one_byte_more_is_not() -> None:
+    empty = len(a_frame())
+    longest = a_frame(b"x" * (LIMITS.frame_bytes_max - empty))
+
+    assert len(drained(FrameDecoder(LIMITS), longest)) == 1
+    with pytest.raises(FrameError, match="limit is 1000"):
+        drained(FrameDecoder(LIMITS), a_frame(b"x" * (LIMITS.frame_bytes_max - empty + 1)))
+
+
+def test_the_longest_header_is_taken_one_byte_more_is_not() -> None:
+    def frame(header_bytes: int) -> bytes:
+        header = b'{"code":1}'.ljust(header_bytes)
+        return (4 + header_bytes).to_bytes(4, "big") + header_bytes.to_bytes(4, "big") + header
+
+    assert len(drained(FrameDecoder(LIMITS), frame(LIMITS.header_bytes_max))) == 1
+    with pytest.raises(FrameError, match="header of 301 bytes"):
+        drained(FrameDecoder(LIMITS), frame(LIMITS.header_bytes_max + 1))
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "ffffffff",  # negative for Java
+        "00000003",  # shorter than the header's length field
+        "00000000",
+        "7fffffff 00000000",
+        "00000010 0000000d",  # a header longer than its frame
+        "00000010 00ffffff",
+    ],
+)
+def test_an_impossible_length_is_refused_before_anything_comes(prefix: str) -> None:
+    decoder = FrameDecoder()
+
+    with pytest.raises(FrameError):
+        drained(decoder, bytes.fromhex(prefix))
+    assert decoder.kept_bytes == 0
+
+
+def test_memory_follows_what_came_not_what_was_announced() -> None:
+    decoder = FrameDecoder()
+
+    drained(decoder, bytes.fromhex("00fffff0 00000010"))
+
+    assert decoder.kept_bytes == 8
+
+
+def test_after_discarding_nothing_comes() -> None:
+    decoder = FrameDecoder()
+    decoder.feed(a_frame() * 2)
+    decoder.next_command()
+
+    decoder.discard()
+
+    assert decoder.next_command() is None
+    decoder.settle()
+    assert decoder.kept_bytes == 0

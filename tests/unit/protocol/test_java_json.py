@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from broker_core.protocol import java_json
+from broker_core.protocol.java_json import ObjectKey, decode, decode_as, encode, encode_pretty
+
+MQ = '{"brokerName":"b","queueId":0,"topic":"T"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # Printed by fastjson 1.2.69 (rocketmq-common:4.9.8).
+        ('{"offsetTable":{"T@g":{0:7,1:8}}}', {"offsetTable": {"T@g": {"0": 7, "1": 8}}}),
+        ('{"offsetTable":{1:5,2:0}}', {"offsetTable": {"1": 5, "2": 0}}),
+        (
+            '{"offsetTable":{' + MQ + ':{"lastUpdateTimestamp":0,"maxOffset":5,"minOffset":0}}}',
+            {"offsetTable": {MQ: {"lastUpdateTimestamp": 0, "maxOffset": 5, "minOffset": 0}}},
+        ),
+        (
+            '{"consumerTable":{"cid":{' + MQ + ':3}},"messageQueueTable":{}}',
+            {"consumerTable": {"cid": {MQ: 3}}, "messageQueueTable": {}},
+        ),
+        # The strict spellings that Java takes as well.
+        ('{"offsetTable":{"T@g":{"0":7}}}', {"offsetTable": {"T@g": {"0": 7}}}),
+        # Pretty text of a file, blanks in a key, several keys, negative numbers.
+        ('{\n\t"a":{0:1, -1:2\n\t}\n}', {"a": {"0": 1, "-1": 2}}),
+        ('{{ "queueId" : 0 , "topic" : "a b" } : 1}', {'{"queueId":0,"topic":"a b"}': 1}),
+        # What stands in strings is no key.
+        (r'{1:"{2:3,4:5","a\",6:":{7:8}}', {"1": "{2:3,4:5", 'a",6:': {"7": 8}}),
+        ("{1:[95,87,14]}", {"1": [95, 87, 14]}),
+        ("[1,2]", [1, 2]),
+    ],
+)
+def test_both_dialects_are_read_alike(text: str, value: object) -> None:
+    assert decode(text) == value
+    assert decode(text.encode()) == value
+
+
+def test_a_reference_becomes_what_it_names() -> None:
+    text = '{"list":[{"topic":"T"},{"$ref":"$.list[0]"}],"m":{"a":{"$ref":"$.list[1]"}}}'
+
+    assert decode(text) == {"list": [{"topic": "T"}, {"topic": "T"}], "m": {"a": {"topic": "T"}}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":{"$ref":"$"}}',
+        '{"a":{"$ref":".."}}',
+        '{"a":{"$ref":"$.a"}}',
+        '{"a":{"b":{"$ref":"$.a"}}}',
+        '{"a":{"$ref":"$.nowhere"}}',
+        '{"a":{"$ref":"$.b[7]"},"b":[]}',
+        '{"a":{"$ref":"$[x"}}',
+        '{"a":{"$ref":1}}',
+    ],
+)
+def test_a_reference_into_a_ring_or_nowhere_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="reference"):
+        decode(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "{1:}", "{1}", "{{}", "{{1}2}", '{"a":1', "\x00", "{1:'x'}", '{"a":NaN}']
+)
+def test_neither_of_both_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode(text)
+
+
+@pytest.mark.parametrize("text", ["{" * 50_000, "{1:" * 50_000, "{+,  " * 20_000, ',{"' * 30_000])
+def test_hostile_text_is_refused_quickly(text: str) -> None:
+    # A reader that goes back in the text would need minutes here.
+    with pytest.raises(ValueError, match=r"."):
+        decode(text)
+
+
+def test_nesting_is_bounded() -> None:
+    def nested(levels: int) -> str:
+        return "[" * levels + "]" * levels
+
+    assert decode(nested(java_json.DEPTH_MAX)) is not None
+    for levels in (java_json.DEPTH_MAX + 1, 5_000):
+        with pytest.raises(ValueError, match="deeper"):
+            decode(nested(levels))
+
+
+class Point(msgspec.Struct, rename="camel"):
+    queue_id: int
+    table: dict[int, str] = {}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"queueId":"3","x":null,"table":{"1":"a"}}', '{"queueId":3,"table":{1:"a"}}']
+)
+def test_a_structure_is_read_from_both_dialects(text: str) -> None:
+    assert decode_as(text, Point) == Point(3, {1: "a"})
+
+
+@pytest.mark.parametrize("text", ['{"queueId":"x"}', "{}", "[]", "{1:2}"])
+def test_a_structure_that_is_not_there_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode_as(text, Point)
+
+
+def test_raw_keys_are_written_as_fastjson_writes_them() -> None:
+    key = java_json.message_queue_key("T", "b", 0)
+
+    assert key == MQ
+    assert encode({"offsetTable": {key: 3}}) == b'{"offsetTable":{' + MQ.encode() + b":3}}"
+    assert encode({"offsetTable": {"T@g": {1: 8, 0: 7}}}) == b'{"offsetTable":{"T@g":{0:7,1:8}}}'
+    assert encode({"a": {0: "x", 10: {}, 2: []}}) == b'{"a":{0:"x",2:[],10:{}}}'
+
+
+def test_members_are_sorted_null_ones_left_out_nothing_escaped_for_html() -> None:
+    assert encode({"b": 1.0, "a": True, "c": None, "d": "</订\x01\n"}) == (
+        '{"a":true,"b":1.0,"d":"</订\\u0001\\n"}'.encode()
+    )
+
+
+def test_the_pretty_form_is_that_of_the_configuration_files() -> None:
+    # consumerOffset.json and topics.json of a 4.9.8 broker.
+    assert encode_pretty({"offsetTable": {"T@g": {0: 25, 1: 24}, "U@g": {}}}) == (
+        b'{\n\t"offsetTable":{\n\t\t"T@g":{0:25,1:24\n\t\t},\n\t\t"U@g":{}\n\t}\n}'
+    )
+    assert encode_pretty({"b": {"perm": 6}, "a": [95, 87], "c": [{"x": 1}], "d": []}) == (
+        b'{\n\t"a":[95,87],\n\t"b":{\n\t\t"perm":6\n\t},'
+        b'\n\t"c":[\n\t\t{\n\t\t\t"x":1\n\t\t}\n\t],\n\t"d":[]\n}'
+    )
+
+
+@pytest.mark.parametrize("write", [encode, encode_pretty])
+def test_what_is_written_is_read_back(write: object) -> None:
+    value = {"a": {"1": 2}, "b": [{}, [], "x,1:{2:3", -0.5, True], MQ: {"c": 1}}
+
+    text = (encode if write is encode else encode_pretty)(
+        {"a": {1: 2}, "b": value["b"], ObjectKey(MQ): {"c": 1}}
+    )
+
+    assert decode(text) == value
+
+
+def test_a_key_of_another_kind_is_our_mistake() -> None:
+    with pytest.raises(TypeError, match="float"):
+        encode({"a": {1.5: "x"}})

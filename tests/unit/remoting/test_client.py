@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.errors import RemotingConnectError, RemotingSendError, RemotingTimeoutError
+from broker_core.protocol.command import RemotingCommand
+from broker_core.remoting.client import RemotingClient, split_address
+from broker_core.remoting.server import RemotingServer
+from tests.support.clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from broker_core.remoting.connection import Connection
+
+ECHO = 1
+NEVER = 2
+PUSH = 3
+END = 4
+
+
+class Served:
+    """A server with a client of it."""
+
+    def __init__(self) -> None:
+        self.seen: list[RemotingCommand] = []
+        self.pushed: list[RemotingCommand] = []
+        self.clock = ManualClock()
+        self.server = RemotingServer(
+            "test server",
+            {ECHO: self.echo, NEVER: lambda *_: None, PUSH: self.push, END: self.end},
+        )
+        self.client = RemotingClient({40: lambda c, _: self.pushed.append(c)}, self.clock)
+        self.address = ""
+
+    def echo(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        self.seen.append(request)
+        return request.answer(0, body=request.body)
+
+    def push(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        connection.oneway(RemotingCommand.request(40, {"consumerGroup": "g"}))
+        return request.answer(0)
+
+    def end(self, _: RemotingCommand, connection: Connection) -> None:
+        connection.close()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    served = Served()
+    async with asyncio.timeout(20):
+        served.address = f"127.0.0.1:{await served.server.start('127.0.0.1', 0)}"
+        yield served
+        await served.client.shutdown()
+        await served.server.shutdown()
+
+
+def a_request(code: int = ECHO, body: bytes = b"") -> RemotingCommand:
+    return RemotingCommand.request(code, None, body)
+
+
+async def test_requests_to_one_address_share_a_connection(served: Served) -> None:
+    bodies = [b"%d" % n for n in range(20)]
+
+    answers = await asyncio.gather(
+        *(served.client.request(served.address, a_request(body=body)) for body in bodies)
+    )
+
+    assert [answer.body for answer in answers] == bodies
+    assert len({request.opaque for request in served.seen}) == 20
+    assert len(served.server.connections) == 1
+
+
+async def test_an_ended_connection_is_made_again(served: Served) -> None:
+    with pytest.raises(RemotingSendError):
+        await served.client.request(served.address, a_request(END))
+
+    assert (await served.client.request(served.address, a_request(body=b"x"))).body == b"x"
+
+
+async def test_what_the_peer_pushes_is_handled(served: Served) -> None:
+    await served.client.request(served.address, a_request(PUSH))
+
+    assert [command.ext_fields for command in served.pushed] == [{"consumerGroup": "g"}]
+
+
+async def test_a_oneway_request_arrives(served: Served) -> None:
+    await served.client.oneway(served.address, a_request(body=b"x"))
+    await served.client.request(served.address, a_request(body=b"y"))
+
+    assert [request.body for request in served.seen] == [b"x", b"y"]
+    assert [request.is_oneway for request in served.seen] == [True, False]
+
+
+async def test_no_answer_in_time_is_a_timeout(served: Served) -> None:
+    await served.client.request(served.address, a_request())
+    waiting = asyncio.ensure_future(  # noqa: TID251
+        served.client.request(served.address, a_request(NEVER), 3.0)
+    )
+    await asyncio.sleep(0)
+    served.clock.advance_ms(3_000)
+
+    with pytest.raises(RemotingTimeoutError, match="within 3 s"):
+        await waiting
+
+
+async def test_nobody_there_is_one_sentence(served: Served) -> None:
+    await served.server.shutdown()
+
+    with pytest.raises(RemotingConnectError, match=r"^no connection to \S+: connection refused$"):
+        await served.client.request(served.address, a_request())
+
+
+@pytest.mark.parametrize("address", ["", "host", "host:", ":9876", "host:0", "host:65536", "h:٣"])
+async def test_what_is_no_address_is_one_sentence(served: Served, address: str) -> None:
+    with pytest.raises(RemotingConnectError, match="form host:port"):
+        await served.client.request(address, a_request())
+
+
+def test_an_address_is_host_and_port() -> None:
+    assert split_address("broker-a:10911") == ("broker-a", 10911)
+    assert split_address(" [::1]:9876 ") == ("::1", 9876)
+
+
+async def test_shutdown_ends_what_waits_and_begins_nothing(served: Served) -> None:
+    await served.client.request(served.address, a_request())
+    waiting = asyncio.ensure_future(  # noqa: TID251
+        served.client.request(served.address, a_request(NEVER))
+    )
+    await asyncio.sleep(0)
+
+    await served.client.shutdown()
+
+    with pytest.raises(RemotingSendError):
+        await waiting
+    with pytest.raises(RemotingConnectError, match="shut down"):
+        await served.client.request(served.address, a_request())
+
+
+async def test_an_idle_client_leaves_no_timer_behind(served: Served) -> None:
+    await served.client.request(served.address, a_request())
+    ended = asyncio.Event()
+    connection = await served.client.connection(served.address)
+    connection.on_close.append(lambda _: ended.set())
+    served.client.close(served.address)
+    await ended.wait()
+
+    served.clock.advance_ms(10_000)
+
+    assert not [timer for _, _, timer in served.clock._timers if timer.callback is not None]

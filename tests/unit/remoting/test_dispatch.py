@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from broker_core.errors import RequestRefusedError
+from broker_core.protocol import command as commands
+from broker_core.protocol.codes import ONEWAY_FLAG, ResponseCode
+from broker_core.protocol.command import RemotingCommand
+from broker_core.protocol.frame import FRAME_BYTES_MAX
+from broker_core.remoting.dispatch import Dispatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Coroutine
+
+    from broker_core.remoting.connection import Connection
+
+
+class FakeConnection:
+    """Collects what shall be answered later."""
+
+    def __init__(self, may_answer_later: bool = True) -> None:
+        self._may_answer_later = may_answer_later
+        self.later: list[Coroutine[Any, Any, bytes | None]] = []
+
+    def may_answer_later(self) -> bool:
+        return self._may_answer_later
+
+    def answer_later(
+        self, command: RemotingCommand, answer: Coroutine[Any, Any, bytes | None]
+    ) -> None:
+        self.later.append(answer)
+
+
+def a_request(code: int = 10, flag: int = 0) -> RemotingCommand:
+    return RemotingCommand(code, flag, 7, 407, "JAVA")
+
+
+def dispatch(
+    handlers: dict[int, Any], request: RemotingCommand, connection: FakeConnection
+) -> bytes | None:
+    return Dispatcher(handlers).dispatch(request, cast("Connection", connection))
+
+
+def decoded(frame: bytes | None) -> RemotingCommand:
+    assert frame is not None
+    header_to = 8 + int.from_bytes(frame[5:8], "big")
+    return commands.decode(frame[4], frame[8:header_to], frame[header_to:])
+
+
+def refuse(*_: object) -> None:
+    raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, "no such topic")
+
+
+def fail(*_: object) -> None:
+    raise KeyError("secret")
+
+
+async def wait_then(answer: object) -> Any:
+    await asyncio.sleep(0)
+    return answer() if callable(answer) else answer
+
+
+@pytest.mark.parametrize("flag", [0, ONEWAY_FLAG])
+def test_an_unknown_code_is_answered_unless_oneway(flag: int) -> None:
+    frame = dispatch({}, a_request(99, flag), FakeConnection())
+
+    if flag:
+        assert frame is None
+    else:
+        answer = decoded(frame)
+        assert (answer.code, answer.remark) == (3, " request type 99 not supported")
+        assert answer.opaque == 7
+
+
+def test_an_answer_may_be_a_command_a_frame_or_nothing() -> None:
+    frame = a_request().answer(0, "ready").encode()
+    handlers: dict[int, Any] = {
+        1: lambda request, _: request.answer(5),
+        2: lambda *_: frame,
+        3: lambda *_: None,
+    }
+
+    assert decoded(dispatch(handlers, a_request(1), FakeConnection())).code == 5
+    assert dispatch(handlers, a_request(2), FakeConnection()) is frame
+    assert dispatch(handlers, a_request(3), FakeConnection()) is None
+
+
+@pytest.mark.parametrize(
+    "handler", [lambda request, _: request.answer(0), lambda *_: b"frame", refuse, fail]
+)
+def test_a_oneway_request_is_never_answered(handler: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    assert dispatch({10: handler}, a_request(flag=ONEWAY_FLAG), FakeConnection()) is None
+
+
+def test_a_refusal_becomes_its_code_with_its_remark() -> None:
+    answer = decoded(dispatch({10: refuse}, a_request(), FakeConnection()))
+
+    assert (answer.code, answer.remark) == (17, "no such topic")
+
+
+def test_our_own_mistake_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    answer = decoded(dispatch({10: fail}, a_request(), FakeConnection()))
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "secret" not in (answer.remark or "")
+    assert "request failed: code=10 opaque=7" in caplog.text
+    assert "KeyError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [(a_request().answer(5), 5), (refuse, 17), (fail, 1)],
+)
+async def test_what_must_wait_is_answered_later_by_the_same_rules(
+    outcome: object, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = FakeConnection()
+    handlers = {10: lambda *_: wait_then(outcome)}
+
+    assert dispatch(handlers, a_request(), connection) is None
+    (later,) = connection.later
+    assert decoded(await later).code == code
+
+
+async def test_too_many_waiting_answers_make_the_next_one_busy() -> None:
+    waiting: Awaitable[None] = wait_then(None)
+    connection = FakeConnection(may_answer_later=False)
+
+    answer = decoded(dispatch({10: lambda *_: waiting}, a_request(), connection))
+
+    assert answer.code == ResponseCode.SYSTEM_BUSY
+    assert not connection.later
+
+
+def test_an_answer_too_long_for_a_frame_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    def handler(request: RemotingCommand, _: object) -> RemotingCommand:
+        return request.answer(0, body=bytes(FRAME_BYTES_MAX))
+
+    answer = decoded(dispatch({10: handler}, a_request(), FakeConnection()))
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "answer too long" in caplog.text
