@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from broker_core.errors import RequestRefusedError
+from broker_core.namesrv.kv_configs import KvConfigs
+from broker_core.namesrv.processor import NameServerProcessor
+from broker_core.namesrv.routes import RouteTable
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from broker_core.protocol.command import RemotingCommand
+from broker_core.storage import FileStorage
+from tests.support.clock import ManualClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from broker_core.remoting.connection import Connection
+
+BROKER = {
+    "brokerName": "b",
+    "brokerAddr": "10.0.0.1:10911",
+    "clusterName": "c",
+    "haServerAddr": "10.0.0.1:10912",
+    "brokerId": "0",
+}
+WRAPPER = (
+    b'{"dataVersion":{"counter":3,"timestamp":17},"topicConfigTable":{"T":{"order":false,"perm":6,'
+    b'"readQueueNums":8,"topicFilterType":"SINGLE_TAG","topicName":"T","topicSysFlag":0,'
+    b'"writeQueueNums":8}}}'
+)
+REGISTRATION = b'{"filterServerList":[],"topicConfigSerializeWrapper":' + WRAPPER + b"}"
+
+
+class NameServerUnderTest:
+    """The processor over a real table and file."""
+
+    def __init__(self, path: Path, config: dict[str, str] | None = None) -> None:
+        self.kv_configs = KvConfigs(FileStorage(), path)
+        self.routes = RouteTable(ManualClock())
+        self.processor = NameServerProcessor(self.routes, self.kv_configs, config)
+
+    def ask(
+        self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", version: int = 407
+    ) -> RemotingCommand:
+        request = RemotingCommand(code, 0, 7, version, "JAVA", None, fields or {}, body)
+        answer = self.processor.handlers()[code](request, cast("Connection", object()))
+        assert isinstance(answer, RemotingCommand)
+        assert answer.opaque == 7
+        return answer
+
+    def register(self, fields: dict[str, str] | None = None, body: bytes = REGISTRATION) -> None:
+        answer = self.ask(RequestCode.REGISTER_BROKER, {**BROKER, **(fields or {})}, body)
+        assert answer.code == ResponseCode.SUCCESS
+
+
+@pytest.fixture
+def name_server(tmp_path: Path) -> NameServerUnderTest:
+    return NameServerUnderTest(tmp_path / "kvConfig.json")
+
+
+def test_a_route_comes_in_the_dialect_of_the_clients_version(
+    name_server: NameServerUnderTest,
+) -> None:
+    name_server.register()
+
+    def route(version: int, **fields: str) -> bytes:
+        answer = name_server.ask(105, {"topic": "T", **fields}, version=version)
+        assert answer.code == ResponseCode.SUCCESS
+        return answer.body
+
+    assert b'"brokerAddrs":{"0":"10.0.0.1:10911"}' in route(401)
+    assert b'"brokerAddrs":{0:"10.0.0.1:10911"}' in route(400)
+    assert b'"brokerAddrs":{"0":"10.0.0.1:10911"}' in route(317, acceptStandardJsonOnly="true")
+    assert b" " not in route(317)
+
+
+def test_an_unknown_topic_has_no_route(name_server: NameServerUnderTest) -> None:
+    answer = name_server.ask(105, {"topic": "X"})
+
+    assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+    assert (answer.remark or "").startswith(
+        "No topic route info in name server for the topic: X\nSee "
+    )
+
+
+@pytest.mark.parametrize(("enabled", "told"), [("true", True), ("false", False)])
+def test_order_queues_are_told_when_that_is_enabled(
+    tmp_path: Path, enabled: str, told: bool
+) -> None:
+    name_server = NameServerUnderTest(tmp_path / "kv.json", {"orderMessageEnable": enabled})
+    name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "T", "b:8")
+    name_server.register()
+
+    body = name_server.ask(105, {"topic": "T"}).body
+
+    assert (b'"orderTopicConf":"b:8"' in body) is told
+
+
+def test_a_registration_is_answered_with_the_order_topics(
+    name_server: NameServerUnderTest,
+) -> None:
+    assert name_server.ask(103, BROKER, REGISTRATION).body == b""
+    name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "T", "b:8")
+
+    assert name_server.ask(103, BROKER, REGISTRATION).body == b'{"table":{"T":"b:8"}}'
+
+
+def test_a_slave_is_told_its_master(name_server: NameServerUnderTest) -> None:
+    name_server.register()
+
+    slave = {**BROKER, "brokerId": "1", "brokerAddr": "10.0.0.2:10911"}
+
+    assert name_server.ask(103, slave, REGISTRATION).ext_fields == {
+        "haServerAddr": "10.0.0.1:10912",
+        "masterAddr": "10.0.0.1:10911",
+    }
+
+
+def test_a_registration_comes_in_four_forms(name_server: NameServerUnderTest) -> None:
+    crc32 = str(zlib.crc32(REGISTRATION) & 0x7FFFFFFF)
+    name_server.register({"bodyCrc32": crc32, "compressed": "false"})
+    assert name_server.routes.topics() == ["T"]
+    name_server.register({"brokerName": "empty", "brokerAddr": "10.0.0.5:1"}, b"")
+    old = name_server.ask(
+        103, {**BROKER, "brokerName": "old", "brokerAddr": "10.0.0.6:1"}, WRAPPER, version=36
+    )
+
+    assert old.code == ResponseCode.SUCCESS
+    route = name_server.routes.route("T")
+    assert route is not None
+    assert [each.broker_name for each in route.queue_datas] == ["b", "old"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "body", "remark"),
+    [
+        ({"bodyCrc32": "1"}, REGISTRATION, "crc32 not match"),
+        ({}, b"{", "cannot be read"),
+        ({"compressed": "true"}, REGISTRATION, "cannot be read"),
+        ({"brokerId": "x"}, REGISTRATION, "brokerId is not a number"),
+        ({"brokerAddr": "0.0.0.0:10911"}, REGISTRATION, "not an address"),
+        ({"brokerAddr": "10.0.0.1"}, REGISTRATION, "not an address"),
+        ({"brokerAddr": "10.0.0.1:70000"}, REGISTRATION, "not an address"),
+        ({"brokerAddr": ":10911"}, REGISTRATION, "not an address"),
+    ],
+)
+def test_a_registration_that_cannot_be_is_refused(
+    name_server: NameServerUnderTest, fields: dict[str, str], body: bytes, remark: str
+) -> None:
+    with pytest.raises(RequestRefusedError, match=remark) as refusal:
+        name_server.ask(103, {**BROKER, **fields}, body)
+
+    assert refusal.value.code == ResponseCode.SYSTEM_ERROR
+    assert name_server.routes.topics() == []
+
+
+def test_a_broker_that_unregisters_is_gone(name_server: NameServerUnderTest) -> None:
+    name_server.register()
+
+    assert name_server.ask(104, BROKER).code == ResponseCode.SUCCESS
+    assert name_server.ask(104, BROKER).code == ResponseCode.SUCCESS
+
+    assert name_server.ask(206).body == b'{"topicList":[]}'
+    assert name_server.ask(106).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+
+def test_a_data_version_is_compared(name_server: NameServerUnderTest) -> None:
+    same, other = b'{"counter":3,"timestamp":17}', b'{"counter":4,"timestamp":17}'
+    unknown = name_server.ask(322, BROKER, same)
+    assert (unknown.ext_fields, unknown.body) == ({"changed": "true"}, b"")
+    name_server.register()
+
+    assert name_server.ask(322, BROKER, same).ext_fields == {"changed": "false"}
+    changed = name_server.ask(322, BROKER, other)
+    assert (changed.ext_fields, changed.body) == ({"changed": "true"}, same)
+    with pytest.raises(RequestRefusedError, match="no DataVersion"):
+        name_server.ask(322, BROKER, b"[]")
+
+
+def test_kv_configs_are_put_got_listed_deleted(name_server: NameServerUnderTest) -> None:
+    entry = {"namespace": "n", "key": "k"}
+
+    missing = name_server.ask(101, entry)
+    assert (missing.code, missing.remark) == (22, "No config item, Namespace: n Key: k")
+    assert name_server.ask(219, entry).code == ResponseCode.QUERY_NOT_FOUND
+    name_server.ask(100, {**entry, "value": "v"})
+    assert name_server.ask(101, entry).ext_fields == {"value": "v"}
+    assert name_server.ask(219, entry).body == b'{"table":{"k":"v"}}'
+    name_server.ask(102, entry)
+    assert name_server.ask(101, entry).code == ResponseCode.QUERY_NOT_FOUND
+    with pytest.raises(RequestRefusedError, match="namespace or key is null"):
+        name_server.ask(100, {"namespace": "n", "value": "v"})
+
+
+def test_permissions_are_wiped_and_added(name_server: NameServerUnderTest) -> None:
+    name_server.register()
+
+    assert name_server.ask(205, {"brokerName": "b"}).ext_fields == {"wipeTopicCount": "1"}
+    assert b'"perm":4' in name_server.ask(105, {"topic": "T"}).body
+    assert name_server.ask(327, {"brokerName": "b"}).ext_fields == {"addTopicCount": "1"}
+    assert b'"perm":6' in name_server.ask(105, {"topic": "T"}).body
+    assert name_server.ask(205, {"brokerName": "x"}).ext_fields == {"wipeTopicCount": "0"}
+
+
+def test_topics_are_listed_in_every_way(name_server: NameServerUnderTest) -> None:
+    name_server.register()
+
+    assert name_server.ask(206).body == b'{"topicList":["T"]}'
+    assert name_server.ask(224, {"cluster": "c"}).body == b'{"topicList":["T"]}'
+    assert name_server.ask(224, {"cluster": "x"}).body == b'{"topicList":[]}'
+    assert name_server.ask(304).body == (b'{"brokerAddr":"10.0.0.1:10911","topicList":["c","b"]}')
+    for code in (311, 312, 313):
+        assert name_server.ask(code).body == b'{"topicList":[]}'
+    name_server.ask(216, {"topic": "T", "clusterName": "x"})
+    assert name_server.ask(206).body == b'{"topicList":["T"]}'
+    name_server.ask(216, {"topic": "T"})
+    assert name_server.ask(206).body == b'{"topicList":[]}'
+
+
+def test_the_configuration_is_shown_in_part_and_never_changed(tmp_path: Path) -> None:
+    name_server = NameServerUnderTest(
+        tmp_path / "kv.json", {"listenPort": "9876", "kvConfigPath": "/etc/secret"}
+    )
+
+    assert name_server.ask(319).body == b"listenPort=9876\n"
+    with pytest.raises(RequestRefusedError) as refusal:
+        name_server.ask(318, body=b"kvConfigPath=/tmp/x")
+    assert refusal.value.code == ResponseCode.NO_PERMISSION
