@@ -29,7 +29,6 @@ from console.gateway.answers import (
     Traffic,
 )
 from console.gateway.errors import (
-    TOPIC_NOT_EXIST,
     BrokerDownError,
     GatewayError,
     NameServerDownError,
@@ -386,17 +385,15 @@ class RemotingGateway:
         )
 
     async def _reset_online(self, group: str, topic: str, timestamp_ms: int) -> dict[QueueKey, int]:
-        async def one(node: BrokerNode) -> dict[int, int]:
-            try:
-                return await requests.invoke_reset_offset(
-                    self._ask, node.address, group, topic, timestamp_ms
-                )
-            except NotFoundError as error:
-                if error.code != TOPIC_NOT_EXIST:
-                    raise
-                return {}  # the topic lives on other brokers of the cluster
-
-        found = await self._on_masters(one)
+        # The topic may live on some brokers of the cluster only; the others would refuse.
+        having = {row.broker_name for row in await self._topic_status(topic)}
+        masters = [node for node in await self._masters() if node.broker_name in having]
+        found = await each(
+            masters,
+            lambda node: requests.invoke_reset_offset(
+                self._ask, node.address, group, topic, timestamp_ms
+            ),
+        )
         return {
             (node.broker_name, queue_id): offset
             for node, offsets in found
