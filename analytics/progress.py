@@ -104,7 +104,7 @@ def _follow(
         ended = stop.wait(POLL_SECONDS)
         try:
             done, rows = _first_stage(context, job_group)
-        except Py4JError:
+        except (Py4JError, OSError):
             # Spark is going away; why it does is for the thread that runs the report to say.
             return
         lines.progress("reading", done, total, rows, total_bytes * min(done, total) // total)

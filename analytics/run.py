@@ -67,6 +67,15 @@ class Request:
     split_bytes: int = SPLIT_BYTES_DEFAULT
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What Spark brought back: the report, how many rows it is made of, what was unreadable."""
+
+    table: pa.Table
+    rows_read: int
+    damages: list[dict[str, Any]]
+
+
 class ReportRun:
     """Runs a request once. `execute` belongs to one thread; `cancel` may come from another."""
 
@@ -102,11 +111,12 @@ class ReportRun:
         require_java()
         try:
             self._work = self._make_work_directory()
-            table, damages = self._compute(plan, self._work)
+            outcome = self._compute(plan, self._work)
+            table = outcome.table
             self._check_cancelled(publishing=True)
-            self._lines.progress("writing", 0, 1, table.num_rows)
+            self._lines.progress("writing", 0, 1, outcome.rows_read, plan.split_bytes)
             messages, size = _total(table, "messages"), _total(table, "bytes")
-            about = self._about(plan, messages, size, damages)
+            about = self._about(plan, messages, size, outcome.damages)
             try:
                 sink.publish(table, about, work=self._work, out=self._request.out)
             except OSError as error:
@@ -115,7 +125,7 @@ class ReportRun:
                 ) from error
         finally:
             self.clean_up()
-        self._lines.progress("writing", 1, 1, table.num_rows)
+        self._lines.progress("writing", 1, 1, outcome.rows_read, plan.split_bytes)
         self._lines.done(
             rows=table.num_rows,
             messages=messages,
@@ -133,7 +143,8 @@ class ReportRun:
         if session is not None:
             try:
                 session.sparkContext.cancelJobGroup(JOB_GROUP)
-            except Py4JError:
+            except (Py4JError, OSError):
+                # A signal to the whole process group has ended the Java process, too.
                 logger.info("Spark is gone already")
         return True
 
@@ -157,7 +168,7 @@ class ReportRun:
         except OSError as error:
             raise ReportError(f"{out} cannot be written to: {error.strerror}.") from error
 
-    def _compute(self, plan: ReadPlan, work: Path) -> tuple[pa.Table, list[dict[str, Any]]]:
+    def _compute(self, plan: ReadPlan, work: Path) -> Outcome:
         request = self._request
         scratch = work / "spark"
         scratch.mkdir(mode=0o700)
@@ -184,15 +195,15 @@ class ReportRun:
                 except (Py4JError, OSError):
                     logger.exception("Spark could not be stopped")
 
-    def _collect(
-        self, session: SparkSession, plan: ReadPlan
-    ) -> tuple[pa.Table, list[dict[str, Any]]]:
+    def _collect(self, session: SparkSession, plan: ReadPlan) -> Outcome:
         report = self._request.report
         context = session.sparkContext
         context.setJobGroup(JOB_GROUP, report.summary, interruptOnCancel=True)
         observed = Observation("reading")
         messages = self._messages(session, plan).observe(
-            observed, F.collect_list(DAMAGE_COLUMN).alias("damages")
+            observed,
+            F.count(F.lit(1)).alias("rows"),
+            F.collect_list(DAMAGE_COLUMN).alias("damages"),
         )
         sound = messages.where(F.col(DAMAGE_COLUMN).isNull()).drop(DAMAGE_COLUMN)
         with reading_followed(
@@ -206,7 +217,8 @@ class ReportRun:
         table = table.cast(to_arrow_schema(report.schema, timezone="UTC"))
         table = table.sort_by([(name, "ascending") for name in report.sorted_by])
         damages = [row.asDict() for row in observed.get["damages"]]
-        return table, sorted(damages, key=lambda damage: damage["commit_log_from"])
+        damages.sort(key=lambda damage: damage["commit_log_from"])
+        return Outcome(table, observed.get["rows"] - len(damages), damages)
 
     def _messages(self, session: SparkSession, plan: ReadPlan) -> DataFrame:
         request = self._request

@@ -166,10 +166,10 @@ def stop_session(session: SparkSession) -> None:
     process = _java_process(session)
     try:
         session.stop()
-    except Py4JError:
+        if gateway is not None:
+            gateway.shutdown()
+    except (Py4JError, OSError):
         logger.info("Spark's Java process was gone before it was stopped")
-    if gateway is not None:
-        gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
     if process is None:

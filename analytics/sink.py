@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 PARQUET_NAME = "result.parquet"
 JSON_NAME = "result.json"
-# A page shows a table, not an archive: what is more is in the Parquet file only.
-JSON_ROWS_MAX = 50_000
+# A page shows a table, not an archive: what is more is in the Parquet file only. A row has at most
+# some 250 bytes, so that the document stays below 64 MiB.
+JSON_ROWS_MAX = 250_000
 _TYPE_NAMES = {pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string"}
 
 

@@ -135,6 +135,14 @@ def test_the_traffic_report_equals_a_count_by_hand(tmp_path: Path) -> None:
     reading = [event for event in events if event.get("stage") == "reading"]
     assert reading[-1]["done"] == reading[-1]["total"]
     assert reading[-1]["bytes"] == builder.position
+    assert events[-2] == {
+        "event": "progress",
+        "stage": "writing",
+        "done": 1,
+        "total": 1,
+        "rows": 499,
+        "bytes": builder.position,
+    }
     assert events[-1] == {
         "event": "done",
         "rows": len(result["rows"]),
@@ -168,15 +176,20 @@ def test_a_report_of_one_topic_and_time_counts_those_only(tmp_path: Path) -> Non
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("java_17")
-def test_a_terminated_report_exits_143_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole_group", [False, True], ids=["process", "process group"])
+def test_a_terminated_report_exits_143_and_leaves_nothing(
+    tmp_path: Path, whole_group: bool
+) -> None:
     store, out = StoreBuilder(tmp_path / "store").put_many(300).write(), tmp_path / "out"
     process = _started_reading(store, out)
 
-    process.send_signal(signal.SIGTERM)
+    if whole_group:
+        os.killpg(process.pid, signal.SIGTERM)
+    else:
+        process.send_signal(signal.SIGTERM)
     rest, errors = process.communicate(timeout=RUN_SECONDS_MAX)
 
     assert process.returncode == 128 + signal.SIGTERM, errors
-    assert '"done"}' not in rest
     assert '"event":"done"' not in rest
     assert list(out.iterdir()) == []
 
