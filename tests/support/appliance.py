@@ -47,6 +47,7 @@ class Appliance:
         for name in ("TREBUCHET_STARTED_AT", "DJANGO_SETTINGS_MODULE", "PYTHONPATH"):
             self._environment.pop(name, None)
         self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
         self._lines: list[str] = []
 
     def set_keys(self, **keys: object) -> None:
@@ -86,8 +87,9 @@ class Appliance:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
-        reader.start()
+        pipe = self._process.stdout
+        self._reader = threading.Thread(target=self._read, args=(pipe,), daemon=True)
+        self._reader.start()
 
     def start(self) -> None:
         self.launch()
@@ -105,7 +107,11 @@ class Appliance:
 
     def wait(self, *, seconds: float = DOWN_SECONDS) -> int:
         assert self._process is not None
-        return self._process.wait(seconds)
+        code = self._process.wait(seconds)
+        if self._reader is not None:
+            # Its last words are read when the pipe ends.
+            self._reader.join(seconds)
+        return code
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to stop; return its exit code."""
@@ -137,8 +143,9 @@ class Appliance:
         os.kill(self.pid_of(name), signal.SIGCONT)
 
     def _read(self, pipe: IO[str]) -> None:
-        for line in pipe:
-            self._lines.append(line)
+        with pipe:
+            for line in pipe:
+                self._lines.append(line)
 
 
 class Visitor:
