@@ -14,7 +14,7 @@ Source: remoting/protocol/RemotingCommand.java (4.9.7).
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -33,8 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     Parts = Sequence[bytes | memoryview]
+    NoParts = Parts | None
+    JsonType = int
 else:
-    Parts = Any  # never decoded: set by `answer` alone
+    # What the JSON decoder would take for them: nothing that differs from their defaults.
+    NoParts = None
+    JsonType = Literal[0]
 
 PREFIX = struct.Struct(">II")
 assert PREFIX.size == 8
@@ -49,11 +53,10 @@ class RemotingCommand(Header, gc=False):
     mapping does not outlive the call.
     """
 
-    # The names with a dash keep a header's JSON from filling them by accident;
-    # on purpose it cannot either, since `decode` sets all three.
+    # Not of the header: names and types keep its JSON from filling them; `body` is set after it.
     body: bytes = msgspec.field(default=b"", name="-body")
-    parts: Parts | None = msgspec.field(default=None, name="-parts")
-    serialize_type: int = msgspec.field(default=SERIALIZE_JSON, name="-type")
+    parts: NoParts = msgspec.field(default=None, name="-parts")
+    serialize_type: JsonType = msgspec.field(default=SERIALIZE_JSON, name="-type")
 
     @property
     def is_response(self) -> bool:
@@ -143,11 +146,10 @@ def decode(serialize_type: int, header: bytes | memoryview, body: bytes) -> Remo
             command = _from_header(json_header.decode_leniently(header))
     elif serialize_type == SERIALIZE_ROCKETMQ:
         command = _from_header(binary_header.decode(header))
+        command.serialize_type = SERIALIZE_ROCKETMQ
     else:
         raise FrameError(f"the serializer {serialize_type} is unknown; 0 is JSON, 1 is ROCKETMQ")
     command.body = body
-    command.parts = None
-    command.serialize_type = serialize_type
     return command
 
 

@@ -38,10 +38,12 @@ class FrameDecoder:
     breaks, after every whole frame before that place was returned; nothing can be read after it.
     """
 
-    __slots__ = ("_at", "_data", "_kept", "_limits", "_to", "_wanted")
+    __slots__ = ("_at", "_data", "_frame_max", "_header_max", "_kept", "_to", "_wanted")
 
     def __init__(self, limits: FrameLimits | None = None) -> None:
-        self._limits = limits or FrameLimits()
+        limits = limits or FrameLimits()
+        self._frame_max = limits.frame_bytes_max - 4
+        self._header_max = limits.header_bytes_max
         self._kept = bytearray()
         self._data: memoryview | None = None
         self._at = 0
@@ -81,16 +83,12 @@ class FrameDecoder:
             self._wanted = 0
             if present >= 4:
                 (total,) = _unpack_total(data, at)
-                if total < 4 or total + 4 > self._limits.frame_bytes_max:
+                if total < 4 or total > self._frame_max:
                     raise self._length_error(total)
             return None
         total, word = _unpack_prefix(data, at)
         header_bytes = word & 0x00FFFFFF
-        if (
-            total + 4 > self._limits.frame_bytes_max
-            or header_bytes > total - 4
-            or header_bytes > self._limits.header_bytes_max
-        ):
+        if total > self._frame_max or header_bytes > total - 4 or header_bytes > self._header_max:
             raise self._length_error(total, header_bytes)
         if present < total + 4:
             self._wanted = total + 4
@@ -135,14 +133,12 @@ class FrameDecoder:
         self._kept = bytearray()
 
     def _length_error(self, total: int, header_bytes: int | None = None) -> FrameError:
-        if total + 4 > self._limits.frame_bytes_max:
+        if total > self._frame_max:
             return FrameError(
-                f"a frame of {total} bytes was announced, the limit is"
-                f" {self._limits.frame_bytes_max}"
+                f"a frame of {total} bytes was announced, the limit is {self._frame_max + 4}"
             )
         if header_bytes is None or header_bytes > total - 4:
             return FrameError(f"a frame of {total} bytes cannot hold its header")
         return FrameError(
-            f"a header of {header_bytes} bytes was announced, the limit is"
-            f" {self._limits.header_bytes_max}"
+            f"a header of {header_bytes} bytes was announced, the limit is {self._header_max}"
         )

@@ -52,9 +52,9 @@ class Dispatcher:
             return self._frame(command, not_supported(command))
         try:
             answer = handler(command, connection)
-            if type(answer) is bytes:
-                return None if command.flag & ONEWAY_FLAG else answer
-            if answer is None or isinstance(answer, RemotingCommand | bytes):
+            if answer is None:
+                return None
+            if isinstance(answer, RemotingCommand | bytes):
                 return self._frame(command, answer)
         except RequestRefusedError as refusal:
             return self._frame(command, command.answer(refusal.code, refusal.remark))
@@ -91,8 +91,9 @@ class Dispatcher:
     def _frame(self, command: RemotingCommand, answer: Answer) -> bytes | None:
         if answer is None or command.flag & ONEWAY_FLAG:
             return None
-        if isinstance(answer, bytes):
+        if type(answer) is bytes:
             return answer
+        assert isinstance(answer, RemotingCommand)
         frame = answer.encode()
         if len(frame) > FRAME_BYTES_MAX:
             logger.error("answer too long for a frame: code=%d bytes=%d", command.code, len(frame))
