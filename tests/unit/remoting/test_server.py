@@ -295,6 +295,35 @@ async def test_a_peer_that_never_reads_what_is_pushed_is_disconnected(
     assert "the peer does not read" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "limits", [RemotingLimits(requests_in_flight_max=4), RemotingLimits(in_flight_bytes_max=400)]
+)
+async def test_a_peer_is_not_read_from_while_too_much_waits(
+    setup: Setup, limits: RemotingLimits
+) -> None:
+    release = asyncio.Event()
+    begun = []
+
+    async def hold(request: RemotingCommand, _: Connection) -> RemotingCommand:
+        begun.append(request.opaque)
+        await release.wait()
+        return request.answer(0)
+
+    await setup.serve({HOLD: hold}, limits=limits)
+    peer = await setup.connect()
+
+    peer.send(*(a_request(HOLD, n, body=bytes(100)) for n in range(3)))
+    await until(lambda: len(begun) == 3)
+    peer.send(*(a_request(HOLD, n, body=bytes(100)) for n in range(3, 50)))
+    await until(lambda: len(begun) == 4)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert begun == [0, 1, 2, 3]
+    release.set()
+
+    assert [(await peer.receive()).opaque for _ in range(50)] == list(range(50))
+
+
 async def test_unfinished_frames_of_all_peers_are_bounded(setup: Setup) -> None:
     limits = RemotingLimits(kept_bytes_max=100_000)
     server = await setup.serve({ECHO: echo}, limits=limits)
