@@ -36,6 +36,8 @@ def limit(sender: Celery, **_: object) -> None:
         result_accept_content=["json"],
         task_time_limit=TASK_SECONDS_MAX,
         worker_max_tasks_per_child=50,
+        # A Redis that is gone for long comes back to a worker that still waits for it.
+        broker_connection_max_retries=None,
         # Redis gives a message to another worker when none acknowledged it for this long.
         broker_transport_options={
             **sender.conf.broker_transport_options,

@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from console.demo.process import DEMO_SECONDS, demo_process
@@ -22,9 +23,13 @@ def start(request: HttpRequest) -> HttpResponse:
     require_staff(request)
     minutes = DEMO_SECONDS // 60
     if demo_process.start():
-        messages.success(request, f"Demo traffic starts; it ends by itself in {minutes} minutes.")
+        messages.success(
+            request,
+            _("Demo traffic starts; it ends by itself in %(minutes)s minutes.")
+            % {"minutes": minutes},
+        )
     else:
-        messages.info(request, "Demo traffic runs already.")
+        messages.info(request, _("Demo traffic runs already."))
     return back(request)
 
 
@@ -33,9 +38,9 @@ def stop(request: HttpRequest) -> HttpResponse:
     """Stop the demo, if it runs."""
     require_staff(request)
     if demo_process.stop():
-        messages.success(request, "Demo traffic has stopped; its messages stay in the log.")
+        messages.success(request, _("Demo traffic has stopped; its messages stay in the log."))
     else:
-        messages.info(request, "Demo traffic was not running.")
+        messages.info(request, _("Demo traffic was not running."))
     return back(request)
 
 

@@ -48,8 +48,8 @@ def redis_problem() -> Problem | None:
         return None
     return Problem(
         f"Redis at {redis_address(settings.TREBUCHET_REDIS_URL)} does not answer; reports cannot "
-        "start, messages are not touched by that.",
-        "Start Redis, or give its address in TREBUCHET_REDIS_URL.",
+        "start until it does.",
+        "Sending and receiving go on without it. What starts it with everything else:",
         "deploy/up",
         blocks=True,
     )

@@ -12,7 +12,7 @@ from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpRespon
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from kombu.exceptions import OperationalError
 
 from console.reports import catalog, health, schedules, traffic
@@ -43,7 +43,7 @@ def require_staff(request: HttpRequest) -> None:
         raise PermissionDenied(_("Only administrators may do this."))
 
 
-@require_GET
+@require_safe
 def report_list(request: HttpRequest) -> HttpResponse:
     """Show the reports: what runs next, what ran."""
     return render(
@@ -59,13 +59,13 @@ def report_list(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 def runs(request: HttpRequest) -> HttpResponse:
     """Show the table of runs alone; the page asks for it while something runs."""
     return render(request, "reports/_runs.html", {"runs": recent_runs()})
 
 
-@require_GET
+@require_safe
 def health_banners(request: HttpRequest) -> HttpResponse:
     """Show what keeps reports from running, alone."""
     return render(request, "reports/_health.html", {"problems": health.problems()})
@@ -107,7 +107,7 @@ def start(request: HttpRequest) -> HttpResponse:
     return redirect("reports:run", run_id=run.pk)
 
 
-@require_GET
+@require_safe
 def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
     """Show one run: how far it is, or what came out."""
     run = found_run(run_id)
@@ -131,7 +131,7 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
     return render(request, "reports/run.html", context)
 
 
-@require_GET
+@require_safe
 def run_progress(request: HttpRequest, run_id: int) -> HttpResponse:
     """Show the progress alone; once the run has ended, make the page load its result."""
     run = found_run(run_id)
@@ -145,7 +145,7 @@ def run_progress(request: HttpRequest, run_id: int) -> HttpResponse:
     return response
 
 
-@require_GET
+@require_safe
 def run_chart(request: HttpRequest, run_id: int) -> HttpResponse:
     """Return the numbers of the chart."""
     result = found_run(run_id).result
@@ -154,7 +154,7 @@ def run_chart(request: HttpRequest, run_id: int) -> HttpResponse:
     return JsonResponse(result.get("chart", {}))
 
 
-@require_GET
+@require_safe
 def run_csv(request: HttpRequest, run_id: int) -> HttpResponseBase:
     """Return the rows that are kept as CSV."""
     run = found_run(run_id)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django.http import JsonResponse
 from django.shortcuts import render
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
@@ -24,7 +24,7 @@ STAGE_LABELS = [
 TOPICS_OFFERED_MAX = 2_000
 
 
-@require_GET
+@require_safe
 def river(request: HttpRequest) -> HttpResponse:
     """Show the river of messages; the address holds the filter, so that it can be shared."""
     asked = {
@@ -34,7 +34,7 @@ def river(request: HttpRequest) -> HttpResponse:
     return render(request, "tracing/river.html", {"filter": asked, "stages": STAGE_LABELS})
 
 
-@require_GET
+@require_safe
 def topics(request: HttpRequest) -> JsonResponse:
     """Return the names the filter offers; none when no broker answers, typing works anyway."""
     try:
