@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from analytics import store_reader
 from analytics.decoding import COLUMN_TYPES, Damage, RowFilter
@@ -124,6 +125,85 @@ def test_a_log_may_start_anywhere(tmp_path: Path, queues: bool) -> None:
     assert plan.log_from == 5 * FILE_BYTES
     assert offsets(root) == expected(builder)
     assert not damages(root)
+
+
+@pytest.mark.parametrize("first_offset", [2**31 - 2 * FILE_BYTES, 2**40])
+def test_offsets_may_need_64_bits(tmp_path: Path, queues: bool, first_offset: int) -> None:
+    builder = StoreBuilder(tmp_path, first_offset=first_offset).put_many(400)
+    builder.overwrite(builder.stored[20].commit_log_offset, bytes(8))
+    root = builder.write(queues=queues)
+
+    found = damages(root)
+
+    assert offsets(root) == expected(builder, without=(20,))
+    assert [one.commit_log_from for one in found] == [builder.stored[20].commit_log_offset]
+
+
+def test_two_gigabytes_in_small_sparse_files_are_read(tmp_path: Path) -> None:
+    file_bytes, files = 1 << 20, 2_100
+    builder = StoreBuilder(tmp_path, file_bytes=4096)
+    one = builder.put()
+    head = bytearray(builder.files[0][: one.size])
+    (tmp_path / "commitlog").mkdir()
+    for number in range(files):
+        struct.pack_into(">q", head, record.COMMIT_LOG_OFFSET_POSITION, number * file_bytes)
+        path = tmp_path / "commitlog" / paths.offset_file_name(number * file_bytes)
+        path.write_bytes(head + record.BLANK.pack(file_bytes - one.size, record.BLANK_MAGIC))
+        os.truncate(path, file_bytes)
+
+    reader = StoreReader(tmp_path)
+    plan = reader.plan()
+
+    assert [row["commit_log_offset"] for row in read(reader, plan)] == [
+        number * file_bytes for number in range(files)
+    ]
+    assert len(plan.shares(store_reader.SPLIT_BYTES_DEFAULT)) == -(-files // 64)
+
+
+@given(
+    spoils=st.lists(
+        st.tuples(st.integers(0, 5 * FILE_BYTES - 1), st.binary(min_size=1, max_size=200)),
+        max_size=6,
+    ),
+    queues=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_damaged_each_byte_is_a_row_or_named(
+    tmp_path_factory: pytest.TempPathFactory,
+    spoils: list[tuple[int, bytes]],
+    queues: bool,
+) -> None:
+    builder = StoreBuilder(tmp_path_factory.mktemp("store")).put_many(280)
+    blank_bytes = sum(
+        start + FILE_BYTES - _end(max(inside, key=_end))
+        for start in sorted(builder.files)[:-1]
+        for inside in [
+            [
+                one
+                for one in builder.stored
+                if builder.path_of(start) == builder.path_of(one.commit_log_offset)
+            ]
+        ]
+    )
+    for offset, content in spoils:
+        start = offset // FILE_BYTES * FILE_BYTES
+        if start in builder.files:
+            builder.overwrite(offset, content[: start + FILE_BYTES - offset])
+    reader = StoreReader(builder.write(queues=queues))
+
+    plan = reader.plan()
+
+    rows = read(reader, plan)
+    found = [damage for split in plan.splits for damage in reader.damages(split)]
+    spans = [
+        (row["commit_log_offset"], row["commit_log_offset"] + row["store_size"]) for row in rows
+    ]
+    spans += [(one.commit_log_from, one.commit_log_to) for one in found]
+    spans.sort()
+    assert all(a[1] <= b[0] for a, b in pairwise(spans))
+    covered = sum(end - start for start, end in spans)
+    assert plan.log_to - plan.log_from - blank_bytes <= covered <= plan.log_to - plan.log_from
+    assert {row["commit_log_offset"] for row in rows} <= set(expected(builder))
 
 
 def test_files_allocated_ahead_are_no_messages(tmp_path: Path, queues: bool) -> None:
