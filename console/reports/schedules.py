@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from cron_descriptor import CasingTypeEnum, ExpressionDescriptor, FormatException, Options
-from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 if TYPE_CHECKING:
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 SCHEDULED_TASK = "console.reports.run_scheduled_report"
 NEXT_RUNS = 5
 MINUTE_S = 60
-# What a schedule's message waits for a worker at most; later ones stand for it.
-EXPIRE_S = 3600
 
 INTERVAL_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 
@@ -134,15 +131,3 @@ def set_cron(schedule: PeriodicTask, text: str) -> None:
     )
     schedule.crontab, schedule.interval = cron, None
     schedule.save()
-
-
-def due_phrase(when: datetime) -> str:
-    """Return how far away a time is, for people: "in 12 min"."""
-    seconds = int((when - timezone.now()).total_seconds())
-    if seconds < MINUTE_S:
-        return "now" if seconds <= 0 else f"in {seconds} s"
-    minutes = seconds // 60
-    if minutes < 120:
-        return f"in {minutes} min"
-    hours = minutes // 60
-    return f"in {hours} h" if hours < 48 else f"in {hours // 24} days"
