@@ -1,0 +1,499 @@
+"""An independent reader of a store directory: is everything in it what it should be?
+
+It shares the format tables with the store and no other code, so that a mistake of the one is seen
+by the other. It opens files read-only, takes no lock, and works on a store of Apache RocketMQ as
+well, on a replica's, and on a copy of one that is in use.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import re
+import zlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker_core.formats.checkpoint import decode as decode_checkpoint
+from broker_core.formats.cq_unit import FILLER_SIZE, UNIT, UNIT_SIZE
+from broker_core.formats.index_entry import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, SLOT, SLOT_SIZE
+from broker_core.formats.record import (
+    BLANK_MAGIC,
+    CRC_MASK,
+    MESSAGE_MAGIC,
+    MESSAGE_MAGIC_BYTES,
+    MESSAGE_MAGIC_V2,
+)
+from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROBLEMS_MAX = 1000
+CONFIG_NAMES = (
+    "topics.json",
+    "subscriptionGroup.json",
+    "consumerOffset.json",
+    "delayOffset.json",
+    "consumerFilter.json",
+)
+_NUMBER_KEY = re.compile(r'"(?:\\.|[^"\\])*"|([{,]\s*)(-?\d+)(\s*:)')
+
+
+class _Record(NamedTuple):
+    """A readable record."""
+
+    offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    store_timestamp: int
+    properties: dict[str, str]
+
+
+@dataclass
+class Report:
+    """What was found; `problems` are in words, the first thousand of them."""
+
+    store: str
+    problems: list[str] = field(default_factory=list)
+    problem_count: int = 0
+    commit_log: dict[str, Any] = field(default_factory=dict)
+    consume_queues: dict[str, Any] = field(default_factory=dict)
+    index: dict[str, Any] = field(default_factory=dict)
+    checkpoint: dict[str, int] = field(default_factory=dict)
+    configuration: dict[str, str] = field(default_factory=dict)
+    clean_exit: bool = True
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.problem_count == 0
+
+    def add(self, where: Path, what: str) -> None:
+        """Take down something that is wrong."""
+        self.problem_count += 1
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(f"{where}: {what}")
+
+    def as_json(self) -> str:
+        """Return the report for people and programs."""
+        return json.dumps(
+            {
+                "store": self.store,
+                "sound": self.is_sound,
+                "cleanExit": self.clean_exit,
+                "commitLog": self.commit_log,
+                "consumeQueues": self.consume_queues,
+                "index": self.index,
+                "checkpoint": self.checkpoint,
+                "configuration": self.configuration,
+                "problemCount": self.problem_count,
+                "problems": self.problems,
+            },
+            indent=2,
+        )
+
+
+class _Files:
+    """Files of one size, side by side, as one range of bytes."""
+
+    def __init__(self, directory: Path, report: Report) -> None:
+        self.size = 0
+        self.maps: dict[int, mmap.mmap | bytes] = {}
+        self.paths: dict[int, Path] = {}
+        for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+            if not re.fullmatch(r"[0-9]{20}", path.name):
+                report.add(path, "does not belong here")
+                continue
+            with path.open("rb") as file:
+                size = path.stat().st_size
+                if size == 0:
+                    report.add(path, "is empty")
+                    continue
+                self.size = self.size or size
+                if size != self.size:
+                    report.add(path, f"has {size} bytes, others have {self.size}")
+                    continue
+                start = int(path.name)
+                if self.maps and start != max(self.maps) + size:
+                    report.add(path, "a file is missing before this one")
+                self.maps[start] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self.paths[start] = path
+
+    def at(self, offset: int) -> tuple[mmap.mmap | bytes, int, Path] | None:
+        """Return (the bytes of the file, the position in it, its path) for an offset."""
+        if not self.size or offset < 0:
+            return None
+        first = min(self.maps)
+        start = first + (offset - first) // self.size * self.size
+        found = self.maps.get(start)
+        return None if found is None else (found, offset - start, self.paths[start])
+
+
+class Verifier:
+    """One run over one store directory."""
+
+    def __init__(self, root: Path, commit_log: Path | None = None) -> None:
+        self._root = root
+        self._report = Report(str(root))
+        self._log = _Files(commit_log or root / "commitlog", self._report)
+        self._queues: dict[tuple[str, int], _Files] = {}
+        self._matched: Counter[tuple[str, int]] = Counter()
+        self._next: dict[tuple[str, int], int] = {}
+        self._end = 0
+
+    def run(self) -> Report:
+        """Check everything; return what was found."""
+        report = self._report
+        report.clean_exit = not (self._root / "abort").exists()
+        self._open_queues()
+        self._check_log()
+        self._check_queues()
+        self._check_index()
+        path = self._root / "checkpoint"
+        if path.exists():
+            page = decode_checkpoint(path.read_bytes())
+            report.checkpoint = page._asdict()
+        self._check_configuration()
+        return report
+
+    # -- the log
+
+    def _check_log(self) -> None:
+        records = blanks = size = 0
+        damaged: list[dict[str, object]] = []
+        first_timestamp = last_timestamp = 0
+        offset = min(self._log.maps, default=0)
+        begin = offset
+        self._end = offset
+        while (place := self._log.at(offset)) is not None:
+            data, position, path = place
+            found = self._read(data, position, offset)
+            if isinstance(found, str):
+                following = self._find_next(offset + 1)
+                if following is None:
+                    self._check_tail(data, position, path)
+                    break
+                damaged.append({"from": offset, "to": following, "reason": found})
+                self._report.add(path, f"damaged from {offset} to {following}: {found}")
+                offset = following
+            elif isinstance(found, int):
+                blanks += 1
+                offset += found
+                self._end = offset
+            else:
+                records += 1
+                size += found.size
+                first_timestamp = first_timestamp or found.store_timestamp
+                if found.store_timestamp < last_timestamp:
+                    self._report.add(path, f"the record at {offset} is older than the one before")
+                last_timestamp = max(last_timestamp, found.store_timestamp)
+                self._check_place(found, path)
+                offset += found.size
+                self._end = offset
+        self._report.commit_log = {
+            "files": len(self._log.maps),
+            "fileSize": self._log.size,
+            "minOffset": begin,
+            "maxOffset": self._end,
+            "records": records,
+            "recordBytes": size,
+            "blankRecords": blanks,
+            "firstStoreTimestamp": first_timestamp,
+            "lastStoreTimestamp": last_timestamp,
+            "damaged": damaged,
+        }
+
+    def _read(self, data: mmap.mmap | bytes, position: int, offset: int) -> _Record | int | str:
+        """Return a record, or a blank record's size, or what is wrong."""
+        left = len(data) - position
+        if left < 8:
+            return "the file ends without a blank record"
+        size = _int(data, position, 4)
+        magic = _int(data, position + 4, 4)
+        if magic == BLANK_MAGIC:
+            return size if size == left else f"a blank record of {size} bytes where {left} are left"
+        if magic not in {MESSAGE_MAGIC, MESSAGE_MAGIC_V2}:
+            return "nothing written" if size == magic == 0 else f"magic code {magic}"
+        if not 91 <= size <= left:
+            return f"size {size} does not fit"
+        record = bytes(data[position : position + size])
+        try:
+            return _parse(record, offset, 1 if magic == MESSAGE_MAGIC else 2)
+        except (ValueError, IndexError) as error:
+            return str(error)
+
+    def _find_next(self, offset: int) -> int | None:
+        while (place := self._log.at(offset)) is not None:
+            data, position, _ = place
+            start = offset - position
+            at = data.find(MESSAGE_MAGIC_BYTES, position)
+            while at >= 0:
+                if at >= 4 and isinstance(self._read(data, at - 4, start + at - 4), _Record):
+                    return start + at - 4
+                at = data.find(MESSAGE_MAGIC_BYTES, at + 1)
+            offset = start + self._log.size
+        return None
+
+    def _check_tail(self, data: mmap.mmap | bytes, position: int, path: Path) -> None:
+        """Behind the last record all must be zeros: or the end cannot be told from damage."""
+        if bytes(data[position : position + 8]) != bytes(len(data[position : position + 8])):
+            self._report.add(path, f"a torn record at {position}")
+
+    def _check_place(self, record: _Record, path: Path) -> None:
+        """Each record must have its unit, and the queue no gaps."""
+        if record.sys_flag & 0xC in {0x4, 0xC}:
+            return
+        key = (record.topic, record.queue_id)
+        expected = self._next.get(key, record.queue_offset)
+        if record.queue_offset != expected:
+            # A topic that was deleted and made again begins at 0 again.
+            if record.queue_offset == 0:
+                self._matched.pop(key, None)
+            else:
+                self._report.add(
+                    path,
+                    f"the record at {record.offset} is number {record.queue_offset} of its queue "
+                    f"{record.topic}/{record.queue_id}, but {expected} is next",
+                )
+        self._next[key] = record.queue_offset + 1
+        unit = self._unit(key, record.queue_offset)
+        if unit is None or unit[:2] != (record.offset, record.size):
+            if unit is None or unit[0] < record.offset or unit[1] == FILLER_SIZE:
+                self._report.add(
+                    path, f"the record at {record.offset} has no unit in its queue: {unit}"
+                )
+            return
+        self._matched[key] += 1
+        tags = record.properties.get("TAGS", "")
+        is_delayed = record.topic == RMQ_SYS_SCHEDULE_TOPIC and "DELAY" in record.properties
+        if unit[2] != _java_hash(tags) if not is_delayed else unit[2] < record.store_timestamp:
+            self._report.add(
+                path, f"the unit of the record at {record.offset} has another tags code"
+            )
+
+    # -- queues
+
+    def _open_queues(self) -> None:
+        root = self._root / "consumequeue"
+        for topic in sorted(root.iterdir()) if root.is_dir() else ():
+            for directory in sorted(topic.iterdir()) if topic.is_dir() else ():
+                if directory.name.isdigit():
+                    key = (topic.name, int(directory.name))
+                    self._queues[key] = _Files(directory, self._report)
+
+    def _unit(self, key: tuple[str, int], queue_offset: int) -> tuple[int, int, int] | None:
+        files = self._queues.get(key)
+        place = None if files is None else files.at(queue_offset * UNIT_SIZE)
+        if place is None:
+            return None
+        unit = UNIT.unpack_from(place[0], place[1])
+        return unit if unit[1] > 0 else None
+
+    def _check_queues(self) -> None:
+        units = fillers = 0
+        low = min(self._log.maps, default=0)
+        for key, files in self._queues.items():
+            living = 0
+            for start in sorted(files.maps):
+                for commit_log_offset, size, _ in UNIT.iter_unpack(files.maps[start]):
+                    if size <= 0:
+                        break
+                    units += 1
+                    if size == FILLER_SIZE:
+                        fillers += 1
+                    elif commit_log_offset >= low:
+                        living += 1
+            if living != self._matched[key]:
+                topic, queue_id = key
+                self._report.add(
+                    self._root / "consumequeue" / topic / str(queue_id),
+                    f"{living} units, but {self._matched[key]} records have theirs here",
+                )
+        self._report.consume_queues = {
+            "queues": len(self._queues),
+            "units": units,
+            "fillers": fillers,
+        }
+
+    # -- index
+
+    def _check_index(self) -> None:
+        entries = files = 0
+        root = self._root / "index"
+        for path in sorted(root.iterdir()) if root.is_dir() else ():
+            if not re.fullmatch(r"[0-9]{17}", path.name):
+                self._report.add(path, "does not belong here")
+                continue
+            files += 1
+            with path.open("rb") as file:
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            entries += self._check_index_file(path, data)
+            data.close()
+        self._report.index = {"files": files, "entries": entries}
+
+    def _check_index_file(self, path: Path, data: mmap.mmap) -> int:
+        """The numbers of slots and entries are not in the file: the chains tell."""
+        used_slots: int
+        count: int
+        *_, used_slots, count = HEADER.unpack_from(data, 0)
+        slot_num = self._slot_num(data, count)
+        if slot_num is None:
+            if count > 1:
+                self._report.add(path, "slots and entries do not fit together")
+            return 0
+        entries_from = HEADER_SIZE + slot_num * SLOT_SIZE
+        seen = bytearray(count)
+        used = 0
+        for slot in range(slot_num):
+            (number,) = SLOT.unpack_from(data, HEADER_SIZE + slot * SLOT_SIZE)
+            used += 0 < number < count
+            while 0 < number < count:
+                hash_, offset, _, previous = ENTRY.unpack_from(
+                    data, entries_from + number * ENTRY_SIZE
+                )
+                if seen[number] or hash_ % slot_num != slot or previous >= number:
+                    self._report.add(path, f"entry {number} is in the wrong chain")
+                    break
+                seen[number] = 1
+                self._check_entry(path, number, hash_, offset)
+                number = previous
+        if used != used_slots:
+            self._report.add(path, f"{used} slots are used, the header says {used_slots}")
+        if seen.count(1) != max(count - 1, 0):
+            self._report.add(path, f"{seen.count(1)} of {count - 1} entries are in a chain")
+        return max(count - 1, 0)
+
+    @staticmethod
+    def _slot_num(data: mmap.mmap, count: int) -> int | None:
+        """Return the number of slots that fits the file's length and its first entry."""
+        if count <= 1:
+            return None
+        default = 5_000_000
+        for slot_num in (default, *range(1, (len(data) - HEADER_SIZE) // SLOT_SIZE)):
+            rest = len(data) - HEADER_SIZE - slot_num * SLOT_SIZE
+            if rest < ENTRY_SIZE * 2 or rest % ENTRY_SIZE:
+                continue
+            start = HEADER_SIZE + slot_num * SLOT_SIZE
+            hash_, _, _, previous = ENTRY.unpack_from(data, start + ENTRY_SIZE)
+            empty = data[start : start + ENTRY_SIZE] == bytes(ENTRY_SIZE)
+            if not empty or previous != 0 or hash_ < 0:
+                continue
+            number: int
+            (number,) = SLOT.unpack_from(data, HEADER_SIZE + hash_ % slot_num * SLOT_SIZE)
+            while 1 < number < count:
+                *_, number = ENTRY.unpack_from(data, start + number * ENTRY_SIZE)
+            if number == 1:
+                return int(slot_num)
+        return None
+
+    def _check_entry(self, path: Path, number: int, hash_: int, offset: int) -> None:
+        if offset < min(self._log.maps, default=0):
+            return
+        place = self._log.at(offset)
+        found = None if place is None else self._read(place[0], place[1], offset)
+        if not isinstance(found, _Record):
+            self._report.add(path, f"entry {number} points at {offset}, where no record is")
+            return
+        keys = [found.properties.get("UNIQ_KEY", ""), *found.properties.get("KEYS", "").split(" ")]
+        if hash_ not in {_index_hash(f"{found.topic}#{key}") for key in keys if key}:
+            self._report.add(path, f"entry {number} has a hash of none of its message's keys")
+
+    # -- configuration
+
+    def _check_configuration(self) -> None:
+        read: dict[str, Any] = {}
+        for name in CONFIG_NAMES:
+            path = self._root / "config" / name
+            if not path.exists():
+                continue
+            try:
+                read[name] = json.loads(_with_quoted_keys(path.read_text("utf-8")))
+                self._report.configuration[name] = "read"
+            except ValueError as error:
+                self._report.configuration[name] = "damaged"
+                self._report.add(path, f"cannot be read: {error}")
+        for key, offsets in read.get("consumerOffset.json", {}).get("offsetTable", {}).items():
+            topic = key.partition("@")[0]
+            for queue_id, offset in offsets.items():
+                end = self._next.get((topic, int(queue_id)))
+                if end is not None and offset > end:
+                    self._report.add(
+                        self._root / "config" / "consumerOffset.json",
+                        f"{key} is at {offset} of queue {queue_id}, which ends at {end}",
+                    )
+
+
+def verify(root: Path, commit_log: Path | None = None) -> Report:
+    """Check a store directory."""
+    return Verifier(root, commit_log).run()
+
+
+def _parse(record: bytes, offset: int, topic_size_bytes: int) -> _Record:
+    """Take a record apart, field by field.
+
+    Raises:
+        ValueError: it contradicts itself; the text says how.
+        IndexError: a field lies behind its end.
+    """
+    sys_flag = _int(record, 36, 4)
+    store_timestamp_at = 48 + (20 if sys_flag & 0x10 else 8)
+    reconsume_at = store_timestamp_at + 8 + (20 if sys_flag & 0x20 else 8)
+    body_at = reconsume_at + 16
+    body_size = _int(record, body_at - 4, 4)
+    topic_at = body_at + body_size + topic_size_bytes
+    if body_size < 0 or topic_at > len(record):
+        raise ValueError(f"body size {body_size} does not fit")
+    topic_size = _int(record, body_at + body_size, topic_size_bytes)
+    properties_at = topic_at + topic_size + 2
+    if topic_size < 1 or properties_at > len(record):
+        raise ValueError(f"topic size {topic_size} does not fit")
+    if properties_at + _int(record, properties_at - 2, 2) != len(record):
+        raise ValueError("its parts do not add up to its size")
+    if _int(record, 28, 8) != offset:
+        raise ValueError(f"it says it lies at {_int(record, 28, 8)}")
+    body = record[body_at : body_at + body_size]
+    if body and zlib.crc32(body) & CRC_MASK != _int(record, 8, 4):
+        raise ValueError("the checksum of its body is wrong")
+    pairs = (pair.partition("\x01") for pair in record[properties_at:].decode().split("\x02"))
+    return _Record(
+        offset,
+        len(record),
+        record[topic_at : topic_at + topic_size].decode(),
+        _int(record, 12, 4),
+        _int(record, 20, 8),
+        sys_flag,
+        _int(record, store_timestamp_at, 8),
+        {key: value for key, _, value in pairs if key and value},
+    )
+
+
+def _int(data: mmap.mmap | bytes, position: int, size: int) -> int:
+    part = data[position : position + size]
+    if len(part) < size:
+        raise IndexError(f"it ends within the field at {position}")
+    return int.from_bytes(part, "big", signed=True)
+
+
+def _java_hash(text: str) -> int:
+    value = 0
+    data = text.encode("utf-16-be")
+    for at in range(0, len(data), 2):
+        value = (value * 31 + (data[at] << 8) + data[at + 1]) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+def _index_hash(text: str) -> int:
+    value = abs(_java_hash(text))
+    return 0 if value >> 31 else value
+
+
+def _with_quoted_keys(text: str) -> str:
+    """Return what fastjson writes as JSON: it leaves numbers that are keys without quotes."""
+    return _NUMBER_KEY.sub(
+        lambda found: f'{found[1]}"{found[2]}"{found[3]}' if found[2] else found[0], text
+    )
