@@ -98,9 +98,18 @@ class RouteTable:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"more than {BROKERS_MAX} brokers are not registered"
             )
+        added = topics.topic_config_table.keys() - self._queues.keys()
+        if added and len(self._queues) + len(added) > TOPICS_MAX:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"more than {TOPICS_MAX} topics are not registered"
+            )
+        renamed = self._live.get(identity.broker_addr)
+        if renamed is not None and renamed.identity.broker_name != identity.broker_name:
+            self._remove(identity.broker_addr)
         if known is not None and known.cluster != identity.cluster_name:
             self._leave_cluster(known)
             known.cluster = identity.cluster_name
+            self._encoded.clear()
         data = known or BrokerData(
             broker_addrs={}, broker_name=identity.broker_name, cluster=identity.cluster_name
         )
@@ -124,11 +133,9 @@ class RouteTable:
                 len(topics.topic_config_table),
             )
         self._live[address] = LiveBroker(identity, version, owner, self._clock.monotonic())
-        if filter_servers:
+        if list(filter_servers) != self._filter_servers.get(address, []):
             self._filter_servers[address] = list(filter_servers)
-        else:
-            self._filter_servers.pop(address, None)
-        self._encoded.clear()
+            self._encoded.clear()
         return self._master_of(data) if identity.broker_id != MASTER_ID else RegisterResult()
 
     def unregister(self, identity: BrokerIdentity) -> None:
@@ -198,7 +205,7 @@ class RouteTable:
             filter_server_table={
                 address: self._filter_servers[address]
                 for address in addresses
-                if address in self._filter_servers
+                if self._filter_servers.get(address)
             },
             queue_datas=list(queues.values()),
         )
@@ -294,7 +301,9 @@ class RouteTable:
             if other == address and other_id != broker_id:
                 del addresses[other_id]
         before = addresses.get(broker_id)
-        addresses[broker_id] = address
+        if before != address:
+            addresses[broker_id] = address
+            self._encoded.clear()
         if before is not None and before != address:
             logger.warning(
                 "broker moved: broker_name=%s broker_id=%d address=%s before=%s",
@@ -308,12 +317,7 @@ class RouteTable:
         return before is None
 
     def _put_queues(self, broker_name: str, topics: TopicConfigSerializeWrapper) -> None:
-        table = topics.topic_config_table
-        if len(self._queues) + len(table) > TOPICS_MAX:
-            raise RequestRefusedError(
-                ResponseCode.SYSTEM_ERROR, f"more than {TOPICS_MAX} topics are not registered"
-            )
-        for topic, config in table.items():
+        for topic, config in topics.topic_config_table.items():
             self._queues.setdefault(topic, {})[broker_name] = QueueData(
                 broker_name=broker_name,
                 perm=config.perm,
@@ -321,6 +325,7 @@ class RouteTable:
                 topic_sys_flag=config.topic_sys_flag,
                 write_queue_nums=config.write_queue_nums,
             )
+        self._encoded.clear()
 
     def _master_of(self, data: BrokerData) -> RegisterResult:
         master_addr = data.broker_addrs.get(MASTER_ID)

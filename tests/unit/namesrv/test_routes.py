@@ -247,6 +247,8 @@ def test_an_encoded_route_is_kept_until_something_changes(table: RouteTable) -> 
 
     assert table.encoded_route("T", is_standard=True) is body
     assert table.encoded_route("T", is_standard=False) != body
+    table.register(MASTER, topics("T"))  # a sign of life changes nothing
+    assert table.encoded_route("T", is_standard=True) is body
     changes = (
         lambda: table.register(SLAVE, topics()),
         lambda: table.wipe_write_perm("b"),
@@ -273,6 +275,8 @@ def test_the_table_is_bounded(table: RouteTable, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(RequestRefusedError, match="more than 2 topics"):
         table.register(MASTER, topics("V", counter=2))
     assert table.topics() == ["T", "U"]
+    table.register(MASTER, topics("T", "U", perm=4, counter=2))
+    assert perms(table, "U") == {"b": 4}
 
 
 def test_a_version_tells_whether_to_register_anew(table: RouteTable) -> None:
