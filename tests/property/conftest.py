@@ -1,0 +1,10 @@
+"""Hypothesis on machines that are busy with other things: no limit of time for one example."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "busy machine", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("busy machine")
