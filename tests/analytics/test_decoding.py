@@ -83,6 +83,30 @@ def test_every_column_equals_what_the_one_by_one_decoder_says(
         assert round(row["born_timestamp"].timestamp() * 1000) == message.born_timestamp
 
 
+def test_a_record_of_a_real_broker_is_read() -> None:
+    # Written by RocketMQ 4.9.7: an op message of the transaction service.
+    data = bytes.fromhex(
+        "00000087daa320a774dbdf2100000000000000000000000000000000"
+        "00000000000f711700000000000001a1fd5312057f00000100002e87"
+        "000001a1fd5312097f00000100002e87000000000000000000000000"
+        "00000001301b524d515f5359535f5452414e535f4f505f48414c465f"
+        "544f5049430010"
+    )
+    data += b"WAIT\x01true\x02TAGS\x01d"
+    buffer = np.frombuffer(data, dtype=np.uint8)
+
+    batch, bad = RecordDecoder(EVERYTHING, RowFilter(include_system_topics=True)).decode(
+        buffer, walk(buffer, 0, len(buffer)).positions, 1_011_991
+    )
+
+    assert not bad
+    (row,) = batch.to_pylist()
+    assert row["topic"] == "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+    assert (row["body"], row["body_crc"], row["store_size"]) == (b"0", 0x74DBDF21, 135)
+    assert ids.host_text(row["store_host"]) == "127.0.0.1:11911"
+    assert _store_ms(batch) == [1_795_251_442_185]
+
+
 def test_a_record_of_the_second_magic_has_a_topic_size_of_two_bytes(builder: StoreBuilder) -> None:
     one = builder.put("t", properties=b"")
     two = builder.put("u")
