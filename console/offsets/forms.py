@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
 from broker_core.message import names
-from console.offsets.plan import MODE_LABELS, Mode, Wish
+from console.offsets.plan import MODE_LABELS, MODES_ONLINE, Mode, Wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,8 +62,15 @@ class ResetForm(SubjectForm):
         help_text=_("Negative goes back: those messages are delivered again."),
     )
 
-    def __init__(self, *args: Any, queues: Iterable[QueueKey], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, queues: Iterable[QueueKey], is_online: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        if is_online:  # members are moved by time, in all queues at once
+            queues = ()
+            mode = self.fields["mode"]
+            assert isinstance(mode, forms.TypedChoiceField)
+            mode.choices = [each for each in MODE_LABELS.items() if each[0] in MODES_ONLINE]
         self._queues = {f"{broker}:{queue_id}": (broker, queue_id) for broker, queue_id in queues}
         field = self.fields["queue"]
         assert isinstance(field, forms.ChoiceField)

@@ -58,6 +58,7 @@ def index(request: HttpRequest) -> HttpResponse:
             context["form"] = ResetForm(
                 initial={"group": group, "topic": topic, "mode": Mode.EARLIEST},
                 queues=context["queues"],
+                is_online=context["connections"].is_online,
             )
     return render(request, "offsets/index.html", context)
 
@@ -102,7 +103,8 @@ def preview(request: HttpRequest) -> HttpResponse:
         return redirect("offsets:index")
     group, topic = subject.cleaned_data["group"], subject.cleaned_data["topic"]
     context = subject_context(gateway().progress(group), topic)
-    form = ResetForm(request.GET, queues=context["queues"])
+    is_online = context["connections"].is_online
+    form = ResetForm(request.GET, queues=context["queues"], is_online=is_online)
     context |= {"form": form, "group": group, "topic": topic, "topics": [topic]}
     if form.is_valid():
         try:
