@@ -420,6 +420,10 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if not out or transport is None:
             return
+        if transport.is_closing():
+            out.clear()
+            self._out_bytes = 0
+            return
         self._was_active = True
         if len(out) == 1:
             transport.write(out[0])

@@ -211,6 +211,26 @@ async def test_garbage_closes_the_connection_with_one_line(
     assert len(server.connections) == 1
 
 
+async def test_a_handler_may_close_the_connection(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    def say_goodbye(request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        connection.send(request.answer(0, "last words"))
+        connection.close()
+        return request.answer(0, "too late")
+
+    server = await setup.serve({ECHO: echo, 9: say_goodbye})
+    peer = await setup.connect()
+
+    peer.send(a_request(ECHO, 1), a_request(9, 2), a_request(ECHO, 3))
+
+    assert (await peer.receive()).opaque == 1
+    assert (await peer.receive()).remark == "last words"
+    assert await peer.reader.read() == b""
+    await until(lambda: not server.connections)
+    assert not caplog.messages
+
+
 async def test_an_oversized_frame_closes_the_connection(setup: Setup) -> None:
     limits = RemotingLimits(frame=FrameLimits(frame_bytes_max=1000))
     await setup.serve({ECHO: echo}, limits=limits)
