@@ -168,6 +168,8 @@ STORAGES = {
 # Before `collectstatic` has run pages name plain files, which come from the source tree.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_KEEP_ONLY_HASHED_FILES = False
+# Nobody else has business with these files.
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 # --- Words and time ---------------------------------------------------------------------------
 LANGUAGE_CODE = "en"

@@ -183,3 +183,33 @@ def test_an_account_that_is_no_administrator_is_not_made_one(monkeypatch, reader
 
     with pytest.raises(CommandError, match="without being an administrator"):
         ensure_admin()
+
+
+def add_account(*arguments: str) -> str:
+    out = StringIO()
+    call_command("add_account", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_more_accounts_are_readers_unless_said_otherwise(monkeypatch) -> None:
+    monkeypatch.delenv("TREBUCHET_ACCOUNT_PASSWORD", raising=False)
+
+    said = add_account("rita")
+    add_account("ada", "--administrator")
+
+    accounts = {each.get_username(): each for each in get_user_model().objects.all()}
+    password = said.split("password ")[1].split(" ")[0]
+    assert accounts["rita"].check_password(password)
+    assert not accounts["rita"].is_staff
+    assert accounts["ada"].is_staff
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("rita", "An account named rita exists."), ("a b", "is refused: Enter a valid username")],
+)
+def test_an_account_that_cannot_be_is_refused(name, sentence, reader_account) -> None:
+    with pytest.raises(CommandError, match=sentence):
+        add_account(name)
+
+    assert get_user_model().objects.count() == 1

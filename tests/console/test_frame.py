@@ -106,6 +106,14 @@ def test_an_address_nobody_lives_at_says_so(actors) -> None:
     assert "No page lives at this address." in response.content.decode()
 
 
+def test_static_files_are_for_this_console_only(client) -> None:
+    response = client.get("/static/console/app.css")
+
+    assert response.status_code == 200
+    assert response["content-type"].startswith("text/css")
+    assert "access-control-allow-origin" not in response
+
+
 def test_probes_answer(client) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").json() == {"status": "ok"}

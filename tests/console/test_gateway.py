@@ -235,3 +235,24 @@ async def test_a_port_that_does_not_speak_the_protocol_is_no_traceback() -> None
     server.close()
     await server.wait_closed()
     assert isinstance(caught.value, NameServerDownError | BrokerDownError)
+
+
+async def test_a_peer_that_never_answers_is_given_up_in_time() -> None:
+    done = asyncio.Event()
+
+    async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await done.wait()
+        writer.close()
+
+    server = await asyncio.start_server(keep_quiet, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    gateway = RemotingGateway([f"127.0.0.1:{port}"], 0.1)
+
+    with pytest.raises(NameServerDownError) as caught:
+        await ask(gateway.topics)
+
+    assert "no answer within 0.1 seconds" in caught.value.what
+    await ask(gateway.close)
+    done.set()
+    server.close()
+    await server.wait_closed()

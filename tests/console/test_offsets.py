@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from django.core import signing
@@ -28,7 +29,7 @@ def subject(brokers) -> FakeGateway:
     return brokers
 
 
-def plan(gateway: FakeGateway, mode: Mode, **values: object):
+def plan(gateway: FakeGateway, mode: Mode, **values: Any):
     return make_plan(gateway, Wish("billing", "Orders", mode, **values))
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.contrib.auth.password_validation import validate_password
-from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
+from console.accounts import passwords
 from console.env import Environment
-
-PASSWORD_BYTES = 12
 
 
 class Command(BaseCommand):
@@ -33,9 +29,9 @@ class Command(BaseCommand):
                 return
             username = env.text("TREBUCHET_ADMIN", "admin")
             given = env.secret("TREBUCHET_ADMIN_PASSWORD")
-            password = given or secrets.token_urlsafe(PASSWORD_BYTES)
             if given:
-                refuse_weak(given)
+                passwords.refuse_weak("TREBUCHET_ADMIN_PASSWORD", given)
+            password = given or passwords.generated()
             if users.filter(username=username).exists():
                 raise CommandError(
                     f"An account named {username} exists without being an administrator; "
@@ -46,12 +42,3 @@ class Command(BaseCommand):
             self.stdout.write(f"Administrator {username}, password as given in the environment.")
         else:
             self.stdout.write(f"Administrator {username}, password {password} (shown this once).")
-
-
-def refuse_weak(password: str) -> None:
-    try:
-        validate_password(password)
-    except ValidationError as error:
-        raise CommandError(
-            f"TREBUCHET_ADMIN_PASSWORD is refused: {' '.join(error.messages)}"
-        ) from error
