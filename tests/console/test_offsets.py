@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def subject(brokers) -> FakeGateway:
+def subject(brokers: FakeGateway) -> FakeGateway:
     """An offline group at 5 of 3..13 in queue 0, without an offset in queue 1."""
     brokers.add_topic("Orders", queue_nums=2)
     brokers.queues["Orders", 0] = FakeQueue(3, list(range(1_000, 11_000, 1_000)))
