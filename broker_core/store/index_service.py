@@ -90,7 +90,7 @@ class IndexService:
         last = self._files[-1] if self._files else None
         if last is None or last.entry_num - last.count < entries:
             last = self._create(last)
-        last.make_room(entries)
+        last.make_room(min(entries, last.entry_num - last.count))
         self.room = last.ready - last.count
 
     def put(
@@ -101,14 +101,17 @@ class IndexService:
         commit_log_offset: int,
         store_timestamp: int,
     ) -> None:
-        """Add the keys of a message of the topic that seed is the hash of (with its "#")."""
+        """Add the keys of a message of the topic that seed is the hash of (with its "#").
+
+        The caller has made room; of more keys than a file has entries some are left out.
+        """
         file = self._files[-1]
-        if uniq_key:
+        if uniq_key and not file.is_full:
             file.put(key_hash(index_hash(seed, uniq_key)), commit_log_offset, store_timestamp)
             self.room -= 1
         if keys:
             for key in keys.split(KEY_SEPARATOR):
-                if key:
+                if key and not file.is_full:
                     hash_ = key_hash(index_hash(seed, key))
                     file.put(hash_, commit_log_offset, store_timestamp)
                     self.room -= 1

@@ -312,9 +312,10 @@ class MessageStore(Service):
             or len(properties_bytes) > PROPERTIES_BYTES_MAX
             or body_size > self._config.max_message_size
             or "\0" in properties
-            or (index is not None and (keys or index.room < 1))
+            or (index is not None and index.room <= (len(keys) if keys else 0))
         ):
-            refusal = self._make_room(queue, size, body_size, properties_bytes, keys)
+            entries = (1 if uniq_key else 0) + (len(keys) if keys else 0)
+            refusal = self._make_room(queue, size, body_size, properties_bytes, entries)
             if refusal is not None:
                 return self._refused(refusal)
             position = log.position
@@ -687,7 +688,7 @@ class MessageStore(Service):
         size: int,
         body_size: int,
         properties: bytes,
-        keys: str | None,
+        entries: int,
     ) -> PutMessageStatus | None:
         """Check the limits, reserve space; return why the message is not taken.
 
@@ -701,7 +702,7 @@ class MessageStore(Service):
             if len(properties.decode()) > PROPERTIES_BYTES_MAX:
                 return PutMessageStatus.MESSAGE_ILLEGAL
             return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
-        return self._reserve(queue, size, 1, 1 + (keys.count(KEY_SEPARATOR) + 1 if keys else 0))
+        return self._reserve(queue, size, 1, entries)
 
     def _reserve(
         self, queue: ConsumeQueue, size: int, units: int, entries: int

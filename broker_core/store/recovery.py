@@ -34,7 +34,11 @@ from broker_core.message.names import (
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
 )
-from broker_core.message.sys_flag import TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE
+from broker_core.message.sys_flag import (
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
 from broker_core.message.tags import tags_code
 from broker_core.store.results import DamagedRange, RecoveryReport
 
@@ -279,17 +283,19 @@ class Recovery:
         if head.commit_log_offset < self._deleted.deleted_before(topic):
             return True
         queue = self._queues.find(topic, head.queue_id)
-        if queue is None or head.queue_offset != self._expected(queue, head):
-            # Topic, queue or place are new: or damaged, when another queue knows this record.
+        has_place = head.sys_flag & TRANSACTION_MASK not in NO_UNIT_TYPES
+        if queue is None or not has_place or not self._fits(queue, head):
+            # Topic, queue or place are new: or damaged, when a unit elsewhere knows this record.
             known = self._unit_of(head.commit_log_offset)
-            if known is not None and known[:2] != (queue, head.queue_offset):
+            place = (queue, head.queue_offset) if has_place else None
+            if known is not None and known[:2] != place:
                 return False
             queue = queue or self._queues.create(topic, head.queue_id)
             if queue is None:
                 return False
         text = str(view[head.properties_from : head.properties_to], "utf-8", "replace")
         properties = message_properties.decode(text)
-        if head.sys_flag & TRANSACTION_ROLLBACK_TYPE not in NO_UNIT_TYPES:
+        if has_place:
             code = tags_code(properties.get(PROPERTY_TAGS))
             if queue.delay_ms is not None and PROPERTY_DELAY_TIME_LEVEL in properties:
                 code = head.store_timestamp + queue.delay_ms
@@ -308,6 +314,13 @@ class Recovery:
             if index.room < entries:
                 index.make_room(entries)
             index.put(queue.key_seed, uniq_key, keys, head.commit_log_offset, head.store_timestamp)
+
+    def _fits(self, queue: ConsumeQueue, head: RecordHead) -> bool:
+        """Tell whether a record is the next of its queue, and no other has its place."""
+        if head.queue_offset != self._expected(queue, head):
+            return False
+        unit = queue.unit(head.queue_offset)
+        return unit is None or unit[0] == head.commit_log_offset or unit[1] == FILLER_SIZE
 
     def _expected(self, queue: ConsumeQueue, head: RecordHead) -> int:
         """Return the place in its queue that a record should have."""

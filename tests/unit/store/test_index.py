@@ -141,3 +141,17 @@ async def test_without_an_index_nothing_is_found_and_no_file_made(clock, storage
     assert found(store, "k") == []
     assert not [path for path in storage.files if path.parent.name == "index"]
     await store.shutdown()
+
+
+async def test_a_message_with_more_keys_than_a_file_has_entries_is_stored(store):
+    put(store, body=b"many", keys=" ".join(f"k{n}" for n in range(1000)))
+    put(store, body=b"after", keys="after")
+
+    assert found(store, "k0") == [b"many"]
+    assert found(store, "after") == [b"after"]
+
+
+async def test_a_message_without_keys_makes_no_index_file(store, storage):
+    put(store)
+
+    assert not [path for path in storage.files if path.parent.name == "index"]

@@ -1,0 +1,46 @@
+"""Fault runs of any length, by hand or by night.
+
+    python -m tests.faults kill --cycles 1000
+    python -m tests.faults flip --count 2000
+
+Exit code 0 when nothing was wrong. A seed is printed; given back, it repeats the same choices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.faults import flips, kill
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    kills = commands.add_parser("kill", help="kill -9 a process that puts messages")
+    kills.add_argument("--cycles", type=int, default=30)
+    bits = commands.add_parser("flip", help="flip single bits of a log")
+    bits.add_argument("--count", type=int, default=200)
+    for command in (kills, bits):
+        command.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    arguments = parser.parse_args()
+    print(f"seed={arguments.seed}")
+    dice = random.Random(arguments.seed)
+    if arguments.command == "flip":
+        flipped = flips.run(arguments.count, dice)
+        print(flipped)
+        return 1 if flipped.wrong else 0
+    wrong = False
+    for flush_disk_type in ("ASYNC_FLUSH", "SYNC_FLUSH"):
+        with tempfile.TemporaryDirectory() as directory:
+            killed = kill.run(Path(directory), flush_disk_type, arguments.cycles, dice)
+        print(flush_disk_type, killed)
+        wrong = wrong or bool(killed.wrong)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

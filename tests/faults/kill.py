@@ -1,0 +1,96 @@
+"""kill -9 at random times: what was acknowledged is there, where it was promised to be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker_core.clock import SystemClock
+from broker_core.storage import FileStorage
+from broker_core.store.message_store import MessageStore
+from broker_core.verify import verify
+from tests.faults.writer import QUEUES, TOPIC, body_of, config
+from tests.support.builders import HOST, read_all
+
+if TYPE_CHECKING:
+    from random import Random
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Findings:
+    """What all cycles together have shown."""
+
+    cycles: int = 0
+    acknowledged: int = 0
+    stored: int = 0
+    recovery_ms_max: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def run(directory: Path, flush_disk_type: str, cycles: int, dice: Random) -> Findings:
+    """Fill and kill the same store again and again."""
+    findings = Findings()
+    promised: dict[tuple[int, int], int] = {}
+    number = 0
+    for _ in range(cycles):
+        for line in _until_killed(directory, flush_disk_type, number, dice):
+            acknowledged, queue_id, queue_offset = map(int, line.split())
+            promised[queue_id, queue_offset] = acknowledged
+            findings.acknowledged += 1
+        number = _check(directory, flush_disk_type, promised, findings)
+        findings.cycles += 1
+        if findings.wrong:
+            break
+    return findings
+
+
+def _until_killed(directory: Path, flush_disk_type: str, number: int, dice: Random) -> list[str]:
+    command = [sys.executable, "-m", "tests.faults.writer", str(directory), flush_disk_type]
+    with subprocess.Popen([*command, str(number)], cwd=ROOT, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        first = writer.stdout.readline()
+        time.sleep(dice.uniform(0.0, 0.2))
+        writer.kill()
+        lines = (first + writer.stdout.read()).decode().split("\n")
+    # What stands behind the last newline was cut by the kill.
+    return [line for line in lines[:-1] if line]
+
+
+def _check(
+    directory: Path,
+    flush_disk_type: str,
+    promised: dict[tuple[int, int], int],
+    findings: Findings,
+) -> int:
+    store = MessageStore(
+        config(str(directory), flush_disk_type), SystemClock(), FileStorage(), HOST
+    )
+    report = store.load()
+    findings.recovery_ms_max = max(findings.recovery_ms_max, report.duration_ms)
+    numbers: set[int] = set()
+    findings.stored = 0
+    for queue_id in range(QUEUES):
+        messages = read_all(store, TOPIC, queue_id)
+        findings.stored += len(messages)
+        if [m.queue_offset for m in messages] != list(range(len(messages))):
+            findings.wrong.append(f"queue {queue_id} has gaps")
+        stored = {m.queue_offset: m.body for m in messages}
+        for (queue, queue_offset), number in promised.items():
+            if queue == queue_id and stored.get(queue_offset) != body_of(number):
+                findings.wrong.append(f"{number} is not at {queue_id}/{queue_offset}")
+        for message in messages:
+            number = int(message.body.rstrip(b"."))
+            if message.body != body_of(number) or number in numbers:
+                findings.wrong.append(f"{number} is there twice, or was never sent")
+            numbers.add(number)
+    if report.damaged:
+        findings.wrong.append(f"damage: {report.damaged}")
+    store.close()
+    findings.wrong += verify(directory).problems
+    return max(numbers, default=-1) + 1

@@ -1,0 +1,20 @@
+"""Single bits of a log are flipped."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.faults import flips
+
+FLIPS = 200
+SEED = 20_261_121
+
+
+@pytest.mark.fault
+def test_a_flipped_bit_costs_one_message_at_most_and_is_told_of() -> None:
+    findings = flips.run(FLIPS, random.Random(SEED))
+
+    assert findings.wrong == []
+    assert findings.lost > FLIPS // 2

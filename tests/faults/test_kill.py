@@ -1,0 +1,26 @@
+"""A store process is killed at random times."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults import kill
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CYCLES = 15
+SEED = 20_261_121
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_what_was_acknowledged_survives_every_kill(tmp_path: Path, flush_disk_type: str) -> None:
+    findings = kill.run(tmp_path, flush_disk_type, CYCLES, random.Random(SEED))
+
+    assert findings.wrong == []
+    assert findings.cycles == CYCLES
+    assert findings.stored >= findings.acknowledged > CYCLES
