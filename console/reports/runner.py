@@ -99,11 +99,12 @@ class Runner:
         except ReportFailedError as failure:
             self._finish(RunState.FAILED, failure=str(failure)[:SENTENCE_CHARS_MAX])
         else:
+            # The newest rows are the last; the program itself may have left out older ones.
             rows = result["rows"]
             self._finish(
                 RunState.DONE,
-                result={**result, "rows": rows[:RESULT_ROWS_MAX]},
-                result_rows=len(rows),
+                result={**result, "rows": rows[-RESULT_ROWS_MAX:]},
+                result_rows=len(rows) + int(result.get("rows_omitted", 0)),
             )
         finally:
             shutil.rmtree(self._out, ignore_errors=True)
