@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -27,8 +27,10 @@ class Mode(StrEnum):
     TIMESTAMP = "timestamp"
     OFFSET = "offset"
     SHIFT = "shift"
+    RESTORE = "restore"  # the offsets of before an earlier reset
 
 
+# What the form offers; a restore comes from the audit.
 MODE_LABELS = {
     Mode.EARLIEST: gettext_lazy("The earliest retained message"),
     Mode.LATEST: gettext_lazy("The end of the queue"),
@@ -55,6 +57,7 @@ class Wish:
     offset: int | None = None
     shift: int | None = None
     queue: QueueKey | None = None  # None: all queues
+    offsets: Mapping[QueueKey, int] = field(default_factory=dict)  # to restore
 
     @property
     def broker_timestamp_ms(self) -> int:
@@ -131,7 +134,7 @@ def make_plan(gateway: BrokerGateway, wish: Wish) -> Plan:
         raise PlanError(
             _(
                 "Group %(group)s has members, and a broker moves those by time only. "
-                "Choose earliest, latest or a time, or stop the group's members first."
+                "Go to earliest, latest or a time instead, or stop the group's members first."
             )
             % {"group": wish.group}
         )
@@ -146,8 +149,10 @@ def make_plan(gateway: BrokerGateway, wish: Wish) -> Plan:
     status = gateway.topic_status(wish.topic)
     if wish.queue is not None:
         status = tuple(row for row in status if (row.broker_name, row.queue_id) == wish.queue)
+    if wish.mode is Mode.RESTORE:
+        status = tuple(row for row in status if (row.broker_name, row.queue_id) in wish.offsets)
     if not status:
-        raise PlanError(_("Topic %(topic)s has no such queue.") % {"topic": wish.topic})
+        raise PlanError(_("Topic %(topic)s has no such queue any more.") % {"topic": wish.topic})
     old = committed(gateway, wish.group, wish.topic)
     targets = wanted(gateway, wish, status, old)
     moves = []
@@ -199,6 +204,8 @@ def wanted(
             if wish.offset is None:
                 raise PlanError(_("Say which offset to go to."))
             return dict.fromkeys(keys, wish.offset)
+        case Mode.RESTORE:
+            return dict(wish.offsets)
         case Mode.SHIFT:
             if wish.shift is None:
                 raise PlanError(_("Say by how many messages to move."))

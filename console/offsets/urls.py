@@ -10,5 +10,6 @@ app_name = "offsets"
 urlpatterns = [
     path("", views.index, name="index"),
     path("preview/", views.preview, name="preview"),
+    path("restore/<int:entry>/", views.restore, name="restore"),
     path("apply/", views.apply, name="apply"),
 ]

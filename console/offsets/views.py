@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
 from django.core import signing
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
@@ -14,23 +14,28 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import administrator_required
+from console.audit.models import Entry
 from console.audit.record import change
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.offsets.forms import ResetForm, SubjectForm
-from console.offsets.plan import Mode, PlanError, committed, make_plan
+from console.offsets.plan import Mode, PlanError, Wish, committed, make_plan
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from console.gateway.answers import ConsumeProgress
+    from console.gateway.gateway import QueueKey
     from console.offsets.plan import Plan
 
 # Signed, so that what is applied is what was shown; old plans have seen other offsets.
 PLAN_SALT = "console.offsets.plan"
 PLAN_SECONDS_MAX = 600
+RESET_ACTION = "offset.reset"
+# Neither a group nor a topic may contain a blank.
+SUBJECT_SEPARATOR = " · "
 
 
 @require_safe
@@ -117,6 +122,35 @@ def preview(request: HttpRequest) -> HttpResponse:
 
 
 @administrator_required
+@require_safe
+@never_cache
+def restore(request: HttpRequest, entry: int) -> HttpResponse:
+    """Show what going back to before an earlier reset would do; changes nothing."""
+    reset = get_object_or_404(Entry, pk=entry, action=RESET_ACTION, outcome=Entry.Outcome.DONE)
+    group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
+    context = subject_context(gateway().progress(group), topic)
+    context |= {"group": group, "topic": topic, "restored": reset}
+    wish = Wish(group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset))
+    try:
+        plan = make_plan(gateway(), wish)
+    except PlanError as error:
+        context["problem"] = str(error)
+    else:
+        context |= {"plan": plan, "token": signing.dumps(packed(plan), salt=PLAN_SALT)}
+    return render(request, "offsets/preview.html", context)
+
+
+def offsets_before(reset: Entry) -> dict[QueueKey, int]:
+    """Return the offsets an entry replaced; queues that had none cannot go back to none."""
+    before = {}
+    for key, offset in (reset.before or {}).items():
+        broker_name, _colon, queue_id = key.rpartition(":")
+        if offset is not None:
+            before[broker_name, int(queue_id)] = int(offset)
+    return before
+
+
+@administrator_required
 @require_POST
 def apply(request: HttpRequest) -> HttpResponse:
     """Do what the preview showed, or say why not."""
@@ -190,8 +224,8 @@ def carry_out(request: HttpRequest, plan: dict[str, Any]) -> int:
         f"{broker_name}:{queue_id}": old for broker_name, queue_id, old, _new in plan["moves"]
     }
     after = {f"{broker_name}:{queue_id}": new for broker_name, queue_id, _old, new in plan["moves"]}
-    subject = f"{group} · {topic}"
-    with change(request, "offset.reset", subject, before=before, after=after) as entry:
+    subject = f"{group}{SUBJECT_SEPARATOR}{topic}"
+    with change(request, RESET_ACTION, subject, before=before, after=after) as entry:
         entry.remark = plan["mode"]
         if not plan["is_online"]:
             targets = {

@@ -18,6 +18,7 @@ ARGUMENTS = {
     "topic": "Orders",
     "group": "billing",
     "pk": 1,
+    "entry": 1,
     "run_id": "00000000-0000-0000-0000-000000000001",
     "slug": "traffic",
     "report": "traffic",
@@ -77,6 +78,7 @@ def test_the_walk_sees_every_part() -> None:
         "groups:create",
         "groups:edit",
         "offsets:preview",
+        "offsets:restore",
         "audit:list",
     ],
 )

@@ -161,6 +161,40 @@ def test_an_online_group_is_reset_through_the_broker(actors, subject) -> None:
     assert Entry.objects.get().after == {"broker-a:0": "13", "broker-a:1": "3"}
 
 
+def test_a_reset_can_be_undone_through_a_preview_of_its_own(actors, subject) -> None:
+    actors.admin.post(reverse("offsets:apply"), {"token": token_of(preview(actors))})
+    entry = Entry.objects.get()
+    undo = reverse("offsets:restore", args=[entry.pk])
+    assert undo in actors.admin.get(reverse("audit:list")).content.decode()
+
+    shown = actors.admin.get(undo)
+    assert subject.offsets["billing", "Orders", 0] == 3
+    actors.admin.post(reverse("offsets:apply"), {"token": token_of(shown)})
+
+    assert subject.offsets["billing", "Orders", 0] == 5
+    assert subject.offsets["billing", "Orders", 1] == 0  # had none before: stays where it is
+    assert Entry.objects.count() == 2
+
+
+def test_an_undo_of_an_online_group_says_why_not(actors, subject) -> None:
+    actors.admin.post(reverse("offsets:apply"), {"token": token_of(preview(actors))})
+    subject.members["billing"] = [Member("a", "127.0.0.1:1", "JAVA", 407, (BROKER_NAME,))]
+
+    undo = reverse("offsets:restore", args=[Entry.objects.get().pk])
+    html = actors.admin.get(undo).content.decode()
+
+    assert "by time only" in html
+    assert 'name="token"' not in html
+
+
+def test_only_a_reset_that_was_done_can_be_undone(actors, subject) -> None:
+    entry = Entry.objects.create(actor_name="ada", action="topic.create", subject="Orders")
+
+    undo = reverse("offsets:restore", args=[entry.pk])
+
+    assert actors.admin.get(undo).status_code == 404
+
+
 @pytest.mark.parametrize("token", ["", "nonsense", signing.dumps({"group": "billing"}, salt="x")])
 def test_a_plan_that_was_not_made_here_is_refused(token, actors, subject) -> None:
     response = actors.admin.post(reverse("offsets:apply"), {"token": token}, follow=True)
