@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_core.clients.consumers import ConsumerMember, Consumers
 from broker_core.message.subscription import build_subscription
+
+if TYPE_CHECKING:
+    from broker_core.clients.client import ClientConnection
 
 
 class FakeConnection:
@@ -14,7 +19,7 @@ class FakeConnection:
 
 
 class Notices(list[tuple[str, int]]):
-    def __call__(self, group: str, connections: list[object]) -> None:
+    def __call__(self, group: str, connections: list[ClientConnection]) -> None:
         self.append((group, len(connections)))
 
 
