@@ -202,10 +202,12 @@ class OsFile:
             view = view[written:]
 
     def fdatasync(self) -> None:
+        # A file that was deleted while it waited for its flush needs none.
+        if self._fd < 0:
+            return
         try:
             os.fdatasync(self._fd)
         except OSError:
-            # A file that was deleted while it waited for its flush needs none.
             if self._fd >= 0:
                 raise
 

@@ -306,8 +306,10 @@ class ConsumeQueue:
         return file_from_offset in self._mapped
 
     def evict(self, file_from_offset: int) -> bool:
-        """Give up one mapping, unless it is being written; it is made again when needed."""
+        """Give up one mapping, unless it waits for its flush; it is made again when needed."""
         mapped = self._mapped[file_from_offset]
+        if mapped.file in self._rolled:
+            return False
         if mapped is self._write:
             if self.dirty:
                 return False

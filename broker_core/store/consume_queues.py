@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAPPED_FILES_MAX = 1024
-"""So many files are mapped at a time; each mapping takes two descriptors."""
+DESCRIPTORS_PER_MAPPING = 2
+MAPPED_FILES_MIN = 16
+MAPPED_FILES_MAX = 16_384
+"""The kernel allows a process 65,530 mappings unless told otherwise."""
+
+
+def mapped_files_max() -> int:
+    """Return how many files may be mapped at a time, with half of the process's descriptors."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = descriptors // 2 // DESCRIPTORS_PER_MAPPING
+    return min(max(wanted, MAPPED_FILES_MIN), MAPPED_FILES_MAX)
 
 
 class ConsumeQueues:
@@ -29,6 +39,7 @@ class ConsumeQueues:
         table: topic -> queue_id -> queue.
         dirty: queues written since the last `take_files_to_flush`.
         is_flushing: set while a flush of them runs.
+        mapped_files_max: so many files are mapped at a time.
     """
 
     def __init__(
@@ -37,7 +48,6 @@ class ConsumeQueues:
         file_size: int,
         storage: Storage,
         delays_ms: list[int],
-        mapped_files_max: int = MAPPED_FILES_MAX,
     ) -> None:
         self.table: dict[str, dict[int, ConsumeQueue]] = {}
         self.dirty: list[ConsumeQueue] = []
@@ -46,7 +56,7 @@ class ConsumeQueues:
         self._file_size = file_size
         self._storage = storage
         self._delays_ms = delays_ms
-        self._mapped_files_max = mapped_files_max
+        self.mapped_files_max = mapped_files_max()
         self._mapped: OrderedDict[tuple[str, int, int], ConsumeQueue] = OrderedDict()
 
     def load(self, *, trust_end: bool) -> None:
@@ -135,7 +145,7 @@ class ConsumeQueues:
         mapped[queue.topic, queue.queue_id, file_from_offset] = queue
         # While files are flushed none is closed: the flush would fail.
         attempts = 0 if self.is_flushing else len(mapped)
-        while len(mapped) > self._mapped_files_max and attempts > 0:
+        while len(mapped) > self.mapped_files_max and attempts > 0:
             attempts -= 1
             key, oldest = mapped.popitem(last=False)
             if oldest is queue and key[2] == file_from_offset:

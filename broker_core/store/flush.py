@@ -254,8 +254,10 @@ class ConsumeQueueFlusher(Service):
 
     def _sync_directories(self, directories: list[Path]) -> None:
         for directory in directories:
-            if self._storage.exists(directory):
+            try:
                 self._storage.sync_directory(directory)
+            except FileNotFoundError:
+                continue  # its topic was deleted meanwhile
 
     def _write_checkpoint(self, page: Checkpoint) -> None:
         file = self._storage.open(self._checkpoint_path, create=True)

@@ -23,9 +23,13 @@ from broker_core.formats.record import (
     PROPERTIES_SIZE,
     encode_into,
 )
-from broker_core.message.ids import HOST_V4_SIZE, HOST_V6_SIZE
+from broker_core.message.ids import HOST_V4_SIZE, HOST_V6_SIZE, parse_host
 from broker_core.message.names import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
-from broker_core.message.properties import PROPERTIES_BYTES_MAX, decode as decode_properties
+from broker_core.message.properties import (
+    PROPERTIES_BYTES_MAX,
+    decode as decode_properties,
+    encode as encode_properties,
+)
 from broker_core.message.sys_flag import (
     BORNHOST_V6_FLAG,
     HOST_V6_MASK,
@@ -49,10 +53,11 @@ from broker_core.store.retention import Retention
 from broker_core.store.store_stats import StoreStats
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from broker_core.clock import Clock
     from broker_core.config import StoreConfig
+    from broker_core.message.message import MessageExt
     from broker_core.storage import Storage, StorageFile
     from broker_core.store.consume_queue import ConsumeQueue
     from broker_core.store.results import GetMessageResult, MessageFilter, RecoveryReport
@@ -509,6 +514,48 @@ class MessageStore(Service):
             PutMessageStatus.PUT_OK, offsets, first_queue_offset, store_timestamp, total
         )
 
+    def put_copy(
+        self,
+        message: MessageExt,
+        topic: str,
+        queue_id: int,
+        properties: Mapping[str, str],
+        *,
+        flag: int | None = None,
+        sys_flag: int | None = None,
+        reconsume_times: int | None = None,
+        prepared_transaction_offset: int = 0,
+    ) -> PutMessageResult:
+        """Put a message that was stored before to another place, with these properties.
+
+        Differs: the copy carries this broker's address; the original repeats the one that was
+        stored, and ids made of it lead to a broker that may be gone.
+        """
+        return self.put_message(
+            topic,
+            queue_id,
+            message.body,
+            encode_properties(properties),
+            tags=properties.get(PROPERTY_TAGS),
+            keys=properties.get(PROPERTY_KEYS),
+            uniq_key=properties.get(PROPERTY_UNIQ_KEY),
+            flag=message.flag if flag is None else flag,
+            sys_flag=message.sys_flag if sys_flag is None else sys_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=parse_host(message.born_host),
+            reconsume_times=(
+                message.reconsume_times if reconsume_times is None else reconsume_times
+            ),
+            prepared_transaction_offset=prepared_transaction_offset,
+        )
+
+    async def flush(self) -> bool:
+        """Make durable what was put so far, whatever the flush mode; False when that failed."""
+        end = self._log.max_offset
+        if end <= self._log.flushed_where:
+            return True
+        return await self._flusher.until_flushed(end) is PutMessageStatus.PUT_OK
+
     def until_durable(
         self, result: PutMessageResult | PutBatchResult
     ) -> Awaitable[PutMessageStatus] | None:
@@ -533,6 +580,18 @@ class MessageStore(Service):
     ) -> GetMessageResult | Awaitable[GetMessageResult]:
         """Return messages of a queue; awaitable only when they are likely not in memory."""
         return self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter)
+
+    def units(
+        self, topic: str, queue_id: int, queue_offset: int, count: int
+    ) -> list[tuple[int, int, int]]:
+        """Return up to count (commit_log_offset, size, tags_code) from queue_offset on.
+
+        None of them when that is outside what may be read; fewer than count at a file's end.
+        """
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return []
+        return list(UNIT.iter_unpack(queue.units(queue_offset, count)))
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Return the first readable queue_offset; 0 for an unknown queue."""

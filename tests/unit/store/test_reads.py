@@ -290,7 +290,7 @@ async def test_queues_are_listed(store):
 
 async def test_more_queues_than_mappings_are_read_and_written(clock, storage):
     store = a_store(clock, storage)
-    store._queues._mapped_files_max = 3
+    store._queues.mapped_files_max = 3
     store.load()
     await store.start()
     for n in range(30):
@@ -319,3 +319,22 @@ async def test_runtime_info_names_what_mqadmin_shows(store, clock):
     assert info["storeState"] == "running"
     assert all(isinstance(value, str) for value in info.values())
     assert store.max_commit_log_offset < LOG_FILE_SIZE
+
+
+async def test_a_full_queue_file_that_waits_for_its_flush_stays_mapped(clock, storage):
+    store = a_store(clock, storage)
+    store._queues.mapped_files_max = 1
+    store.load()
+    await store.start()
+    for n in range(UNITS_PER_FILE + 1):
+        put(store, body=b"%d" % n)
+    put(store, queue_id=1)
+    left = storage
+    await store.shutdown()
+
+    again = a_store(clock, left.cut_power())
+    again.load()
+    assert again.max_offset_in_queue("TopicTest", 0) == UNITS_PER_FILE + 1
+    units = [p for p in left.durable if "consumequeue" in p.parts and p.parent.name == "0"]
+    assert all(any(left.durable[path].durable) for path in units)
+    again.close()

@@ -1,0 +1,66 @@
+"""Time passes as it should, on the real clock and on the tests' own."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker_core.clock import SystemClock
+from tests.support.clock import ManualClock
+
+
+async def test_the_system_clock_calls_back() -> None:
+    clock = SystemClock()
+    called = asyncio.Event()
+
+    clock.call_at(clock.monotonic() - 1, called.set)
+    clock.call_at(clock.monotonic() + 3600, called.clear).cancel()
+    await clock.sleep(0)
+    await called.wait()
+
+    assert clock.now_ms() > 1_700_000_000_000
+
+
+async def test_callbacks_run_in_order_at_their_times() -> None:
+    clock = ManualClock()
+    start = clock.monotonic()
+    ran: list[tuple[str, float]] = []
+    for name, delay in (("late", 2.0), ("soon", 1.0), ("never", 9.0)):
+        clock.call_at(
+            start + delay, lambda name=name: ran.append((name, clock.monotonic() - start))
+        )
+
+    clock.advance_ms(5000)
+
+    assert ran == [("soon", 1.0), ("late", 2.0)]
+    assert clock.monotonic() == start + 5
+
+
+async def test_a_cancelled_callback_does_not_run() -> None:
+    clock = ManualClock()
+    ran: list[int] = []
+    clock.call_at(clock.monotonic() + 1, lambda: ran.append(1)).cancel()
+
+    clock.advance_ms(2000)
+
+    assert ran == []
+
+
+async def test_a_sleeper_wakes_when_its_time_has_come() -> None:
+    clock = ManualClock()
+    sleeper = asyncio.ensure_future(clock.sleep(1.0))  # noqa: TID251  a test is its own owner
+    await asyncio.sleep(0)
+
+    clock.advance_ms(999)
+    await asyncio.sleep(0)
+    assert not sleeper.done()
+    clock.advance_ms(1)
+    await sleeper
+
+
+async def test_the_wall_clock_steps_alone() -> None:
+    clock = ManualClock()
+    before = clock.monotonic(), clock.now_ms()
+
+    clock.step_wall_clock_ms(-5000)
+
+    assert (clock.monotonic(), clock.now_ms()) == (before[0], before[1] - 5000)

@@ -1,0 +1,152 @@
+"""What every Storage promises, the real one and the one in memory."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.storage import FileStorage
+from tests.support.faulty_storage import FaultyStorage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from broker_core.storage import Storage
+
+LOCKED = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    try:
+        fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    except OSError:
+        print("locked")
+"""
+
+
+@pytest.fixture(params=["real", "memory"])
+def storage(request: pytest.FixtureRequest) -> Storage:
+    return FileStorage() if request.param == "real" else FaultyStorage()
+
+
+@pytest.fixture
+def root(storage: Storage, tmp_path: Path) -> Path:
+    storage.make_directory(tmp_path)
+    return tmp_path
+
+
+def test_a_missing_file_is_made_only_when_asked_for(storage: Storage, root: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        storage.open(root / "a")
+    storage.open(root / "a", create=True).close()
+
+    assert storage.exists(root / "a")
+    assert storage.list_directory(root) == ["a"]
+
+
+def test_a_file_of_full_size_reads_as_zeros(storage: Storage, root: Path) -> None:
+    file = storage.open(root / "a", create=True)
+    file.set_size(8192)
+    file.allocate(0, 4096)
+
+    assert file.size == 8192
+    assert file.pread(4000, 200) == bytes(200)
+    assert file.pread(8190, 10) == bytes(2)
+    file.close()
+
+
+def test_what_is_mapped_and_written_is_read(storage: Storage, root: Path) -> None:
+    file = storage.open(root / "a", create=True)
+    file.set_size(8192)
+    buffer = file.map()
+    file.populate(buffer, 0, 8192)
+    buffer[100:105] = b"hello"
+    file.fdatasync()
+
+    assert file.pread(100, 5) == b"hello"
+    assert any(start <= 100 < end for start, end in file.data_ranges(0, 8192))
+    file.close()
+    assert bytes(buffer[100:105]) == b"hello"
+
+
+def test_flushing_a_closed_file_is_nothing(storage: Storage, root: Path) -> None:
+    file = storage.open(root / "a", create=True)
+    file.close()
+
+    file.fdatasync()
+
+
+def test_an_atomic_write_replaces_the_text_and_keeps_the_old_one(
+    storage: Storage, root: Path
+) -> None:
+    path = root / "topics.json"
+    for text in (b"one", b"two", b"three"):
+        storage.write_atomically(path, text, keep_backup=True)
+
+    assert storage.read(path) == b"three"
+    assert storage.read(root / "topics.json.bak") == b"two"
+    assert storage.list_directory(root) == ["topics.json", "topics.json.bak"]
+    assert storage.read(root / "missing") is None
+
+
+def test_removing_what_is_missing_is_no_error(storage: Storage, root: Path) -> None:
+    storage.unlink(root / "missing")
+    storage.remove_directory(root / "missing")
+
+    assert storage.list_directory(root / "missing") == []
+
+
+def test_directories_are_made_with_their_parents(storage: Storage, root: Path) -> None:
+    storage.make_directory(root / "a" / "b")
+    storage.make_directory(root / "a" / "b")
+
+    assert storage.is_directory(root / "a" / "b")
+    assert not storage.is_directory(root / "a" / "c")
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+
+    with pytest.raises(OSError, match=rf"Errno {errno.ELOOP}"):
+        FileStorage().open(tmp_path / "link", create=True)
+
+
+def test_the_lock_is_one_that_a_java_broker_sees(tmp_path: Path) -> None:
+    file = FileStorage().open(tmp_path / "lock", create=True)
+    command = [sys.executable, "-c", LOCKED, str(tmp_path / "lock")]
+
+    assert file.try_lock()
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b"locked\n"
+    file.close()
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b""
+
+
+def test_a_hole_is_no_data(tmp_path: Path) -> None:
+    file = FileStorage().open(tmp_path / "a", create=True)
+    file.set_size(1 << 24)
+    file.pwrite(1 << 20, b"x")
+
+    ranges = file.data_ranges(0, 1 << 24)
+
+    assert any(start <= 1 << 20 < end for start, end in ranges)
+    assert sum(end - start for start, end in ranges) < 1 << 23
+    file.close()
+
+
+def test_a_power_cut_keeps_what_was_flushed_only() -> None:
+    storage = FaultyStorage()
+    root = next(iter(storage.directories))
+    for name, flush in (("flushed", True), ("written", False)):
+        file = storage.open(root / name, create=True)
+        file.pwrite(0, b"old")
+        if flush:
+            file.fdatasync()
+    storage.sync_directory(root)
+
+    left = storage.cut_power()
+
+    assert left.read(root / "flushed") == b"old"
+    assert (left.read(root / "written") or b"").strip(b"\0") == b""
