@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from broker_core.clock import SystemClock
 from tests.support.clock import ManualClock
@@ -24,10 +25,12 @@ async def test_callbacks_run_in_order_at_their_times() -> None:
     clock = ManualClock()
     start = clock.monotonic()
     ran: list[tuple[str, float]] = []
+
+    def run(name: str) -> None:
+        ran.append((name, clock.monotonic() - start))
+
     for name, delay in (("late", 2.0), ("soon", 1.0), ("never", 9.0)):
-        clock.call_at(
-            start + delay, lambda name=name: ran.append((name, clock.monotonic() - start))
-        )
+        clock.call_at(start + delay, partial(run, name))
 
     clock.advance_ms(5000)
 
