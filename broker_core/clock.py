@@ -56,3 +56,22 @@ class SystemClock:
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         delay = when - time.monotonic()
         return asyncio.get_running_loop().call_later(max(0, delay), callback)
+
+
+class SteadyClock:
+    """Wall time that nobody steps: it begins at wall time and advances with monotonic time.
+
+    What is due later, or ages, goes by it: a step of the wall clock neither hurries nor holds
+    anything. A process that starts anew believes the wall clock. Any thread.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._monotonic = clock.monotonic
+        # In this order, so that it is not ahead of a wall clock that nobody stepped.
+        self._origin_ms = clock.now_ms()
+        self._origin = clock.monotonic()
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the epoch."""
+        # The added microsecond makes up for what floating point loses of a whole millisecond.
+        return self._origin_ms + int((self._monotonic() - self._origin) * 1000 + 0.001)

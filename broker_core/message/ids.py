@@ -39,6 +39,16 @@ def host_text(host: bytes | memoryview) -> str:
     return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
 
 
+def parse_host(text: str) -> bytes:
+    """Return the bytes of what `host_text` wrote.
+
+    Raises:
+        ValueError: the text is no address with a port.
+    """
+    ip, _, port = text.rpartition(":")
+    return host_bytes(ip.strip("[]"), int(port))
+
+
 def offset_msg_id(store_host: bytes, commit_log_offset: int) -> str:
     """Return the id of the message at commit_log_offset in the broker at store_host."""
     return (store_host + _OFFSET.pack(commit_log_offset)).hex().upper()

@@ -1,0 +1,1 @@
+"""Delayed delivery: messages that wait for their time."""

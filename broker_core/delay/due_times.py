@@ -1,0 +1,55 @@
+"""When the messages of one level are due, by a clock that is not stepped.
+
+A ConsumeQueue unit of SCHEDULE_TOPIC_XXXX holds the due time as the wall clock saw it when the
+message was put: that is what a broker that starts later, or another one, believes. While this
+process runs the wall clock may be stepped; so it remembers how far wall time was ahead of steady
+time (the skew) when messages were put, in runs of messages with about the same one.
+
+Invariant: no due time is earlier than steady time at the put + the level's delay.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker_core.clock import SteadyClock
+
+JITTER_MS = 2
+"""Two clocks read one after the other, cut to milliseconds, differ by this from time to time."""
+RUN_MS = 20
+"""Skews of one run differ by at most this: so late a message may be after a step."""
+
+
+class DueTimes:
+    """Event loop only; asked for queue offsets in rising order."""
+
+    def __init__(self, steady: SteadyClock, delay_ms: int) -> None:
+        self._steady = steady
+        self._delay_ms = delay_ms
+        self._started_ms = steady.now_ms()
+        self._runs: deque[tuple[int, int]] = deque()
+        self._least_ms = self._most_ms = 0
+
+    def note_put(self, queue_offset: int, store_timestamp: int) -> None:
+        """Take down that a message was put now."""
+        skew_ms = store_timestamp - self._steady.now_ms()
+        if self._runs and self._least_ms <= skew_ms <= self._most_ms:
+            return
+        # A store whose clock was set back repeats its last timestamp: the skew shrinks with time.
+        slack_ms = RUN_MS if self._runs and skew_ms < self._least_ms else JITTER_MS
+        self._least_ms = skew_ms - slack_ms
+        self._most_ms = self._least_ms + RUN_MS + JITTER_MS
+        self._runs.append((queue_offset, self._least_ms))
+
+    def due_ms(self, queue_offset: int, deliver_time_ms: int) -> int:
+        """Return when a message is due, in steady time, from what its unit says."""
+        runs = self._runs
+        while len(runs) > 1 and runs[1][0] <= queue_offset:
+            runs.popleft()
+        if runs and runs[0][0] <= queue_offset:
+            return deliver_time_ms - runs[0][1]
+        # Put before this process started, whose wall time is believed; but not beyond what the
+        # level waits: the clock was set back, or the level is shorter now and others wait behind.
+        return min(deliver_time_ms, self._started_ms + self._delay_ms)

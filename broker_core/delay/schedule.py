@@ -1,0 +1,264 @@
+"""Delivery of delayed messages: from SCHEDULE_TOPIC_XXXX to where they were sent.
+
+Each level is a queue in the order of due times, with a task of its own: one that fails is tried
+again and keeps no other from its work. A delivered message is a copy with the properties of the one
+that waited, DELAY, REAL_TOPIC and REAL_QID among them, as the original's is.
+
+Invariant: an offset is written to delayOffset.json after the copies before it are durable.
+Source: store/schedule/ScheduleMessageService.java (4.9.7).
+Differs: a level sleeps until its next message is due, the original looks ten times a second;
+messages of a level that is not configured any more are delivered, too; one that can never be put is
+passed over, not tried for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from broker_core.delay.due_times import DueTimes
+from broker_core.errors import BrokerError, CorruptRecordError
+from broker_core.formats import record
+from broker_core.formats.cq_unit import FILLER_SIZE
+from broker_core.message.names import (
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    RMQ_SYS_SCHEDULE_TOPIC,
+    RMQ_SYS_TRANS_HALF_TOPIC,
+)
+from broker_core.service import Service
+from broker_core.store.results import GetMessageResult, PutMessageStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from broker_core.clock import Clock, SteadyClock
+    from broker_core.delay.delay_offsets import DelayOffsets
+    from broker_core.delay.levels import DelayLevels
+    from broker_core.message.message import MessageExt
+    from broker_core.store.results import MessageFilter, PutMessageResult
+
+    Delivered = Callable[[MessageExt, str, int, PutMessageResult], None]
+
+logger = logging.getLogger(__name__)
+
+UNITS_PER_TURN = 32
+"""Messages of one level that are delivered before others have their turn."""
+RETRY_MS = 100
+FAILURE_MS = 10_000
+IDLE_MS_MIN = 10
+ILLEGAL = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED})
+
+
+class DelayStore(Protocol):
+    """What the schedule needs of the store."""
+
+    def units(
+        self, topic: str, queue_id: int, queue_offset: int, count: int
+    ) -> list[tuple[int, int, int]]: ...
+
+    def look_message(self, commit_log_offset: int) -> memoryview | None: ...
+
+    def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool | None: ...
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        message_filter: MessageFilter | None,
+    ) -> GetMessageResult | Awaitable[GetMessageResult]: ...
+
+    def put_copy(
+        self, message: MessageExt, topic: str, queue_id: int, properties: Mapping[str, str]
+    ) -> PutMessageResult: ...
+
+    def queue_ids(self, topic: str) -> list[int]: ...
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int: ...
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int: ...
+
+    async def flush(self) -> bool: ...
+
+
+class ScheduleService(Service):
+    """One task a level. Event loop only.
+
+    Attributes:
+        on_delivered: called with the message that waited, the topic and queue_id that it was
+            delivered to, and what became of the put.
+    """
+
+    def __init__(
+        self,
+        levels: DelayLevels,
+        store: DelayStore,
+        offsets: DelayOffsets,
+        clock: Clock,
+        steady: SteadyClock,
+        *,
+        flush_interval_ms: int,
+    ) -> None:
+        super().__init__()
+        self.on_delivered: Delivered | None = None
+        self._levels = levels
+        self._store = store
+        self._offsets = offsets
+        self._clock = clock
+        self._steady = steady
+        self._flush_interval_s = flush_interval_ms / 1000
+        self._due_times = {
+            level: DueTimes(steady, levels.delay_ms(level))
+            for level in range(1, levels.max_level + 1)
+        }
+
+    def load(self) -> None:
+        """Read the offsets, and correct those that lie outside their queues.
+
+        Raises:
+            StoreError: delayOffset.json cannot be read.
+        """
+        self._offsets.load()
+        for queue_id in self._store.queue_ids(RMQ_SYS_SCHEDULE_TOPIC):
+            level = queue_id + 1
+            if level not in self._due_times:
+                self._due_times[level] = DueTimes(self._steady, self._levels.delay_ms(level))
+            self._correct(level)
+
+    def start(self) -> None:
+        for level in self._due_times:
+            self.spawn(self._deliver_forever(level), name=f"delay-level-{level}")
+        self.spawn(self._persist_forever(), name="delay-offsets")
+
+    async def shutdown(self) -> None:
+        """Stop delivering; write how far it came."""
+        await super().shutdown()
+        await self.persist()
+
+    def note_put(self, queue_id: int, result: PutMessageResult) -> None:
+        """Take down that a message was put into a queue of the schedule topic just now."""
+        due_times = self._due_times.get(queue_id + 1)
+        if due_times is not None and result.queue_offset >= 0:
+            due_times.note_put(result.queue_offset, result.store_timestamp)
+
+    def document(self) -> dict[str, dict[int, int]]:
+        """Return delayOffset.json's content."""
+        return self._offsets.document()
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return the rows of GET_BROKER_RUNTIME_INFO: for each level "delivered up to,end"."""
+        return {
+            f"scheduleMessageOffset_{level}": (
+                f"{offset},{self._store.max_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1)}"
+            )
+            for level, offset in sorted(self._offsets.table.items())
+        }
+
+    async def deliver_due(self, level: int) -> int:
+        """Deliver some of a level's messages that are due; return in how many ms to come again."""
+        store, queue_id = self._store, level - 1
+        queue_offset = self._offsets.get(level)
+        units = store.units(RMQ_SYS_SCHEDULE_TOPIC, queue_id, queue_offset, UNITS_PER_TURN)
+        if not units:
+            # What is put from now on is due after the level's delay, not earlier.
+            return 0 if self._correct(level) else max(self._levels.delay_ms(level), IDLE_MS_MIN)
+        due_times, now_ms = self._due_times[level], self._steady.now_ms()
+        if store.is_in_memory(RMQ_SYS_SCHEDULE_TOPIC, queue_id, queue_offset) is False:
+            # Long on disk: a thread reads it, so that the loop does not wait for page faults.
+            result = store.get_message(
+                RMQ_SYS_SCHEDULE_TOPIC, queue_id, queue_offset, len(units), None
+            )
+            if not isinstance(result, GetMessageResult):
+                await result
+        for commit_log_offset, size, deliver_time_ms in units:
+            due_ms = due_times.due_ms(queue_offset, deliver_time_ms)
+            if due_ms > now_ms:
+                return due_ms - now_ms
+            if size != FILLER_SIZE and not self._deliver(level, queue_offset, commit_log_offset):
+                return RETRY_MS
+            queue_offset += 1
+            self._offsets.move(level, queue_offset)
+        return 0
+
+    async def persist(self) -> None:
+        """Write the offsets if they moved, after the copies that they vouch for are durable."""
+        if not self._offsets.is_dirty:
+            return
+        text = self._offsets.text()
+        if await self._store.flush():
+            await self._offsets.write(text)
+        else:
+            self._offsets.is_dirty = True
+
+    def _deliver(self, level: int, queue_offset: int, commit_log_offset: int) -> bool:
+        """Put a message where it belongs; False when that is to be tried again."""
+        view = self._store.look_message(commit_log_offset)
+        if view is None:
+            return self._pass_over(level, queue_offset, commit_log_offset, "it cannot be read")
+        try:
+            message = record.decode(view)
+            if (message.topic, message.queue_offset) != (RMQ_SYS_SCHEDULE_TOPIC, queue_offset):
+                raise ValueError("its unit leads to another message")
+            topic = message.properties[PROPERTY_REAL_TOPIC]
+            queue_id = int(message.properties[PROPERTY_REAL_QUEUE_ID])
+        except (CorruptRecordError, KeyError, ValueError) as error:
+            return self._pass_over(level, queue_offset, commit_log_offset, repr(error))
+        if topic == RMQ_SYS_TRANS_HALF_TOPIC:
+            return self._pass_over(level, queue_offset, commit_log_offset, "a half message")
+        result = self._store.put_copy(message, topic, queue_id, message.properties)
+        if result.status in ILLEGAL:
+            # It would be refused for ever, and hold up what waits behind it.
+            return self._pass_over(level, queue_offset, commit_log_offset, result.status.name)
+        if result.status is not PutMessageStatus.PUT_OK:
+            logger.warning(
+                "delivery failed, trying again: level=%d queue_offset=%d status=%s",
+                level,
+                queue_offset,
+                result.status.name,
+            )
+            return False
+        if self.on_delivered is not None:
+            self.on_delivered(message, topic, queue_id, result)
+        return True
+
+    def _pass_over(
+        self, level: int, queue_offset: int, commit_log_offset: int, reason: str
+    ) -> bool:
+        logger.error(
+            "delayed message passed over: level=%d queue_offset=%d commit_log_offset=%d reason=%s",
+            level,
+            queue_offset,
+            commit_log_offset,
+            reason,
+        )
+        return True
+
+    def _correct(self, level: int) -> bool:
+        """Bring an offset into its queue; True when it was outside."""
+        low = self._store.min_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1)
+        high = self._store.max_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1)
+        offset = self._offsets.get(level)
+        corrected = min(max(offset, low), high)
+        if corrected == offset:
+            return False
+        logger.warning(
+            "delay offset corrected: level=%d offset=%d corrected=%d", level, offset, corrected
+        )
+        self._offsets.move(level, corrected)
+        return True
+
+    async def _deliver_forever(self, level: int) -> None:
+        while True:
+            try:
+                wait_ms = await self.deliver_due(level)
+            except (BrokerError, OSError):
+                logger.exception("delivery failed, trying again: level=%d", level)
+                wait_ms = FAILURE_MS
+            await self._clock.sleep(wait_ms / 1000)
+
+    async def _persist_forever(self) -> None:
+        while True:
+            await self._clock.sleep(self._flush_interval_s)
+            await self.persist()

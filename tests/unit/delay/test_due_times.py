@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+
+from broker_core.clock import SteadyClock
+from broker_core.delay.due_times import JITTER_MS, RUN_MS, DueTimes
+from tests.support.clock import ManualClock
+
+HOUR = 3_600_000
+DELAY = 10_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def steady(clock: ManualClock) -> SteadyClock:
+    return SteadyClock(clock)
+
+
+def test_steady_time_is_wall_time_until_somebody_steps_it(clock, steady) -> None:
+    clock.advance_ms(123_457)
+    assert steady.now_ms() == clock.now_ms()
+
+    clock.step_wall_clock_ms(-HOUR)
+    clock.advance_ms(1)
+
+    assert steady.now_ms() == clock.now_ms() + HOUR
+
+
+def test_a_message_is_due_when_its_delay_has_passed(clock, steady) -> None:
+    due_times = DueTimes(steady, DELAY)
+
+    due_times.note_put(0, clock.now_ms())
+
+    due = due_times.due_ms(0, clock.now_ms() + DELAY)
+    assert 0 <= due - steady.now_ms() - DELAY <= JITTER_MS
+
+
+@pytest.mark.parametrize("step_ms", [HOUR, -HOUR, 50, -50])
+def test_a_step_of_the_wall_clock_moves_no_due_time(clock, steady, step_ms: int) -> None:
+    due_times = DueTimes(steady, DELAY)
+    puts = []
+    for queue_offset in range(4):
+        if queue_offset == 2:
+            clock.step_wall_clock_ms(step_ms)
+        due_times.note_put(queue_offset, clock.now_ms())
+        puts.append((clock.now_ms() + DELAY, steady.now_ms() + DELAY))
+        clock.advance_ms(100)
+
+    late = [due_times.due_ms(n, unit) - wanted for n, (unit, wanted) in enumerate(puts)]
+
+    assert all(0 <= each <= RUN_MS + JITTER_MS for each in late)
+
+
+def test_while_the_store_repeats_its_last_time_no_message_is_early(clock, steady) -> None:
+    """The wall clock was set back: store timestamps stand still until it has caught up."""
+    due_times = DueTimes(steady, DELAY)
+    stuck = clock.now_ms()
+    puts = []
+    for queue_offset in range(500):
+        due_times.note_put(queue_offset, stuck)
+        puts.append(steady.now_ms() + DELAY)
+        clock.advance_ms(7)
+
+    late = [due_times.due_ms(n, stuck + DELAY) - wanted for n, wanted in enumerate(puts)]
+
+    assert all(0 <= each <= RUN_MS + JITTER_MS for each in late)
+
+
+def test_what_was_put_before_the_start_is_due_by_wall_time(clock, steady) -> None:
+    due_times = DueTimes(steady, DELAY)
+    due_times.note_put(7, clock.now_ms())
+
+    assert due_times.due_ms(3, clock.now_ms() + 4_000) == clock.now_ms() + 4_000
+
+
+def test_what_was_put_before_the_start_waits_no_longer_than_its_level(clock, steady) -> None:
+    """The clock was set back before the start, or the level was longer."""
+    due_times = DueTimes(steady, DELAY)
+
+    assert due_times.due_ms(0, clock.now_ms() + HOUR) == clock.now_ms() + DELAY

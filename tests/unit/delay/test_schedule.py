@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
+from broker_core.store.results import PutMessageResult, PutMessageStatus
+from tests.support.builders import put
+from tests.support.delayed import LEVELS, Delayed
+
+if TYPE_CHECKING:
+    import random
+
+    import pytest
+
+    from tests.support.clock import ManualClock
+    from tests.support.faulty_storage import FaultyStorage
+
+HOUR = 3_600_000
+SLACK_MS = 25
+"""So late a message may be by the manual clock; DueTimes says why."""
+
+
+async def test_a_message_is_delivered_after_its_delay_and_not_before(delayed: Delayed) -> None:
+    delayed.send(3)
+
+    assert await delayed.after(9_999) == []
+    assert await delayed.after(1 + SLACK_MS) == [b"later"]
+
+
+async def test_the_copy_is_the_message_with_the_properties_it_waited_with(
+    delayed: Delayed,
+) -> None:
+    sent = delayed.send(1, b"body", "T", 5, TAGS="A", KEYS="k", UNIQ_KEY="U", WAIT="true")
+
+    await delayed.after(1_100)
+
+    (copy,) = delayed.arrived("T", 5)
+    assert (copy.body, copy.flag, copy.born_timestamp, copy.queue_offset) == (b"body", 7, 1, 0)
+    assert copy.commit_log_offset > sent.commit_log_offset
+    assert copy.properties == {
+        "DELAY": "1",
+        "TAGS": "A",
+        "KEYS": "k",
+        "UNIQ_KEY": "U",
+        "WAIT": "true",
+        "REAL_TOPIC": "T",
+        "REAL_QID": "5",
+    }
+    # By tag and key it is found as any other.
+    ((_, _, tags_code),) = delayed.store.units("T", 5, 0, 1)
+    assert tags_code == ord("A")
+    assert delayed.store.query_message("T", "k", 1, 0, 1 << 60)
+
+
+async def test_levels_deliver_in_the_order_of_their_due_times(delayed: Delayed) -> None:
+    delayed.send(2, b"slow")
+    delayed.send(1, b"quick")
+    delayed.clock.advance_ms(100)
+    delayed.send(1, b"second")
+
+    assert await delayed.after(950) == [b"quick"]
+    assert await delayed.after(150) == [b"quick", b"second"]
+    assert await delayed.after(4_000) == [b"quick", b"second", b"slow"]
+
+
+async def test_a_failing_delivery_is_tried_again_and_blocks_no_other_level(
+    delayed: Delayed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = delayed.store.put_copy
+    fails = True
+
+    def put_copy(message, topic, *args, **kwargs):
+        if fails and topic == "Bad":
+            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        return real(message, topic, *args, **kwargs)
+
+    monkeypatch.setattr(delayed.store, "put_copy", put_copy)
+    delayed.send(1, b"stuck", "Bad")
+    delayed.send(1, b"behind")
+    delayed.send(2, b"other level")
+
+    assert await delayed.after(6_000) == [b"other level"]
+    fails = False
+    assert await delayed.after(100) == [b"other level", b"stuck", b"behind"]
+
+
+async def test_a_full_disk_delays_and_loses_nothing(
+    delayed: Delayed, storage: FaultyStorage
+) -> None:
+    delayed.send(1)
+    delayed.clock.advance_ms(1_100)
+    free, storage.free_bytes = storage.free_bytes, 0
+    filler = b"." * 8_000
+    while put(delayed.store, "Filler", body=filler).status is PutMessageStatus.PUT_OK:
+        pass
+
+    assert await delayed.after(100) == []
+
+    storage.free_bytes = free
+    for _ in range(3):
+        delayed.clock.advance_ms(10_000)
+        await asyncio.sleep(0)
+    assert await delayed.after(100) == [b"later"]
+
+
+async def test_a_message_that_can_never_be_put_does_not_hold_up_the_others(
+    delayed: Delayed, caplog: pytest.LogCaptureFixture
+) -> None:
+    delayed.send(1, b"no topic", "bad/topic")
+    delayed.send(1, b"half", RMQ_SYS_TRANS_HALF_TOPIC)
+    delayed.send(1, b"good")
+
+    assert await delayed.after(1_100) == [b"good"]
+    assert caplog.text.count("delayed message passed over") == 2
+    assert delayed.store.max_offset_in_queue(RMQ_SYS_TRANS_HALF_TOPIC, 0) == 0
+
+
+async def test_a_restart_goes_on_where_the_last_one_stopped(
+    delayed: Delayed, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    delayed.send(1, b"before")
+    await delayed.after(1_100)
+    delayed.send(2, b"pending")
+    await delayed.stop()
+
+    again = Delayed(clock, storage)
+    await again.start()
+
+    assert await again.after(4_900) == []
+    assert await again.after(200) == [b"pending"]
+    assert [message.body for message in again.arrived()] == [b"before", b"pending"]
+    await again.stop()
+
+
+async def test_what_became_due_meanwhile_is_delivered_at_the_start(
+    delayed: Delayed, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    for level in range(1, 6):
+        delayed.send(level, b"%d" % level)
+    await delayed.stop()
+    clock.advance_ms(10 * HOUR)
+
+    again = Delayed(clock, storage)
+    await again.start()
+
+    assert sorted(await again.after(0)) == [b"1", b"2", b"3", b"4", b"5"]
+    await again.stop()
+
+
+async def test_a_kill_between_delivery_and_persisting_delivers_twice_and_loses_nothing(
+    delayed: Delayed, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    delayed.send(1, b"one")
+    await delayed.after(1_100)
+    await delayed.schedule.persist()
+    delayed.send(1, b"two")
+    await delayed.after(1_100)
+
+    again = Delayed(clock, storage.crash())
+    await again.start()
+    await again.after(0)
+
+    assert [message.body for message in again.arrived()] == [b"one", b"two", b"two"]
+    await again.stop()
+
+
+async def test_no_power_cut_loses_a_message_whose_offset_is_written(
+    clock: ManualClock, storage: FaultyStorage, rng: random.Random
+) -> None:
+    """The copy is made durable before the offset that says it was delivered."""
+    delayed = Delayed(clock, storage, flush_disk_type="SYNC_FLUSH")
+    await delayed.start()
+    for number in range(20):
+        delayed.send(1, b"%d" % number)
+    assert await delayed.store.flush()
+    clock.advance_ms(1_100)
+    delivering = asyncio.create_task(delayed.deliver())
+    persisting = asyncio.create_task(delayed.schedule.persist())
+    await asyncio.gather(delivering, persisting)
+    await delayed.schedule.persist()
+
+    again = Delayed(clock, storage.cut_power(rng), flush_disk_type="SYNC_FLUSH")
+    await again.start()
+    await again.after(2_000)
+    assert await again.store.flush()
+
+    assert {message.body for message in again.arrived()} == {b"%d" % n for n in range(20)}
+    await again.stop()
+    await delayed.stop()
+
+
+async def test_an_offset_beyond_the_queue_is_corrected(
+    delayed: Delayed, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    delayed.send(1)
+    await delayed.after(1_100)
+    delayed.offsets.move(1, 900)
+    await delayed.stop()
+
+    again = Delayed(clock, storage)
+    await again.start()
+
+    assert again.offsets.table == {1: 1}
+    again.send(1, b"new")
+    assert await again.after(1_100) == [b"new"]
+    await again.stop()
+
+
+async def test_levels_that_became_shorter_hold_up_nobody(
+    delayed: Delayed, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    delayed.send(5, b"for a minute")
+    delayed.send(4, b"level is gone")
+    await delayed.stop()
+
+    again = Delayed(clock, storage, levels="1s 1s 1s")
+    await again.start()
+    again.send(3, b"new")
+
+    assert await again.after(900) == []
+    await again.after(200)
+    for level in (4, 5):
+        while await again.schedule.deliver_due(level) == 0:
+            pass
+    bodies = {message.body for message in again.arrived()}
+    assert bodies == {b"for a minute", b"level is gone", b"new"}
+    await again.stop()
+
+
+async def test_offsets_are_written_every_interval_and_shown(
+    delayed: Delayed, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    delayed.schedule.start()
+    delayed.send(1)
+    await asyncio.sleep(0)
+    for _ in range(110):
+        clock.advance_ms(100)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    while delayed.offsets.is_dirty or not any(
+        path.name == "delayOffset.json" for path in storage.files
+    ):
+        await asyncio.to_thread(lambda: None)
+    assert delayed.delivered
+    assert delayed.schedule.document() == {"offsetTable": {1: 1}}
+    assert delayed.schedule.runtime_info() == {"scheduleMessageOffset_1": "1,1"}
+
+
+async def test_ten_thousand_at_random_levels_with_clock_jumps_none_early_none_lost(
+    clock: ManualClock, storage: FaultyStorage, rng: random.Random
+) -> None:
+    delayed = Delayed(clock, storage, log_file_size=4 << 20)
+    await delayed.start()
+    due: dict[bytes, float] = {}
+    for number in range(10_000):
+        level = rng.randint(1, 5)
+        body = b"%d" % number
+        due[body] = clock.monotonic() + delayed.levels.delay_ms(level) / 1000
+        delayed.send(level, body)
+        clock.advance_ms(rng.randint(0, 20))
+        if number % 500 == 0:
+            clock.step_wall_clock_ms(rng.choice((HOUR, -HOUR)))
+        if number % 20 == 0:
+            await delayed.deliver()
+    for _ in range(700):
+        await delayed.after(100)
+
+    assert len(delayed.delivered) == len(due)
+    for body, delivered_at in delayed.delivered:
+        assert delivered_at >= due.pop(body) - 1e-6
+    assert not due
+    await delayed.stop()
+
+
+async def test_the_schedule_topic_keeps_the_due_time_in_its_units(delayed: Delayed) -> None:
+    sent = delayed.send(2)
+
+    ((offset, _, due),) = delayed.store.units(RMQ_SYS_SCHEDULE_TOPIC, 1, 0, 1)
+
+    assert (offset, due) == (sent.commit_log_offset, sent.store_timestamp + 5_000)
+    assert len(LEVELS.split()) == 5
