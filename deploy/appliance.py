@@ -327,12 +327,15 @@ def prepare(environment: Mapping[str, str]) -> list[str]:
         cwd=ROOT,
         env=dict(environment),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        capture_output=True,
         text=True,
         errors="replace",
     )
+    said = done.stderr.strip()
     if done.returncode != 0:
-        raise NotStartedError("The console could not be prepared; its words are above.")
+        raise NotStartedError(said or "The console could not be prepared.")
+    if said:
+        complain(said)
     return [line for line in done.stdout.splitlines() if line.strip()]
 
 

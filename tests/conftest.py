@@ -74,10 +74,15 @@ def java_4(tmp_path_factory: pytest.TempPathFactory) -> JavaClients:
     return built(CLIENT_VERSIONS[0], tmp_path_factory)
 
 
-def built(version: str, tmp_path_factory: pytest.TempPathFactory) -> JavaClients:
+def require_java() -> None:
+    """Skip, with the reason, where Java programs cannot be compiled."""
     missing = java_clients.missing()
     if missing:
         pytest.skip(f"{', '.join(missing)} missing (deploy/test all --install adds it)")
+
+
+def built(version: str, tmp_path_factory: pytest.TempPathFactory) -> JavaClients:
+    require_java()
     clients = JavaClients(version, tmp_path_factory.mktemp(f"rocketmq-client-{version}"))
     try:
         clients.build()

@@ -96,8 +96,13 @@ def test_a_data_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None
 
 
 def test_a_database_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
-    appliance = Appliance(tmp_path, DATABASE_URL="nonsense://")
+    line = refusal(Appliance(tmp_path, DATABASE_URL="nonsense://"))
 
-    assert appliance.run_to_end() == 2
-    assert "DATABASE_URL" in appliance.words
-    assert "Traceback" not in appliance.words
+    assert "DATABASE_URL" in line
+
+
+def test_a_weak_password_for_the_administrator_is_refused(tmp_path: Path) -> None:
+    line = refusal(Appliance(tmp_path, TREBUCHET_ADMIN_PASSWORD="12345"))
+
+    assert "TREBUCHET_ADMIN_PASSWORD is refused" in line
+    assert "12345" not in line
