@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from random import Random
 
 ROOT = Path(__file__).resolve().parents[2]
+KILL_AFTER_SECONDS_MAX = 0.04
 
 
 @dataclass
@@ -55,7 +56,7 @@ def _until_killed(directory: Path, flush_disk_type: str, number: int, dice: Rand
     with subprocess.Popen([*command, str(number)], cwd=ROOT, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         first = writer.stdout.readline()
-        time.sleep(dice.uniform(0.0, 0.2))
+        time.sleep(dice.uniform(0.0, KILL_AFTER_SECONDS_MAX))
         writer.kill()
         lines = (first + writer.stdout.read()).decode().split("\n")
     # What stands behind the last newline was cut by the kill.
