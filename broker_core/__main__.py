@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from broker_core.clock import SystemClock
 from broker_core.errors import BrokerError, ConfigError
 from broker_core.namesrv.namesrv import NameServer
 from broker_core.storage import FileStorage
+from broker_core.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given[:1] == ["namesrv"]:
             return _namesrv(given[1:])
+        if given[:1] == ["verify"]:
+            return _verify(given[1:])
         return _broker(given)
     except ConfigError as error:
         _say(str(error))
@@ -65,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _broker(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m broker_core",
-        description="The broker. `python -m broker_core namesrv -h` is the name server alone.",
+        description="The broker. `python -m broker_core namesrv -h` is the name server alone, "
+        "`python -m broker_core verify -h` checks a store directory.",
     )
     parser.add_argument("-c", "--configFile", metavar="FILE", help="broker config properties file")
     parser.add_argument(
@@ -93,6 +98,7 @@ def _broker(given: Sequence[str]) -> int:
     for warning in configuration.warnings:
         logger.warning("%s", warning)
     _warn_of_open_listener(configuration.broker.bind_address)
+    _raise_descriptor_limit()
     broker = Broker(configuration)
     broker.load()
     return uvloop.run(_serve(broker, broker.announcement))
@@ -140,6 +146,35 @@ def _namesrv(given: Sequence[str]) -> int:
     return uvloop.run(
         _serve(name_server, lambda: f"The Name Server boot success on {values[0]}:{values[1]}.")
     )
+
+
+def _verify(given: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m broker_core verify",
+        description="Check every record, unit, index entry and configuration file of a store "
+        "directory, read-only, and print a JSON report. Exit code 1 when something is wrong.",
+    )
+    parser.add_argument("directory", metavar="STORE_DIR", type=Path)
+    parser.add_argument(
+        "--commit-log",
+        metavar="DIR",
+        type=Path,
+        help="where storePathCommitLog is (default: STORE_DIR/commitlog)",
+    )
+    options = parser.parse_args(given)
+    if not options.directory.is_dir():
+        _say(f"{options.directory} is not a directory")
+        return EXIT_USAGE
+    report = verify(options.directory, options.commit_log)
+    sys.stdout.write(report.as_json() + "\n")
+    return EXIT_OK if report.is_sound else EXIT_FAILED
+
+
+def _raise_descriptor_limit() -> None:
+    """Take as many descriptors as this process may: each connection and each mapped file is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(server: Server, announcement: Callable[[], str]) -> int:

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.__main__ import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_p_prints_all_of_the_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "brokerName=b\nsendMessageThreadPoolNums=9\n"
+    file = write(tmp_path / "broker.conf", text)
+
+    assert main(["-c", file, "-p"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "brokerName=b" in lines
+    assert "listenPort=10911" in lines
+    assert "# sendMessageThreadPoolNums=9 (accepted, without effect here)" in lines
+
+
+def test_m_prints_what_is_important(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-m"]) == 0
+
+    keys = [line.partition("=")[0] for line in capsys.readouterr().out.splitlines()]
+    assert "listenPort" in keys
+    assert "flushConsumeQueueLeastPages" not in keys
+
+
+def test_n_wins_over_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "broker.conf", "namesrvAddr=127.0.0.1:1\n")
+
+    assert main(["-c", file, "-n", "127.0.0.1:2", "-m"]) == 0
+
+    assert "namesrvAddr=127.0.0.1:2\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-n", "nowhere"], ["-c", "/nonexistent.conf"], ["verify", "/nonexistent"]]
+)
+def test_what_cannot_be_right_is_one_sentence_and_exit_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+
+    captured = capsys.readouterr()
+    assert len(captured.err.splitlines()) == 1
+    assert not captured.out
+
+
+def test_each_bad_value_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "broker.conf", "listenPort=x\nflushDiskType=y\n")
+
+    assert main(["-c", file]) == 2
+
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_the_name_server_alone_has_a_port_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "namesrv.conf", f"kvConfigPath={tmp_path}/kv.json\n")
+
+    assert main(["namesrv", "-c", file, "-p"]) == 0
+
+    assert capsys.readouterr().out.splitlines() == [
+        "bindAddress=127.0.0.1",
+        "listenPort=9876",
+        f"kvConfigPath={tmp_path}/kv.json",
+    ]
+
+
+def test_verify_prints_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "commitlog").mkdir()
+
+    code = main(["verify", str(tmp_path)])
+
+    report = json.loads(capsys.readouterr().out)
+    assert code == (0 if report["sound"] else 1)
+    assert report["store"] == str(tmp_path)
