@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 DEFAULT_MESSAGE_DELAY_LEVEL = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 CONFIG_BYTES_MAX = 1 << 20
 CQ_UNIT_BYTES = 20
+TLS_CONFIG_FILE = "/etc/rocketmq/tls.properties"
+HIDDEN = "******"
+"""What is shown of a secret."""
 CLOSE_ENOUGH = 0.6
 """How alike (difflib's ratio) an unknown key must be to a known one before we suggest it."""
 
@@ -65,6 +68,7 @@ class StoreConfig:
     delete_commit_log_files_interval: int = 100
     delete_consume_queue_files_interval: int = 100
     warm_maped_file_enable: bool = False
+    os_page_cache_busy_time_out_mills: int = 1_000
     message_delay_level: str = DEFAULT_MESSAGE_DELAY_LEVEL
 
 
@@ -95,6 +99,9 @@ class BrokerConfig:
     register_broker_timeout_mills: int = 6_000
     register_name_server_period: int = 30_000
     start_accept_send_request_time_stamp: int = 0
+    enable_property_filter: bool = False
+    filter_support_retry: bool = False
+    filter_data_clean_time_span: int = 24 * 3600 * 1000
     # Ours, beyond RocketMQ's keys.
     bind_address: str = "127.0.0.1"
     embedded_namesrv: bool = True
@@ -108,6 +115,32 @@ class ServerConfig:
 
     listen_port: int = 10911
     server_channel_max_idle_time_seconds: int = 120
+    # Ours, beyond RocketMQ's keys.
+    server_connections_max: int = 10_000
+    server_connections_per_host_max: int = 1_000
+    """Of one address; this machine's own are not counted, since tools and proxies run there."""
+    ha_proxy_protocol_enable: bool = False
+    """Whether each connection must begin with a PROXY header (versions 1, 2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """TLS on the same ports; the keys of tls.properties, which may stand in the file as well."""
+
+    mode: Literal["disabled", "permissive", "enforcing"] = field(
+        default="permissive", metadata={"key": "tls.server.mode"}
+    )
+    config_file: str = field(default=TLS_CONFIG_FILE, metadata={"key": "tls.config.file"})
+    test_mode_enable: bool = field(default=True, metadata={"key": "tls.test.mode.enable"})
+    """Serve a certificate made by ourselves, which nobody can check, when none is given."""
+    cert_path: str = field(default="", metadata={"key": "tls.server.certPath"})
+    key_path: str = field(default="", metadata={"key": "tls.server.keyPath"})
+    key_password: str = field(default="", metadata={"key": "tls.server.keyPassword"}, repr=False)
+    need_client_auth: Literal["none", "optional", "require"] = field(
+        default="none", metadata={"key": "tls.server.need.client.auth"}
+    )
+    auth_client: bool = field(default=False, metadata={"key": "tls.server.authClient"})
+    trust_cert_path: str = field(default="", metadata={"key": "tls.server.trustCertPath"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,14 +150,19 @@ class Configuration:
     broker: BrokerConfig
     store: StoreConfig
     server: ServerConfig
+    tls: TlsConfig = field(default_factory=TlsConfig)
+    path: str | None = None
+    """The file it was read from; what is changed over the wire is written there."""
     warnings: tuple[str, ...] = ()
     inert: tuple[tuple[str, str], ...] = ()
 
     def items(self) -> Iterator[tuple[str, str]]:
         """Yield each effective (key, value) as text."""
-        for section in (self.broker, self.server, self.store):
+        for section in (self.broker, self.server, self.store, self.tls):
             for one in fields(section):
                 value = getattr(section, one.name)
+                if not one.repr and value:
+                    value = HIDDEN
                 text = str(value).lower() if isinstance(value, bool) else str(value)
                 yield key_of(one.name, one.metadata), text
 
@@ -133,7 +171,6 @@ class Configuration:
 INERT = frozenset(
     [
         "adminBrokerThreadPoolNums",
-        "brokerFastFailureEnable",
         "clientAsyncSemaphoreValue",
         "clientCallbackExecutorThreads",
         "clientChannelMaxIdleTimeSeconds",
@@ -174,7 +211,6 @@ INERT = frozenset(
         "highSpeedMode",
         "isolateLogEnable",
         "maxDelayTime",
-        "osPageCacheBusyTimeOutMills",
         "processReplyMessageThreadPoolNums",
         "pullMessageThreadPoolNums",
         "pullThreadPoolQueueCapacity",
@@ -199,10 +235,6 @@ INERT = frozenset(
         "transferMsgByHeap",
         "useEpollNativeSelector",
         "useReentrantLockWhenPutMessage",
-        "waitTimeMillsInHeartbeatQueue",
-        "waitTimeMillsInPullQueue",
-        "waitTimeMillsInSendQueue",
-        "waitTimeMillsInTransactionQueue",
     ]
 )
 
@@ -213,12 +245,11 @@ ONLY = {
     "brokerRole": ("ASYNC_MASTER", "replication is not served"),
     "disableConsumeIfConsumerReadSlowly": ("false", "the slow-consumer rule is not served"),
     "duplicationEnable": ("false", "duplicated dispatch is not served"),
-    "enableCalcFilterBitMap": ("false", "SQL filters are not served"),
+    "enableCalcFilterBitMap": ("false", "ConsumeQueue extension files are not served"),
     "enableConsumeQueueExt": ("false", "ConsumeQueue extension files are not served"),
     "enableDLegerCommitLog": ("false", "DLedger is not served"),
     "enableLmq": ("false", "light queues are not served"),
     "enableMultiDispatch": ("false", "light queues are not served"),
-    "enablePropertyFilter": ("false", "SQL filters are not served"),
     "fetchNamesrvAddrByAddressServer": ("false", "an address server is not asked"),
     "messageStorePlugIn": ("", "Java classes cannot be loaded"),
     "slaveReadEnable": ("false", "replication is not served"),
@@ -249,7 +280,52 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "namesrvListenPort": (0, 65_535),
     "registerNameServerPeriod": (1_000, 60_000),
     "serverChannelMaxIdleTimeSeconds": (1, 86_400),
+    "serverConnectionsMax": (1, 100_000),
+    "serverConnectionsPerHostMax": (1, 100_000),
 }
+UPDATABLE = frozenset(
+    [
+        "autoCreateSubscriptionGroup",
+        "autoCreateTopicEnable",
+        "brokerFastFailureEnable",
+        "brokerPermission",
+        "cleanFileForciblyEnable",
+        "cleanResourceInterval",
+        "defaultQueryMaxNum",
+        "deleteCommitLogFilesInterval",
+        "deleteConsumeQueueFilesInterval",
+        "deleteWhen",
+        "diskMaxUsedSpaceRatio",
+        "fileReservedTime",
+        "flushCommitLogLeastPages",
+        "flushCommitLogThoroughInterval",
+        "flushConsumeQueueLeastPages",
+        "flushConsumeQueueThoroughInterval",
+        "flushConsumerOffsetInterval",
+        "flushIntervalCommitLog",
+        "flushIntervalConsumeQueue",
+        "longPollingEnable",
+        "maxMessageSize",
+        "maxMsgsNumBatch",
+        "maxTransferBytesOnMessageInDisk",
+        "maxTransferBytesOnMessageInMemory",
+        "maxTransferCountOnMessageInDisk",
+        "maxTransferCountOnMessageInMemory",
+        "notifyConsumerIdsChangedEnable",
+        "osPageCacheBusyTimeOutMills",
+        "registerNameServerPeriod",
+        "shortPollingTimeMills",
+        "startAcceptSendRequestTimeStamp",
+        "syncFlushTimeout",
+        "traceOn",
+        "waitTimeMillsInHeartbeatQueue",
+        "waitTimeMillsInPullQueue",
+        "waitTimeMillsInSendQueue",
+        "waitTimeMillsInTransactionQueue",
+    ]
+)
+"""What may be changed while the broker runs: it takes effect at once, and no path is among it."""
+
 NOT_NEGATIVE = (0, (1 << 63) - 1)
 
 IMPORTANT = (
@@ -344,7 +420,51 @@ def load(
         if len(raw) > CONFIG_BYTES_MAX:
             raise ConfigError("-c", path, f"a file of at most {CONFIG_BYTES_MAX} bytes")
         table = parse_properties(raw.decode("utf-8", errors="replace"))
-    return build({**(defaults or {}), **table, **(overrides or {})})
+    table = {**(defaults or {}), **table, **(overrides or {})}
+    configuration, errors = build({**_tls_table(table.get("tls.config.file")), **table})
+    return replace(configuration, path=path), errors
+
+
+def update(configuration: Configuration, table: Mapping[str, str]) -> list[str]:
+    """Change keys of a running broker, all of them or none; return those whose values changed.
+
+    The one writer of these frozen objects: who reads a key when it is needed sees the change.
+
+    Raises:
+        ConfigError: a key is not in UPDATABLE (then `expected` is empty), or a value is bad.
+    """
+    values = {}
+    for key, text in table.items():
+        if key not in UPDATABLE:
+            raise ConfigError(key, text, "")
+        try:
+            values[key] = _parse_value(key, text)
+        except ValueError as error:
+            raise ConfigError(key, text, str(error)) from error
+    changed = []
+    for section in (configuration.broker, configuration.store):
+        for one in fields(section):
+            key = key_of(one.name, one.metadata)
+            if key in values and getattr(section, one.name) != values[key]:
+                object.__setattr__(section, one.name, values[key])
+                changed.append(key)
+    return sorted(changed)
+
+
+def edited(text: str, table: Mapping[str, str]) -> str:
+    """Return a configuration file's text with other values; comments and order stay."""
+    left = dict(table)
+    lines = []
+    for line in text.splitlines():
+        match = _PAIR.fullmatch(line.strip()) if line.strip()[:1] not in ("#", "!", "") else None
+        key = _unescape(match[1]) if match else ""
+        if key in table:
+            if key in left:
+                lines.append(f"{key}={left.pop(key)}")
+        else:
+            lines.append(line)
+    lines += [f"{key}={value}" for key, value in left.items()]
+    return "\n".join(lines) + "\n"
 
 
 def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:
@@ -372,6 +492,11 @@ def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:
             inert.append((key, text))
         else:
             warnings.append(_unknown(given))
+    if bool(values.get("tls.server.certPath")) != bool(values.get("tls.server.keyPath")):
+        wanted = "given together with tls.server.keyPath"
+        errors.append(
+            ConfigError("tls.server.certPath", table.get("tls.server.certPath", ""), wanted)
+        )
     if values.get("embeddedNamesrv") is False and not values.get("namesrvAddr"):
         wanted = "true, or a namesrvAddr: without a name server no client finds this broker"
         errors.append(ConfigError("embeddedNamesrv", "false", wanted))
@@ -379,6 +504,7 @@ def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:
         broker=_complete_broker(_section(BrokerConfig, values), values),
         store=_complete_store(_section(StoreConfig, values)),
         server=_section(ServerConfig, values),
+        tls=_section(TlsConfig, values),
         warnings=tuple(warnings),
         inert=tuple(sorted(inert)),
     )
@@ -397,6 +523,24 @@ def advertised_address(bind_address: str) -> str:
             return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1" if v4 else "::1"
+
+
+def _tls_table(path: str | None) -> dict[str, str]:
+    """Return the TLS keys of tls.config.file; there need not be such a file at its usual place.
+
+    Raises:
+        ConfigError: a file that was asked for cannot be read.
+    """
+    file = Path(path or TLS_CONFIG_FILE)
+    if path is None and not file.is_file():
+        return {}
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        wanted = f"a readable file ({error.strerror})"
+        raise ConfigError("tls.config.file", str(file), wanted) from error
+    ours = ("tls.server.", "tls.test.")  # the file may hold a client's keys as well
+    return {key: value for key, value in parse_properties(text).items() if key.startswith(ours)}
 
 
 def _parse_value(key: str, text: str) -> Any:
@@ -517,7 +661,7 @@ def _unescape(text: str) -> str:
 
 def _known_keys() -> dict[str, Any]:
     table = {}
-    for kind in (BrokerConfig, ServerConfig, StoreConfig):
+    for kind in (BrokerConfig, ServerConfig, StoreConfig, TlsConfig):
         hints = get_type_hints(kind)
         for one in fields(kind):
             table[key_of(one.name, one.metadata)] = hints[one.name]
