@@ -17,8 +17,10 @@ from broker_core.clients.rebalance_locks import RebalanceLocks
 from broker_core.clock import SystemClock
 from broker_core.config import parse_addresses
 from broker_core.delivery.hold import PullHold
+from broker_core.delivery.sql_filter import compile_filter
 from broker_core.errors import StoreError
 from broker_core.message.ids import host_bytes
+from broker_core.metadata.consumer_filters import ConsumerFilters
 from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.metadata.document import Document
 from broker_core.metadata.subscription_groups import SubscriptionGroups
@@ -58,6 +60,7 @@ VIP_PORT_STEP = 2
 """The VIP port is this far below the listening port."""
 HA_PORT_STEP = 1
 """The replication port is this far above it; it is announced, as the original does."""
+PERSIST_FILTERS_S = 10.0
 CONFIG_DIRECTORY = "config"
 KV_CONFIG_FILE = "kvConfig.json"
 
@@ -86,6 +89,12 @@ class Broker(Service):
             config, self._clock, self._document("subscriptionGroup.json")
         )
         self.offsets = ConsumerOffsets(self._document("consumerOffset.json"))
+        self.filters = ConsumerFilters(
+            compile_filter,
+            config.filter_data_clean_time_span,
+            self._clock,
+            self._document("consumerFilter.json"),
+        )
         self.store = MessageStore(configuration.store, self._clock, self._storage, store_host)
         self.stats = BrokerStats(config.broker_cluster_name, self._clock)
         self.tracer = Tracer(self._clock)
@@ -105,6 +114,7 @@ class Broker(Service):
 
         self.store.on_arrival = self.hold.on_arrival
         self.consumers.on_change = processors.heartbeat.notify_consumer_ids_changed
+        self.consumers.on_gone = self.filters.unregister
         self.server.on_connection_lost = self._on_connection_lost
         self.fast_server.on_connection_lost = self._on_connection_lost
 
@@ -125,6 +135,7 @@ class Broker(Service):
         self.topics.load()
         self.groups.load()
         self.offsets.load()
+        self.filters.load()
 
     async def start(self) -> None:
         """Serve.
@@ -141,6 +152,7 @@ class Broker(Service):
         await self.server.start(config.bind_address, self.listen_port)
         await self.fast_server.start(config.bind_address, self.listen_port - VIP_PORT_STEP)
         self.spawn(self._persist_offsets_forever(), name="consumer-offsets")
+        self.spawn(self._persist_filters_forever(), name="consumer-filters")
         self.topics.on_change = self.registration.topic_changed
         await self.registration.start()
 
@@ -155,6 +167,7 @@ class Broker(Service):
         await self.stats.shutdown()
         await super().shutdown()
         self.offsets.persist()
+        self.filters.persist()
         await self.store.shutdown()
         if self.name_server is not None:
             await self.name_server.shutdown()
@@ -216,6 +229,7 @@ class Broker(Service):
             self.topics,
             self.groups,
             self.offsets,
+            self.filters,
             self.consumers,
             self.store,
             self.hold,
@@ -240,6 +254,7 @@ class Broker(Service):
                 config,
                 self.topics,
                 self.groups,
+                self.filters,
                 self.consumers,
                 self.producers,
                 RebalanceLocks(clock),
@@ -275,3 +290,8 @@ class Broker(Service):
         while True:
             await self._clock.sleep(interval_s)
             await self.offsets.persist_in_thread()
+
+    async def _persist_filters_forever(self) -> None:
+        while True:
+            await self._clock.sleep(PERSIST_FILTERS_S)
+            self.filters.persist()

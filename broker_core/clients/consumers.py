@@ -33,7 +33,7 @@ class ConsumerMember:
 
 @dataclass(slots=True)
 class Subscription:
-    """What the group wants of a topic, with the filter made of it; None filters nothing."""
+    """What the group wants of a topic, with the tag filter made of it; None filters nothing."""
 
     data: SubscriptionData
     tag_filter: TagFilter | None
@@ -64,12 +64,14 @@ class Consumers:
     """Register, renew and forget consumers. Event loop only.
 
     `on_change` is called with the group's name and its connections when membership or the set of
-    topics changed, the newcomer's connection included.
+    topics changed, the newcomer's connection included; `on_gone` with the name of a group that
+    lost its last member.
     """
 
     def __init__(self) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
         self.on_change: Callable[[str, list[ClientConnection]], None] | None = None
+        self.on_gone: Callable[[str], None] | None = None
 
     def find(self, group: str) -> ConsumerGroup | None:
         return self.groups.get(group)
@@ -115,6 +117,8 @@ class Consumers:
         logger.info("consumer left: group=%s address=%s", group_name, connection.remote_address)
         if not group.members:
             del self.groups[group_name]
+            if self.on_gone is not None:
+                self.on_gone(group_name)
         elif notify:
             self._notify(group)
 
@@ -157,7 +161,8 @@ def _merge_subscriptions(group: ConsumerGroup, wanted: Iterable[SubscriptionData
             changed = True
         elif data.sub_version <= known.data.sub_version:
             continue
-        group.subscriptions[data.topic] = Subscription(data, TagFilter.of(data))
+        tag_filter = TagFilter.of(data) if data.is_tag_expression else None
+        group.subscriptions[data.topic] = Subscription(data, tag_filter)
     for gone in group.subscriptions.keys() - topics:
         del group.subscriptions[gone]
         changed = True

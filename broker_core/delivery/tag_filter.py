@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_core.message.subscription import build_subscription
+from broker_core.store.results import FILTERED_UNITS_MAX
 
 if TYPE_CHECKING:
     from broker_core.message.subscription import SubscriptionData
@@ -17,6 +18,8 @@ class TagFilter:
     """Matches ConsumeQueue units by their tags_code. Holds no state."""
 
     __slots__ = ("_codes",)
+
+    units_max = FILTERED_UNITS_MAX
 
     def __init__(self, codes: frozenset[int]) -> None:
         self._codes = codes

@@ -14,6 +14,7 @@ from broker_core.message.tags import java_hash
 
 SUB_ALL = "*"
 EXPRESSION_TYPE_TAG = "TAG"
+EXPRESSION_TYPE_SQL92 = "SQL92"
 
 
 class SubscriptionGroupConfig(msgspec.Struct, rename="camel", kw_only=True):
@@ -52,18 +53,27 @@ def build_subscription(
 ) -> SubscriptionData:
     """Read a tag expression such as `A || B`; empty or `*` subscribes to everything.
 
+    An expression of another type is kept as it is.
+
     Tag hashes are computed here and never taken from a client: the Go client hashes UTF-8 bytes,
     the ConsumeQueue holds Java's hash of UTF-16 units.
 
     Raises:
-        ValueError: the expression names no tag at all, such as `||`.
+        ValueError: the expression names no tag at all, such as `||`, or one of another type is
+            empty.
     """
     text = (expression or "").strip()
     kind = expression_type or EXPRESSION_TYPE_TAG
+    if kind != EXPRESSION_TYPE_TAG:
+        if not expression:
+            raise ValueError(f"an expression of type {kind} cannot be empty")
+        return SubscriptionData(
+            topic=topic, sub_string=expression, sub_version=sub_version, expression_type=kind
+        )
     subscription = SubscriptionData(
-        topic=topic, sub_string=text or SUB_ALL, sub_version=sub_version, expression_type=kind
+        topic=topic, sub_string=text or SUB_ALL, sub_version=sub_version
     )
-    if text in ("", SUB_ALL) or kind != EXPRESSION_TYPE_TAG:
+    if text in ("", SUB_ALL):
         return subscription
     tags = list(dict.fromkeys(tag.strip() for tag in text.split("||") if tag.strip()))
     if not tags:

@@ -13,6 +13,7 @@ import msgspec
 from broker_core.clients.consumers import ConsumerMember
 from broker_core.clients.producers import ProducerMember
 from broker_core.clients.rebalance_locks import LockedQueue
+from broker_core.delivery.sql_filter import compile_filter
 from broker_core.errors import RequestRefusedError
 from broker_core.message import names
 from broker_core.message.subscription import (
@@ -20,6 +21,7 @@ from broker_core.message.subscription import (
     SubscriptionData,
     build_subscription,
 )
+from broker_core.processors.pull import require_property_filter
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from broker_core.clients.rebalance_locks import RebalanceLocks
     from broker_core.clock import Clock
     from broker_core.config import BrokerConfig
+    from broker_core.delivery.sql92.expression import Expression
+    from broker_core.metadata.consumer_filters import ConsumerFilters
     from broker_core.metadata.subscription_groups import SubscriptionGroups
     from broker_core.metadata.topics import Topics
     from broker_core.remoting.connection import Connection
@@ -106,6 +110,7 @@ class HeartbeatProcessor:
         config: BrokerConfig,
         topics: Topics,
         groups: SubscriptionGroups,
+        filters: ConsumerFilters[Expression],
         consumers: Consumers,
         producers: Producers,
         locks: RebalanceLocks,
@@ -114,6 +119,7 @@ class HeartbeatProcessor:
         self._config = config
         self._topics = topics
         self._groups = groups
+        self._filters = filters
         self._consumers = consumers
         self._producers = producers
         self._locks = locks
@@ -155,15 +161,21 @@ class HeartbeatProcessor:
         return request.answer(ResponseCode.SUCCESS)
 
     def check_client_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """CHECK_CLIENT_CONFIG. Answers SUCCESS for a tag expression, else SYSTEM_ERROR."""
+        """CHECK_CLIENT_CONFIG. Answers SUCCESS for a tag expression and for one that compiles;
+        SYSTEM_ERROR without enablePropertyFilter, SUBSCRIPTION_PARSE_FAILED with the reason.
+        """
         subscription = read_body(request, CheckClientRequest).subscription_data
-        if subscription is None or subscription.expression_type in (None, EXPRESSION_TYPE_TAG):
+        expression_type = subscription.expression_type if subscription is not None else None
+        if subscription is None or expression_type in (None, "", EXPRESSION_TYPE_TAG):
             return request.answer(ResponseCode.SUCCESS)
-        return request.answer(
-            ResponseCode.SYSTEM_ERROR,
-            "The broker does not support consumer to filter message by "
-            f"{subscription.expression_type}",
-        )
+        require_property_filter(self._config, expression_type)
+        try:
+            compile_filter(expression_type or "", subscription.sub_string or "")
+        except ValueError as error:
+            raise RequestRefusedError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"Invalid MessageSelector. {error}"
+            ) from error
+        return request.answer(ResponseCode.SUCCESS)
 
     def get_consumer_list_by_group(
         self, request: RemotingCommand, _: Connection
@@ -214,6 +226,7 @@ class HeartbeatProcessor:
             self._topics.create_retry(
                 names.retry_topic(data.group_name), group_config.retry_queue_nums
             )
+        subscriptions = [_subscription(one) for one in data.subscription_data_set]
         self._consumers.register(
             connection,
             data.group_name,
@@ -221,9 +234,10 @@ class HeartbeatProcessor:
             data.consume_type,
             data.message_model,
             data.consume_from_where,
-            [_subscription(one) for one in data.subscription_data_set],
+            subscriptions,
             notify=self._notifies(data.group_name),
         )
+        self._filters.register(data.group_name, subscriptions)
 
     def _notifies(self, group: str) -> bool:
         group_config = self._groups.find(group)
@@ -254,7 +268,10 @@ def _subscription(data: HeartbeatSubscription) -> SubscriptionData:
     except ValueError:
         # `||` subscribes to nothing in the original too; the group is registered all the same.
         return SubscriptionData(
-            topic=data.topic, sub_string=data.sub_string or "", sub_version=data.sub_version
+            topic=data.topic,
+            sub_string=data.sub_string or "",
+            sub_version=data.sub_version,
+            expression_type=data.expression_type or EXPRESSION_TYPE_TAG,
         )
 
 

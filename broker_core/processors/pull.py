@@ -11,12 +11,18 @@ import functools
 import logging
 from typing import TYPE_CHECKING
 
+from broker_core.delivery.sql_filter import RetryFilter, SqlFilter, compile_filter
 from broker_core.delivery.tag_filter import TagFilter
 from broker_core.errors import RequestRefusedError
 from broker_core.formats.record import decode_all
 from broker_core.message.ids import offset_msg_id
-from broker_core.message.names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
-from broker_core.message.subscription import EXPRESSION_TYPE_TAG, build_subscription
+from broker_core.message.names import (
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    RETRY_GROUP_TOPIC_PREFIX,
+)
+from broker_core.message.subscription import build_subscription
 from broker_core.message.topic_config import PERM_READ
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
@@ -29,6 +35,8 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.config import BrokerConfig
     from broker_core.delivery.hold import PullHold
+    from broker_core.delivery.sql92.expression import Expression
+    from broker_core.metadata.consumer_filters import ConsumerFilters
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
     from broker_core.metadata.subscription_groups import SubscriptionGroups
     from broker_core.metadata.topics import Topics
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     from broker_core.remoting.connection import Connection
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
+    from broker_core.store.results import MessageFilter
     from broker_core.trace.tracer import Tracer
 
 logger = logging.getLogger(__name__)
@@ -70,6 +79,7 @@ class PullProcessor:
         topics: Topics,
         groups: SubscriptionGroups,
         offsets: ConsumerOffsets,
+        filters: ConsumerFilters[Expression],
         consumers: Consumers,
         store: MessageStore,
         hold: PullHold,
@@ -82,6 +92,7 @@ class PullProcessor:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+        self._filters = filters
         self._consumers = consumers
         self.store = store
         self._hold = hold
@@ -97,7 +108,8 @@ class PullProcessor:
         Answers SUCCESS with the stored records as body; PULL_NOT_FOUND, after a wait when the
         request allows one; PULL_RETRY_IMMEDIATELY; PULL_OFFSET_MOVED; SYSTEM_ERROR, NO_PERMISSION,
         TOPIC_NOT_EXIST, SUBSCRIPTION_GROUP_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED,
-        SUBSCRIPTION_NOT_EXIST or SUBSCRIPTION_NOT_LATEST. None while the pull waits.
+        SUBSCRIPTION_NOT_EXIST, SUBSCRIPTION_NOT_LATEST, FILTER_DATA_NOT_EXIST or
+        FILTER_DATA_NOT_LATEST. None while the pull waits.
         """
         header = request.ext_fields
         pull = Pull(
@@ -111,7 +123,7 @@ class PullProcessor:
             max_msg_nums=fields.int32(header, "maxMsgNums"),
         )
         sys_flag = fields.int32(header, "sysFlag")
-        pull.tag_filter = self._check(pull, sys_flag)
+        pull.message_filter = self._check(pull, sys_flag)
         if sys_flag & FLAG_COMMIT_OFFSET:
             commit_offset = fields.int64(header, "commitOffset", 0)
             if commit_offset >= 0:
@@ -190,7 +202,7 @@ class PullProcessor:
     ) -> RemotingCommand | None:
         return self.answer_or_hold(pull, await result)
 
-    def _check(self, pull: Pull, sys_flag: int) -> TagFilter | None:
+    def _check(self, pull: Pull, sys_flag: int) -> MessageFilter | None:
         """Return the filter of a pull that is allowed.
 
         Raises:
@@ -231,12 +243,21 @@ class PullProcessor:
             )
         header = pull.request.ext_fields
         if sys_flag & FLAG_SUBSCRIPTION:
-            expression_type = header.get("expressionType") or EXPRESSION_TYPE_TAG
-            _require_tag_expression(expression_type)
-            return _filter_of(pull.topic, header.get("subscription") or "")
-        return self._subscribed_filter(pull, group_config.consume_broadcast_enable)
+            expression_type = header.get("expressionType") or None
+            wanted = _filter_of(pull.topic, header.get("subscription") or "", expression_type)
+            if isinstance(wanted, SqlFilter):
+                require_property_filter(config, expression_type)
+        else:
+            wanted = self._subscribed_filter(pull, group_config.consume_broadcast_enable)
+        if config.filter_support_retry and pull.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            return RetryFilter(wanted, functools.partial(self._retried_expression, pull.group))
+        return wanted
 
-    def _subscribed_filter(self, pull: Pull, broadcast_enable: bool) -> TagFilter | None:
+    def _retried_expression(self, group: str, topic: str) -> Expression | None:
+        found = self._filters.find(topic, group)
+        return None if found is None else found.expression
+
+    def _subscribed_filter(self, pull: Pull, broadcast_enable: bool) -> MessageFilter | None:
         group = self._consumers.find(pull.group)
         if group is None:
             raise RequestRefusedError(
@@ -253,12 +274,26 @@ class PullProcessor:
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
                 f"the consumer's subscription not exist: group {pull.group} topic {pull.topic}",
             )
-        if subscription.data.sub_version < fields.int64(pull.request.ext_fields, "subVersion", 0):
+        sub_version = fields.int64(pull.request.ext_fields, "subVersion", 0)
+        if subscription.data.sub_version < sub_version:
             raise RequestRefusedError(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
             )
-        _require_tag_expression(subscription.data.expression_type)
-        return subscription.tag_filter
+        if subscription.data.is_tag_expression:
+            return subscription.tag_filter
+        found = self._filters.find(pull.topic, pull.group)
+        if found is None:
+            raise RequestRefusedError(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                "The broker's consumer filter data is not exist!Your expression may be wrong!",
+            )
+        if found.client_version < sub_version:
+            raise RequestRefusedError(
+                ResponseCode.FILTER_DATA_NOT_LATEST,
+                "the consumer's consumer filter data not latest",
+            )
+        require_property_filter(self._config, subscription.data.expression_type)
+        return SqlFilter(found.expression)
 
     def _trace_delivered(self, pull: Pull, result: GetMessageResult) -> None:
         now_ms = self._clock.now_ms()
@@ -298,11 +333,11 @@ class Pull:
         "connection",
         "group",
         "max_msg_nums",
+        "message_filter",
         "queue_id",
         "queue_offset",
         "request",
         "suspend_timeout_ms",
-        "tag_filter",
         "topic",
     )
 
@@ -327,11 +362,11 @@ class Pull:
         self.queue_offset = queue_offset
         self.max_msg_nums = max(1, min(max_msg_nums, MAX_MSG_NUMS_MAX))
         self.suspend_timeout_ms = 0
-        self.tag_filter: TagFilter | None = None
+        self.message_filter: MessageFilter | None = None
 
     def get(self) -> GetMessageResult | Awaitable[GetMessageResult]:
         return self._processor.store.get_message(
-            self.topic, self.queue_id, self.queue_offset, self.max_msg_nums, self.tag_filter
+            self.topic, self.queue_id, self.queue_offset, self.max_msg_nums, self.message_filter
         )
 
     def attempt(self, *, is_last: bool) -> bool:
@@ -374,8 +409,13 @@ def code_of(status: GetMessageStatus, queue_offset: int) -> ResponseCode:
     return CODES[status]
 
 
-def _require_tag_expression(expression_type: str | None) -> None:
-    if expression_type not in (None, "", EXPRESSION_TYPE_TAG):
+def require_property_filter(config: BrokerConfig, expression_type: str | None) -> None:
+    """Refuse an expression that is not of tags where that is not switched on.
+
+    Raises:
+        RequestRefusedError: it is not.
+    """
+    if not config.enable_property_filter:
         raise RequestRefusedError(
             ResponseCode.SYSTEM_ERROR,
             f"The broker does not support consumer to filter message by {expression_type}",
@@ -383,9 +423,16 @@ def _require_tag_expression(expression_type: str | None) -> None:
 
 
 @functools.lru_cache(FILTERS_KEPT)
-def _filter_of(topic: str, expression: str) -> TagFilter | None:
+def _filter_of(topic: str, expression: str, expression_type: str | None) -> MessageFilter | None:
+    """Return the filter of a pull that brings its subscription with it.
+
+    Differs: the original delivers every message where an SQL expression does not compile.
+    """
     try:
-        return TagFilter.of(build_subscription(topic, expression, 0))
+        subscription = build_subscription(topic, expression, 0, expression_type)
+        if subscription.is_tag_expression:
+            return TagFilter.of(subscription)
+        return SqlFilter(compile_filter(subscription.expression_type, expression))
     except ValueError as error:
         raise RequestRefusedError(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,

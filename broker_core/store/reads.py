@@ -16,7 +16,7 @@ from broker_core.formats.record import HEAD_SIZE, RecordHead, examine, store_tim
 from broker_core.message import properties as message_properties
 from broker_core.message.names import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_UNIQ_KEY
 from broker_core.message.tags import unsigned_hash
-from broker_core.store.results import GetMessageResult, GetMessageStatus
+from broker_core.store.results import FILTERED_UNITS_MAX, GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from broker_core.store.quarantine import Quarantine
     from broker_core.store.results import MessageFilter
 
-FILTERED_UNITS_MAX = 800
 NO_LIMIT = 1 << 62
 _SIZE = struct.Struct(">i")
 
@@ -103,7 +102,10 @@ class MessageReader:
         read_limit = self.read_limit
         status = GetMessageStatus.NO_MATCHED_MESSAGE
         result = GetMessageResult(status, queue_offset, queue.min_offset, queue.max_offset)
-        units = queue.units(queue_offset, max(FILTERED_UNITS_MAX, max_msg_nums))
+        if message_filter is None:
+            units = queue.units(queue_offset, max(FILTERED_UNITS_MAX, max_msg_nums))
+        else:
+            units = queue.units(queue_offset, message_filter.units_max)
         runs: list[tuple[int, int]] = []
         run_from = run_to = -1
         file_from = file_to = -1

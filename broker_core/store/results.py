@@ -116,8 +116,17 @@ class GetMessageResult:
         self.suggest_pulling_from_slave = False
 
 
+FILTERED_UNITS_MAX = 800
+"""How many units a get looks at, so that one that finds nothing ends."""
+
+
 class MessageFilter(Protocol):
     """Which messages a consumer wants."""
+
+    @property
+    def units_max(self) -> int:
+        """How many units a get looks at; fewer where one takes long to decide."""
+        ...
 
     def by_tags_code(self, tags_code: int) -> bool:
         """Decide by the ConsumeQueue unit; true when only the record can tell."""

@@ -69,11 +69,15 @@ class Client:
         *,
         queue_id: int = 0,
         group: str = "g",
-        subscription: str = "*",
+        subscription: str | None = "*",
+        expression_type: str = "TAG",
+        sub_version: int = 0,
         suspend_ms: int = 0,
         max_msg_nums: int = 32,
         timeout_s: float = 5.0,
     ) -> RemotingCommand:
+        """Pull; without a subscription the group's is taken, from its heartbeat."""
+        own = SUBSCRIPTION if subscription is not None else 0
         return await self.ask(
             RequestCode.PULL_MESSAGE,
             timeout_s=timeout_s,
@@ -82,11 +86,12 @@ class Client:
             queueId=queue_id,
             queueOffset=queue_offset,
             maxMsgNums=max_msg_nums,
-            sysFlag=SUBSCRIPTION | (SUSPEND if suspend_ms else 0),
+            sysFlag=own | (SUSPEND if suspend_ms else 0),
             commitOffset=0,
             suspendTimeoutMillis=suspend_ms,
-            subscription=subscription,
-            subVersion=0,
+            subscription=subscription or "",
+            expressionType=expression_type,
+            subVersion=sub_version,
         )
 
     async def heartbeat(
@@ -96,6 +101,7 @@ class Client:
         consumer_groups: dict[str, dict[str, str]] | None = None,
         producer_groups: tuple[str, ...] = (),
         sub_version: int = 1,
+        expression_type: str = "TAG",
     ) -> RemotingCommand:
         """Send a heartbeat; consumer_groups maps a group to its topics' expressions."""
         body = {
@@ -111,7 +117,7 @@ class Client:
                             "topic": topic,
                             "subString": expression,
                             "subVersion": sub_version,
-                            "expressionType": "TAG",
+                            "expressionType": expression_type,
                         }
                         for topic, expression in topics.items()
                     ],

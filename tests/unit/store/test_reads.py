@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.formats import record
-from broker_core.store.results import GetMessageResult, GetMessageStatus
+from broker_core.store.results import FILTERED_UNITS_MAX, GetMessageResult, GetMessageStatus
 from tests.support.builders import (
     LOG_FILE_SIZE,
     UNITS_PER_FILE,
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 class TagFilter:
+    units_max = FILTERED_UNITS_MAX
+
     def __init__(self, *codes: int, bodies: tuple[bytes, ...] = ()) -> None:
         self.codes = codes
         self.bodies = bodies

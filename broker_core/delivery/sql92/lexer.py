@@ -1,0 +1,119 @@
+"""Lexer of filter expressions: one token at a time, in time linear in the text.
+
+A token is only made when the parser asks for it: the original has no check for the end of its
+input, so that what follows a whole expression may be anything, a character that no token begins
+with included, as long as one token stands between.
+
+Source: filter/parser/SelectorParser.jj (4.9.7).
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+EXPRESSION_CHARS_MAX = 8192
+"""The original has no limit. An IN of 500 values of ten characters fits."""
+
+
+class TokenKind(Enum):
+    """What a token is; keywords and signs are named by their text."""
+
+    STRING = "string"
+    DECIMAL = "whole number"
+    FLOAT = "number"
+    NAME = "name"
+    KEYWORD = "keyword"
+    SIGN = "sign"
+    END = "end"
+
+
+class Token(NamedTuple):
+    """A token with its text; keywords are upper case, strings without their quotes."""
+
+    kind: TokenKind
+    text: str
+    position: int
+
+    def __str__(self) -> str:
+        return "the end" if self.kind is TokenKind.END else repr(self.text)
+
+
+KEYWORDS = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"})
+
+# Possessive wherever the next character decides: nothing is ever tried twice. A comment without
+# the end of its line is no comment but two minus signs, and 0 takes neither more digits nor an L.
+_SKIPPED = re.compile(
+    r"(?:[ \t\n\r\f]|--[^\n\r]*+(?:\r\n?|\n)|/\*[^*]*+\*(?:\*|[^*/][^*]*+\*)*+/)*+"
+)
+_TOKEN = re.compile(
+    r"""
+      (?P<STRING>'(?:''|[^'])*+')
+    | (?P<FLOAT>[0-9]++\.[0-9]*+(?:E[+-]?[0-9]++)?|\.[0-9]++(?:E[+-]?[0-9]++)?|[0-9]++E[+-]?[0-9]++)
+    | (?P<DECIMAL>0|[1-9][0-9]*+L?)
+    | (?P<NAME>[A-Z_$][A-Z0-9_$]*+)
+    | (?P<SIGN><>|<=|>=|[<>=(),+-])
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+
+
+class Lexer:
+    """Tokens of one text. Any thread."""
+
+    __slots__ = ("_next", "_position", "_text")
+
+    def __init__(self, text: str) -> None:
+        if len(text) > EXPRESSION_CHARS_MAX:
+            raise ValueError(
+                f"the expression has {len(text)} characters, more than {EXPRESSION_CHARS_MAX}"
+            )
+        self._text = text
+        self._position = 0
+        self._next: Token | None = None
+
+    def peek(self) -> Token:
+        """Return the next token and leave it there.
+
+        Raises:
+            ValueError: no token begins there.
+        """
+        if self._next is None:
+            self._next = self._read()
+        return self._next
+
+    def take(self) -> Token:
+        """Return the next token and go on behind it.
+
+        Raises:
+            ValueError: no token begins there.
+        """
+        token = self.peek()
+        self._next = None
+        return token
+
+    def take_if(self, text: str) -> bool:
+        """Go on behind the next token if it is this keyword or sign."""
+        token = self.peek()
+        if token.text != text or token.kind not in (TokenKind.KEYWORD, TokenKind.SIGN):
+            return False
+        self._next = None
+        return True
+
+    def _read(self) -> Token:
+        skipped = _SKIPPED.match(self._text, self._position)
+        start = skipped.end() if skipped else self._position
+        if start == len(self._text):
+            self._position = start
+            return Token(TokenKind.END, "", start)
+        match = _TOKEN.match(self._text, start)
+        if match is None or match.lastgroup is None:
+            raise ValueError(f"{self._text[start]!r} at character {start + 1} begins nothing known")
+        self._position = match.end()
+        kind, text = TokenKind[match.lastgroup], match[0]
+        if kind is TokenKind.STRING:
+            text = text[1:-1].replace("''", "'")
+        elif kind is TokenKind.NAME and text.upper() in KEYWORDS:
+            kind, text = TokenKind.KEYWORD, text.upper()
+        return Token(kind, text, start)

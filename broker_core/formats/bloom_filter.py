@@ -1,0 +1,80 @@
+"""Bloom filter of consumer filters: which bits stand for a consumer group in a bitmap of a message.
+
+A bitmap has 112 bits; bit p is bit p % 8 of byte p // 8. A group sets three of them, found by one
+MurmurHash3 (x64, 128 bits, seed 0) of "group#topic": of the first 64 bits of it the low 32 are h1,
+the high 32 are h2, and position i (from 1) is h1 + i * h2 in 32 bits, inverted when negative,
+modulo the number of bits.
+
+Source: filter/util/BloomFilter.java (4.9.7) with the broker's defaults, an error rate of 20 % and
+32 consumers; com.google.common.hash.Murmur3_128HashFunction.
+"""
+
+from __future__ import annotations
+
+import struct
+
+BIT_NUM = 112
+POSITIONS = 3
+
+_MASK32 = (1 << 32) - 1
+_MASK64 = (1 << 64) - 1
+_C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+_BLOCK = struct.Struct("<QQ")
+
+
+def bit_positions(consumer_group: str, topic: str) -> list[int]:
+    """Return the three bits of a group's filter on a topic, not always different ones."""
+    hash64 = murmur3_128(f"{consumer_group}#{topic}".encode()) & _MASK64
+    low, high = hash64 & _MASK32, hash64 >> 32
+    positions = []
+    for i in range(1, POSITIONS + 1):
+        combined = (low + i * high) & _MASK32
+        if combined >> 31:
+            combined ^= _MASK32
+        positions.append(combined % BIT_NUM)
+    return positions
+
+
+def murmur3_128(data: bytes) -> int:
+    """Return the hash, its first half in the low 64 bits."""
+    h1 = h2 = 0
+    whole = len(data) & ~15
+    for k1, k2 in _BLOCK.iter_unpack(data[:whole]):
+        h1 ^= _mix_first(k1)
+        h1 = (_rotated(h1, 27) + h2) & _MASK64
+        h1 = (h1 * 5 + 0x52DCE729) & _MASK64
+        h2 ^= _mix_second(k2)
+        h2 = (_rotated(h2, 31) + h1) & _MASK64
+        h2 = (h2 * 5 + 0x38495AB5) & _MASK64
+    if whole != len(data):
+        k1, k2 = _BLOCK.unpack(data[whole:].ljust(16, b"\0"))
+        h1 ^= _mix_first(k1)
+        h2 ^= _mix_second(k2)
+    h1 ^= len(data)
+    h2 ^= len(data)
+    h1 = (h1 + h2) & _MASK64
+    h2 = (h2 + h1) & _MASK64
+    h1, h2 = _final(h1), _final(h2)
+    h1 = (h1 + h2) & _MASK64
+    h2 = (h2 + h1) & _MASK64
+    return h2 << 64 | h1
+
+
+def _mix_first(k1: int) -> int:
+    return _rotated(k1 * _C1 & _MASK64, 31) * _C2 & _MASK64
+
+
+def _mix_second(k2: int) -> int:
+    return _rotated(k2 * _C2 & _MASK64, 33) * _C1 & _MASK64
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> (64 - bits)) & _MASK64
+
+
+def _final(value: int) -> int:
+    value ^= value >> 33
+    value = value * 0xFF51AFD7ED558CCD & _MASK64
+    value ^= value >> 33
+    value = value * 0xC4CEB9FE1A85EC53 & _MASK64
+    return value ^ value >> 33

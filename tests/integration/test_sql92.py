@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from tests.support.broker import running_broker
+from tests.support.client import Client, messages
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from broker_core.broker import Broker
+    from broker_core.protocol.command import RemotingCommand
+
+SQL = "SQL92"
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with running_broker(tmp_path, enablePropertyFilter="true") as running:
+        yield running
+
+
+async def send_prices(client: Client, *prices: int) -> None:
+    for price in prices:
+        await client.send("T", f"{price}".encode(), price=str(price))
+
+
+def bodies(answer: RemotingCommand) -> list[bytes]:
+    return [message.body for message in messages(answer)]
+
+
+async def check(client: Client, expression: str, kind: str | None = SQL) -> RemotingCommand:
+    body = {
+        "clientId": "c",
+        "group": "g",
+        "subscriptionData": {"topic": "T", "subString": expression, "expressionType": kind},
+    }
+    return await client.ask(RequestCode.CHECK_CLIENT_CONFIG, java_json.encode(body))
+
+
+async def test_a_pull_with_an_expression_gets_what_matches(client: Client) -> None:
+    await send_prices(client, 5, 15, 25, 12)
+
+    found = await client.pull(
+        "T", subscription="price BETWEEN 10 AND 20", expression_type=SQL, max_msg_nums=32
+    )
+
+    assert found.code == ResponseCode.SUCCESS
+    assert bodies(found) == [b"15", b"12"]
+    assert found.ext_fields["nextBeginOffset"] == "4"
+
+
+async def test_a_pull_that_matches_nothing_goes_on_behind_what_it_saw(client: Client) -> None:
+    await send_prices(client, 5, 6)
+
+    found = await client.pull("T", subscription="price > 10", expression_type=SQL)
+
+    assert found.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert found.ext_fields["nextBeginOffset"] == "2"
+
+
+async def test_a_held_pull_is_answered_by_the_first_that_matches(client: Client) -> None:
+    await send_prices(client, 5)
+    pull = asyncio.create_task(
+        client.pull("T", 1, subscription="price > 10", expression_type=SQL, suspend_ms=5_000)
+    )
+    other = Client(client.address)
+    await send_prices(other, 6, 7, 30)
+
+    found = await pull
+
+    await other.shutdown()
+    assert bodies(found) == [b"30"]
+
+
+async def test_what_is_no_expression_is_refused(client: Client) -> None:
+    await send_prices(client, 5)
+
+    for expression, kind in (("price != 5", SQL), ("", SQL), ("price = 5", "GROOVY")):
+        refused = await client.pull("T", subscription=expression, expression_type=kind)
+        assert refused.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED, expression
+
+
+async def test_a_subscribed_expression_filters_the_groups_pulls(client: Client) -> None:
+    await send_prices(client, 5, 15)
+    await client.heartbeat(
+        consumer_groups={"g": {"T": "price > 10"}}, expression_type=SQL, sub_version=3
+    )
+
+    found = await client.pull("T", subscription=None, sub_version=3)
+
+    assert bodies(found) == [b"15"]
+
+
+async def test_a_pull_ahead_of_the_subscription_is_told_so(broker: Broker, client: Client) -> None:
+    await send_prices(client, 5)
+    groups = {"g": {"T": "price > 10"}}
+    await client.heartbeat(consumer_groups=groups, expression_type=SQL, sub_version=3)
+
+    refused = await client.pull("T", subscription=None, sub_version=4)
+    assert refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+
+    found = broker.filters.find("T", "g")
+    assert found is not None
+    found.client_version = 2
+    refused = await client.pull("T", subscription=None, sub_version=3)
+    assert refused.code == ResponseCode.FILTER_DATA_NOT_LATEST
+
+
+async def test_a_subscribed_expression_that_does_not_compile_has_no_filter(client: Client) -> None:
+    await send_prices(client, 5)
+    await client.heartbeat(consumer_groups={"g": {"T": "price != 10"}}, expression_type=SQL)
+
+    refused = await client.pull("T", subscription=None)
+
+    assert refused.code == ResponseCode.FILTER_DATA_NOT_EXIST
+
+
+async def test_a_client_may_ask_whether_its_expression_is_one(client: Client) -> None:
+    assert (await check(client, "a = 1")).code == ResponseCode.SUCCESS
+    assert (await check(client, "A || B", None)).code == ResponseCode.SUCCESS
+    refused = await check(client, "a != 1")
+    assert refused.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert refused.remark == "Invalid MessageSelector. '!' at character 3 begins nothing known"
+
+
+async def test_the_groups_filter_is_kept_in_its_file(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, enablePropertyFilter="true") as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await client.heartbeat(consumer_groups={"g": {"T": "a > 1"}}, expression_type=SQL)
+        await client.ask(RequestCode.UNREGISTER_CLIENT, clientID="client-1", consumerGroup="g")
+        await client.shutdown()
+
+    text = (tmp_path / "store" / "config" / "consumerFilter.json").read_text()
+    kept = json.loads(text)["filterDataByTopic"]["T"]["groupFilterData"]["g"]
+
+    assert kept["expression"] == "a > 1"
+    assert kept["dead"] is True
+
+
+async def test_without_the_key_expressions_are_refused(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await send_prices(client, 15)
+        await client.heartbeat(consumer_groups={"g": {"T": "price > 10"}}, expression_type=SQL)
+
+        answers = [
+            await check(client, "a = 1"),
+            await client.pull("T", subscription="a = 1", expression_type=SQL),
+            await client.pull("T", subscription=None),
+        ]
+        await client.shutdown()
+
+    assert {answer.code for answer in answers} == {ResponseCode.SYSTEM_ERROR}
+    assert {answer.remark for answer in answers} == {
+        "The broker does not support consumer to filter message by SQL92"
+    }
+
+
+async def test_retried_messages_are_filtered_where_that_is_wanted(tmp_path: Path) -> None:
+    async with running_broker(
+        tmp_path, enablePropertyFilter="true", filterSupportRetry="true"
+    ) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await client.heartbeat(consumer_groups={"g": {"T": "price > 10"}}, expression_type=SQL)
+        retry = "%RETRY%g"
+        for price in (5, 15):
+            await client.send(retry, f"{price}".encode(), RETRY_TOPIC="T", price=f"{price}")
+
+        found = await client.pull(retry)
+        await client.shutdown()
+
+    assert bodies(found) == [b"15"]

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_core.delivery.sql_filter import compile_filter
+from broker_core.errors import StoreError
+from broker_core.message.subscription import SubscriptionData
+from broker_core.metadata.consumer_filters import ConsumerFilters
+from broker_core.metadata.document import Document
+from broker_core.storage import FileStorage
+from tests.support.clock import ManualClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY_MS = 24 * 3600 * 1000
+
+
+def filters_in(directory: Path, clock: ManualClock) -> ConsumerFilters[Any]:
+    document = Document(FileStorage(), directory / "consumerFilter.json")
+    return ConsumerFilters(compile_filter, DAY_MS, clock, document)
+
+
+def sql(topic: str, text: str, version: int = 1) -> SubscriptionData:
+    return SubscriptionData(
+        topic=topic, sub_string=text, expression_type="SQL92", sub_version=version
+    )
+
+
+def text_of(filters: ConsumerFilters[Any], topic: str = "T", group: str = "g") -> str | None:
+    found = filters.find(topic, group)
+    return None if found is None else found.expression.text
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def filters(tmp_path: Path, clock: ManualClock) -> ConsumerFilters[Any]:
+    return filters_in(tmp_path, clock)
+
+
+def test_the_file_is_rocketmqs(tmp_path, clock, filters):
+    filters.register("group", [sql("topic", "a = 1", 7)])
+
+    filters.persist()
+
+    now = clock.now_ms()
+    assert (tmp_path / "consumerFilter.json").read_text() == (
+        '{\n\t"filterDataByTopic":{\n\t\t"topic":{\n\t\t\t"groupFilterData":{\n\t\t\t\t"group":{'
+        '\n\t\t\t\t\t"bloomFilterData":{\n\t\t\t\t\t\t"bitNum":112,\n\t\t\t\t\t\t"bitPos":[79,21,21]'
+        f'\n\t\t\t\t\t}},\n\t\t\t\t\t"bornTime":{now},\n\t\t\t\t\t"clientVersion":7,'
+        '\n\t\t\t\t\t"consumerGroup":"group",\n\t\t\t\t\t"dead":false,\n\t\t\t\t\t"deadTime":0,'
+        '\n\t\t\t\t\t"expression":"a = 1",\n\t\t\t\t\t"expressionType":"SQL92",'
+        '\n\t\t\t\t\t"topic":"topic"\n\t\t\t\t}\n\t\t\t},\n\t\t\t"topic":"topic"\n\t\t}\n\t}\n}'
+    )
+
+
+def test_tag_subscriptions_and_empty_ones_have_no_filter(filters):
+    filters.register("g", [SubscriptionData(topic="T", sub_string="A || B"), sql("U", "")])
+
+    assert filters.find("T", "g") is None
+    assert filters.find("U", "g") is None
+
+
+def test_a_newer_subscription_replaces_the_filter_and_an_older_does_not(filters):
+    filters.register("g", [sql("T", "a = 1", 5)])
+
+    filters.register("g", [sql("T", "a = 2", 4)])
+    assert text_of(filters) == "a = 1"
+    filters.register("g", [sql("T", "a = 3", 6)])
+
+    assert text_of(filters) == "a = 3"
+    assert filters.find("T", "g").client_version == 6
+
+
+def test_the_same_expression_subscribed_again_keeps_its_birth(clock, filters):
+    filters.register("g", [sql("T", "a = 1", 5)])
+    born = clock.now_ms()
+    clock.advance_ms(1000)
+
+    filters.register("g", [sql("T", "a = 1", 6)])
+
+    assert filters.find("T", "g").born_time == born
+    assert filters.find("T", "g").client_version == 6
+
+
+def test_a_newer_expression_that_does_not_compile_takes_the_filter_away(filters):
+    filters.register("g", [sql("T", "a = 1", 5)])
+
+    filters.register("g", [sql("T", "a != 1", 6)])
+
+    assert filters.find("T", "g") is None
+
+
+def test_a_filter_dies_with_its_subscription_or_group_and_lives_again(clock, filters):
+    filters.register("g", [sql("T", "a = 1"), sql("U", "b = 1")])
+    clock.advance_ms(1000)
+
+    filters.register("g", [sql("T", "a = 1")])
+    assert not filters.find("T", "g").is_dead
+    assert filters.find("U", "g").is_dead
+    filters.unregister("g")
+    assert filters.find("T", "g").is_dead
+
+    filters.register("g", [sql("T", "a = 1"), sql("U", "b = 1", 2)])
+    assert not filters.find("T", "g").is_dead
+    assert not filters.find("U", "g").is_dead
+
+
+def test_a_dead_filter_is_kept_for_a_day(clock, filters):
+    filters.register("g", [sql("T", "a = 1")])
+    clock.advance_ms(1000)
+    filters.unregister("g")
+
+    clock.advance_ms(DAY_MS - 1)
+    filters.persist()
+    assert filters.find("T", "g") is not None
+    clock.advance_ms(1)
+    filters.persist()
+
+    assert filters.find("T", "g") is None
+    assert filters.document() == {"filterDataByTopic": {}}
+
+
+def test_filters_are_there_after_a_restart_and_dead_until_a_heartbeat(tmp_path, clock, filters):
+    filters.register("g", [sql("T", "a = 1", 5)])
+    filters.persist()
+    clock.advance_ms(60_000)
+
+    again = filters_in(tmp_path, clock)
+    again.load()
+
+    assert text_of(again) == "a = 1"
+    found = again.find("T", "g")
+    assert found is not None
+    assert found.dead_time == clock.now_ms() - 30_000
+    again.register("g", [sql("T", "a = 1", 5)])
+    assert not found.is_dead
+
+
+def test_bits_of_another_size_void_the_file_and_a_bad_expression_its_own_entry(
+    tmp_path, clock, filters
+):
+    filters.register("g", [sql("T", "a = 1"), sql("U", "b = 1")])
+    filters.persist()
+    path = tmp_path / "consumerFilter.json"
+    table = json.loads(path.read_text())
+    data = table["filterDataByTopic"]["T"]["groupFilterData"]["g"]
+
+    data["expression"] = "a != 1"
+    path.write_text(json.dumps(table))
+    again = filters_in(tmp_path, clock)
+    again.load()
+    assert (again.find("T", "g"), text_of(again, "U")) == (None, "b = 1")
+
+    data["bloomFilterData"]["bitNum"] = 216
+    path.write_text(json.dumps(table))
+    voided = filters_in(tmp_path, clock)
+    voided.load()
+    assert voided.find("U", "g") is None
+
+
+def test_a_file_of_another_shape_is_refused_with_its_name(tmp_path, clock):
+    (tmp_path / "consumerFilter.json").write_text('{"filterDataByTopic":{"T":7}}')
+
+    with pytest.raises(StoreError, match=r"consumerFilter\.json"):
+        filters_in(tmp_path, clock).load()
