@@ -14,12 +14,17 @@ from broker_core.clients.consumers import Consumers
 from broker_core.clients.housekeeping import ClientHousekeeping
 from broker_core.clients.producers import Producers
 from broker_core.clients.rebalance_locks import RebalanceLocks
-from broker_core.clock import SystemClock
+from broker_core.clock import SteadyClock, SystemClock
 from broker_core.config import parse_addresses
+from broker_core.delay.delay_offsets import DelayOffsets
+from broker_core.delay.levels import DelayLevels
+from broker_core.delay.schedule import ScheduleService
 from broker_core.delivery.hold import PullHold
+from broker_core.delivery.slow_consumers import SlowConsumers
 from broker_core.delivery.sql_filter import compile_filter
 from broker_core.errors import StoreError
 from broker_core.message.ids import host_bytes
+from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_CONSUMER_GROUP
 from broker_core.metadata.consumer_filters import ConsumerFilters
 from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.metadata.document import Document
@@ -37,8 +42,11 @@ from broker_core.processors.heartbeat import HeartbeatProcessor
 from broker_core.processors.offsets import OffsetsProcessor
 from broker_core.processors.pull import PullProcessor
 from broker_core.processors.query import QueryProcessor
+from broker_core.processors.reply import ReplyProcessor
 from broker_core.processors.send import SendProcessor
+from broker_core.processors.send_back import SendBackProcessor
 from broker_core.processors.trace import TraceProcessor
+from broker_core.processors.transaction import ProducerInquiry, TransactionProcessor
 from broker_core.remoting.client import RemotingClient
 from broker_core.remoting.limits import RemotingLimits
 from broker_core.remoting.server import RemotingServer
@@ -47,17 +55,22 @@ from broker_core.stats.counters import BrokerStats
 from broker_core.storage import FileStorage
 from broker_core.store.message_store import MessageStore
 from broker_core.trace.tracer import Tracer
+from broker_core.transaction.check import CheckSettings, TransactionCheck
+from broker_core.transaction.resolve import Transactions
 
 if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.config import Configuration
+    from broker_core.message.message import MessageExt
     from broker_core.remoting.connection import Connection
     from broker_core.storage import Storage
+    from broker_core.store.results import PutMessageResult
 
 logger = logging.getLogger(__name__)
 
 VIP_PORT_STEP = 2
 """The VIP port is this far below the listening port."""
+TRANSACTION_QUEUE_NUMS = 1
 HA_PORT_STEP = 1
 """The replication port is this far above it; it is announced, as the original does."""
 PERSIST_FILTERS_S = 10.0
@@ -82,9 +95,12 @@ class Broker(Service):
         self._config_directory = Path(configuration.store.store_path_root_dir) / CONFIG_DIRECTORY
         self.listen_port = configuration.server.listen_port
         store_host = host_bytes(config.broker_ip1, self.listen_port)
-        delay_levels = configuration.store.message_delay_level.split()
+        steady = SteadyClock(self._clock)
+        self._levels = DelayLevels.of(configuration.store.message_delay_level)
 
-        self.topics = Topics(config, len(delay_levels), self._clock, self._document("topics.json"))
+        self.topics = Topics(
+            config, self._levels.max_level, self._clock, self._document("topics.json")
+        )
         self.groups = SubscriptionGroups(
             config, self._clock, self._document("subscriptionGroup.json")
         )
@@ -96,12 +112,45 @@ class Broker(Service):
             self._document("consumerFilter.json"),
         )
         self.store = MessageStore(configuration.store, self._clock, self._storage, store_host)
+        self.schedule = ScheduleService(
+            self._levels,
+            self.store,
+            DelayOffsets(self._document("delayOffset.json")),
+            self._clock,
+            steady,
+            flush_interval_ms=configuration.store.flush_delay_offset_interval,
+        )
+        self.transactions = Transactions(
+            self.store,
+            self.offsets,
+            lambda topic: self.topics.create_retry(topic, TRANSACTION_QUEUE_NUMS),
+            store_host,
+            steady,
+        )
         self.stats = BrokerStats(config.broker_cluster_name, self._clock)
         self.tracer = Tracer(self._clock)
         self.hold = PullHold(self._clock)
         self.consumers = Consumers()
         self.producers = Producers()
         self.housekeeping = ClientHousekeeping(self.consumers, self.producers, self._clock)
+        self.transaction_check = TransactionCheck(
+            CheckSettings(
+                timeout_ms=config.transaction_time_out,
+                interval_ms=config.transaction_check_interval,
+                check_max=config.transaction_check_max,
+                reserved_ms=configuration.store.file_reserved_time * 3_600_000,
+            ),
+            self.transactions,
+            ProducerInquiry(store_host, self.producers).ask,
+            self._clock,
+            steady,
+        )
+        self.slow_consumers = SlowConsumers(
+            config.consumer_fallbehind_threshold,
+            self.store,
+            self.groups.disable_consume,
+            self._clock,
+        )
         self.name_server = self._name_server()
         self.registration = self._registration()
 
@@ -113,6 +162,10 @@ class Broker(Service):
         )
 
         self.store.on_arrival = self.hold.on_arrival
+        if configuration.store.enable_schedule_message_stats:
+            self.schedule.on_delivered = self._on_delivered
+        if config.disable_consume_if_consumer_read_slowly:
+            processors.pull.on_pulled = self.slow_consumers.on_pulled
         self.consumers.on_change = processors.heartbeat.notify_consumer_ids_changed
         self.consumers.on_gone = self.filters.unregister
         self.server.on_connection_lost = self._on_connection_lost
@@ -135,6 +188,8 @@ class Broker(Service):
         self.topics.load()
         self.groups.load()
         self.offsets.load()
+        self.schedule.load()
+        self.transactions.load()
         self.filters.load()
 
     async def start(self) -> None:
@@ -149,6 +204,10 @@ class Broker(Service):
         await self.store.start()
         self.stats.start()
         self.housekeeping.start()
+        self.schedule.start()
+        self.transaction_check.start()
+        if config.disable_consume_if_consumer_read_slowly:
+            self.slow_consumers.start()
         await self.server.start(config.bind_address, self.listen_port)
         await self.fast_server.start(config.bind_address, self.listen_port - VIP_PORT_STEP)
         self.spawn(self._persist_offsets_forever(), name="consumer-offsets")
@@ -164,6 +223,9 @@ class Broker(Service):
         await self.fast_server.shutdown()
         await self.server.shutdown()
         await self.housekeeping.shutdown()
+        await self.slow_consumers.shutdown()
+        await self.schedule.shutdown()
+        await self.transaction_check.shutdown()
         await self.stats.shutdown()
         await super().shutdown()
         self.offsets.persist()
@@ -237,17 +299,37 @@ class Broker(Service):
             self.tracer,
             clock,
         )
+        max_message_size = self.configuration.store.max_message_size
+        send = SendProcessor(
+            config,
+            store_host,
+            max_message_size,
+            self.topics,
+            self.groups,
+            self.store,
+            self._levels,
+            self.schedule,
+            self.transactions,
+            self.stats,
+            self.tracer,
+            clock,
+        )
         return registry.Processors(
-            send=SendProcessor(
+            send=send,
+            send_back=SendBackProcessor(
                 config,
-                store_host,
-                self.configuration.store.max_message_size,
                 self.topics,
                 self.groups,
                 self.store,
+                self._levels,
+                self.schedule,
                 self.stats,
-                self.tracer,
-                clock,
+            ),
+            transaction=TransactionProcessor(
+                store_host, max_message_size, self.transactions, self.store, self.stats
+            ),
+            reply=ReplyProcessor(
+                config, store_host, send, self.producers, self.store, self.stats, clock
             ),
             pull=pull,
             heartbeat=HeartbeatProcessor(
@@ -277,7 +359,22 @@ class Broker(Service):
                 clock,
             ),
             connections=ConnectionsAdmin(self.consumers, self.producers),
-            broker=BrokerAdmin(self.configuration, self.topics, self.store, self.stats, clock),
+            broker=BrokerAdmin(
+                self.configuration,
+                self.topics,
+                self.store,
+                self.schedule,
+                self.slow_consumers,
+                self.stats,
+                clock,
+            ),
+        )
+
+    def _on_delivered(
+        self, message: MessageExt, topic: str, queue_id: int, result: PutMessageResult
+    ) -> None:
+        self.stats.delivered(
+            SCHEDULE_CONSUMER_GROUP, RMQ_SYS_SCHEDULE_TOPIC, topic, result.wrote_size
         )
 
     def _on_connection_lost(self, connection: Connection) -> None:

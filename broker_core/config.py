@@ -70,6 +70,8 @@ class StoreConfig:
     warm_maped_file_enable: bool = False
     os_page_cache_busy_time_out_mills: int = 1_000
     message_delay_level: str = DEFAULT_MESSAGE_DELAY_LEVEL
+    flush_delay_offset_interval: int = 10_000
+    enable_schedule_message_stats: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,15 @@ class BrokerConfig:
     register_broker_timeout_mills: int = 6_000
     register_name_server_period: int = 30_000
     start_accept_send_request_time_stamp: int = 0
+    reject_transaction_message: bool = False
+    transaction_time_out: int = 6_000
+    transaction_check_max: int = 15
+    """Questions to the producers of a transaction."""
+    transaction_check_interval: int = 60_000
+    store_reply_message_enable: bool = True
+    disable_consume_if_consumer_read_slowly: bool = False
+    consumer_fallbehind_threshold: int = 16 << 30
+    """Bytes."""
     enable_property_filter: bool = False
     filter_support_retry: bool = False
     filter_data_clean_time_span: int = 24 * 3600 * 1000
@@ -243,7 +254,6 @@ INERT = frozenset(
 ONLY = {
     "aclEnable": ("false", "access control is not served"),
     "brokerRole": ("ASYNC_MASTER", "replication is not served"),
-    "disableConsumeIfConsumerReadSlowly": ("false", "the slow-consumer rule is not served"),
     "duplicationEnable": ("false", "duplicated dispatch is not served"),
     "enableCalcFilterBitMap": ("false", "ConsumeQueue extension files are not served"),
     "enableConsumeQueueExt": ("false", "ConsumeQueue extension files are not served"),
@@ -266,6 +276,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "defaultTopicQueueNums": (1, 1024),
     "diskMaxUsedSpaceRatio": (10, 95),
     "flushConsumerOffsetInterval": (100, 600_000),
+    "flushDelayOffsetInterval": (100, 600_000),
     "flushIntervalCommitLog": (1, 60_000),
     "flushIntervalConsumeQueue": (1, 600_000),
     "listenPort": (0, 65_535),
@@ -280,6 +291,8 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "namesrvListenPort": (0, 65_535),
     "registerNameServerPeriod": (1_000, 60_000),
     "serverChannelMaxIdleTimeSeconds": (1, 86_400),
+    "transactionCheckInterval": (100, 3_600_000),
+    "transactionCheckMax": (1, 1_000_000),
     "serverConnectionsMax": (1, 100_000),
     "serverConnectionsPerHostMax": (1, 100_000),
 }

@@ -30,14 +30,26 @@ class Producers:
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[ClientConnection, ProducerMember]] = {}
+        self._by_client: dict[str, ClientConnection] = {}
+
+    def find(self, client_id: str) -> ClientConnection | None:
+        """Return the connection of a client that produces."""
+        return self._by_client.get(client_id)
 
     def register(self, connection: ClientConnection, group: str, member: ProducerMember) -> None:
         self.groups.setdefault(group, {})[connection] = member
+        self._by_client[member.client_id] = connection
 
     def unregister(self, connection: ClientConnection, group: str) -> None:
         members = self.groups.get(group)
-        if members is not None and members.pop(connection, None) is not None and not members:
+        member = None if members is None else members.pop(connection, None)
+        if members is None or member is None:
+            return
+        if not members:
             del self.groups[group]
+        is_elsewhere = any(connection in others for others in self.groups.values())
+        if self._by_client.get(member.client_id) is connection and not is_elsewhere:
+            del self._by_client[member.client_id]
 
     def close(self, connection: ClientConnection) -> None:
         """Forget a connection in every group."""

@@ -330,6 +330,16 @@ def decode_all(data: bytes | memoryview) -> Iterator[MessageExt]:
         offset += message.store_size
 
 
+def topic_of(view: memoryview) -> str:
+    """Return the topic of a whole record.
+
+    Raises:
+        CorruptRecordError: it is no whole record.
+    """
+    head = examine(view, 0, len(view), None, check_crc=False)
+    return str(view[head.topic_from : head.topic_to], "utf-8", "replace")
+
+
 def store_timestamp_of(view: memoryview, position: int) -> int:
     """Return the store timestamp of the record at position, without checking the record."""
     (sys_flag,) = _SYS_FLAG.unpack_from(view, position + SYS_FLAG_POSITION)

@@ -88,6 +88,13 @@ class SubscriptionGroups:
         self._changed()
         return True
 
+    def disable_consume(self, group: str) -> None:
+        """Let a group consume no more, until it is configured again or the broker starts anew."""
+        found = self.table.get(group)
+        if found is not None and found.consume_enable:
+            self.table[group] = msgspec.structs.replace(found, consume_enable=False)
+            self.data_version = self.data_version.next(self._clock.now_ms())
+
     def _changed(self) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())
         self._document.save(

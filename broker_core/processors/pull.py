@@ -17,6 +17,7 @@ from broker_core.errors import RequestRefusedError
 from broker_core.formats.record import decode_all
 from broker_core.message.ids import offset_msg_id
 from broker_core.message.names import (
+    HIDDEN_TOPICS,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
@@ -29,7 +30,7 @@ from broker_core.protocol.headers import fields
 from broker_core.store.results import GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from broker_core.clients.consumers import Consumers
     from broker_core.clock import Clock
@@ -70,7 +71,12 @@ EMPTY = frozenset({GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_
 
 
 class PullProcessor:
-    """PULL_MESSAGE (11), LITE_PULL_MESSAGE (361). Event loop only."""
+    """PULL_MESSAGE (11), LITE_PULL_MESSAGE (361). Event loop only.
+
+    Attributes:
+        on_pulled: called, when set, with group, topic, queue_id and next_begin_offset of a pull
+            that was handed messages.
+    """
 
     def __init__(
         self,
@@ -87,6 +93,7 @@ class PullProcessor:
         tracer: Tracer,
         clock: Clock,
     ) -> None:
+        self.on_pulled: Callable[[str, str, int, int], None] | None = None
         self._config = config
         self._store_host = store_host
         self._topics = topics
@@ -183,6 +190,8 @@ class PullProcessor:
                 result.next_begin_offset,
                 status.name,
             )
+        if found and self.on_pulled is not None:
+            self.on_pulled(pull.group, pull.topic, pull.queue_id, result.next_begin_offset)
         if found and self._tracer.watching:
             self._trace_delivered(pull, result)
         return pull.request.answer(
@@ -230,7 +239,7 @@ class PullProcessor:
             raise RequestRefusedError(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{pull.topic}] not exist, apply first please!"
             )
-        if not topic_config.is_readable:
+        if not topic_config.is_readable or pull.topic in HIDDEN_TOPICS:
             raise RequestRefusedError(
                 ResponseCode.NO_PERMISSION, f"the topic[{pull.topic}] pulling message is forbidden"
             )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_core.formats.record import topic_of
+from broker_core.message import names
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
 
@@ -36,13 +38,16 @@ class QueryProcessor:
         max_num = fields.int32(header, "maxNum", low=1)
         if fields.boolean(header, UNIQUE_KEY_QUERY):
             max_num = self._config.default_query_max_num
+        topic = fields.text(header, "topic")
         records = self._store.query_message(
-            fields.text(header, "topic"),
+            topic,
             fields.text(header, "key"),
             min(max_num, self._config.max_msgs_num_batch),
             fields.int64(header, "beginTimestamp"),
             fields.int64(header, "endTimestamp"),
         )
+        if topic in names.HIDDEN_TOPICS:
+            records = []
         timestamp, commit_log_offset = self._store.index_last_update
         ext_fields = {
             "indexLastUpdateTimestamp": str(timestamp),
@@ -60,7 +65,7 @@ class QueryProcessor:
         """VIEW_MESSAGE_BY_ID. Answers SUCCESS with the record as body, or SYSTEM_ERROR."""
         offset = fields.int64(request.ext_fields, "offset", low=0)
         record = self._store.look_message(offset)
-        if record is None:
+        if record is None or topic_of(record) in names.HIDDEN_TOPICS:
             return request.answer(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}"
             )

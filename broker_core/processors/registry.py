@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from broker_core.processors.offsets import OffsetsProcessor
     from broker_core.processors.pull import PullProcessor
     from broker_core.processors.query import QueryProcessor
+    from broker_core.processors.reply import ReplyProcessor
     from broker_core.processors.send import SendProcessor
+    from broker_core.processors.send_back import SendBackProcessor
     from broker_core.processors.trace import TraceProcessor
+    from broker_core.processors.transaction import TransactionProcessor
     from broker_core.remoting.dispatch import Handler
 
 
@@ -29,6 +32,9 @@ class Processors:
     """One of each."""
 
     send: SendProcessor
+    send_back: SendBackProcessor
+    transaction: TransactionProcessor
+    reply: ReplyProcessor
     pull: PullProcessor
     heartbeat: HeartbeatProcessor
     offsets: OffsetsProcessor
@@ -46,6 +52,11 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.SEND_MESSAGE: processors.send.send_message,
         RequestCode.SEND_MESSAGE_V2: processors.send.send_message_v2,
         RequestCode.SEND_BATCH_MESSAGE: processors.send.send_batch_message,
+        RequestCode.CONSUMER_SEND_MSG_BACK: processors.send_back.consumer_send_msg_back,
+        RequestCode.END_TRANSACTION: processors.transaction.end_transaction,
+        RequestCode.RESUME_CHECK_HALF_MESSAGE: processors.transaction.resume_check_half_message,
+        RequestCode.SEND_REPLY_MESSAGE: processors.reply.send_reply_message,
+        RequestCode.SEND_REPLY_MESSAGE_V2: processors.reply.send_reply_message_v2,
         RequestCode.PULL_MESSAGE: processors.pull.pull_message,
         RequestCode.LITE_PULL_MESSAGE: processors.pull.pull_message,
         RequestCode.HEART_BEAT: processors.heartbeat.heart_beat,
@@ -78,6 +89,7 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.GET_CONSUMER_CONNECTION_LIST: processors.connections.consumers_of,
         RequestCode.GET_PRODUCER_CONNECTION_LIST: processors.connections.producers_of,
         RequestCode.GET_ALL_PRODUCER_INFO: processors.connections.all_producers,
+        RequestCode.GET_ALL_DELAY_OFFSET: processors.broker.all_delay_offsets,
         RequestCode.GET_BROKER_RUNTIME_INFO: processors.broker.runtime_info,
         RequestCode.GET_BROKER_CONFIG: processors.broker.get_config,
         RequestCode.UPDATE_BROKER_CONFIG: processors.broker.update_config,

@@ -19,12 +19,15 @@ from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
 from broker_core.protocol.command import json_answer
 from broker_core.protocol.headers import fields
 from broker_core.store.results import PutMessageStatus
+from broker_core.transaction.half import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
     from broker_core.clock import Clock
     from broker_core.config import BrokerConfig
+    from broker_core.delay.levels import DelayLevels
+    from broker_core.delay.schedule import ScheduleService
     from broker_core.message.topic_config import TopicConfig
     from broker_core.metadata.subscription_groups import SubscriptionGroups
     from broker_core.metadata.topics import Topics
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
     from broker_core.trace.tracer import Tracer
+    from broker_core.transaction.resolve import Transactions
 
     Answer = RemotingCommand | bytes | Awaitable[RemotingCommand | bytes]
 
@@ -58,14 +62,16 @@ LONG_NAMES = {
 TRANSACTION_TYPE = 0x4 | 0x8
 """The sysFlag bits that say prepared, commit, rollback."""
 DLQ_QUEUE_NUMS = 1
-UNSERVED_PROPERTIES = (
-    names.PROPERTY_TRANSACTION_PREPARED,
-    names.PROPERTY_DELAY_TIME_LEVEL,
-    "TIMER_DELAY_SEC",
-    "TIMER_DELAY_MS",
-    "TIMER_DELIVER_MS",
+UNSERVED_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+SPECIAL_PROPERTIES = frozenset(
+    {
+        names.PROPERTY_TRANSACTION_PREPARED,
+        names.PROPERTY_DELAY_TIME_LEVEL,
+        *UNSERVED_PROPERTIES,
+    }
 )
-_SHORT_NAMES = {long: short for short, long in LONG_NAMES.items()}
+"""A message without any of these goes straight to its queue."""
+SHORT_NAMES = {long: short for short, long in LONG_NAMES.items()}
 
 _REFUSALS: Mapping[PutMessageStatus, tuple[ResponseCode, str]] = {
     PutMessageStatus.FLUSH_DISK_TIMEOUT: (ResponseCode.FLUSH_DISK_TIMEOUT, ""),
@@ -112,6 +118,9 @@ class SendProcessor:
         topics: Topics,
         groups: SubscriptionGroups,
         store: MessageStore,
+        levels: DelayLevels,
+        schedule: ScheduleService,
+        transactions: Transactions,
         stats: BrokerStats,
         tracer: Tracer,
         clock: Clock,
@@ -121,6 +130,9 @@ class SendProcessor:
         self._topics = topics
         self._groups = groups
         self._store = store
+        self._levels = levels
+        self._schedule = schedule
+        self._transactions = transactions
         self._stats = stats
         self._tracer = tracer
         self._clock = clock
@@ -128,7 +140,7 @@ class SendProcessor:
         self._is_writable = bool(config.broker_permission & PERM_WRITE)
         self._accept_from = config.start_accept_send_request_time_stamp
         # A producer dereferences these two in every answer.
-        self._ext = {
+        self.ext_fields = self._ext = {
             "MSG_REGION": config.region_id,
             "TRACE_ON": "true" if config.trace_on else "false",
         }
@@ -149,7 +161,7 @@ class SendProcessor:
         """SEND_MESSAGE. Answers as send_message_v2."""
         ext_fields = request.ext_fields
         short = {
-            _SHORT_NAMES[name]: value for name, value in ext_fields.items() if name in _SHORT_NAMES
+            SHORT_NAMES[name]: value for name, value in ext_fields.items() if name in SHORT_NAMES
         }
         if short.get("m") == "true":
             return self._send_batch(request, connection, short)
@@ -204,18 +216,24 @@ class SendProcessor:
             if moved is not None:
                 topic, queue_id = moved.topic_name, 0
                 message_properties.pop(names.PROPERTY_DELAY_TIME_LEVEL, None)
-        unserved = _unserved(message_properties)
-        if unserved is not None:
-            return self._refuse(request, *unserved)
-        waits = message_properties.pop(names.PROPERTY_WAIT_STORE_MSG_OK, "true") != "false"
+        wait = message_properties.pop(names.PROPERTY_WAIT_STORE_MSG_OK, None)
         message_properties[names.PROPERTY_CLUSTER] = self._cluster_name
+        place, is_held = (topic, queue_id), False
+        if not SPECIAL_PROPERTIES.isdisjoint(message_properties):
+            held = self._hold(message_properties, topic, queue_id)
+            if isinstance(held, RequestRefusedError):
+                return self._refuse(request, held.code, held.remark)
+            if held is not None:
+                place, is_held = held, True
+                if wait is not None:
+                    # Stored with what is held, as in the original.
+                    message_properties[names.PROPERTY_WAIT_STORE_MSG_OK] = wait
         get = message_properties.get
         tags = get(names.PROPERTY_TAGS)
         keys = get(names.PROPERTY_KEYS)
         uniq_key = get(names.PROPERTY_UNIQ_KEY)
         result = self._store.put_message(
-            topic,
-            queue_id,
+            *place,
             request.body,
             properties.encode(message_properties),
             tags=tags,
@@ -230,9 +248,20 @@ class SendProcessor:
         if result.status is not PutMessageStatus.PUT_OK:
             self._stats.totals.put_failed_times += 1
             return self._refuse(request, *self._remarks[result.status])
-        self._stats.put(topic, 1, result.wrote_size)
+        self._stats.put(place[0], 1, result.wrote_size)
         commit_log_offset = result.commit_log_offset
-        if self._tracer.watching:
+        if is_held:
+            if place[0] == names.RMQ_SYS_SCHEDULE_TOPIC:
+                self._schedule.note_put(place[1], result)
+            else:
+                self._transactions.add(
+                    result,
+                    message_properties,
+                    request.body,
+                    born_timestamp,
+                    connection.remote_host,
+                )
+        elif self._tracer.watching:
             self._tracer.emit(
                 "stored",
                 topic,
@@ -255,8 +284,55 @@ class SendProcessor:
         else:
             msg_id = offset_msg_id(self._store_host, commit_log_offset)
             answer = self._success(request, msg_id, queue_id, result.queue_offset)
-        durable = self._store.until_durable(result) if waits else None
+        durable = self._store.until_durable(result) if wait != "false" else None
         return answer if durable is None else self._after(request, durable, answer)
+
+    def _hold(
+        self, message_properties: dict[str, str], topic: str, queue_id: int
+    ) -> tuple[str, int] | RequestRefusedError | None:
+        """Return where a message waits for its time or its commit, None when it does not.
+
+        The properties get where it goes after that; or it is refused.
+        """
+        is_retry = names.is_retry_topic(topic)
+        prepared = message_properties.get(names.PROPERTY_TRANSACTION_PREPARED, "")
+        # A consumer's retry repeats the property of a message that was committed.
+        if prepared.lower() == "true" and not is_retry:
+            if self._config.reject_transaction_message:
+                return RequestRefusedError(
+                    ResponseCode.NO_PERMISSION,
+                    f"the broker[{self._config.broker_ip1}] sending transaction message is "
+                    "forbidden",
+                )
+            return prepare(message_properties, topic, queue_id)
+        for name in UNSERVED_PROPERTIES:
+            if name in message_properties:
+                return RequestRefusedError(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    f"the message asks for a later delivery ({name}), which this broker does not "
+                    "serve",
+                )
+        try:
+            return self._levels.hold(message_properties, topic, queue_id)
+        except ValueError as error:
+            return RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error))
+
+    def require_topic(
+        self, header: Mapping[str, str], topic: str, queue_id: int, connection: Connection
+    ) -> TopicConfig:
+        """Return the configuration of the topic of a send.
+
+        Raises:
+            RequestRefusedError: it may not be sent to, or has no such queue.
+        """
+        topic_config, refusal = self._check_topic(header, topic, connection)
+        if topic_config is None:
+            raise RequestRefusedError(refusal[0], refusal[1] or "")
+        if queue_id >= max(topic_config.write_queue_nums, topic_config.read_queue_nums):
+            raise RequestRefusedError(*_illegal_queue_id(queue_id, topic_config, connection))
+        if not self._is_writable and topic_config.order:
+            raise RequestRefusedError(*self._broker_not_writable())
+        return topic_config
 
     def _send_batch(
         self, request: RemotingCommand, connection: Connection, header: Mapping[str, str]
@@ -410,22 +486,6 @@ def _what_is_wrong(header: Mapping[str, str]) -> tuple[int, str]:
     except RequestRefusedError as refusal:
         return refusal.code, refusal.remark
     return ResponseCode.SYSTEM_ERROR, "the request's header cannot be read"
-
-
-def _unserved(message_properties: Mapping[str, str]) -> tuple[int, str] | None:
-    """Refuse what would be stored as a plain message although its sender asked for more."""
-    for name in UNSERVED_PROPERTIES:
-        if name in message_properties:
-            if name == names.PROPERTY_TRANSACTION_PREPARED:
-                return (
-                    ResponseCode.NO_PERMISSION,
-                    "sending transaction message is forbidden: this broker does not serve them",
-                )
-            return (
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the message asks for a later delivery ({name}), which this broker does not serve",
-            )
-    return None
 
 
 def _illegal_queue_id(

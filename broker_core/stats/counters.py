@@ -24,6 +24,7 @@ TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
 GROUP_GET_SIZE = "GROUP_GET_SIZE"
+SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
 ITEMS_MAX = 200_000
@@ -80,6 +81,7 @@ class BrokerStats(Service):
         self.topic_put_size = StatsSet(clock)
         self.group_get_nums = StatsSet(clock)
         self.group_get_size = StatsSet(clock)
+        self.sndbck_put_nums = StatsSet(clock)
         self.broker_put_nums = StatsSet(clock)
         self.broker_get_nums = StatsSet(clock)
         self._broker_put = self.broker_put_nums[cluster_name]
@@ -89,6 +91,7 @@ class BrokerStats(Service):
             TOPIC_PUT_SIZE: self.topic_put_size,
             GROUP_GET_NUMS: self.group_get_nums,
             GROUP_GET_SIZE: self.group_get_size,
+            SNDBCK_PUT_NUMS: self.sndbck_put_nums,
             BROKER_PUT_NUMS: self.broker_put_nums,
             BROKER_GET_NUMS: self.broker_get_nums,
         }
@@ -137,11 +140,33 @@ class BrokerStats(Service):
         self._broker_get.value += message_count
         self._broker_get.times += 1
 
+    def sent_back(self, group: str, topic: str) -> None:
+        """Count what a consumer could not consume and gave back."""
+        item = self.sndbck_put_nums[f"{topic}@{group}"]
+        item.value += 1
+        item.times += 1
+
+    def delivered(self, group: str, held_in: str, topic: str, byte_count: int) -> None:
+        """Count what a service of this broker, by a group's name, moved from one topic to another.
+
+        Totals are left alone: they count what clients send and get.
+        """
+        key = f"{held_in}@{group}"
+        for item, count in (
+            (self.group_get_nums[key], 1),
+            (self.group_get_size[key], byte_count),
+            (self.topic_put_nums[topic], 1),
+            (self.topic_put_size[topic], byte_count),
+            (self._broker_put, 1),
+        ):
+            item.value += count
+            item.times += 1
+
     def forget_topic(self, topic: str) -> None:
         """Drop a deleted topic's counters."""
         self.topic_put_nums.pop(topic, None)
         self.topic_put_size.pop(topic, None)
-        for table in (self.group_get_nums, self.group_get_size):
+        for table in (self.group_get_nums, self.group_get_size, self.sndbck_put_nums):
             for key in [key for key in table if key.startswith(f"{topic}@")]:
                 del table[key]
 

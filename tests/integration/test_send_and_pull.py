@@ -214,7 +214,7 @@ async def test_a_negative_queue_lets_the_broker_choose(client: Client) -> None:
     assert 0 <= int(answer.ext_fields["queueId"]) < 4
 
 
-@pytest.mark.parametrize("name", ["DELAY", "TRAN_MSG", "TIMER_DELIVER_MS"])
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
 async def test_what_is_not_served_is_refused_and_not_stored_as_something_else(
     client: Client, name: str
 ) -> None:

@@ -17,6 +17,8 @@ from broker_core.protocol.headers import fields
 if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.config import Configuration
+    from broker_core.delay.schedule import ScheduleService
+    from broker_core.delivery.slow_consumers import SlowConsumers
     from broker_core.metadata.topics import Topics
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
@@ -44,8 +46,8 @@ NO_QUEUES = {
 
 
 class BrokerAdmin:
-    """GET_BROKER_RUNTIME_INFO, GET_BROKER_CONFIG, UPDATE_BROKER_CONFIG, VIEW_BROKER_STATS_DATA.
-    Event loop only.
+    """GET_BROKER_RUNTIME_INFO, GET_BROKER_CONFIG, UPDATE_BROKER_CONFIG, VIEW_BROKER_STATS_DATA,
+    GET_ALL_DELAY_OFFSET. Event loop only.
     """
 
     def __init__(
@@ -53,12 +55,16 @@ class BrokerAdmin:
         configuration: Configuration,
         topics: Topics,
         store: MessageStore,
+        schedule: ScheduleService,
+        slow_consumers: SlowConsumers,
         stats: BrokerStats,
         clock: Clock,
     ) -> None:
         self._configuration = configuration
         self._topics = topics
         self._store = store
+        self._schedule = schedule
+        self._slow_consumers = slow_consumers
         self._stats = stats
         self._clock = clock
 
@@ -70,6 +76,8 @@ class BrokerAdmin:
         table = {
             **NO_QUEUES,
             **self._store.runtime_info(),
+            **self._schedule.runtime_info(),
+            **self._slow_consumers.runtime_info(),
             **stats.rates(),
             "bootTimestamp": str(stats.boot_timestamp),
             "runtime": _duration(stats.running_seconds),
@@ -91,6 +99,11 @@ class BrokerAdmin:
             ),
         }
         return request.answer(ResponseCode.SUCCESS, body=java_json.encode({"table": table}))
+
+    def all_delay_offsets(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_ALL_DELAY_OFFSET. Answers SUCCESS with delayOffset.json's content."""
+        body = java_json.encode(self._schedule.document())
+        return request.answer(ResponseCode.SUCCESS, body=body)
 
     def get_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_BROKER_CONFIG. Answers SUCCESS with version and the properties text as body."""

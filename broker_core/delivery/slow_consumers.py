@@ -1,0 +1,100 @@
+"""Slow consumers: groups that read so far behind that they fetch from disk what others need it for.
+
+With disableConsumeIfConsumerReadSlowly a group that was handed a message further than
+consumerFallbehindThreshold behind the log's end may not consume any more, until its configuration
+is set again or the broker starts anew.
+
+Source: broker/BrokerController.java protectBroker (4.9.7).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from broker_core.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker_core.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+SCAN_SECONDS = 180.0
+GROUPS_MAX = 100_000
+
+
+class PulledStore(Protocol):
+    """What is needed of the store."""
+
+    @property
+    def max_commit_log_offset(self) -> int: ...
+
+    def units(
+        self, topic: str, queue_id: int, queue_offset: int, count: int
+    ) -> list[tuple[int, int, int]]: ...
+
+
+class SlowConsumers(Service):
+    """Event loop only.
+
+    Attributes:
+        disabled: the groups that were stopped, with the bytes that they were behind.
+    """
+
+    def __init__(
+        self,
+        threshold_bytes: int,
+        store: PulledStore,
+        disable: Callable[[str], None],
+        clock: Clock,
+    ) -> None:
+        super().__init__()
+        self.disabled: dict[str, int] = {}
+        self._threshold_bytes = threshold_bytes
+        self._store = store
+        self._disable = disable
+        self._clock = clock
+        self._behind: dict[str, dict[tuple[str, int], int]] = {}
+
+    def start(self) -> None:
+        self.spawn(self._scan_forever(), name="slow-consumers")
+
+    def on_pulled(self, group: str, topic: str, queue_id: int, next_begin_offset: int) -> None:
+        """Take down how far behind the last message lies that a group was handed."""
+        units = self._store.units(topic, queue_id, next_begin_offset - 1, 1)
+        if not units or (group not in self._behind and len(self._behind) >= GROUPS_MAX):
+            return
+        behind = self._store.max_commit_log_offset - units[0][0]
+        queues = self._behind.setdefault(group, {})
+        if behind > self._threshold_bytes:
+            queues[topic, queue_id] = behind
+        else:
+            queues.pop((topic, queue_id), None)
+            if not queues:
+                del self._behind[group]
+
+    def scan(self) -> None:
+        """Stop the groups that are too far behind now."""
+        behind_now, self._behind = self._behind, {}
+        for group, queues in behind_now.items():
+            behind = max(queues.values(), default=0)
+            logger.warning(
+                "consumer reads too slowly, its group is stopped: group=%s behind_bytes=%d "
+                "threshold_bytes=%d",
+                group,
+                behind,
+                self._threshold_bytes,
+            )
+            self.disabled[group] = behind
+            self._disable(group)
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return a row for GET_BROKER_RUNTIME_INFO: which groups were stopped."""
+        return {"slowConsumerGroups": ",".join(sorted(self.disabled))}
+
+    async def _scan_forever(self) -> None:
+        while True:
+            await self._clock.sleep(SCAN_SECONDS)
+            self.scan()

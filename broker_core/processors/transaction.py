@@ -1,0 +1,241 @@
+"""Transactions on the wire: their end, the question for it, a parked one asked about again.
+
+Source: broker/processor/EndTransactionProcessor.java,
+broker/transaction/AbstractTransactionalMessageCheckListener.java,
+broker/processor/AdminBrokerProcessor.java resumeCheckHalfMessage (4.9.7).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import TYPE_CHECKING, cast
+
+from broker_core.errors import CorruptRecordError
+from broker_core.formats import record
+from broker_core.formats.record import OVERHEAD_V4
+from broker_core.message import names, properties
+from broker_core.message.ids import HOST_V6_SIZE, offset_msg_id, parse_host, parse_offset_msg_id
+from broker_core.message.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from broker_core.protocol.command import RemotingCommand
+from broker_core.protocol.headers import fields
+from broker_core.store.results import PutMessageStatus
+from broker_core.transaction.half import Outcome, real_place
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+
+    from broker_core.clients.producers import Producers
+    from broker_core.message.message import MessageExt
+    from broker_core.remoting.connection import Connection
+    from broker_core.stats.counters import BrokerStats
+    from broker_core.store.message_store import MessageStore
+    from broker_core.transaction.check import CheckedHalf
+    from broker_core.transaction.resolve import Ended, Transactions
+
+logger = logging.getLogger(__name__)
+
+OUTCOMES = {
+    TRANSACTION_COMMIT_TYPE: Outcome.COMMITTED,
+    TRANSACTION_ROLLBACK_TYPE: Outcome.ROLLED_BACK,
+}
+_ILLEGAL = (
+    "The message is illegal, maybe msg body or properties length not matched. "
+    "msg body length limit {max_message_size}B, msg properties length limit 32KB."
+)
+_REFUSALS: Mapping[PutMessageStatus, tuple[ResponseCode, str]] = {
+    PutMessageStatus.CREATE_MAPED_FILE_FAILED: (
+        ResponseCode.SYSTEM_ERROR,
+        "Create mapped file failed.",
+    ),
+    PutMessageStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, _ILLEGAL),
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, _ILLEGAL),
+    PutMessageStatus.SERVICE_NOT_AVAILABLE: (
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "Service not available now.",
+    ),
+    PutMessageStatus.OS_PAGE_CACHE_BUSY: (
+        ResponseCode.SYSTEM_ERROR,
+        "OS page cache busy, please try another machine",
+    ),
+}
+
+
+class TransactionProcessor:
+    """END_TRANSACTION (37), RESUME_CHECK_HALF_MESSAGE (323). Event loop only."""
+
+    def __init__(
+        self,
+        store_host: bytes,
+        max_message_size: int,
+        transactions: Transactions,
+        store: MessageStore,
+        stats: BrokerStats,
+    ) -> None:
+        self._store_host = store_host
+        self._max_message_size = max_message_size
+        self._transactions = transactions
+        self._store = store
+        self._stats = stats
+
+    def end_transaction(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand] | None:
+        """END_TRANSACTION.
+
+        Answers SUCCESS, also when the transaction ended like this before; SYSTEM_ERROR,
+        MESSAGE_ILLEGAL or SERVICE_NOT_AVAILABLE; nothing when the outcome is not known yet: the
+        producer is asked later.
+        """
+        header = request.ext_fields
+        producer_group = fields.text(header, "producerGroup")
+        queue_offset = fields.int64(header, "tranStateTableOffset")
+        commit_log_offset = fields.int64(header, "commitLogOffset", low=0)
+        outcome = OUTCOMES.get(fields.int32(header, "commitOrRollback"))
+        if outcome is None:
+            logger.info(
+                "transaction is pending: group=%s uniq_key=%s from=%s remark=%s",
+                producer_group,
+                header.get("msgId"),
+                connection.remote_address,
+                request.remark,
+            )
+            return None
+        ended = self._transactions.end(producer_group, queue_offset, commit_log_offset, outcome)
+        if ended.refusal is not None:
+            logger.warning(
+                "end of a transaction refused: group=%s queue_offset=%d commit_log_offset=%d "
+                "outcome=%s from=%s reason=%s",
+                producer_group,
+                queue_offset,
+                commit_log_offset,
+                outcome.value,
+                connection.remote_address,
+                ended.refusal,
+            )
+            return request.answer(ResponseCode.SYSTEM_ERROR, ended.refusal)
+        if ended.status is not PutMessageStatus.PUT_OK:
+            return self._refuse(request, ended.status)
+        return self._when_durable(request, ended)
+
+    def resume_check_half_message(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """RESUME_CHECK_HALF_MESSAGE: ask again about a message of TRANS_CHECK_MAX_TIME_TOPIC.
+
+        Answers SUCCESS, or SYSTEM_ERROR.
+
+        Differs: the original makes a half message of any message that msgId names.
+        """
+        place = parse_offset_msg_id(request.ext_fields.get("msgId") or "")
+        message = None if place is None else self._look(place.commit_log_offset)
+        reason = "there is no such message"
+        if message is not None:
+            refusal = self._transactions.resume(message)
+            if refusal is None:
+                logger.info("parked transaction resumed: uniq_key=%s", message.uniq_key)
+                return request.answer(ResponseCode.SUCCESS)
+            reason = refusal
+        return request.answer(
+            ResponseCode.SYSTEM_ERROR,
+            f"Put message back to {names.RMQ_SYS_TRANS_HALF_TOPIC} failed: {reason}.",
+        )
+
+    def _when_durable(
+        self, request: RemotingCommand, ended: Ended
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        answer = request.answer(ResponseCode.SUCCESS)
+        last = ended.op or ended.committed
+        durable = None if last is None else self._store.until_durable(last)
+        return answer if durable is None else self._after(durable, answer)
+
+    async def _after(
+        self, durable: Awaitable[PutMessageStatus], answer: RemotingCommand
+    ) -> RemotingCommand:
+        # Slow or failed, the outcome is decided; the original answers SUCCESS for both, too.
+        await durable
+        return answer
+
+    def _refuse(self, request: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:
+        code, remark = _REFUSALS.get(status, (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR"))
+        return request.answer(code, remark.format(max_message_size=self._max_message_size))
+
+    def _look(self, commit_log_offset: int) -> MessageExt | None:
+        view = self._store.look_message(commit_log_offset)
+        try:
+            return None if view is None else record.decode(view)
+        except CorruptRecordError:
+            return None
+
+
+class ProducerInquiry:
+    """CHECK_TRANSACTION_STATE (39): asks a producer about one of its group's transactions.
+
+    Any live one of the group: they take turns. Event loop only.
+    """
+
+    def __init__(self, store_host: bytes, producers: Producers) -> None:
+        self._store_host = store_host
+        self._producers = producers
+        self._turns = itertools.count()
+
+    def ask(self, half: CheckedHalf) -> bool:
+        """Send the question, oneway; False when no producer of the group is connected."""
+        group = half.message.properties.get(names.PROPERTY_PRODUCER_GROUP, "")
+        connection = self._available(group)
+        place = real_place(half.message)
+        if connection is None or place is None:
+            return False
+        uniq_key = half.message.uniq_key
+        ext_fields = {
+            "tranStateTableOffset": str(half.queue_offset),
+            "commitLogOffset": str(half.commit_log_offset),
+            "offsetMsgId": offset_msg_id(self._store_host, half.commit_log_offset),
+        }
+        if uniq_key is not None:
+            ext_fields["msgId"] = ext_fields["transactionId"] = uniq_key
+        body = _record_for_producer(half, *place, self._store_host)
+        request = RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, ext_fields, body)
+        connection.oneway(request)
+        return True
+
+    def _available(self, group: str) -> Connection | None:
+        """Return the next producer of a group: one that reads what it is sent, if there is one."""
+        connections = [cast("Connection", one) for one in self._producers.groups.get(group, ())]
+        is_open = [one for one in connections if one.is_open]
+        choice = [one for one in is_open if one.is_writable] or is_open
+        return choice[next(self._turns) % len(choice)] if choice else None
+
+
+def _record_for_producer(half: CheckedHalf, topic: str, queue_id: int, store_host: bytes) -> bytes:
+    """Return the message as a record that bears its real topic and queue."""
+    message = half.message
+    topic_bytes = topic.encode()
+    properties_bytes = properties.encode(message.properties).encode()
+    size_max = (
+        OVERHEAD_V4
+        + 2 * HOST_V6_SIZE
+        + len(message.body)
+        + len(topic_bytes)
+        + len(properties_bytes)
+    )
+    buffer = bytearray(size_max)
+    size = record.encode_into(
+        buffer,
+        0,
+        topic=topic_bytes,
+        queue_id=queue_id,
+        queue_offset=half.queue_offset,
+        commit_log_offset=half.commit_log_offset,
+        body=message.body,
+        properties=properties_bytes,
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_timestamp=message.born_timestamp,
+        born_host=parse_host(message.born_host),
+        store_timestamp=message.store_timestamp,
+        store_host=store_host,
+        reconsume_times=message.reconsume_times,
+    )
+    return bytes(buffer[:size])

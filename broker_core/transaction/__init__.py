@@ -1,0 +1,1 @@
+"""Transactional messages: half messages, their outcomes, asking producers for them."""

@@ -1,0 +1,125 @@
+"""The half message: what is prepared and not yet decided.
+
+A half message is an ordinary record in queue 0 of RMQ_SYS_TRANS_HALF_TOPIC; where it goes when it
+is committed is in its properties. A check puts a copy of it to the queue's end, with one more check
+counted: original and copies are one transaction, and have one key.
+
+Source: broker/transaction/queue/TransactionalMessageBridge.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from broker_core.message import names
+from broker_core.message.ids import parse_host
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker_core.message.message import MessageExt
+
+HALF_QUEUE_ID = 0
+KEY_BYTES = 16
+COUNT_MAX = 1_000_000_000
+"""Larger numbers in a property are no number of checks or seconds."""
+
+
+class Outcome(Enum):
+    """How a transaction ended."""
+
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+
+
+@dataclass(slots=True, eq=False)
+class Half:
+    """A transaction that is not decided: its last copy."""
+
+    key: bytes
+    queue_offset: int
+    commit_log_offset: int
+    uniq_key: str
+    since_ms: int
+    """When the transaction began, in steady time."""
+    stored_ms: int
+    """When this copy was put, in steady time."""
+    check_times: int
+    immunity_ms: int | None
+    """So long it is not checked; None: transactionTimeOut."""
+    is_copy: bool = False
+    """There are earlier half messages of this transaction."""
+    outcome: Outcome | None = None
+    """Decided, with the op message still to be written."""
+
+
+def prepare(properties: dict[str, str], topic: str, queue_id: int) -> tuple[str, int]:
+    """Return where a half message is put; the properties get where it goes when committed.
+
+    A delay is forgotten: a half message cannot wait for a time as well. Clients forget it, too.
+    """
+    properties.pop(names.PROPERTY_DELAY_TIME_LEVEL, None)
+    properties[names.PROPERTY_REAL_TOPIC] = topic
+    properties[names.PROPERTY_REAL_QUEUE_ID] = str(queue_id)
+    return names.RMQ_SYS_TRANS_HALF_TOPIC, HALF_QUEUE_ID
+
+
+def key_of(
+    properties: Mapping[str, str], body: bytes | memoryview, born_timestamp: int, born_host: bytes
+) -> bytes:
+    """Return what original, copies and the committed message of one transaction share."""
+    get = properties.get
+    text = "\x02".join(
+        (
+            get(names.PROPERTY_PRODUCER_GROUP, ""),
+            get(names.PROPERTY_UNIQ_KEY, ""),
+            get(names.PROPERTY_REAL_TOPIC, ""),
+            get(names.PROPERTY_REAL_QUEUE_ID, ""),
+            f"{born_timestamp} {crc32(body)} {len(body)} ",
+        )
+    )
+    return hashlib.blake2b(text.encode() + born_host, digest_size=KEY_BYTES).digest()
+
+
+def key_of_message(message: MessageExt) -> bytes:
+    """Return the same of a stored message."""
+    return key_of(
+        message.properties, message.body, message.born_timestamp, parse_host(message.born_host)
+    )
+
+
+def real_place(message: MessageExt) -> tuple[str, int] | None:
+    """Return the topic and queue_id that a half message goes to; None when it does not say."""
+    topic = message.properties.get(names.PROPERTY_REAL_TOPIC)
+    queue_id = _count(message.properties.get(names.PROPERTY_REAL_QUEUE_ID))
+    return None if topic is None or queue_id is None else (topic, queue_id)
+
+
+def is_copy(properties: Mapping[str, str]) -> bool:
+    """Tell whether this half message was put by a broker, in place of an earlier one."""
+    return (
+        names.PROPERTY_TRANSACTION_CHECK_TIMES in properties
+        or names.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET in properties
+    )
+
+
+def check_times(properties: Mapping[str, str]) -> int:
+    """Return how often the producer was asked."""
+    return _count(properties.get(names.PROPERTY_TRANSACTION_CHECK_TIMES)) or 0
+
+
+def immunity_ms(properties: Mapping[str, str]) -> int | None:
+    """Return how long the producer is not to be asked, None when it did not say."""
+    seconds = _count(properties.get(names.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS))
+    return None if seconds is None else seconds * 1000
+
+
+def _count(text: str | None) -> int | None:
+    if text is None or not (text.isascii() and text.isdigit() and len(text) <= 10):
+        return None
+    number = int(text)
+    return number if number <= COUNT_MAX else None

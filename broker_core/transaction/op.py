@@ -1,0 +1,42 @@
+"""The op message: "the half message at this queue offset is dealt with".
+
+Body: the queue offset in decimal digits; 5.x writes several in one message, each with a comma
+behind it. TAGS is "d". Its queue is the half message's.
+
+Source: broker/transaction/queue/TransactionalMessageBridge.java addRemoveTagInTransactionOp
+(4.9.7), TransactionalOpBatchService.java (5.3.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_core.message import names, properties
+
+if TYPE_CHECKING:
+    from broker_core.message.message import MessageExt
+
+REMOVE_TAG = "d"
+_PROPERTIES = {names.PROPERTY_WAIT_STORE_MSG_OK: "true", names.PROPERTY_TAGS: REMOVE_TAG}
+PROPERTIES_TEXT = properties.encode(_PROPERTIES)
+
+
+def body_of(half_queue_offset: int) -> bytes:
+    return b"%d" % half_queue_offset
+
+
+def properties_text(keys: str | None) -> str:
+    """Return the properties; keys make the message findable by the index."""
+    if keys is None:
+        return PROPERTIES_TEXT
+    return properties.encode({**_PROPERTIES, names.PROPERTY_KEYS: keys})
+
+
+def half_queue_offsets(message: MessageExt) -> list[int]:
+    """Return which half messages an op message deals with; none when it is no such message."""
+    if message.tags != REMOVE_TAG:
+        return []
+    parts = [part for part in message.body.split(b",") if part]
+    if not all(part.isdigit() and len(part) <= 19 for part in parts):
+        return []
+    return [int(part) for part in parts]

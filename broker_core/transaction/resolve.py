@@ -1,0 +1,520 @@
+"""Transactions: the ones that are not decided, and how they are.
+
+An outcome is an op message for the half message. The first one wins for ever: a half message that
+has one is not in `pending` any more, and an END for it changes nothing.
+
+Commit puts the message to its topic, then the op message, with nothing between them in the log. A
+process that is killed there leaves the committed message as the last one of its queue: `load` finds
+it and writes the op message that is missing.
+
+Progress is what consumer group CID_RMQ_SYS_TRANS has read of the half and the op queue: every half
+message before it is dealt with. It is told to the offsets after what it vouches for is durable.
+
+Source: broker/processor/EndTransactionProcessor.java,
+broker/transaction/queue/TransactionalMessageServiceImpl.java (4.9.7).
+Differs: in the original a late or repeated END commits once more, also what was rolled back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from broker_core.errors import CorruptRecordError
+from broker_core.formats import record
+from broker_core.formats.cq_unit import FILLER_SIZE
+from broker_core.message import names
+from broker_core.message.ids import parse_host
+from broker_core.message.sys_flag import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_NOT_TYPE,
+    reset_transaction_type,
+    transaction_type,
+)
+from broker_core.store.results import PutMessageStatus
+from broker_core.transaction import op
+from broker_core.transaction.half import (
+    HALF_QUEUE_ID,
+    Half,
+    Outcome,
+    check_times,
+    immunity_ms,
+    is_copy,
+    key_of,
+    key_of_message,
+    real_place,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from broker_core.clock import SteadyClock
+    from broker_core.message.message import MessageExt
+    from broker_core.store.message_store import MessageStore
+    from broker_core.store.results import PutMessageResult
+
+    EnsureTopic = Callable[[str], object]
+
+logger = logging.getLogger(__name__)
+
+SYSTEM_GROUP = "CID_RMQ_SYS_TRANS"
+HALF_TOPIC = names.RMQ_SYS_TRANS_HALF_TOPIC
+OP_TOPIC = names.RMQ_SYS_TRANS_OP_HALF_TOPIC
+MAX_TIME_TOPIC = names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC
+ENDED_KEPT = 10_000
+"""Outcomes that are remembered without looking them up."""
+UNITS_READ = 1024
+TAIL_UNITS = 64
+"""So many messages at a queue's end are looked at for one whose op message is missing."""
+FOUND_MAX = 32
+FOR_EVER_MS = 1 << 62
+
+
+class OffsetTable(Protocol):
+    """How far a group has read; metadata's ConsumerOffsets is one."""
+
+    def query(self, group: str, topic: str, queue_id: int) -> int: ...
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
+
+
+class Ended(NamedTuple):
+    """What became of an END: a refusal, or the puts that made it true."""
+
+    refusal: str | None = None
+    status: PutMessageStatus = PutMessageStatus.PUT_OK
+    committed: PutMessageResult | None = None
+    op: PutMessageResult | None = None
+
+
+class Transactions:
+    """Event loop only, but for `load`.
+
+    Attributes:
+        pending: the undecided half messages, by queue_offset, in its order.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        offsets: OffsetTable,
+        ensure_topic: EnsureTopic,
+        store_host: bytes,
+        steady: SteadyClock,
+    ) -> None:
+        self.pending: dict[int, Half] = {}
+        self._store = store
+        self._offsets = offsets
+        self._ensure_topic = ensure_topic
+        self._store_host = store_host
+        self._steady = steady
+        self._by_key: dict[bytes, Half] = {}
+        self._ended: OrderedDict[bytes, Outcome] = OrderedDict()
+        self._ops: deque[tuple[int, int]] = deque()
+        self._next_half = 0
+        self._next_op = 0
+        self._settling: tuple[int, int, int] | None = None
+
+    # -- start
+
+    def load(self) -> None:
+        """Find the half messages without an outcome. A plain call, before the store is started."""
+        half_from = self._progress_of(HALF_TOPIC)
+        removed = set()
+        self._next_half = self._store.max_offset_in_queue(HALF_TOPIC, HALF_QUEUE_ID)
+        self._next_op = self._store.max_offset_in_queue(OP_TOPIC, HALF_QUEUE_ID)
+        for message in self._read(OP_TOPIC, self._progress_of(OP_TOPIC)):
+            for half_offset in op.half_queue_offsets(message):
+                removed.add(half_offset)
+                self._ops.append((message.queue_offset, half_offset))
+        for message in self._read(HALF_TOPIC, half_from):
+            if message.queue_offset not in removed:
+                self._add_stored(message)
+        self._find_outcomes_without_op()
+        if self.pending or self._next_half:
+            logger.info(
+                "transactions: undecided=%d half_offset=%d", len(self.pending), self._next_half
+            )
+
+    def start(self) -> None:
+        """Write the op messages that a killed process owed."""
+        self.write_owed()
+
+    # -- half messages
+
+    def add(
+        self,
+        result: PutMessageResult,
+        properties: Mapping[str, str],
+        body: bytes | memoryview,
+        born_timestamp: int,
+        born_host: bytes,
+    ) -> None:
+        """Take in a half message that a producer sent and that was put just now."""
+        self._ensure_topic(HALF_TOPIC)
+        now_ms = self._steady.now_ms()
+        self._take(
+            Half(
+                self._free_key(
+                    key_of(properties, body, born_timestamp, born_host), result.queue_offset
+                ),
+                result.queue_offset,
+                result.commit_log_offset,
+                properties.get(names.PROPERTY_UNIQ_KEY, ""),
+                now_ms,
+                now_ms,
+                0,
+                immunity_ms(properties),
+            )
+        )
+
+    def renew(
+        self, half: Half, message: MessageExt, properties: dict[str, str]
+    ) -> PutMessageResult | None:
+        """Put a copy to the queue's end that stands for the transaction from now on.
+
+        None when that failed, and the one before still stands for it.
+
+        Differs: the copy keeps the message's flag; the original loses it.
+        """
+        result = self._store.put_copy(
+            message, HALF_TOPIC, HALF_QUEUE_ID, properties, reconsume_times=0
+        )
+        if result.status is not PutMessageStatus.PUT_OK:
+            return None
+        superseded = half.queue_offset
+        self._drop(half)
+        half.queue_offset = result.queue_offset
+        half.commit_log_offset = result.commit_log_offset
+        half.check_times = check_times(properties)
+        half.stored_ms = self._steady.now_ms()
+        half.is_copy = True
+        self._take(half)
+        # Another broker that takes this store over must not ask for the original, too.
+        self._put_op(superseded, None)
+        return result
+
+    def park(self, half: Half, message: MessageExt) -> bool:
+        """Give up asking: move the transaction to TRANS_CHECK_MAX_TIME_TOPIC."""
+        self._ensure_topic(MAX_TIME_TOPIC)
+        result = self._store.put_copy(message, MAX_TIME_TOPIC, HALF_QUEUE_ID, message.properties)
+        if result.status is not PutMessageStatus.PUT_OK:
+            return False
+        self._drop(half)
+        self._put_op(half.queue_offset, None)
+        return True
+
+    def resume(self, message: MessageExt) -> str | None:
+        """Put a message of TRANS_CHECK_MAX_TIME_TOPIC back; return why that is refused, if so."""
+        if message.topic != MAX_TIME_TOPIC or real_place(message) is None:
+            return "it is not a half message that was checked too often"
+        key = key_of_message(message)
+        if key in self._by_key:
+            return None
+        outcome = self._ended_before(key, message)
+        if outcome is not None:
+            return f"the transaction was {outcome.value}"
+        properties = {**message.properties, names.PROPERTY_TRANSACTION_CHECK_TIMES: "0"}
+        result = self._store.put_copy(message, HALF_TOPIC, HALF_QUEUE_ID, properties)
+        if result.status is not PutMessageStatus.PUT_OK:
+            return result.status.name
+        now_ms = self._steady.now_ms()
+        self._take(
+            Half(
+                key,
+                result.queue_offset,
+                result.commit_log_offset,
+                message.uniq_key or "",
+                now_ms,
+                now_ms,
+                0,
+                None,
+                is_copy=True,
+            )
+        )
+        return None
+
+    def forget(self, half: Half) -> None:
+        """Drop a half message whose record is gone."""
+        self._drop(half)
+
+    def read(self, half: Half) -> MessageExt | None:
+        """Return the record of a half message, None when it is not there any more."""
+        return self._look(half.commit_log_offset)
+
+    async def until_readable(self) -> None:
+        """Wait until what was put so far may be read: with SYNC_FLUSH that is after its flush."""
+        if self._store.max_offset_in_queue(HALF_TOPIC, HALF_QUEUE_ID) < self._next_half:
+            await self._store.flush()
+
+    # -- outcomes
+
+    def end(
+        self, producer_group: str, queue_offset: int, commit_log_offset: int, outcome: Outcome
+    ) -> Ended:
+        """Decide a transaction by one of its half messages; the first outcome stays."""
+        message = self._look(commit_log_offset)
+        if message is None or message.topic != HALF_TOPIC:
+            return Ended("Find prepared transaction message failed")
+        if message.properties.get(names.PROPERTY_PRODUCER_GROUP) != producer_group:
+            return Ended("The producer group wrong")
+        if message.queue_offset != queue_offset:
+            return Ended("The transaction state table offset wrong")
+        key = key_of_message(message)
+        half = self.pending.get(queue_offset) or self._by_key.get(key)
+        if half is None:
+            return self._end_again(key, message, outcome)
+        if half.is_copy and half.outcome is None and self._is_committed(key, message):
+            # The real broker lets an END for the original pass by its copies.
+            half.outcome = Outcome.COMMITTED
+        if half.outcome is not None:
+            if half.outcome is not outcome:
+                return Ended(f"the transaction was {half.outcome.value}")
+            return self._write_outcome(half, None)
+        committed = None
+        if outcome is Outcome.COMMITTED:
+            committed = self._put_committed(message)
+            if committed is None:
+                return Ended("the half message does not say where it goes")
+            if committed.status is not PutMessageStatus.PUT_OK:
+                return Ended(status=committed.status)
+        half.outcome = outcome
+        return self._write_outcome(half, committed)
+
+    def write_owed(self) -> None:
+        """Write the op messages of outcomes that could not be written when they were decided."""
+        for half in [half for half in self.pending.values() if half.outcome is not None]:
+            if self._write_outcome(half, None).status is not PutMessageStatus.PUT_OK:
+                return
+
+    # -- progress
+
+    @property
+    def half_progress(self) -> int:
+        """All half messages before this queue offset are dealt with."""
+        return next(iter(self.pending), self._next_half)
+
+    @property
+    def span(self) -> int:
+        """How many half messages a restart would look at."""
+        return self._next_half - self.half_progress
+
+    def settle(self) -> None:
+        """Tell the offsets how far all is dealt with, as far as that is durable."""
+        if self._settling is None:
+            self._settling = (*self._progress(), self._store.max_commit_log_offset)
+        half_progress, op_progress, end = self._settling
+        if self._store.flushed_where >= end:
+            self._settling = None
+            self._commit_progress(half_progress, op_progress)
+
+    async def settle_all(self) -> None:
+        """Make it durable, then tell the offsets; before the store is shut down."""
+        progress = self._progress()
+        if await self._store.flush():
+            self._commit_progress(*progress)
+
+    # -- inside
+
+    def _progress(self) -> tuple[int, int]:
+        half_progress = self.half_progress
+        ops = self._ops
+        while ops and ops[0][1] < half_progress:
+            ops.popleft()
+        return half_progress, ops[0][0] if ops else self._next_op
+
+    def _commit_progress(self, half_progress: int, op_progress: int) -> None:
+        if half_progress or op_progress or self._next_half:
+            self._offsets.commit(SYSTEM_GROUP, HALF_TOPIC, HALF_QUEUE_ID, half_progress)
+            self._offsets.commit(SYSTEM_GROUP, OP_TOPIC, HALF_QUEUE_ID, op_progress)
+
+    def _progress_of(self, topic: str) -> int:
+        low = self._store.min_offset_in_queue(topic, HALF_QUEUE_ID)
+        high = self._store.max_offset_in_queue(topic, HALF_QUEUE_ID)
+        stored = self._offsets.query(SYSTEM_GROUP, topic, HALF_QUEUE_ID)
+        return low if stored < 0 else min(max(stored, low), high)
+
+    def _take(self, half: Half) -> None:
+        self.pending[half.queue_offset] = half
+        self._by_key[half.key] = half
+        self._next_half = max(self._next_half, half.queue_offset + 1)
+
+    def _drop(self, half: Half) -> None:
+        self.pending.pop(half.queue_offset, None)
+        if self._by_key.get(half.key) is half:
+            del self._by_key[half.key]
+
+    def _free_key(self, key: bytes, queue_offset: int) -> bytes:
+        """Tell two messages apart that are alike in everything: both were sent."""
+        return key if key not in self._by_key else key + b"%d" % queue_offset
+
+    def _add_stored(self, message: MessageExt) -> None:
+        """Take in a half message that an earlier run left."""
+        key = key_of_message(message)
+        now_ms = self._steady.now_ms()
+        since_ms = message.store_timestamp
+        if is_copy(message.properties):
+            since_ms = min(message.born_timestamp, since_ms)
+            earlier = self._by_key.get(key)
+            if earlier is not None:
+                self._drop(earlier)
+        else:
+            key = self._free_key(key, message.queue_offset)
+        self._take(
+            Half(
+                key,
+                message.queue_offset,
+                message.commit_log_offset,
+                message.uniq_key or "",
+                min(since_ms, now_ms),
+                min(message.store_timestamp, now_ms - 1),
+                check_times(message.properties),
+                immunity_ms(message.properties),
+                is_copy(message.properties),
+            )
+        )
+
+    def _find_outcomes_without_op(self) -> None:
+        """Find committed messages whose op message a killed process did not write any more."""
+        places = set()
+        for half in self.pending.values():
+            message = self.read(half)
+            place = None if message is None else real_place(message)
+            if place is not None:
+                places.add(place)
+        for topic, queue_id in places:
+            end = self._store.max_offset_in_queue(topic, queue_id)
+            for message in self._read(topic, max(0, end - TAIL_UNITS), queue_id):
+                if transaction_type(message.sys_flag) != TRANSACTION_COMMIT_TYPE:
+                    continue
+                committed = self._by_key.get(key_of_message(message))
+                if committed is not None and committed.outcome is None:
+                    committed.outcome = Outcome.COMMITTED
+                    logger.info(
+                        "committed before the process ended: topic=%s queue_offset=%d",
+                        topic,
+                        message.queue_offset,
+                    )
+
+    def _put_committed(self, message: MessageExt) -> PutMessageResult | None:
+        place = real_place(message)
+        if place is None:
+            return None
+        return self._store.put_copy(
+            message,
+            *place,
+            message.properties,
+            sys_flag=reset_transaction_type(message.sys_flag, TRANSACTION_COMMIT_TYPE),
+            prepared_transaction_offset=message.commit_log_offset,
+        )
+
+    def _write_outcome(self, half: Half, committed: PutMessageResult | None) -> Ended:
+        assert half.outcome is not None
+        # Of a transaction with copies an earlier half message, or a parked one, may be named later:
+        # by this key the outcome is found from any of them.
+        keys = half.uniq_key if half.is_copy and _is_key(half.uniq_key) else None
+        written = self._put_op(half.queue_offset, keys)
+        if written.status is not PutMessageStatus.PUT_OK:
+            return Ended(status=written.status, committed=committed)
+        self._drop(half)
+        self._remember(half.key, half.outcome)
+        return Ended(committed=committed, op=written)
+
+    def _put_op(self, half_queue_offset: int, keys: str | None) -> PutMessageResult:
+        result = self._store.put_message(
+            OP_TOPIC,
+            HALF_QUEUE_ID,
+            op.body_of(half_queue_offset),
+            op.properties_text(keys),
+            tags=op.REMOVE_TAG,
+            keys=keys,
+            uniq_key=None,
+            flag=0,
+            sys_flag=TRANSACTION_NOT_TYPE,
+            born_timestamp=self._steady.now_ms(),
+            born_host=self._store_host,
+        )
+        if result.status is PutMessageStatus.PUT_OK:
+            self._ops.append((result.queue_offset, half_queue_offset))
+            self._next_op = result.queue_offset + 1
+        return result
+
+    def _end_again(self, key: bytes, message: MessageExt, outcome: Outcome) -> Ended:
+        """Answer an END for what is not pending: ended already, or parked and still to be ended."""
+        before = self._ended_before(key, message)
+        if before is None and self._is_parked(key, message):
+            committed = None
+            if outcome is Outcome.COMMITTED:
+                committed = self._put_committed(message)
+                if committed is None or committed.status is not PutMessageStatus.PUT_OK:
+                    status = committed.status if committed else PutMessageStatus.MESSAGE_ILLEGAL
+                    return Ended(status=status)
+            self._remember(key, outcome)
+            uniq_key = message.uniq_key or ""
+            written = self._put_op(message.queue_offset, uniq_key if _is_key(uniq_key) else None)
+            return Ended(status=written.status, committed=committed, op=written)
+        if before is None:
+            before = Outcome.COMMITTED if self._is_committed(key, message) else Outcome.ROLLED_BACK
+        return Ended(None if before is outcome else f"the transaction was {before.value}")
+
+    def _ended_before(self, key: bytes, message: MessageExt) -> Outcome | None:
+        """Return the outcome that is known, or was written for a transaction that was checked."""
+        known = self._ended.get(key)
+        if known is not None:
+            return known
+        uniq_key = message.uniq_key
+        if uniq_key is None or not self._found(OP_TOPIC, uniq_key):
+            return None
+        return Outcome.COMMITTED if self._is_committed(key, message) else Outcome.ROLLED_BACK
+
+    def _is_parked(self, key: bytes, message: MessageExt) -> bool:
+        uniq_key = message.uniq_key
+        return uniq_key is not None and any(
+            key_of_message(found) == key for found in self._found(MAX_TIME_TOPIC, uniq_key)
+        )
+
+    def _is_committed(self, key: bytes, message: MessageExt) -> bool:
+        topic = message.properties.get(names.PROPERTY_REAL_TOPIC, "")
+        return any(
+            transaction_type(found.sys_flag) == TRANSACTION_COMMIT_TYPE
+            and key_of_message(found) == key
+            for found in self._found(topic, message.uniq_key or "")
+        )
+
+    def _found(self, topic: str, key: str) -> list[MessageExt]:
+        if not key:
+            return []
+        views = self._store.query_message(topic, key, FOUND_MAX, 0, FOR_EVER_MS)
+        return [record.decode(view) for view in views]
+
+    def _remember(self, key: bytes, outcome: Outcome) -> None:
+        self._ended[key] = outcome
+        if len(self._ended) > ENDED_KEPT:
+            self._ended.popitem(last=False)
+
+    def _look(self, commit_log_offset: int) -> MessageExt | None:
+        view = self._store.look_message(commit_log_offset)
+        if view is None:
+            return None
+        try:
+            message = record.decode(view)
+            parse_host(message.born_host)
+        except (CorruptRecordError, ValueError):
+            return None
+        return message
+
+    def _read(
+        self, topic: str, queue_offset: int, queue_id: int = HALF_QUEUE_ID
+    ) -> Iterator[MessageExt]:
+        """Yield a queue's readable messages from an offset on."""
+        while units := self._store.units(topic, queue_id, queue_offset, UNITS_READ):
+            queue_offset += len(units)
+            for commit_log_offset, size, _ in units:
+                message = None if size == FILLER_SIZE else self._look(commit_log_offset)
+                if message is not None and message.topic == topic:
+                    yield message
+
+
+def _is_key(uniq_key: str) -> bool:
+    return bool(uniq_key) and names.KEY_SEPARATOR not in uniq_key
