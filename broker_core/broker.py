@@ -126,6 +126,7 @@ class Broker(Service):
             lambda topic: self.topics.create_retry(topic, TRANSACTION_QUEUE_NUMS),
             store_host,
             steady,
+            is_sync_flush=configuration.store.flush_disk_type == "SYNC_FLUSH",
         )
         self.stats = BrokerStats(config.broker_cluster_name, self._clock)
         self.tracer = Tracer(self._clock)

@@ -146,15 +146,15 @@ class TransactionProcessor:
         self, request: RemotingCommand, ended: Ended
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
         answer = request.answer(ResponseCode.SUCCESS)
-        last = ended.op or ended.committed
-        durable = None if last is None else self._store.until_durable(last)
+        durable = None if ended.put is None else self._store.until_durable(ended.put)
         return answer if durable is None else self._after(durable, answer)
 
     async def _after(
         self, durable: Awaitable[PutMessageStatus], answer: RemotingCommand
     ) -> RemotingCommand:
         # Slow or failed, the outcome is decided; the original answers SUCCESS for both, too.
-        await durable
+        if await durable is PutMessageStatus.PUT_OK:
+            self._transactions.write_owed()
         return answer
 
     def _refuse(self, request: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:

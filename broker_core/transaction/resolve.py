@@ -3,9 +3,9 @@
 An outcome is an op message for the half message. The first one wins for ever: a half message that
 has one is not in `pending` any more, and an END for it changes nothing.
 
-Commit puts the message to its topic, then the op message, with nothing between them in the log. A
-process that is killed there leaves the committed message as the last one of its queue: `load` finds
-it and writes the op message that is missing.
+Commit puts the message to its topic, then the op message; with SYNC_FLUSH only after the message is
+durable, or a power cut could leave the op message alone. A process that is killed between the two
+leaves a committed message: `load` finds it, and the op message that is missing is written.
 
 Progress is what consumer group CID_RMQ_SYS_TRANS has read of the half and the op queue: every half
 message before it is dealt with. It is told to the offsets after what it vouches for is durable.
@@ -68,7 +68,7 @@ UNITS_READ = 1024
 TAIL_UNITS = 64
 """So many messages at a queue's end are looked at for one whose op message is missing."""
 FOUND_MAX = 32
-FOR_EVER_MS = 1 << 62
+FOR_EVER = 1 << 62
 
 
 class OffsetTable(Protocol):
@@ -80,12 +80,11 @@ class OffsetTable(Protocol):
 
 
 class Ended(NamedTuple):
-    """What became of an END: a refusal, or the puts that made it true."""
+    """What became of an END: a refusal, a put that failed, or the last put that made it true."""
 
     refusal: str | None = None
     status: PutMessageStatus = PutMessageStatus.PUT_OK
-    committed: PutMessageResult | None = None
-    op: PutMessageResult | None = None
+    put: PutMessageResult | None = None
 
 
 class Transactions:
@@ -102,8 +101,13 @@ class Transactions:
         ensure_topic: EnsureTopic,
         store_host: bytes,
         steady: SteadyClock,
+        *,
+        is_sync_flush: bool,
     ) -> None:
         self.pending: dict[int, Half] = {}
+        self._owed: dict[int, int] = {}
+        """Queue offset of a decided half message -> where its committed message ends."""
+        self._is_sync_flush = is_sync_flush
         self._store = store
         self._offsets = offsets
         self._ensure_topic = ensure_topic
@@ -271,22 +275,31 @@ class Transactions:
         if half.outcome is not None:
             if half.outcome is not outcome:
                 return Ended(f"the transaction was {half.outcome.value}")
-            return self._write_outcome(half, None)
-        committed = None
-        if outcome is Outcome.COMMITTED:
-            committed = self._put_committed(message)
-            if committed is None:
-                return Ended("the half message does not say where it goes")
-            if committed.status is not PutMessageStatus.PUT_OK:
-                return Ended(status=committed.status)
+            return self._write_outcome(half)
+        if outcome is Outcome.ROLLED_BACK:
+            half.outcome = outcome
+            return self._write_outcome(half)
+        committed = self._put_committed(message)
+        if committed is None:
+            return Ended("the half message does not say where it goes")
+        if committed.status is not PutMessageStatus.PUT_OK:
+            return Ended(status=committed.status)
         half.outcome = outcome
-        return self._write_outcome(half, committed)
+        if self._is_sync_flush:
+            self._owed[half.queue_offset] = committed.commit_log_offset + committed.wrote_size
+            return Ended(put=committed)
+        return self._write_outcome(half)
 
     def write_owed(self) -> None:
         """Write the op messages of outcomes that could not be written when they were decided."""
-        for half in [half for half in self.pending.values() if half.outcome is not None]:
-            if self._write_outcome(half, None).status is not PutMessageStatus.PUT_OK:
-                return
+        flushed_where = self._store.flushed_where if self._is_sync_flush else FOR_EVER
+        for queue_offset, end in list(self._owed.items()):
+            if end <= flushed_where:
+                half = self.pending.get(queue_offset)
+                if half is None:
+                    del self._owed[queue_offset]
+                elif self._write_outcome(half).status is not PutMessageStatus.PUT_OK:
+                    return
 
     # -- progress
 
@@ -302,6 +315,7 @@ class Transactions:
 
     def settle(self) -> None:
         """Tell the offsets how far all is dealt with, as far as that is durable."""
+        self.write_owed()
         if self._settling is None:
             self._settling = (*self._progress(), self._store.max_commit_log_offset)
         half_progress, op_progress, end = self._settling
@@ -311,6 +325,8 @@ class Transactions:
 
     async def settle_all(self) -> None:
         """Make it durable, then tell the offsets; before the store is shut down."""
+        if self._owed and await self._store.flush():
+            self.write_owed()
         progress = self._progress()
         if await self._store.flush():
             self._commit_progress(*progress)
@@ -342,6 +358,7 @@ class Transactions:
 
     def _drop(self, half: Half) -> None:
         self.pending.pop(half.queue_offset, None)
+        self._owed.pop(half.queue_offset, None)
         if self._by_key.get(half.key) is half:
             del self._by_key[half.key]
 
@@ -376,26 +393,33 @@ class Transactions:
         )
 
     def _find_outcomes_without_op(self) -> None:
-        """Find committed messages whose op message a killed process did not write any more."""
+        """Find committed messages whose op message a killed process did not write any more.
+
+        By the index, and among the last messages of the queues, which may have no keys.
+        """
         places = set()
-        for half in self.pending.values():
+        for half in list(self.pending.values()):
             message = self.read(half)
             place = None if message is None else real_place(message)
-            if place is not None:
-                places.add(place)
+            if message is None or place is None:
+                continue
+            places.add(place)
+            if self._is_committed(key_of_message(message), message):
+                self._found_committed(half)
         for topic, queue_id in places:
             end = self._store.max_offset_in_queue(topic, queue_id)
             for message in self._read(topic, max(0, end - TAIL_UNITS), queue_id):
                 if transaction_type(message.sys_flag) != TRANSACTION_COMMIT_TYPE:
                     continue
                 committed = self._by_key.get(key_of_message(message))
-                if committed is not None and committed.outcome is None:
-                    committed.outcome = Outcome.COMMITTED
-                    logger.info(
-                        "committed before the process ended: topic=%s queue_offset=%d",
-                        topic,
-                        message.queue_offset,
-                    )
+                if committed is not None:
+                    self._found_committed(committed)
+
+    def _found_committed(self, half: Half) -> None:
+        if half.outcome is None:
+            half.outcome = Outcome.COMMITTED
+            self._owed[half.queue_offset] = 0
+            logger.info("committed before the process ended: uniq_key=%s", half.uniq_key)
 
     def _put_committed(self, message: MessageExt) -> PutMessageResult | None:
         place = real_place(message)
@@ -409,17 +433,18 @@ class Transactions:
             prepared_transaction_offset=message.commit_log_offset,
         )
 
-    def _write_outcome(self, half: Half, committed: PutMessageResult | None) -> Ended:
+    def _write_outcome(self, half: Half) -> Ended:
         assert half.outcome is not None
         # Of a transaction with copies an earlier half message, or a parked one, may be named later:
         # by this key the outcome is found from any of them.
         keys = half.uniq_key if half.is_copy and _is_key(half.uniq_key) else None
         written = self._put_op(half.queue_offset, keys)
         if written.status is not PutMessageStatus.PUT_OK:
-            return Ended(status=written.status, committed=committed)
+            self._owed[half.queue_offset] = 0
+            return Ended(status=written.status)
         self._drop(half)
         self._remember(half.key, half.outcome)
-        return Ended(committed=committed, op=written)
+        return Ended(put=written)
 
     def _put_op(self, half_queue_offset: int, keys: str | None) -> PutMessageResult:
         result = self._store.put_message(
@@ -444,7 +469,6 @@ class Transactions:
         """Answer an END for what is not pending: ended already, or parked and still to be ended."""
         before = self._ended_before(key, message)
         if before is None and self._is_parked(key, message):
-            committed = None
             if outcome is Outcome.COMMITTED:
                 committed = self._put_committed(message)
                 if committed is None or committed.status is not PutMessageStatus.PUT_OK:
@@ -453,7 +477,7 @@ class Transactions:
             self._remember(key, outcome)
             uniq_key = message.uniq_key or ""
             written = self._put_op(message.queue_offset, uniq_key if _is_key(uniq_key) else None)
-            return Ended(status=written.status, committed=committed, op=written)
+            return Ended(status=written.status, put=written)
         if before is None:
             before = Outcome.COMMITTED if self._is_committed(key, message) else Outcome.ROLLED_BACK
         return Ended(None if before is outcome else f"the transaction was {before.value}")
@@ -485,7 +509,7 @@ class Transactions:
     def _found(self, topic: str, key: str) -> list[MessageExt]:
         if not key:
             return []
-        views = self._store.query_message(topic, key, FOUND_MAX, 0, FOR_EVER_MS)
+        views = self._store.query_message(topic, key, FOUND_MAX, 0, FOR_EVER)
         return [record.decode(view) for view in views]
 
     def _remember(self, key: bytes, outcome: Outcome) -> None:

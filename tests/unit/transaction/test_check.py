@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.message.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC as MAX_TIME_TOPIC
+from broker_core.transaction import check
+from tests.support.transacted import CHECK_MAX, COMMIT, INTERVAL_MS, ROLLBACK, Transacted
+
+if TYPE_CHECKING:
+    from tests.support.clock import ManualClock
+    from tests.support.faulty_storage import FaultyStorage
+
+HOUR = 3_600_000
+
+
+async def test_a_producer_is_asked_about_what_it_left_undecided(transacted: Transacted) -> None:
+    half = transacted.send(b"body", "T", 3)
+
+    (asked,) = await transacted.round()
+
+    assert asked.message.body == b"body"
+    assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert (asked.queue_offset, asked.commit_log_offset) != (
+        half.queue_offset,
+        half.commit_log_offset,
+    )
+    (original, copy) = transacted.half_queue()
+    assert copy.queue_offset == asked.queue_offset
+    assert copy.flag == original.flag == 7
+    assert copy.born_timestamp == original.born_timestamp
+
+
+async def test_nobody_is_asked_before_the_timeout(transacted: Transacted) -> None:
+    transacted.clock.advance_ms(INTERVAL_MS)
+    transacted.send()
+    transacted.clock.advance_ms(5_999)
+    await transacted.check.check()
+    assert transacted.asked == []
+
+    transacted.clock.advance_ms(1)
+    await transacted.check.check()
+    assert len(transacted.asked) == 1
+
+
+async def test_rounds_are_an_interval_apart(transacted: Transacted, clock: ManualClock) -> None:
+    transacted.check.start()
+    transacted.send()
+    for seconds in (0, 59, 1, 30, 30):
+        clock.advance_ms(seconds * 1000)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        transacted.has_producer = True
+
+    assert len(transacted.asked) == 2
+
+
+async def test_immunity_holds_the_question_back_and_counts_no_check(
+    transacted: Transacted,
+) -> None:
+    transacted.send(CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
+
+    for _ in range(59):
+        assert await transacted.round() == []
+    (asked,) = await transacted.round()
+
+    assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+
+
+async def test_a_step_of_the_wall_clock_ages_nothing(transacted: Transacted) -> None:
+    transacted.clock.advance_ms(INTERVAL_MS)
+    transacted.send()
+    transacted.clock.step_wall_clock_ms(100 * HOUR)
+    transacted.clock.advance_ms(1_000)
+
+    await transacted.check.check()
+
+    assert transacted.asked == []
+    assert transacted.bodies(MAX_TIME_TOPIC) == []
+
+
+async def test_after_fifteen_questions_it_is_parked(transacted: Transacted) -> None:
+    transacted.send(b"forgotten")
+    for number in range(1, CHECK_MAX + 1):
+        (asked,) = await transacted.round()
+        assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == str(number)
+
+    assert await transacted.round() == []
+
+    (parked,) = transacted.arrived(MAX_TIME_TOPIC)
+    assert parked.body == b"forgotten"
+    assert parked.properties["TRANSACTION_CHECK_TIMES"] == "15"
+    assert MAX_TIME_TOPIC in transacted.topics
+    assert await transacted.round() == []
+    assert len(transacted.arrived(MAX_TIME_TOPIC)) == 1
+    assert transacted.bodies() == []
+
+
+async def test_without_a_producer_the_rounds_count_too(transacted: Transacted) -> None:
+    transacted.has_producer = False
+    transacted.send()
+
+    for _ in range(CHECK_MAX + 1):
+        await transacted.round()
+
+    assert len(transacted.arrived(MAX_TIME_TOPIC)) == 1
+
+
+async def test_what_the_log_will_forget_is_parked(transacted: Transacted) -> None:
+    transacted.send()
+    transacted.clock.advance_ms(73 * HOUR)
+
+    assert await transacted.round() == []
+
+    assert len(transacted.arrived(MAX_TIME_TOPIC)) == 1
+
+
+async def parked(transacted: Transacted) -> None:
+    transacted.send(b"forgotten")
+    for _ in range(CHECK_MAX + 1):
+        await transacted.round()
+
+
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
+async def test_a_producer_that_answers_after_all_is_heard_once(
+    transacted: Transacted, clock: ManualClock, storage: FaultyStorage, outcome
+) -> None:
+    half = transacted.send(b"late")
+    for _ in range(CHECK_MAX + 1):
+        await transacted.round()
+    other = ROLLBACK if outcome is COMMIT else COMMIT
+
+    assert transacted.end(half, outcome).refusal is None
+    assert transacted.end(half, other).refusal == f"the transaction was {outcome.value}"
+
+    again = Transacted(clock, storage.crash())
+    await again.start()
+    assert again.end(half, other).refusal == f"the transaction was {outcome.value}"
+    assert again.end(half, outcome).refusal is None
+    assert again.bodies() == ([b"late"] if outcome is COMMIT else [])
+    await again.stop()
+
+
+async def test_a_parked_transaction_is_resumed(transacted: Transacted) -> None:
+    await parked(transacted)
+    (message,) = transacted.arrived(MAX_TIME_TOPIC)
+
+    assert transacted.transactions.resume(message) is None
+    assert transacted.transactions.resume(message) is None
+
+    (asked,) = await transacted.round()
+    assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    transacted.end(asked, COMMIT)
+    assert transacted.bodies() == [b"forgotten"]
+    assert transacted.transactions.resume(message) == "the transaction was committed"
+
+
+async def test_only_a_parked_transaction_is_resumed(transacted: Transacted) -> None:
+    half = transacted.send()
+    transacted.end(half, COMMIT)
+    (message,) = transacted.arrived()
+
+    assert transacted.transactions.resume(message) is not None
+
+
+async def test_a_half_message_that_is_gone_is_forgotten(
+    transacted: Transacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transacted.send()
+    monkeypatch.setattr(transacted.store, "look_message", lambda _: None)
+
+    assert await transacted.round() == []
+
+    assert not transacted.transactions.pending
+
+
+async def test_a_long_immunity_does_not_make_a_restart_long(
+    transacted: Transacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "SPAN_MAX", 10)
+    half = transacted.send(b"immune", CHECK_IMMUNITY_TIME_IN_SECONDS="36000")
+    for _ in range(20):
+        transacted.end(transacted.send(), ROLLBACK)
+
+    assert await transacted.round() == []
+
+    assert transacted.transactions.span == 1
+    (copy,) = [m for m in transacted.half_queue() if "TRAN_PREPARED_QUEUE_OFFSET" in m.properties]
+    assert copy.properties["TRAN_PREPARED_QUEUE_OFFSET"] == str(half.queue_offset)
+    assert "TRANSACTION_CHECK_TIMES" not in copy.properties
+    transacted.end(half, COMMIT)
+    assert transacted.bodies() == [b"immune"]
+
+
+async def test_with_sync_flush_the_question_comes_when_its_copy_can_be_read(
+    clock: ManualClock, storage: FaultyStorage
+) -> None:
+    transacted = Transacted(clock, storage, flush_disk_type="SYNC_FLUSH")
+    await transacted.start()
+    transacted.send()
+    await transacted.store.flush()
+
+    (asked,) = await transacted.round()
+
+    assert transacted.end(asked, COMMIT).refusal is None
+    await transacted.store.flush()
+    assert transacted.bodies() == [b"half"]
+    await transacted.stop()

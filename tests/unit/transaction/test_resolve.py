@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.message.names import RMQ_SYS_TRANS_OP_HALF_TOPIC
+from broker_core.store.results import PutMessageResult, PutMessageStatus
+from tests.support.builders import put
+from tests.support.transacted import COMMIT, GROUP, ROLLBACK, Transacted
+
+if TYPE_CHECKING:
+    import random
+
+    from broker_core.transaction.half import Outcome
+    from tests.support.clock import ManualClock
+    from tests.support.faulty_storage import FaultyStorage
+
+FAILED = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+
+
+async def test_a_half_message_is_nowhere_but_in_its_own_queue(transacted: Transacted) -> None:
+    transacted.send(KEYS="k", UNIQ_KEY="U")
+
+    assert transacted.bodies() == []
+    assert transacted.store.query_message("T", "k", 32, 0, 1 << 60) == []
+    assert transacted.store.query_message("T", "U", 32, 0, 1 << 60) == []
+
+
+async def test_commit_puts_the_message_to_its_queue_once(transacted: Transacted) -> None:
+    half = transacted.send(b"body", "T", 5, TAGS="A", WAIT="true")
+
+    assert transacted.end(half, COMMIT).refusal is None
+
+    (message,) = transacted.arrived("T", 5)
+    (prepared,) = transacted.half_queue()
+    assert (message.body, message.flag, message.sys_flag) == (b"body", 7, 8)
+    assert message.prepared_transaction_offset == half.commit_log_offset
+    assert message.properties == prepared.properties
+    assert message.properties["REAL_TOPIC"] == "T"
+    assert (prepared.sys_flag, prepared.prepared_transaction_offset) == (0, 0)
+    ((_, _, tags_code),) = transacted.store.units("T", 5, 0, 1)
+    assert tags_code == ord("A")
+    (op,) = transacted.arrived(RMQ_SYS_TRANS_OP_HALF_TOPIC)
+    assert (op.body, op.properties) == (b"0", {"WAIT": "true", "TAGS": "d"})
+
+
+async def test_rollback_leaves_nothing_to_be_seen(transacted: Transacted) -> None:
+    half = transacted.send()
+
+    assert transacted.end(half, ROLLBACK).refusal is None
+
+    assert transacted.bodies() == []
+    assert not transacted.transactions.pending
+
+
+@pytest.mark.parametrize(
+    ("group", "queue_offset", "shift", "refusal"),
+    [
+        ("other", 0, 0, "The producer group wrong"),
+        (GROUP, 1, 0, "The transaction state table offset wrong"),
+        (GROUP, 0, 1, "Find prepared transaction message failed"),
+        (GROUP, 0, 1 << 40, "Find prepared transaction message failed"),
+    ],
+)
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
+async def test_an_end_that_does_not_match_the_half_message_is_refused(
+    transacted: Transacted,
+    group: str,
+    queue_offset: int,
+    shift: int,
+    refusal: str,
+    outcome: Outcome,
+) -> None:
+    half = transacted.send()
+
+    ended = transacted.transactions.end(
+        group, queue_offset, half.commit_log_offset + shift, outcome
+    )
+
+    assert ended.refusal == refusal
+    assert transacted.bodies() == []
+    assert transacted.end(half, COMMIT).refusal is None
+    assert transacted.bodies() == [b"half"]
+
+
+async def test_an_end_for_another_message_is_refused(transacted: Transacted) -> None:
+    """Else anybody could have any stored message put once more."""
+    plain = put(transacted.store, "T", more={"PGROUP": GROUP, "REAL_TOPIC": "T", "REAL_QID": "0"})
+
+    ended = transacted.end(plain, COMMIT)
+
+    assert ended.refusal == "Find prepared transaction message failed"
+    assert len(transacted.bodies()) == 1
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("first", [COMMIT, ROLLBACK])
+async def test_the_first_outcome_stays(
+    transacted: Transacted,
+    clock: ManualClock,
+    storage: FaultyStorage,
+    first: Outcome,
+    is_restarted: bool,
+) -> None:
+    half = transacted.send()
+    transacted.end(half, first)
+    wanted = [b"half"] if first is COMMIT else []
+    again = transacted
+    if is_restarted:
+        again = Transacted(clock, storage.crash())
+        await again.start()
+
+    same = again.end(half, first)
+    opposite = again.end(half, ROLLBACK if first is COMMIT else COMMIT)
+
+    assert same.refusal is None
+    assert opposite.refusal == f"the transaction was {first.value}"
+    assert again.bodies() == wanted
+    if is_restarted:
+        await again.stop()
+
+
+async def test_an_end_for_the_original_decides_its_copies(transacted: Transacted) -> None:
+    half = transacted.send()
+    (copy,) = await transacted.round()
+
+    assert transacted.end(half, COMMIT).refusal is None
+    assert transacted.end(copy, COMMIT).refusal is None
+
+    assert transacted.bodies() == [b"half"]
+    assert await transacted.round() == []
+
+
+async def test_a_late_end_for_the_original_changes_nothing(transacted: Transacted) -> None:
+    half = transacted.send()
+    (copy,) = await transacted.round()
+    transacted.end(copy, ROLLBACK)
+
+    assert transacted.end(half, COMMIT).refusal == "the transaction was rolled back"
+
+    assert transacted.bodies() == []
+
+
+async def test_a_restart_knows_what_is_undecided_and_how_often_it_was_asked(
+    transacted: Transacted, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    done = transacted.send(b"done")
+    transacted.send(b"asked twice")
+    transacted.end(done, COMMIT)
+    await transacted.round()
+    await transacted.round()
+    transacted.send(b"fresh")
+    await transacted.stop()
+
+    again = Transacted(clock, storage)
+    await again.start()
+
+    counts = {half.check_times for half in again.transactions.pending.values()}
+    assert counts == {2, 0}
+    asked = await again.round()
+    assert {one.message.properties["TRANSACTION_CHECK_TIMES"] for one in asked} == {"3", "1"}
+    await again.stop()
+
+
+async def test_progress_lets_a_restart_look_at_the_undecided_only(
+    transacted: Transacted, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    for _ in range(50):
+        transacted.end(transacted.send(), COMMIT)
+    waits = transacted.send(b"waits")
+    for _ in range(50):
+        transacted.end(transacted.send(), ROLLBACK)
+    await transacted.stop()
+
+    again = Transacted(clock, storage)
+    await again.start()
+
+    assert again.offsets.query("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0) == 50
+    assert again.offsets.query("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_OP_HALF_TOPIC", 0) == 50
+    assert list(again.transactions.pending) == [waits.queue_offset]
+    await again.stop()
+
+
+async def test_a_kill_between_message_and_op_message_does_not_commit_twice(
+    transacted: Transacted,
+    clock: ManualClock,
+    storage: FaultyStorage,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    half = transacted.send()
+    killed: list[FaultyStorage] = []
+    real = transacted.store.put_message
+
+    def put_message(topic, *args, **kwargs):
+        if topic == RMQ_SYS_TRANS_OP_HALF_TOPIC:
+            killed.append(storage.crash())
+        return real(topic, *args, **kwargs)
+
+    monkeypatch.setattr(transacted.store, "put_message", put_message)
+    transacted.end(half, COMMIT)
+
+    again = Transacted(clock, killed[0])
+    await again.start()
+
+    assert again.bodies() == [b"half"]
+    assert len(again.arrived(RMQ_SYS_TRANS_OP_HALF_TOPIC)) == 1
+    assert again.end(half, COMMIT).refusal is None
+    assert again.end(half, ROLLBACK).refusal == "the transaction was committed"
+    assert await again.round() == []
+    assert again.bodies() == [b"half"]
+    await again.stop()
+
+
+async def test_a_kill_between_copy_and_op_message_asks_about_the_copy_only(
+    transacted: Transacted,
+    clock: ManualClock,
+    storage: FaultyStorage,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The real broker never writes that op message: its stores are taken over like this."""
+    half = transacted.send()
+    monkeypatch.setattr(transacted.transactions, "_put_op", lambda *_: FAILED)
+    await transacted.round()
+
+    again = Transacted(clock, storage.crash())
+    await again.start()
+
+    (asked,) = await again.round()
+    assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "2"
+    assert again.end(half, COMMIT).refusal is None
+    assert again.end(asked, COMMIT).refusal is None
+    assert again.bodies() == [b"half"]
+    await again.stop()
+
+
+async def test_a_refused_put_leaves_the_transaction_undecided(
+    transacted: Transacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = transacted.send()
+    with monkeypatch.context() as patch:
+        patch.setattr(transacted.store, "put_copy", lambda *_, **__: FAILED)
+        ended = transacted.end(half, COMMIT)
+
+    assert ended.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert transacted.end(half, ROLLBACK).refusal is None
+    assert transacted.bodies() == []
+
+
+async def test_an_op_message_that_cannot_be_written_is_written_later(
+    transacted: Transacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = transacted.send()
+    with monkeypatch.context() as patch:
+        patch.setattr(transacted.transactions, "_put_op", lambda *_: FAILED)
+        transacted.end(half, COMMIT)
+        assert transacted.end(half, ROLLBACK).refusal == "the transaction was committed"
+        assert await transacted.round() == []
+
+    await transacted.round()
+
+    assert transacted.bodies() == [b"half"]
+    assert not transacted.transactions.pending
+    assert len(transacted.arrived(RMQ_SYS_TRANS_OP_HALF_TOPIC)) == 1
+
+
+async def test_two_messages_alike_in_everything_are_two_transactions(
+    transacted: Transacted,
+) -> None:
+    halves = [transacted.send(UNIQ_KEY="same") for _ in range(2)]
+
+    for half in halves:
+        assert transacted.end(half, COMMIT).refusal is None
+
+    assert transacted.bodies() == [b"half", b"half"]
+
+
+async def test_no_power_cut_forgets_a_committed_message(
+    clock: ManualClock, storage: FaultyStorage, rng: random.Random
+) -> None:
+    """Progress is told to the offsets after what it vouches for is durable."""
+    transacted = Transacted(clock, storage, flush_disk_type="SYNC_FLUSH")
+    await transacted.start()
+    halves = [transacted.send(b"%d" % number) for number in range(20)]
+    await transacted.store.flush()
+    for half in halves:
+        assert transacted.end(half, COMMIT).refusal is None
+    transacted.persist()
+
+    again = Transacted(clock, storage.cut_power(rng), flush_disk_type="SYNC_FLUSH")
+    await again.start()
+    for asked in await again.round():
+        assert again.end(asked, COMMIT).refusal is None
+    await again.store.flush()
+
+    assert {b"%d" % number for number in range(20)} <= set(again.bodies())
+    await again.stop()
+    await transacted.stop()
+
+
+async def test_a_thousand_with_random_outcomes_lost_ends_and_kills(
+    clock: ManualClock, storage: FaultyStorage, rng: random.Random
+) -> None:
+    running = Transacted(clock, storage, log_file_size=1 << 20)
+    await running.start()
+    outcomes: dict[bytes, Outcome] = {}
+    for number in range(1_000):
+        body = b"%d" % number
+        outcomes[body] = rng.choice((COMMIT, ROLLBACK))
+        half = running.send(body)
+        if rng.random() < 0.6:
+            running.end(half, outcomes[body])
+        if rng.random() < 0.1:
+            running.end(half, outcomes[body])
+        if number % 50 == 49:
+            running.has_producer = rng.random() < 0.7
+            for asked in await running.round():
+                if rng.random() < 0.8:
+                    running.end(asked, outcomes[asked.message.body])
+        if rng.random() < 0.01:
+            running.persist()
+        if rng.random() < 0.01:
+            running = Transacted(clock, running.storage.crash(), log_file_size=1 << 20)
+            await running.start()
+    running.has_producer = True
+    while asked_now := await running.round():
+        for asked in asked_now:
+            running.end(asked, outcomes[asked.message.body])
+
+    committed = [body for body, outcome in outcomes.items() if outcome is COMMIT]
+    assert sorted(running.bodies()) == sorted(committed)
+    assert running.bodies("TRANS_CHECK_MAX_TIME_TOPIC") == []
+    await running.stop()
