@@ -10,6 +10,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker_core.access.acl_files import AclFiles
+from broker_core.access.authorizer import Authorizer
 from broker_core.clients.consumers import Consumers
 from broker_core.clients.housekeeping import ClientHousekeeping
 from broker_core.clients.producers import Producers
@@ -34,10 +36,12 @@ from broker_core.namesrv.namesrv import NameServer
 from broker_core.namesrv.registration import BrokerRegistration
 from broker_core.namesrv.routes import BrokerIdentity
 from broker_core.processors import registry
+from broker_core.processors.admin.access import AccessAdmin
 from broker_core.processors.admin.broker import BrokerAdmin
 from broker_core.processors.admin.connections import ConnectionsAdmin
 from broker_core.processors.admin.groups import GroupsAdmin
 from broker_core.processors.admin.topics import TopicsAdmin
+from broker_core.processors.guard import guarded
 from broker_core.processors.heartbeat import HeartbeatProcessor
 from broker_core.processors.offsets import OffsetsProcessor
 from broker_core.processors.pull import PullProcessor
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
     from broker_core.config import Configuration
     from broker_core.message.message import MessageExt
     from broker_core.remoting.connection import Connection
+    from broker_core.remoting.dispatch import Handler
     from broker_core.storage import Storage
     from broker_core.store.results import PutMessageResult
 
@@ -75,6 +80,8 @@ HA_PORT_STEP = 1
 """The replication port is this far above it; it is announced, as the original does."""
 PERSIST_FILTERS_S = 10.0
 CONFIG_DIRECTORY = "config"
+ACL_DIRECTORY = "conf"
+ACL_FILE = "plain_acl.yml"
 KV_CONFIG_FILE = "kvConfig.json"
 
 
@@ -152,14 +159,21 @@ class Broker(Service):
             self.groups.disable_consume,
             self._clock,
         )
+        self.acl = self._acl_files()
+        self.authorizer = Authorizer(self.acl, self._clock) if self.acl is not None else None
         self.name_server = self._name_server()
         self.registration = self._registration()
 
         processors = self._processors(store_host)
         limits = RemotingLimits(idle_s=configuration.server.server_channel_max_idle_time_seconds)
-        self.server = RemotingServer("broker", registry.handlers(processors), self._clock, limits)
+        self.server = RemotingServer(
+            "broker", self._guarded(registry.handlers(processors)), self._clock, limits
+        )
         self.fast_server = RemotingServer(
-            "broker's VIP port", registry.fast_handlers(processors), self._clock, limits
+            "broker's VIP port",
+            self._guarded(registry.fast_handlers(processors)),
+            self._clock,
+            limits,
         )
 
         self.store.on_arrival = self.hold.on_arrival
@@ -192,6 +206,8 @@ class Broker(Service):
         self.schedule.load()
         self.transactions.load()
         self.filters.load()
+        if self.acl is not None:
+            self.acl.load()
 
     async def start(self) -> None:
         """Serve.
@@ -204,6 +220,8 @@ class Broker(Service):
             await self.name_server.start()
         await self.store.start()
         self.stats.start()
+        if self.acl is not None:
+            self.acl.start()
         self.housekeeping.start()
         self.schedule.start()
         self.transaction_check.start()
@@ -228,6 +246,8 @@ class Broker(Service):
         await self.schedule.shutdown()
         await self.transaction_check.shutdown()
         await self.stats.shutdown()
+        if self.acl is not None:
+            await self.acl.shutdown()
         await super().shutdown()
         self.offsets.persist()
         self.filters.persist()
@@ -253,6 +273,17 @@ class Broker(Service):
     def address(self) -> str:
         """The address that clients are told."""
         return f"{self.configuration.broker.broker_ip1}:{self.listen_port}"
+
+    def _acl_files(self) -> AclFiles | None:
+        config = self.configuration.broker
+        if not config.acl_enable:
+            return None
+        root = Path(self.configuration.store.store_path_root_dir)
+        path = Path(config.acl_file or root.parent / ACL_DIRECTORY / ACL_FILE)
+        return AclFiles(path.expanduser().absolute(), self._clock, self._storage)
+
+    def _guarded(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
+        return handlers if self.authorizer is None else guarded(handlers, self.authorizer)
 
     def _name_server(self) -> NameServer | None:
         config = self.configuration.broker
@@ -346,6 +377,7 @@ class Broker(Service):
             offsets=OffsetsProcessor(self.offsets, pull, self.store),
             query=QueryProcessor(self.configuration.store, self.store),
             trace=TraceProcessor(self.tracer),
+            access=AccessAdmin(config, self.address, self.acl),
             topics=TopicsAdmin(
                 config, self.topics, self.offsets, self.consumers, self.store, self.stats
             ),

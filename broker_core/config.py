@@ -110,6 +110,7 @@ class BrokerConfig:
     disable_consume_if_consumer_read_slowly: bool = False
     consumer_fallbehind_threshold: int = 16 << 30
     """Bytes."""
+    acl_enable: bool = False
     enable_property_filter: bool = False
     filter_support_retry: bool = False
     filter_data_clean_time_span: int = 24 * 3600 * 1000
@@ -118,6 +119,8 @@ class BrokerConfig:
     embedded_namesrv: bool = True
     namesrv_listen_port: int = 9876
     kv_config_path: str = ""
+    acl_file: str = ""
+    """plain_acl.yml; by default in conf/ beside the store directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,9 +253,8 @@ INERT = frozenset(
 )
 
 # Keys whose other values would promise what this broker does not serve. Refused, not ignored: who
-# sets aclEnable=true must not get an open broker.
+# sets brokerRole=SYNC_MASTER must not get a broker without a replica.
 ONLY = {
-    "aclEnable": ("false", "access control is not served"),
     "brokerRole": ("ASYNC_MASTER", "replication is not served"),
     "duplicationEnable": ("false", "duplicated dispatch is not served"),
     "enableCalcFilterBitMap": ("false", "ConsumeQueue extension files are not served"),

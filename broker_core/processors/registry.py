@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from broker_core.protocol.codes import RequestCode
 
 if TYPE_CHECKING:
+    from broker_core.processors.admin.access import AccessAdmin
     from broker_core.processors.admin.broker import BrokerAdmin
     from broker_core.processors.admin.connections import ConnectionsAdmin
     from broker_core.processors.admin.groups import GroupsAdmin
@@ -40,6 +41,7 @@ class Processors:
     offsets: OffsetsProcessor
     query: QueryProcessor
     trace: TraceProcessor
+    access: AccessAdmin
     topics: TopicsAdmin
     groups: GroupsAdmin
     connections: ConnectionsAdmin
@@ -94,6 +96,11 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.GET_BROKER_CONFIG: processors.broker.get_config,
         RequestCode.UPDATE_BROKER_CONFIG: processors.broker.update_config,
         RequestCode.VIEW_BROKER_STATS_DATA: processors.broker.stats_data,
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: processors.access.update_account,
+        RequestCode.DELETE_ACL_CONFIG: processors.access.delete_account,
+        RequestCode.GET_BROKER_CLUSTER_ACL_INFO: processors.access.versions,
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: processors.access.update_white_addresses,
+        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: processors.access.accounts,
         RequestCode.TRACE_WATCH: processors.trace.watch,
         RequestCode.TRACE_UNWATCH: processors.trace.unwatch,
     }

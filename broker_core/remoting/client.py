@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock, Timer
     from broker_core.protocol.command import RemotingCommand
+    from broker_core.protocol.signature import Credentials
 
 REQUEST_TIMEOUT_S = 5.0
 SWEEP_S = 5.0
@@ -32,8 +33,8 @@ class RemotingClient(Service):
     """Connects to an address when something is first asked of it, again after a connection ended.
 
     One event loop only, the one it is first used on. `handlers` serve what peers ask of us on
-    our own connections, pushes included. A failed request is never sent again here: only the
-    caller knows whether it may be.
+    our own connections, pushes included; `credentials` sign every request that is sent. A failed
+    request is never sent again here: only the caller knows whether it may be.
     """
 
     def __init__(
@@ -41,6 +42,8 @@ class RemotingClient(Service):
         handlers: Mapping[int, Handler] | None = None,
         clock: Clock | None = None,
         limits: RemotingLimits | None = None,
+        *,
+        credentials: Credentials | None = None,
     ) -> None:
         super().__init__()
         self.on_connection_lost: Callable[[Connection], None] | None = None
@@ -58,6 +61,7 @@ class RemotingClient(Service):
             peer_log=PeerLog(self._clock),
             on_made=lambda _: None,
             on_lost=self._lost,
+            credentials=credentials,
         )
 
     async def request(

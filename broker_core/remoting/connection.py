@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock
     from broker_core.protocol.command import RemotingCommand
+    from broker_core.protocol.signature import Credentials
     from broker_core.remoting.dispatch import Dispatcher
     from broker_core.remoting.limits import PeerLog, RemotingLimits
     from broker_core.service import Service
@@ -42,6 +43,7 @@ class Wire:
     __slots__ = (
         "clock",
         "connections",
+        "credentials",
         "dispatcher",
         "emptied",
         "kept_bytes",
@@ -63,6 +65,7 @@ class Wire:
         peer_log: PeerLog,
         on_made: Callable[[Connection], str | None],
         on_lost: Callable[[Connection], None],
+        credentials: Credentials | None = None,
     ) -> None:
         self.dispatcher = dispatcher
         self.clock = clock
@@ -71,6 +74,7 @@ class Wire:
         self.peer_log = peer_log
         self.on_made = on_made
         self.on_lost = on_lost
+        self.credentials = credentials
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
         self.connections: set[Connection] = set()
         self.kept_bytes = 0
@@ -162,6 +166,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send a request that is not answered."""
         command.flag |= ONEWAY_FLAG
         command.opaque = self._new_opaque()
+        self._sign(command)
         self.send(command)
 
     async def request(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
@@ -178,6 +183,7 @@ class Connection(asyncio.BufferedProtocol):
                 f"{len(self._pending)} requests to {self.remote_address} wait for their answers"
             )
         opaque = command.opaque = self._new_opaque()
+        self._sign(command)
         future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._pending[opaque] = future
 
@@ -448,6 +454,10 @@ class Connection(asyncio.BufferedProtocol):
         future = self._pending.get(answer.opaque)
         if future is not None and not future.done():
             future.set_result(answer)
+
+    def _sign(self, command: RemotingCommand) -> None:
+        if self._wire.credentials is not None:
+            self._wire.credentials.sign(command)
 
     def _new_opaque(self) -> int:
         opaque = self._next_opaque

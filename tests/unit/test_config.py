@@ -71,7 +71,7 @@ def test_a_consume_queue_file_holds_whole_units() -> None:
         ("deleteWhen", "25"),
         ("messageDelayLevel", "soon"),
         ("brokerRole", "SLAVE"),
-        ("aclEnable", "true"),
+        ("enableConsumeQueueExt", "true"),
         ("mappedFileSizeCommitLog", "1"),
         ("mappedFileSizeCommitLog", "9" * 30),
     ],

@@ -1,0 +1,146 @@
+"""Administration of accounts.
+
+Source: broker/processor/AdminBrokerProcessor.java (4.9.7).
+Differs: no answer holds a secret key, not even that of GET_BROKER_CLUSTER_ACL_CONFIG; a file is
+only taken from the wire when it is one that is known; without access control the original answers
+some of these with nothing at all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from broker_core.access.account import text_of
+from broker_core.errors import RequestRefusedError
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import ResponseCode
+from broker_core.protocol.headers import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker_core.access.acl_files import AclFiles
+    from broker_core.config import BrokerConfig
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.connection import Connection
+
+SHOWN_TEXTS = ("accessKey", "defaultGroupPerm", "defaultTopicPerm", "whiteRemoteAddress")
+
+
+class AccessAdmin:
+    """UPDATE_AND_CREATE_ACL_CONFIG, DELETE_ACL_CONFIG, GET_BROKER_CLUSTER_ACL_INFO,
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, GET_BROKER_CLUSTER_ACL_CONFIG. Event loop only.
+    """
+
+    def __init__(self, config: BrokerConfig, broker_addr: str, files: AclFiles | None) -> None:
+        self._config = config
+        self._broker_addr = broker_addr
+        self._files = files
+
+    def update_account(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """UPDATE_AND_CREATE_ACL_CONFIG. Answers SUCCESS or UPDATE_AND_CREATE_ACL_CONFIG_FAILED."""
+        failed = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
+        header = request.ext_fields
+        wanted: dict[str, Any] = {
+            "accessKey": header.get("accessKey"),
+            "secretKey": header.get("secretKey"),
+            "whiteRemoteAddress": header.get("whiteRemoteAddress"),
+            "admin": fields.boolean(header, "admin"),
+            "defaultTopicPerm": header.get("defaultTopicPerm"),
+            "defaultGroupPerm": header.get("defaultGroupPerm"),
+            "topicPerms": _split(header, "topicPerms"),
+            "groupPerms": _split(header, "groupPerms"),
+        }
+        try:
+            self._acl(failed).put_account(wanted)
+        except (ValueError, OSError) as error:
+            raise RequestRefusedError(failed, _reason(error)) from error
+        return request.answer(ResponseCode.SUCCESS)
+
+    def delete_account(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """DELETE_ACL_CONFIG. Answers SUCCESS or DELETE_ACL_CONFIG_FAILED."""
+        failed = ResponseCode.DELETE_ACL_CONFIG_FAILED
+        access_key = fields.text(request.ext_fields, "accessKey")
+        try:
+            deleted = self._acl(failed).delete_account(access_key)
+        except (ValueError, OSError) as error:
+            raise RequestRefusedError(failed, _reason(error)) from error
+        if not deleted:
+            raise RequestRefusedError(
+                failed,
+                f"The accesskey[{access_key}] corresponding to accessConfig has been deleted "
+                "failed.",
+            )
+        return request.answer(ResponseCode.SUCCESS)
+
+    def update_white_addresses(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """UPDATE_GLOBAL_WHITE_ADDRS_CONFIG. Answers SUCCESS or
+        UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED.
+        """
+        failed = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
+        header = request.ext_fields
+        text, path = fields.text(header, "globalWhiteAddrs"), header.get("aclFileFullPath")
+        addresses = [line.strip() for line in text.split(",") if line.strip()]
+        try:
+            self._acl(failed).set_global_white_addresses(addresses, Path(path) if path else None)
+        except (ValueError, OSError) as error:
+            raise RequestRefusedError(failed, _reason(error)) from error
+        return request.answer(ResponseCode.SUCCESS)
+
+    def versions(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_BROKER_CLUSTER_ACL_INFO. Answers SUCCESS with the versions of the files."""
+        files = self._acl(ResponseCode.SYSTEM_ERROR)
+        versions = {
+            str(path): msgspec.to_builtins(version)
+            for path, version in files.state.versions.items()
+        }
+        return request.answer(
+            ResponseCode.SUCCESS,
+            None,
+            {
+                "version": java_json.encode(versions[str(files.path)]).decode(),
+                "allAclFileVersion": java_json.encode(versions).decode(),
+                "brokerName": self._config.broker_name,
+                "brokerAddr": self._broker_addr,
+                "clusterName": self._config.broker_cluster_name,
+            },
+        )
+
+    def accounts(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_BROKER_CLUSTER_ACL_CONFIG. Answers SUCCESS with all accounts, their secrets empty."""
+        state = self._acl(ResponseCode.SYSTEM_ERROR).state
+        body = {
+            "globalWhiteAddrs": list(state.global_white_texts),
+            "plainAccessConfigs": [_shown(entry) for entry in state.entries],
+        }
+        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+
+    def _acl(self, code: ResponseCode) -> AclFiles:
+        if self._files is None:
+            raise RequestRefusedError(code, "access control is off; aclEnable=true turns it on")
+        return self._files
+
+
+def _shown(entry: Mapping[str, Any]) -> dict[str, Any]:
+    table: dict[str, Any] = {"admin": str(entry.get("admin")).lower() == "true", "secretKey": ""}
+    for key in SHOWN_TEXTS:
+        if entry.get(key) is not None:
+            table[key] = text_of(entry[key])
+    for key in ("groupPerms", "topicPerms"):
+        if entry.get(key) is not None:
+            table[key] = [str(line) for line in entry[key]]
+    return dict(sorted(table.items()))
+
+
+def _split(header: Mapping[str, str], key: str) -> list[str] | None:
+    text = header.get(key)
+    return None if text is None else text.split(",")
+
+
+def _reason(error: ValueError | OSError) -> str:
+    if isinstance(error, OSError):
+        return f"the file of accounts cannot be written: {error.strerror}"
+    return str(error)

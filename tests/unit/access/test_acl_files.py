@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from broker_core.access.acl_files import AclFiles
+from broker_core.access.address_rule import parts_of
+from broker_core.errors import StoreError
+from broker_core.storage import FileStorage
+from tests.support.clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PLAIN = """
+globalWhiteRemoteAddresses:
+- 10.10.103.*
+accounts:
+- accessKey: RocketMQ
+  secretKey: 12345678
+  whiteRemoteAddress:
+  admin: false
+  defaultTopicPerm: DENY
+  defaultGroupPerm: SUB
+  topicPerms:
+  - topicA=DENY
+  - topicB=PUB|SUB
+- accessKey: rocketmq2
+  secretKey: 12345678
+  admin: true
+dataVersion:
+- counter: 3
+  timestamp: 1600000000000
+"""
+
+
+def another(key: str, secret: str = "12345678") -> str:
+    return yaml.safe_dump({"accounts": [{"accessKey": key, "secretKey": secret}]})
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for the thread that reads, which has no clock of ours."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.to_thread(time.sleep, 0.005)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "conf" / "plain_acl.yml"
+    (path.parent / "acl" / "deep").mkdir(parents=True)
+    path.write_text(PLAIN)
+    return path
+
+
+@pytest.fixture
+def files(path: Path, clock: ManualClock) -> AclFiles:
+    files = AclFiles(path, clock, FileStorage())
+    files.load()
+    return files
+
+
+def document(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def account_in(path: Path, key: str) -> Any:
+    return next(one for one in document(path)["accounts"] if one["accessKey"] == key)
+
+
+def test_accounts_and_white_addresses_are_read(files, path):
+    state = files.state
+
+    assert set(state.accounts) == {"RocketMQ", "rocketmq2"}
+    assert state.accounts["rocketmq2"].is_admin
+    assert state.global_white[0](parts_of("10.10.103.7"))
+    assert (state.versions[path].counter, state.versions[path].timestamp) == (3, 1600000000000)
+
+
+def test_every_file_below_acl_counts_and_the_first_to_name_an_account_owns_it(files, path, caplog):
+    acl = path.parent / "acl"
+    (acl / "a.yml").write_text(another("account-a"))
+    (acl / "deep" / "b.yaml").write_text(another("RocketMQ", "another-secret"))
+    (acl / "tools.yml").write_text("accessKey: tools\n")
+    (acl / "notes.txt").write_text("not yaml: [")
+
+    files.load()
+
+    assert set(files.state.accounts) == {"RocketMQ", "rocketmq2", "account-a"}
+    assert files.state.accounts["RocketMQ"].secret_key == "another-secret"
+    assert "named twice" in caplog.text
+    assert "12345678" not in caplog.text
+
+
+def test_without_files_nobody_is_known_and_that_is_said(tmp_path, clock, caplog):
+    files = AclFiles(tmp_path / "nowhere" / "plain_acl.yml", clock, FileStorage())
+
+    files.load()
+
+    assert files.state.accounts == {}
+    assert "every request is refused" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("accounts: [{accessKey: x, secretKey: super-secret", "is no YAML at line 1"),
+        ("- a\n", "is no table"),
+        ("accounts: {}x", "is no YAML"),
+        ("accounts: [7]", "is no list of accounts"),
+        ("accounts: [{accessKey: short, secretKey: super-secret}]", "should longer than 6"),
+        ("globalWhiteRemoteAddresses: [nowhere]", "'nowhere'"),
+        ("globalWhiteRemoteAddresses: nowhere", "is no list"),
+        ("a: !!python/object/apply:os.system [true]", "is no YAML"),
+    ],
+)
+def test_a_file_that_makes_no_sense_stops_the_start_without_telling_secrets(
+    path, clock, text, sentence
+):
+    path.write_text(text)
+
+    with pytest.raises(StoreError, match=sentence) as caught:
+        AclFiles(path, clock, FileStorage()).load()
+
+    assert "super-secret" not in str(caught.value)
+
+
+def test_a_file_above_the_limit_is_refused(path, clock):
+    path.write_text("#" * (1 << 20) + "\n")
+
+    with pytest.raises(StoreError, match="more than 1048576 bytes"):
+        AclFiles(path, clock, FileStorage()).load()
+
+
+async def test_a_changed_file_takes_force_within_five_seconds(files, path, clock):
+    files.start()
+    await asyncio.sleep(0)
+    path.write_text(another("account-x"))
+
+    clock.advance_ms(5_000)
+    await until(lambda: "account-x" in files.state.accounts)
+    await files.shutdown()
+
+    assert set(files.state.accounts) == {"account-x"}
+
+
+async def test_a_damaged_file_leaves_the_accounts_as_they_were(files, path, caplog):
+    before = files.state
+    path.write_text("accounts: [")
+
+    assert not await files.refresh()
+    assert not await files.refresh()
+
+    assert files.state is before
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
+    path.write_text(another("account-x"))
+    assert await files.refresh()
+    assert set(files.state.accounts) == {"account-x"}
+
+
+async def test_a_file_that_is_not_changed_is_not_taken_again(files):
+    before = files.state
+
+    assert not await files.refresh()
+
+    assert files.state is before
+
+
+def test_a_new_account_goes_to_the_default_file(files, path, clock):
+    files.put_account(
+        {
+            "accessKey": "new-account",
+            "secretKey": "new-secret",
+            "admin": False,
+            "whiteRemoteAddress": None,
+            "topicPerms": ["T=PUB"],
+        }
+    )
+
+    assert "new-account" in files.state.accounts
+    assert account_in(path, "new-account") == {
+        "accessKey": "new-account",
+        "secretKey": "new-secret",
+        "admin": False,
+        "topicPerms": ["T=PUB"],
+    }
+    assert document(path)["dataVersion"] == [{"counter": 4, "timestamp": clock.now_ms()}]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_account_is_changed_where_it_is_and_keeps_what_is_not_given(files, path):
+    other = path.parent / "acl" / "a.yml"
+    other.write_text(another("account-a") + "globalWhiteRemoteAddresses: [127.0.0.1]\n")
+    files.load()
+
+    files.put_account(
+        {"accessKey": "account-a", "secretKey": "other-secret", "topicPerms": None, "admin": True}
+    )
+
+    assert account_in(other, "account-a") == {
+        "accessKey": "account-a",
+        "secretKey": "other-secret",
+        "admin": True,
+    }
+    assert document(other)["globalWhiteRemoteAddresses"] == ["127.0.0.1"]
+    assert document(path) == yaml.safe_load(PLAIN)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"accessKey": "RocketMQ"},
+        {"accessKey": "RocketMQ", "secretKey": "short"},
+        {"accessKey": "RocketMQ", "secretKey": "12345678", "topicPerms": ["T=ALL"]},
+        {"accessKey": "RocketMQ", "secretKey": "12345678", "whiteRemoteAddress": "nowhere"},
+    ],
+)
+def test_an_account_that_may_not_be_changes_nothing(files, path, wanted):
+    with pytest.raises(ValueError, match=r"should longer|Parse resource|nowhere"):
+        files.put_account(wanted)
+
+    assert path.read_text() == PLAIN
+
+
+def test_an_edit_on_disk_is_not_undone_by_a_change_over_the_wire(files, path):
+    path.write_text(PLAIN.replace("rocketmq2", "rocketmq3"))
+
+    files.put_account({"accessKey": "new-account", "secretKey": "new-secret"})
+
+    assert set(files.state.accounts) == {"RocketMQ", "rocketmq3", "new-account"}
+
+
+def test_an_account_is_deleted_once(files, path):
+    assert files.delete_account("RocketMQ")
+    assert not files.delete_account("RocketMQ")
+
+    assert set(files.state.accounts) == {"rocketmq2"}
+    assert [one["accessKey"] for one in document(path)["accounts"]] == ["rocketmq2"]
+
+
+def test_white_addresses_are_replaced_in_known_files_only(files, path, tmp_path):
+    files.set_global_white_addresses(["127.0.0.1", "::1"], None)
+    assert document(path)["globalWhiteRemoteAddresses"] == ["127.0.0.1", "::1"]
+    assert files.state.global_white_texts == ("127.0.0.1", "::1")
+
+    with pytest.raises(ValueError, match="is no file of accounts"):
+        files.set_global_white_addresses(["127.0.0.1"], tmp_path / "other.yml")
+    with pytest.raises(ValueError, match="nowhere"):
+        files.set_global_white_addresses(["nowhere"], path)
+
+    assert not (tmp_path / "other.yml").exists()
+    assert files.state.global_white_texts == ("127.0.0.1", "::1")
+
+
+def test_the_first_account_makes_file_and_directory(tmp_path, clock):
+    path = tmp_path / "new" / "conf" / "plain_acl.yml"
+    files = AclFiles(path, clock, FileStorage())
+    files.load()
+
+    files.put_account({"accessKey": "new-account", "secretKey": "new-secret"})
+
+    assert account_in(path, "new-account")["secretKey"] == "new-secret"
+
+
+def test_a_secret_is_not_in_the_text_of_the_state(files):
+    assert "12345678" not in repr(files.state)

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker_core.access.account import build_account
+from broker_core.access.acl_files import AccessState
+from broker_core.access.address_rule import parse_rule
+from broker_core.access.authorizer import Authorizer
+from broker_core.access.rules import RULES
+from broker_core.errors import RequestRefusedError
+from broker_core.processors import registry
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from broker_core.protocol.command import RemotingCommand
+from broker_core.protocol.signature import Credentials
+from tests.support.clock import ManualClock
+
+SECRET = "12345678"
+PEER = "127.0.0.1:50000"
+EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
+
+ACCOUNTS: list[dict[str, Any]] = [
+    {"accessKey": "with-permission", "topicPerms": ["T=PUB|SUB"], "groupPerms": ["G=SUB"]},
+    {"accessKey": "without-permission", "topicPerms": ["T=DENY"], "defaultTopicPerm": "PUB|SUB"},
+    {"accessKey": "administrator", "admin": True},
+    {"accessKey": "white-account", "whiteRemoteAddress": "10.0.0.*"},
+    {"accessKey": "tracing-account", "topicPerms": ["T=PUB"]},
+]
+# What any account may ask, as in the original. A code that joins them does so here as well.
+OPEN = {
+    *(28, 29, 30, 31, 32, 33, 37, 21, 201, 202, 203, 204, 208, 223, 300, 303, 305, 308, 315, 317),
+    *(324, 325, 328, 343, 345, 351, 352, 907),
+}
+# What carries what it acts on in its body.
+BODIES: dict[int, Any] = {
+    RequestCode.HEART_BEAT: {
+        "clientID": "c",
+        "consumerDataSet": [{"groupName": "G", "subscriptionDataSet": [{"topic": "T"}]}],
+        "producerDataSet": [{"groupName": "PG"}],
+    },
+    RequestCode.LOCK_BATCH_MQ: {"consumerGroup": "G", "mqSet": [{"topic": "T", "queueId": 0}]},
+    RequestCode.UNLOCK_BATCH_MQ: {"consumerGroup": "G", "mqSet": [{"topic": "T", "queueId": 0}]},
+    RequestCode.CHECK_CLIENT_CONFIG: {"group": "G", "subscriptionData": {"topic": "T"}},
+}
+ACTORS = ["no account", "wrong key", "without-permission", "with-permission", "administrator"]
+
+
+class Anything:
+    """Stands for a processor where only its place in the table matters."""
+
+    def __getattr__(self, name: str) -> Any:
+        return Anything()
+
+
+def state(**changes: Any) -> AccessState:
+    accounts = [build_account({"secretKey": SECRET, **one}) for one in ACCOUNTS]
+    return AccessState(accounts={one.access_key: one for one in accounts}, **changes)
+
+
+class Accounts:
+    def __init__(self, state: AccessState) -> None:
+        self.state = state
+
+
+def an_authorizer(**changes: Any) -> Authorizer:
+    return Authorizer(Accounts(state(**changes)), ManualClock())
+
+
+def a_request(code: int, **more: str) -> RemotingCommand:
+    fields = {"topic": "T", "b": "T", "a": "PG", "group": "G", "consumerGroup": "G", **more}
+    body = java_json.encode(BODIES[code]) if code in BODIES else b""
+    return RemotingCommand.request(code, fields, body)
+
+
+def signed(access_key: str, request: RemotingCommand, secret: str = SECRET) -> RemotingCommand:
+    Credentials(access_key, secret).sign(request)
+    return request
+
+
+def refusal(authorizer: Authorizer, request: RemotingCommand, peer: str = PEER) -> str | None:
+    """Return why a request is refused, None when it passes."""
+    try:
+        authorizer.authorize(request, peer)
+    except RequestRefusedError as error:
+        refused = error
+    else:
+        return None
+    remark = refused.remark or ""
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert remark.startswith(EXCEPTION)
+    assert SECRET not in remark
+    return remark.removeprefix(EXCEPTION)
+
+
+def expected(code: int, actor: str) -> str | None:
+    rule = RULES[code]
+    match actor:
+        case "no account":
+            return "No accessKey is configured"
+        case "wrong key":
+            return "Check signature failed for accessKey=administrator"
+        case "administrator":
+            return None
+        case _ if rule.is_admin:
+            return f"Need admin permission for request code={code}, but accessKey={actor} is not"
+        case "without-permission" if code not in OPEN:
+            return "No default permission for "
+        case _:
+            return None
+
+
+@pytest.mark.parametrize("actor", ACTORS)
+@pytest.mark.parametrize("code", sorted(RULES), ids=lambda code: RequestCode(code).name)
+def test_every_request_is_answered_to_every_actor_by_its_row(code: int, actor: str) -> None:
+    request = a_request(code)
+    if actor == "wrong key":
+        signed("administrator", request, "another-secret")
+    elif actor != "no account":
+        signed(actor, request)
+
+    found = refusal(an_authorizer(), request)
+
+    wanted = expected(code, actor)
+    if wanted is None or found is None:
+        assert found == wanted
+    else:
+        assert found.startswith(wanted)
+
+
+def test_every_handled_request_has_a_row() -> None:
+    fields: Any = {name: Anything() for name in registry.Processors.__dataclass_fields__}
+    table = registry.handlers(registry.Processors(**fields))
+
+    assert set(map(int, table)) <= set(RULES)
+
+
+def test_a_request_without_a_row_is_refused() -> None:
+    request = signed("administrator", a_request(9999))
+
+    assert refusal(an_authorizer(), request) == "No rule says who may make request code=9999"
+
+
+def test_rows_name_what_they_look_at() -> None:
+    assert {(rule.resource, rule.action) for rule in RULES.values()} == {
+        ("topic", "PUB"),
+        ("topic", "SUB"),
+        ("group", "SUB"),
+        ("topic and group", "SUB"),
+        ("any", "any"),
+        ("broker", "administer"),
+    }
+
+
+def test_a_changed_value_or_body_breaks_the_signature() -> None:
+    for change in ("field", "body", "added"):
+        request = signed("administrator", a_request(RequestCode.UPDATE_AND_CREATE_TOPIC))
+        if change == "body":
+            request.body += b" "
+        else:
+            request.ext_fields["topic" if change == "field" else "zzz"] = "other"
+
+        assert refusal(an_authorizer(), request) is not None, change
+
+
+@pytest.mark.parametrize("signature", ["", "x", "订单", "gDRLxP35PD6fyWkcmOfCCW3uFB0="])
+def test_a_made_up_signature_is_refused(signature: str) -> None:
+    request = a_request(28, AccessKey="administrator", Signature=signature)
+
+    assert refusal(an_authorizer(), request) == (
+        "Check signature failed for accessKey=administrator"
+    )
+
+
+def test_an_unknown_account_is_told_so_in_short() -> None:
+    request = signed("x" * 10_000, a_request(28))
+
+    assert refusal(an_authorizer(), request) == "No acl config for " + "x" * 64
+
+
+def test_white_addresses_pass_without_a_signature() -> None:
+    authorizer = an_authorizer(global_white=(parse_rule("192.168.0.*"),))
+    admin = a_request(RequestCode.DELETE_TOPIC_IN_BROKER)
+    of_account = a_request(RequestCode.DELETE_TOPIC_IN_BROKER, AccessKey="white-account")
+
+    assert refusal(authorizer, admin, "192.168.0.7:1") is None
+    assert refusal(authorizer, admin, "192.168.1.7:1") == "No accessKey is configured"
+    assert refusal(authorizer, of_account, "10.0.0.9:1") is None
+    assert refusal(authorizer, of_account, "10.0.1.9:1") is not None
+    assert refusal(authorizer, admin, "10.0.0.9:1") is not None
+
+
+def test_anyone_with_an_account_may_send_traces() -> None:
+    request = a_request(RequestCode.SEND_MESSAGE_V2, b="RMQ_SYS_TRACE_TOPIC")
+
+    assert refusal(an_authorizer(), signed("tracing-account", request)) is None
+
+
+def test_sending_back_takes_the_group_of_the_retry_topic() -> None:
+    mine = a_request(RequestCode.SEND_MESSAGE_V2, b="%RETRY%G", a="CLIENT_INNER_PRODUCER")
+    others = a_request(RequestCode.SEND_MESSAGE_V2, b="%RETRY%H", a="G")
+
+    assert refusal(an_authorizer(), signed("with-permission", mine)) is None
+    assert refusal(an_authorizer(), signed("with-permission", others)) == (
+        "No default permission for group:H"
+    )
+
+
+def test_a_body_that_cannot_be_read_is_refused() -> None:
+    request = RemotingCommand.request(RequestCode.HEART_BEAT, {}, b'{"consumerDataSet":7}')
+
+    found = refusal(an_authorizer(), signed("with-permission", request))
+
+    assert found is not None
+    assert found.startswith("the request's body cannot be read")
+
+
+def test_strangers_do_not_get_their_body_parsed() -> None:
+    request = RemotingCommand.request(RequestCode.HEART_BEAT, {}, b"{")
+
+    assert refusal(an_authorizer(), request) == "No accessKey is configured"
+
+
+def test_refusals_are_counted_and_logged_at_most_five_times_in_ten_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    authorizer = Authorizer(Accounts(state()), clock)
+    for _ in range(100):
+        refusal(authorizer, signed("evil\n\x1b[31mkey", a_request(28)))
+
+    assert authorizer.refused == {"unknown account": 100}
+    assert len(caplog.records) == 5
+    clock.advance_ms(10_000)
+    refusal(authorizer, signed("administrator", a_request(28), "wrong-secret"))
+
+    assert len(caplog.records) == 7
+    assert "left_out=95 all=101" in caplog.text
+    assert "'evil\\n\\x1b[31mkey'" in caplog.text
+    assert "wrong-secret" not in caplog.text
+    assert SECRET not in caplog.text
