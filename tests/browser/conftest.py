@@ -49,8 +49,11 @@ class World:
     schedule_path: str
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Browser]:
+    """Chromium for one file of tests: while it is open, playwright's event loop runs in this thread,
+    and nobody else's `asyncio.run` could.
+    """
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         yield started
