@@ -51,8 +51,9 @@ class World:
 
 @pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Browser]:
-    """Chromium for one file of tests: while it is open, playwright's event loop runs in this thread,
-    and nobody else's `asyncio.run` could.
+    """Chromium for one file of tests.
+
+    While it is open playwright's event loop runs in this thread, and no other test's could.
     """
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
