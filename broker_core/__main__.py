@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Protocol
 import uvloop
 
 from broker_core import config as configuration_of
-from broker_core.broker import Broker
+from broker_core.broker import Broker, limits_of
 from broker_core.clock import SystemClock
 from broker_core.errors import BrokerError, ConfigError
 from broker_core.namesrv.namesrv import NameServer
+from broker_core.remoting.tls import TlsGate
 from broker_core.storage import FileStorage
 from broker_core.verify import verify
 
@@ -142,6 +143,9 @@ def _namesrv(given: Sequence[str]) -> int:
         SystemClock(),
         FileStorage(),
         path,
+        limits=limits_of(configuration),
+        tls=TlsGate(configuration.tls),
+        is_proxied=configuration.server.ha_proxy_protocol_enable,
     )
     return uvloop.run(
         _serve(name_server, lambda: f"The Name Server boot success on {values[0]}:{values[1]}.")

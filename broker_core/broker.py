@@ -17,7 +17,7 @@ from broker_core.clients.housekeeping import ClientHousekeeping
 from broker_core.clients.producers import Producers
 from broker_core.clients.rebalance_locks import RebalanceLocks
 from broker_core.clock import SteadyClock, SystemClock
-from broker_core.config import parse_addresses
+from broker_core.config import edited, parse_addresses
 from broker_core.delay.delay_offsets import DelayOffsets
 from broker_core.delay.levels import DelayLevels
 from broker_core.delay.schedule import ScheduleService
@@ -32,14 +32,17 @@ from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.metadata.document import Document
 from broker_core.metadata.subscription_groups import SubscriptionGroups
 from broker_core.metadata.topics import Topics
+from broker_core.namesrv.kv_configs import ORDER_TOPIC_CONFIG
 from broker_core.namesrv.namesrv import NameServer
 from broker_core.namesrv.registration import BrokerRegistration
 from broker_core.namesrv.routes import BrokerIdentity
 from broker_core.processors import registry
 from broker_core.processors.admin.access import AccessAdmin
 from broker_core.processors.admin.broker import BrokerAdmin
+from broker_core.processors.admin.clients import ClientsAdmin
 from broker_core.processors.admin.connections import ConnectionsAdmin
 from broker_core.processors.admin.groups import GroupsAdmin
+from broker_core.processors.admin.messages import MessagesAdmin
 from broker_core.processors.admin.topics import TopicsAdmin
 from broker_core.processors.guard import guarded
 from broker_core.processors.heartbeat import HeartbeatProcessor
@@ -53,9 +56,18 @@ from broker_core.processors.trace import TraceProcessor
 from broker_core.processors.transaction import ProducerInquiry, TransactionProcessor
 from broker_core.remoting.client import RemotingClient
 from broker_core.remoting.limits import RemotingLimits
+from broker_core.remoting.overload import (
+    HEARTBEAT_CODES,
+    PULL_CODES,
+    SEND_CODES,
+    TRANSACTION_CODES,
+    Overload,
+)
 from broker_core.remoting.server import RemotingServer
+from broker_core.remoting.tls import TlsGate
 from broker_core.service import Service
 from broker_core.stats.counters import BrokerStats
+from broker_core.stats.water_mark import WaterMark
 from broker_core.storage import FileStorage
 from broker_core.store.message_store import MessageStore
 from broker_core.trace.tracer import Tracer
@@ -63,10 +75,13 @@ from broker_core.transaction.check import CheckSettings, TransactionCheck
 from broker_core.transaction.resolve import Transactions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from broker_core.clock import Clock
     from broker_core.config import Configuration
     from broker_core.message.message import MessageExt
     from broker_core.remoting.connection import Connection
+    from broker_core.remoting.dispatch import Handler
     from broker_core.remoting.dispatch import Handler
     from broker_core.storage import Storage
     from broker_core.store.results import PutMessageResult
@@ -159,6 +174,9 @@ class Broker(Service):
             self.groups.disable_consume,
             self._clock,
         )
+        self.water_mark = WaterMark(self._clock, lambda: self.store.dispatch_behind_bytes)
+        # Two ports, and the embedded name server's: one certificate, one mode.
+        self._tls = TlsGate(configuration.tls)
         self.acl = self._acl_files()
         self.authorizer = Authorizer(self.acl, self._clock) if self.acl is not None else None
         self.name_server = self._name_server()
@@ -173,7 +191,9 @@ class Broker(Service):
             "broker's VIP port",
             self._guarded(registry.fast_handlers(processors)),
             self._clock,
-            limits,
+            (self.server, self.fast_server),
+            self._waits,
+            lambda: configuration.store.os_page_cache_busy_time_out_mills,
         )
 
         self.store.on_arrival = self.hold.on_arrival
@@ -185,6 +205,10 @@ class Broker(Service):
         self.consumers.on_gone = self.filters.unregister
         self.server.on_connection_lost = self._on_connection_lost
         self.fast_server.on_connection_lost = self._on_connection_lost
+        self.registration.on_order_topics = self.topics.set_order
+        processors.broker.on_change = lambda changed: self._configuration_changed(
+            processors.send, changed
+        )
 
     def load(self) -> None:
         """Take the store directory, recover it, read the configuration files.
@@ -232,10 +256,14 @@ class Broker(Service):
         self.spawn(self._persist_offsets_forever(), name="consumer-offsets")
         self.spawn(self._persist_filters_forever(), name="consumer-filters")
         self.topics.on_change = self.registration.topic_changed
+        self.water_mark.start()
+        self.overload.start()
         await self.registration.start()
 
     async def shutdown(self) -> None:
         """Stop announcing, then serving, then storing; everything held is answered or persisted."""
+        self.overload.shutdown()
+        await self.water_mark.shutdown()
         await self.registration.shutdown()
         self.hold.shutdown()
         await self.tracer.shutdown()
@@ -291,8 +319,53 @@ class Broker(Service):
             return None
         path = Path(config.kv_config_path or self._config_directory / KV_CONFIG_FILE)
         return NameServer(
-            config.bind_address, config.namesrv_listen_port, self._clock, self._storage, path
+            config.bind_address,
+            config.namesrv_listen_port,
+            self._clock,
+            self._storage,
+            path,
+            limits=limits_of(self.configuration),
+            tls=self._tls,
+            is_proxied=self.configuration.server.ha_proxy_protocol_enable,
         )
+
+    def _remoting_server(self, name: str, handlers: dict[int, Handler]) -> RemotingServer:
+        registry.time_requests(handlers, self.stats.put_latency, self.stats.get_latency)
+        return RemotingServer(
+            name,
+            handlers,
+            self._clock,
+            limits_of(self.configuration),
+            self._tls,
+            is_proxied=self.configuration.server.ha_proxy_protocol_enable,
+        )
+
+    def _waits(self) -> list[tuple[Sequence[int], float]]:
+        """Return how long requests may wait; nothing while that rule is off."""
+        config = self.configuration.broker
+        if not config.broker_fast_failure_enable:
+            return []
+        return [
+            (SEND_CODES, config.wait_time_mills_in_send_queue),
+            (PULL_CODES, config.wait_time_mills_in_pull_queue),
+            (HEARTBEAT_CODES, config.wait_time_mills_in_heartbeat_queue),
+            (TRANSACTION_CODES, config.wait_time_mills_in_transaction_queue),
+        ]
+
+    def _configuration_changed(self, send: SendProcessor, changed: dict[str, str]) -> None:
+        """Have changed keys take effect where they are kept, and stay after a restart."""
+        send.reconfigure()
+        if "brokerPermission" in changed:
+            self.topics.touch()
+            self.registration.announce()
+        if self.configuration.path is None:
+            return
+        path = Path(self.configuration.path)
+        try:
+            text = (self._storage.read(path) or b"").decode("utf-8", errors="replace")
+            self._storage.write_atomically(path, edited(text, changed).encode(), keep_backup=True)
+        except OSError as error:
+            logger.warning("%s is not changed, which a restart will forget: %s", path, error)
 
     def _registration(self) -> BrokerRegistration:
         config = self.configuration.broker
@@ -303,6 +376,7 @@ class Broker(Service):
             broker_addr=self.address,
             ha_server_addr=f"{config.broker_ip2}:{self.listen_port + HA_PORT_STEP}",
         )
+        kv_configs = self.name_server.kv_configs if self.name_server is not None else None
         return BrokerRegistration(
             identity,
             lambda: (self.topics.data_version, self.topics.table),
@@ -310,8 +384,11 @@ class Broker(Service):
             client=RemotingClient() if config.namesrv_addr else None,
             name_servers=parse_addresses(config.namesrv_addr),
             routes=self.name_server.routes if self.name_server is not None else None,
-            broker_permission=config.broker_permission,
-            period_s=config.register_name_server_period / 1000,
+            broker_permission=lambda: config.broker_permission,
+            order_topics=(
+                (lambda: kv_configs.namespace(ORDER_TOPIC_CONFIG)) if kv_configs else None
+            ),
+            period_s=lambda: config.register_name_server_period / 1000,
             timeout_s=config.register_broker_timeout_mills / 1000,
         )
 
@@ -379,10 +456,17 @@ class Broker(Service):
             trace=TraceProcessor(self.tracer),
             access=AccessAdmin(config, self.address, self.acl),
             topics=TopicsAdmin(
-                config, self.topics, self.offsets, self.consumers, self.store, self.stats
+                config,
+                self.topics,
+                self.offsets,
+                self.consumers,
+                self.store,
+                self.stats,
+                self.registration.announced,
             ),
             groups=GroupsAdmin(
                 config,
+                self.listen_port,
                 self.topics,
                 self.groups,
                 self.offsets,
@@ -392,6 +476,8 @@ class Broker(Service):
                 clock,
             ),
             connections=ConnectionsAdmin(self.consumers, self.producers),
+            clients=ClientsAdmin(config.broker_name, self.consumers, self.store),
+            messages=MessagesAdmin(self.topics, self.consumers, self.store),
             broker=BrokerAdmin(
                 self.configuration,
                 self.topics,
@@ -399,6 +485,7 @@ class Broker(Service):
                 self.schedule,
                 self.slow_consumers,
                 self.stats,
+                lambda: self.water_mark.late_ms,
                 clock,
             ),
         )
@@ -416,12 +503,21 @@ class Broker(Service):
         self.housekeeping.on_connection_lost(connection)
 
     async def _persist_offsets_forever(self) -> None:
-        interval_s = self.configuration.broker.flush_consumer_offset_interval / 1000
         while True:
-            await self._clock.sleep(interval_s)
+            await self._clock.sleep(self.configuration.broker.flush_consumer_offset_interval / 1000)
             await self.offsets.persist_in_thread()
 
     async def _persist_filters_forever(self) -> None:
         while True:
             await self._clock.sleep(PERSIST_FILTERS_S)
             self.filters.persist()
+
+
+def limits_of(configuration: Configuration) -> RemotingLimits:
+    """Return what a server's peers are bounded by."""
+    server = configuration.server
+    return RemotingLimits(
+        connections_max=server.server_connections_max,
+        connections_per_host_max=server.server_connections_per_host_max,
+        idle_s=server.server_channel_max_idle_time_seconds,
+    )

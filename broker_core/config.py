@@ -101,6 +101,11 @@ class BrokerConfig:
     register_broker_timeout_mills: int = 6_000
     register_name_server_period: int = 30_000
     start_accept_send_request_time_stamp: int = 0
+    broker_fast_failure_enable: bool = True
+    wait_time_mills_in_send_queue: int = 200
+    wait_time_mills_in_pull_queue: int = 5_000
+    wait_time_mills_in_heartbeat_queue: int = 31_000
+    wait_time_mills_in_transaction_queue: int = 3_000
     reject_transaction_message: bool = False
     transaction_time_out: int = 6_000
     transaction_check_max: int = 15

@@ -16,7 +16,7 @@ from broker_core.message.data_version import DataVersion
 from broker_core.message.topic_config import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from broker_core.clock import Clock
     from broker_core.config import BrokerConfig
@@ -88,6 +88,20 @@ class Topics:
         self.table[topic_config.topic_name] = topic_config
         self._changed(topic_config.topic_name)
 
+    def set_order(self, topics: Iterable[str]) -> None:
+        """Mark the topics of this broker that a name server says are ordered.
+
+        None is unmarked: who set the flag here may not have told the name server.
+        """
+        for topic in topics:
+            topic_config = self.table.get(topic)
+            if topic_config is not None and not topic_config.order:
+                self.put(msgspec.structs.replace(topic_config, order=True))
+
+    def touch(self) -> None:
+        """Give the table a new version, so that name servers take it once more."""
+        self.data_version = self.data_version.next(self._clock.now_ms())
+
     def delete(self, topic: str) -> bool:
         """Forget a topic; False when there was none."""
         if self.table.pop(topic, None) is None:
@@ -105,6 +119,11 @@ class Topics:
         model = self.table.get(default_topic)
         if model is None or not model.is_inherited:
             return None
+        if (
+            default_topic == names.AUTO_CREATE_TOPIC_KEY_TOPIC
+            and not self._config.auto_create_topic_enable
+        ):
+            return None  # it was allowed at boot, when the default topic was made
         nums = max(0, min(queue_nums, model.write_queue_nums))
         return self._create(topic, nums, model.perm & ~PERM_INHERIT)
 

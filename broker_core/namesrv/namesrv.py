@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock, Timer
     from broker_core.remoting.dispatch import Handler
     from broker_core.remoting.limits import RemotingLimits
+    from broker_core.remoting.tls import TlsGate
     from broker_core.storage import Storage
 
 EXPIRE_EVERY_S = 5.0
@@ -39,6 +40,8 @@ class NameServer(Service):
         kv_config_path: Path,
         *,
         limits: RemotingLimits | None = None,
+        tls: TlsGate | None = None,
+        is_proxied: bool = False,
         config: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
@@ -50,7 +53,9 @@ class NameServer(Service):
         self._expire_timer: Timer | None = None
         shown = {"bindAddress": host, "listenPort": str(port), **(config or {})}
         self._processor = NameServerProcessor(self.routes, self.kv_configs, shown)
-        self._server = RemotingServer("name server", self.handlers(), clock, limits)
+        self._server = RemotingServer(
+            "name server", self.handlers(), clock, limits, tls, is_proxied=is_proxied
+        )
         self._server.on_connection_lost = self.routes.owner_lost
 
     def handlers(self) -> dict[int, Handler]:

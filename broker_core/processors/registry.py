@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker_core.protocol.codes import RequestCode
+from broker_core.protocol.command import RemotingCommand
+from broker_core.remoting.overload import PULL_CODES, SEND_CODES
 
 if TYPE_CHECKING:
     from broker_core.processors.admin.access import AccessAdmin
     from broker_core.processors.admin.broker import BrokerAdmin
+    from broker_core.processors.admin.clients import ClientsAdmin
     from broker_core.processors.admin.connections import ConnectionsAdmin
     from broker_core.processors.admin.groups import GroupsAdmin
+    from broker_core.processors.admin.messages import MessagesAdmin
     from broker_core.processors.admin.topics import TopicsAdmin
     from broker_core.processors.heartbeat import HeartbeatProcessor
     from broker_core.processors.offsets import OffsetsProcessor
@@ -26,6 +30,10 @@ if TYPE_CHECKING:
     from broker_core.processors.trace import TraceProcessor
     from broker_core.processors.transaction import TransactionProcessor
     from broker_core.remoting.dispatch import Handler
+    from broker_core.stats.latency import Latency
+
+ANSWERS = (RemotingCommand, bytes)
+"""What a handler answers at once; anything else is awaited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +53,8 @@ class Processors:
     topics: TopicsAdmin
     groups: GroupsAdmin
     connections: ConnectionsAdmin
+    clients: ClientsAdmin
+    messages: MessagesAdmin
     broker: BrokerAdmin
 
 
@@ -88,6 +98,17 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.GET_CONSUME_STATS: processors.groups.consume_stats,
         RequestCode.GET_ALL_CONSUMER_OFFSET: processors.groups.all_offsets,
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: processors.groups.reset_offset,
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: processors.clients.consumer_status,
+        RequestCode.GET_CONSUMER_RUNNING_INFO: processors.clients.running_info,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY: processors.clients.consume_directly,
+        RequestCode.QUERY_CONSUME_TIME_SPAN: processors.groups.consume_time_span,
+        RequestCode.QUERY_CORRECTION_OFFSET: processors.groups.correction_offset,
+        RequestCode.CLONE_GROUP_OFFSET: processors.groups.clone_offset,
+        RequestCode.GET_BROKER_CONSUME_STATS: processors.groups.broker_consume_stats,
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: processors.messages.clean_expired_consume_queues,
+        RequestCode.CLEAN_UNUSED_TOPIC: processors.messages.clean_unused_topics,
+        RequestCode.DELETE_EXPIRED_COMMITLOG: processors.messages.delete_expired_commit_log,
+        RequestCode.QUERY_CONSUME_QUEUE: processors.messages.query_consume_queue,
         RequestCode.GET_CONSUMER_CONNECTION_LIST: processors.connections.consumers_of,
         RequestCode.GET_PRODUCER_CONNECTION_LIST: processors.connections.producers_of,
         RequestCode.GET_ALL_PRODUCER_INFO: processors.connections.all_producers,
@@ -106,9 +127,17 @@ def handlers(processors: Processors) -> dict[int, Handler]:
     }
 
 
+def time_requests(table: dict[int, Handler], put: Latency, get: Latency) -> None:
+    """Have the table's sends and pulls measured."""
+    for codes, latency in ((SEND_CODES, put), (PULL_CODES, get)):
+        for code in codes:
+            if code in table:
+                table[code] = latency.timed(table[code], ANSWERS)
+
+
 def fast_handlers(processors: Processors) -> dict[int, Handler]:
     """Return the table of the VIP port: all but pulls, as in the original."""
     table = handlers(processors)
-    for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+    for code in PULL_CODES:
         del table[code]
     return table

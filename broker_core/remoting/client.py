@@ -19,6 +19,7 @@ from broker_core.remoting.waiting import wait_within
 from broker_core.service import Service
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock, Timer
@@ -33,8 +34,9 @@ class RemotingClient(Service):
     """Connects to an address when something is first asked of it, again after a connection ended.
 
     One event loop only, the one it is first used on. `handlers` serve what peers ask of us on
-    our own connections, pushes included; `credentials` sign every request that is sent. A failed
-    request is never sent again here: only the caller knows whether it may be.
+    our own connections, pushes included; `tls` secures them; `credentials` sign every request
+    that is sent. A failed request is never sent again here: only the caller knows whether it may
+    be.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class RemotingClient(Service):
         handlers: Mapping[int, Handler] | None = None,
         clock: Clock | None = None,
         limits: RemotingLimits | None = None,
+        tls: ssl.SSLContext | None = None,
         *,
         credentials: Credentials | None = None,
     ) -> None:
@@ -49,6 +52,7 @@ class RemotingClient(Service):
         self.on_connection_lost: Callable[[Connection], None] | None = None
         self._clock = clock or SystemClock()
         self._limits = limits or RemotingLimits()
+        self._tls = tls
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Future[Connection]] = {}
         self._sweep_timer: Timer | None = None
@@ -129,7 +133,7 @@ class RemotingClient(Service):
         try:
             host, port = split_address(address)
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: Connection(self._wire), host, port
+                lambda: Connection(self._wire), host, port, ssl=self._tls
             )
         except (OSError, UnicodeError) as error:
             connecting.set_exception(

@@ -103,9 +103,10 @@ class Connection(asyncio.BufferedProtocol):
         attributes: whatever the owner wants to remember about the peer.
     """
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, peer: tuple[str, int] | None = None) -> None:
         self.remote_address = ""
         self.remote_host = b""
+        self._peer = peer
         self.on_close: list[Callable[[Connection], None]] = []
         self.attributes: dict[str, Any] = {}
         self._wire = wire
@@ -297,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         wire = self._wire
         self._transport = cast("asyncio.Transport", transport)
-        self.remote_address, self.remote_host = _peer_of(transport)
+        self.remote_address, self.remote_host = _peer_of(self._peer, transport)
         self._transport.set_write_buffer_limits(high=wire.limits.write_buffer_high)
         wire.connections.add(self)
         refusal = wire.on_made(self)
@@ -465,9 +466,9 @@ class Connection(asyncio.BufferedProtocol):
         return opaque
 
 
-def _peer_of(transport: asyncio.BaseTransport) -> tuple[str, bytes]:
-    """Return the peer's address in its two forms."""
-    name = transport.get_extra_info("peername")
+def _peer_of(told: tuple[str, int] | None, transport: asyncio.BaseTransport) -> tuple[str, bytes]:
+    """Return the peer's address in its two forms; a proxy may have told of another peer."""
+    name = told or transport.get_extra_info("peername")
     if not isinstance(name, tuple) or len(name) < 2:
         return "", bytes(8)
     host, port = str(name[0]).partition("%")[0], int(name[1])

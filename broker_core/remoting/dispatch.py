@@ -38,11 +38,21 @@ class Dispatcher:
     Event loop only; holds no state besides the table.
     """
 
-    __slots__ = ("_find",)
+    __slots__ = ("_find", "_handlers")
 
     def __init__(self, handlers: Mapping[int, Handler]) -> None:
         # Plain ints: a lookup among enum members is three times slower.
-        self._find = {int(code): handler for code, handler in handlers.items()}.get
+        self._handlers = {int(code): handler for code, handler in handlers.items()}
+        self._find = self._handlers.get
+
+    def override(self, handlers: Mapping[int, Handler]) -> None:
+        """Have other handlers serve codes of the table; an empty mapping ends that.
+
+        The table is exchanged, so that a request costs the same whether there is one or not.
+        """
+        others = {int(code): handler for code, handler in handlers.items()}
+        table = {code: others.get(code, handler) for code, handler in self._handlers.items()}
+        self._find = table.get if others else self._handlers.get
 
     def dispatch(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """Serve a request; return the frame to send now, None when there is none or not yet."""

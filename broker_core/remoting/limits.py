@@ -26,6 +26,8 @@ class RemotingLimits:
     frame: FrameLimits = field(default_factory=FrameLimits)
     connections_max: int = 10_000
     connections_per_host_max: int = 1_000
+    is_loopback_bounded: bool = False
+    """Whether that holds for this machine's own addresses, from which tools and proxies connect."""
     kept_bytes_max: int = 256 * MIB
     """Beginnings of frames, all connections together."""
     requests_in_flight_max: int = 10_000

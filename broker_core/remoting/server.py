@@ -12,6 +12,7 @@ from broker_core.errors import RemotingError
 from broker_core.remoting.connection import Connection, Wire
 from broker_core.remoting.dispatch import Dispatcher, Handler
 from broker_core.remoting.limits import PeerLog, RemotingLimits
+from broker_core.remoting.listener import Listener, is_loopback, listen
 from broker_core.remoting.waiting import wait_within
 from broker_core.service import Service
 
@@ -19,15 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock, Timer
+    from broker_core.remoting.tls import TlsGate
 
 SWEEP_S = 5.0
-BACKLOG = 1024
 
 
 class RemotingServer(Service):
     """Accepts connections, serves their requests. Event loop only.
 
-    `start` once, `shutdown` once. `on_connection_lost` is called with each connection that ended.
+    `start` once, `shutdown` once. `tls` decides which connections are secured, `is_proxied` says
+    that each begins with a PROXY header. `on_connection_lost` is called with each connection that
+    ended.
     """
 
     def __init__(
@@ -36,6 +39,9 @@ class RemotingServer(Service):
         handlers: Mapping[int, Handler],
         clock: Clock | None = None,
         limits: RemotingLimits | None = None,
+        tls: TlsGate | None = None,
+        *,
+        is_proxied: bool = False,
     ) -> None:
         super().__init__()
         self.name = name
@@ -43,7 +49,9 @@ class RemotingServer(Service):
         self._clock = clock or SystemClock()
         self._limits = limits or RemotingLimits()
         self._per_host: Counter[str] = Counter()
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
+        self._tls = tls
+        self._is_proxied = is_proxied
         self._sweep_timer: Timer | None = None
         self._wire = Wire(
             dispatcher=Dispatcher(handlers),
@@ -66,26 +74,30 @@ class RemotingServer(Service):
         Raises:
             RemotingError: the address cannot be listened on, one sentence.
         """
-        loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(
-                lambda: Connection(self._wire), host, port, backlog=BACKLOG
-            )
+            sockets = await listen(host, port)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise RemotingError(
                 f"{self.name} cannot listen on {host}:{port}: {reason.lower()}"
             ) from error
+        self._listener = Listener(self._wire, sockets, tls=self._tls, is_proxied=self._is_proxied)
+        self._listener.start()
         self._sweep_later()
-        bound: int = self._server.sockets[0].getsockname()[1]
+        bound: int = sockets[0].getsockname()[1]
         return bound
+
+    def override(self, handlers: Mapping[int, Handler]) -> None:
+        """Have other handlers serve codes of the table for a while; see Dispatcher.override."""
+        self._wire.dispatcher.override(handlers)
 
     async def shutdown(self) -> None:
         """Take nothing new, let answers that are being made leave, then close."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            await self._listener.shutdown()
+            self._listener = None
         for connection in self._wire.connections:
             connection.stop_reading()
         if self._tasks:
@@ -93,9 +105,6 @@ class RemotingServer(Service):
             await wait_within(self._clock, asyncio.shield(finished), self._limits.drain_s)
         await super().shutdown()
         await self._wire.close_all()
-        if self._server is not None:
-            await self._server.wait_closed()
-            self._server = None
 
     def _made(self, connection: Connection) -> str | None:
         """Count a new connection; return why it is refused, None when it is welcome."""
@@ -103,7 +112,10 @@ class RemotingServer(Service):
         self._per_host[host] += 1
         if len(self._wire.connections) > self._limits.connections_max:
             return f"more than {self._limits.connections_max} connections"
-        if self._per_host[host] > self._limits.connections_per_host_max:
+        limits = self._limits
+        if self._per_host[host] > limits.connections_per_host_max and (
+            limits.is_loopback_bounded or not is_loopback(host)
+        ):
             return f"more than {self._limits.connections_per_host_max} connections of one host"
         return None
 
@@ -122,4 +134,8 @@ class RemotingServer(Service):
         now = self._clock.monotonic()
         for connection in list(self._wire.connections):
             connection.sweep(now)
+        if self._listener is not None:
+            self._listener.sweep(now)
+        if self._tls is not None:
+            self._tls.reload_if_changed()
         self._sweep_later()

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from broker_core.service import Service
+from broker_core.stats.latency import Latency
 from broker_core.stats.windows import SAMPLE_SECONDS, StatsItem
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class BrokerStats(Service):
         self.boot_timestamp = clock.now_ms()
         self._boot_monotonic = clock.monotonic()
         self.totals = Totals()
+        self.put_latency = Latency(clock.monotonic)
+        self.get_latency = Latency(clock.monotonic)
         self._seconds: deque[tuple[float, tuple[int, int, int, int]]] = deque(maxlen=TOTALS_KEPT)
         self._seconds.append((self._boot_monotonic, self.totals.snapshot()))
         self.topic_put_nums = StatsSet(clock)
@@ -171,6 +174,8 @@ class BrokerStats(Service):
                 del table[key]
 
     def sample_second(self) -> None:
+        self.put_latency.sample()
+        self.get_latency.sample()
         self._seconds.append((self._clock.monotonic(), self.totals.snapshot()))
 
     def sample_items(self) -> None:

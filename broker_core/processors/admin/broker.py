@@ -5,16 +5,21 @@ Source: broker/processor/AdminBrokerProcessor.java, store/StoreStatsService.java
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker_core.errors import RequestRefusedError
+from broker_core import config
+from broker_core.errors import ConfigError, RequestRefusedError
+from broker_core.message.data_version import DataVersion
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import BROKER_VERSION, ResponseCode
 from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker_core.clock import Clock
     from broker_core.config import Configuration
     from broker_core.delay.schedule import ScheduleService
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
 
+logger = logging.getLogger(__name__)
+
 BROKER_VERSION_DESC = "V4_9_7"
 
 # RocketMQ's pools and their queues. One event loop answers each request in its turn, so that none
@@ -32,13 +39,10 @@ BROKER_VERSION_DESC = "V4_9_7"
 NO_QUEUES = {
     "sendThreadPoolQueueSize": "0",
     "sendThreadPoolQueueCapacity": "0",
-    "sendThreadPoolQueueHeadWaitTimeMills": "0",
     "pullThreadPoolQueueSize": "0",
     "pullThreadPoolQueueCapacity": "0",
-    "pullThreadPoolQueueHeadWaitTimeMills": "0",
     "queryThreadPoolQueueSize": "0",
     "queryThreadPoolQueueCapacity": "0",
-    "queryThreadPoolQueueHeadWaitTimeMills": "0",
     "EndTransactionQueueSize": "0",
     "EndTransactionThreadPoolQueueCapacity": "0",
     "pageCacheLockTimeMills": "0",
@@ -58,6 +62,7 @@ class BrokerAdmin:
         schedule: ScheduleService,
         slow_consumers: SlowConsumers,
         stats: BrokerStats,
+        late_ms: Callable[[], float],
         clock: Clock,
     ) -> None:
         self._configuration = configuration
@@ -66,12 +71,17 @@ class BrokerAdmin:
         self._schedule = schedule
         self._slow_consumers = slow_consumers
         self._stats = stats
+        self._late_ms = late_ms
         self._clock = clock
+        self._data_version = DataVersion(timestamp=clock.now_ms())
+        self.on_change: Callable[[dict[str, str]], None] | None = None
 
     def runtime_info(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_BROKER_RUNTIME_INFO. Answers SUCCESS with a KVTable of texts."""
         stats = self._stats
         totals = stats.totals
+        late_ms = str(int(self._late_ms()))
+        put_latency, get_latency = stats.put_latency, stats.get_latency
         average = totals.put_size / totals.put if totals.put else 0.0
         table = {
             **NO_QUEUES,
@@ -85,6 +95,14 @@ class BrokerAdmin:
             "putMessageFailedTimes": str(totals.put_failed_times),
             "putMessageSizeTotal": str(totals.put_size),
             "putMessageAverageSize": str(average),
+            "putMessageEntireTimeMax": str(round(put_latency.max_ms)),
+            "putMessageDistributeTime": put_latency.distribution(),
+            "getMessageEntireTimeMax": str(round(get_latency.max_ms)),
+            "putLatency99": str(round(put_latency.quantile_ms(0.99), 3)),
+            "putLatency999": str(round(put_latency.quantile_ms(0.999), 3)),
+            "sendThreadPoolQueueHeadWaitTimeMills": late_ms,
+            "pullThreadPoolQueueHeadWaitTimeMills": late_ms,
+            "queryThreadPoolQueueHeadWaitTimeMills": late_ms,
             "msgPutTotalYesterdayMorning": str(stats.put_until_yesterday),
             "msgPutTotalTodayMorning": str(stats.put_until_today),
             "msgPutTotalTodayNow": str(totals.put),
@@ -108,20 +126,38 @@ class BrokerAdmin:
     def get_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_BROKER_CONFIG. Answers SUCCESS with version and the properties text as body."""
         text = "".join(f"{key}={value}\n" for key, value in self._configuration.items())
-        version = msgspec.json.encode(self._topics.data_version).decode()
+        version = msgspec.json.encode(self._data_version).decode()
         return request.answer(
             ResponseCode.SUCCESS, ext_fields={"version": version}, body=text.encode()
         )
 
     def update_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """UPDATE_BROKER_CONFIG. Answers NO_PERMISSION.
+        """UPDATE_BROKER_CONFIG: change keys that may change while the broker runs, all or none.
 
+        Answers SUCCESS; NO_PERMISSION for any other key; SYSTEM_ERROR for a value that is bad.
         Differs: the original takes any key but three, paths included, from anyone who connects.
         """
-        raise RequestRefusedError(
-            ResponseCode.NO_PERMISSION,
-            "the configuration of this broker is changed in its file, not over the wire",
-        )
+        table = config.parse_properties(request.body.decode("utf-8", errors="replace"))
+        shown = dict(self._configuration.items())
+        wanted = {key: value for key, value in table.items() if shown.get(key) != value}
+        try:
+            changed = config.update(self._configuration, wanted)
+        except ConfigError as error:
+            if error.expected:
+                raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"{error.key[:100]} is changed in the broker's file, not over the wire",
+            ) from error
+        if changed:
+            logger.warning(
+                "the configuration is changed over the wire: %s",
+                " ".join(f"{key}={wanted[key]}" for key in changed),
+            )
+            self._data_version = self._data_version.next(self._clock.now_ms())
+            if self.on_change is not None:
+                self.on_change({key: wanted[key] for key in changed})
+        return request.answer(ResponseCode.SUCCESS)
 
     def stats_data(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """VIEW_BROKER_STATS_DATA. Answers SUCCESS with the windows of an item, or SYSTEM_ERROR."""

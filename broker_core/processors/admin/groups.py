@@ -14,7 +14,7 @@ from broker_core.message import names
 from broker_core.message.subscription import SubscriptionGroupConfig
 from broker_core.processors.heartbeat import read_body
 from broker_core.protocol import java_json
-from broker_core.protocol.codes import RequestCode, ResponseCode
+from broker_core.protocol.codes import V3_0_7_SNAPSHOT, RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
 
@@ -38,12 +38,14 @@ TO_THE_END = -1
 class GroupsAdmin:
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
     DELETE_SUBSCRIPTIONGROUP, GET_CONSUME_STATS, GET_ALL_CONSUMER_OFFSET,
-    INVOKE_BROKER_TO_RESET_OFFSET. Event loop only.
+    INVOKE_BROKER_TO_RESET_OFFSET, QUERY_CONSUME_TIME_SPAN, QUERY_CORRECTION_OFFSET,
+    CLONE_GROUP_OFFSET, GET_BROKER_CONSUME_STATS. Event loop only.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
+        listen_port: int,
         topics: Topics,
         groups: SubscriptionGroups,
         offsets: ConsumerOffsets,
@@ -53,6 +55,7 @@ class GroupsAdmin:
         clock: Clock,
     ) -> None:
         self._config = config
+        self._listen_port = listen_port
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -110,53 +113,187 @@ class GroupsAdmin:
         group = fields.text(header, "consumerGroup")
         only = header.get("topic")
         topics = [only] if only else sorted(self._offsets.topics_of(group))
-        now = self._clock.monotonic()
         table: dict[str, Any] = {}
         consume_tps = 0.0
         for topic in topics:
             topic_config = self._topics.find(topic)
             if topic_config is None or not self._is_consumed(group, topic):
                 continue
-            for queue_id in range(topic_config.read_queue_nums):
-                key = java_json.message_queue_key(topic, self._config.broker_name, queue_id)
-                table[key] = self._offset_wrapper(group, topic, queue_id)
-            item = self._stats.group_get_nums.get(f"{topic}@{group}")
-            consume_tps += item.minute(now).tps if item else 0.0
+            table.update(self._offset_table(group, topic, topic_config.read_queue_nums))
+            consume_tps += self._consume_tps(group, topic)
         body = {"consumeTps": consume_tps, "offsetTable": table}
         return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+
+    def broker_consume_stats(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_BROKER_CONSUME_STATS. Answers SUCCESS with each group's ConsumeStats by topic."""
+        is_order = fields.boolean(request.ext_fields, "isOrder")
+        groups = []
+        total_diff = 0
+        for group in self._groups.table:
+            by_topic = []
+            for topic in sorted(self._offsets.topics_of(group)):
+                topic_config = self._topics.find(topic)
+                if topic_config is None or (is_order and not topic_config.order):
+                    continue
+                if not self._is_consumed(group, topic):
+                    continue
+                table = self._offset_table(group, topic, topic_config.write_queue_nums)
+                total_diff += sum(
+                    one["brokerOffset"] - one["consumerOffset"] for one in table.values()
+                )
+                tps = self._consume_tps(group, topic)
+                by_topic.append({"consumeTps": tps, "offsetTable": table})
+            if by_topic:
+                groups.append({group: by_topic})
+        body = {
+            "brokerAddr": f"{self._config.broker_ip1}:{self._listen_port}",
+            "consumeStatsList": groups,
+            "totalDiff": total_diff,
+        }
+        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+
+    def consume_time_span(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """QUERY_CONSUME_TIME_SPAN. Answers SUCCESS with the span of times stored in each queue and
+        how far behind the group is, in milliseconds; TOPIC_NOT_EXIST.
+        """
+        header = request.ext_fields
+        topic, group = fields.text(header, "topic"), fields.text(header, "group")
+        topic_config = self._topics.find(topic)
+        if topic_config is None:
+            raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        store = self._store
+        spans = []
+        for queue_id in range(topic_config.write_queue_nums):
+            max_offset = store.max_offset_in_queue(topic, queue_id)
+            first = store.min_offset_in_queue(topic, queue_id)
+            earliest = store.store_timestamp(topic, queue_id, first)
+            offset = self._offsets.query(group, topic, queue_id)
+            consumed = earliest
+            if offset > 0:
+                consumed = store.store_timestamp(topic, queue_id, offset - 1)
+            delay_time = 0
+            if offset < max_offset:
+                waiting = store.store_timestamp(topic, queue_id, max(offset, first))
+                delay_time = max(0, self._clock.now_ms() - waiting)
+            spans.append(
+                {
+                    "consumeTimeStamp": consumed,
+                    "delayTime": delay_time,
+                    "maxTimeStamp": store.store_timestamp(topic, queue_id, max_offset - 1),
+                    "messageQueue": {
+                        "brokerName": self._config.broker_name,
+                        "queueId": queue_id,
+                        "topic": topic,
+                    },
+                    "minTimeStamp": earliest,
+                }
+            )
+        return request.answer(
+            ResponseCode.SUCCESS, body=java_json.encode({"consumeTimeSpanSet": spans})
+        )
+
+    def correction_offset(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """QUERY_CORRECTION_OFFSET: the least offset of all groups in each queue of a topic.
+
+        Answers SUCCESS. A queue in which compareGroup is behind that least offset gets Long.MAX.
+        Differs: the original looks compareGroup up under the topic's name and finds nothing, and
+        deletes the offsets of filterGroups; here they are only left out.
+        """
+        header = request.ext_fields
+        topic = fields.text(header, "topic")
+        compare_group = fields.text(header, "compareGroup")
+        left_out = {name for name in header.get("filterGroups", "").split(",") if name}
+        least: dict[int, int] = {}
+        for group in self._offsets.groups_of(topic) - left_out:
+            for queue_id, offset in self._offsets.queues(group, topic).items():
+                if offset >= self._store.min_offset_in_queue(topic, queue_id):
+                    least[queue_id] = min(offset, least.get(queue_id, offset))
+        for queue_id, offset in self._offsets.queues(compare_group, topic).items():
+            if queue_id in least and least[queue_id] > offset:
+                least[queue_id] = fields.INT64_MAX
+        return request.answer(
+            ResponseCode.SUCCESS, body=java_json.encode({"correctionOffsets": least})
+        )
+
+    def clone_offset(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """CLONE_GROUP_OFFSET: one group continues where another stands. Answers SUCCESS.
+
+        Differs: without a topic all topics are cloned, of which the original clones none.
+        """
+        header = request.ext_fields
+        source, target = fields.text(header, "srcGroup"), fields.text(header, "destGroup")
+        wrong = names.check_group(target)
+        if wrong is not None:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, wrong)
+        only = header.get("topic", "").strip()
+        is_offline = fields.boolean(header, "offline")
+        for topic in [only] if only else sorted(self._offsets.topics_of(source)):
+            if self._topics.find(topic) is None:
+                continue
+            if not is_offline and not self._is_consumed(source, topic):
+                continue
+            for queue_id, offset in self._offsets.queues(source, topic).items():
+                self._offsets.commit(target, topic, queue_id, offset)
+        return request.answer(ResponseCode.SUCCESS)
 
     def reset_offset(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """INVOKE_BROKER_TO_RESET_OFFSET: tell a live group's clients where to go on.
 
-        Answers SUCCESS with the offsets; SYSTEM_ERROR for an unknown topic; CONSUMER_NOT_ONLINE
-        when nobody of the group is connected: then UPDATE_CONSUMER_OFFSET is the way.
+        Answers SUCCESS with the offsets; SYSTEM_ERROR for an unknown topic, a group without offsets
+        in it, a client that is too old; CONSUMER_NOT_ONLINE when nobody of the group is connected:
+        then UPDATE_CONSUMER_OFFSET is the way. 5.x may ask for one queue, and for an offset.
         """
         header = request.ext_fields
         topic = fields.text(header, "topic")
         group = fields.text(header, "group")
         timestamp = fields.int64(header, "timestamp")
         is_force = fields.boolean(header, "isForce")
+        only_queue = fields.int32(header, "queueId", -1)
+        only_offset = fields.int64(header, "offset", -1)
         topic_config = self._topics.find(topic)
         if topic_config is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"[reset-offset] reset offset failed, no topic {topic}"
             )
+        if only_queue >= topic_config.write_queue_nums:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"topic {topic} has no queue {only_queue}"
+            )
         found = self._consumers.find(group)
+        if found is None and not self._offsets.queues(group, topic):
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist"
+            )
         if found is None:
             raise RequestRefusedError(
                 ResponseCode.CONSUMER_NOT_ONLINE,
                 f"Consumer not online, so can not reset offset, Group: {group} Topic: {topic} "
                 f"Timestamp: {timestamp}",
             )
+        for member in found.members.values():
+            if member.version < V3_0_7_SNAPSHOT:
+                raise RequestRefusedError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the client does not support this feature. version={member.version}",
+                )
         table = {}
-        for queue_id in range(topic_config.write_queue_nums):
+        queue_ids = range(topic_config.write_queue_nums) if only_queue < 0 else [only_queue]
+        for queue_id in queue_ids:
             wanted = self._offset_at(topic, queue_id, timestamp)
+            if only_queue >= 0 and only_offset >= 0:
+                wanted = self._within(topic, queue_id, only_offset)
             current = self._offsets.query(group, topic, queue_id)
-            if not is_force and 0 <= current < wanted:
+            if not is_force and only_offset < 0 and 0 <= current < wanted:
                 wanted = current
-            key = java_json.message_queue_key(topic, self._config.broker_name, queue_id)
-            table[key] = wanted
-        body = java_json.encode({"offsetTable": table})
+            table[queue_id] = wanted
+        by_queue = {
+            java_json.message_queue_key(topic, self._config.broker_name, queue_id): offset
+            for queue_id, offset in table.items()
+        }
+        body = java_json.encode({"offsetTable": by_queue})
+        notice_body = body
+        if request.language == "CPP":
+            notice_body = java_json.encode({"offsetTable": self._as_list(topic, table)})
         for connection in found.members:
             notice = RemotingCommand.request(
                 RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
@@ -166,7 +303,7 @@ class GroupsAdmin:
                     "timestamp": str(timestamp),
                     "isForce": str(is_force).lower(),
                 },
-                body,
+                notice_body,
             )
             cast("Connection", connection).oneway(notice)
         return request.answer(ResponseCode.SUCCESS, body=body)
@@ -175,6 +312,41 @@ class GroupsAdmin:
         if timestamp == TO_THE_END:
             return self._store.max_offset_in_queue(topic, queue_id)
         return self._store.offset_in_queue_by_time(topic, queue_id, timestamp)
+
+    def _within(self, topic: str, queue_id: int, offset: int) -> int:
+        low = self._store.min_offset_in_queue(topic, queue_id)
+        high = self._store.max_offset_in_queue(topic, queue_id)
+        if not low <= offset <= high + 1:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"Target offset {offset} not in consume queue range [{low}-{high}]",
+            )
+        return offset
+
+    def _as_list(self, topic: str, table: dict[int, int]) -> list[dict[str, Any]]:
+        """Return offsets by queue as a C++ client reads them."""
+        return [
+            {
+                "brokerName": self._config.broker_name,
+                "offset": offset,
+                "queueId": queue_id,
+                "topic": topic,
+            }
+            for queue_id, offset in table.items()
+        ]
+
+    def _consume_tps(self, group: str, topic: str) -> float:
+        item = self._stats.group_get_nums.get(f"{topic}@{group}")
+        return item.minute(self._clock.monotonic()).tps if item else 0.0
+
+    def _offset_table(self, group: str, topic: str, queue_nums: int) -> dict[str, dict[str, int]]:
+        broker_name = self._config.broker_name
+        return {
+            java_json.message_queue_key(topic, broker_name, queue_id): self._offset_wrapper(
+                group, topic, queue_id
+            )
+            for queue_id in range(queue_nums)
+        }
 
     def _is_consumed(self, group: str, topic: str) -> bool:
         """Say whether the group, when it is online, still subscribes to the topic."""

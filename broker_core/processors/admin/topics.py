@@ -17,6 +17,8 @@ from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from broker_core.clients.consumers import Consumers
     from broker_core.config import BrokerConfig
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
@@ -43,6 +45,7 @@ class TopicsAdmin:
         consumers: Consumers,
         store: MessageStore,
         stats: BrokerStats,
+        announced: Callable[[], Awaitable[None] | None],
     ) -> None:
         self._config = config
         self._topics = topics
@@ -50,10 +53,13 @@ class TopicsAdmin:
         self._consumers = consumers
         self._store = store
         self._stats = stats
+        self._announced = announced
 
-    def update_and_create(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """UPDATE_AND_CREATE_TOPIC. Answers SUCCESS once it is persisted and registered, else
-        SYSTEM_ERROR.
+    def update_and_create(
+        self, request: RemotingCommand, _: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        """UPDATE_AND_CREATE_TOPIC. Answers SUCCESS once it is persisted and every name server that
+        answers knows it, else SYSTEM_ERROR.
         """
         header = request.ext_fields
         topic = fields.text(header, "topic")
@@ -78,7 +84,10 @@ class TopicsAdmin:
                 order=fields.boolean(header, "order"),
             )
         )
-        return request.answer(ResponseCode.SUCCESS)
+        announced = self._announced()
+        if announced is None:
+            return request.answer(ResponseCode.SUCCESS)
+        return _answer_after(announced, request)
 
     def delete(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """DELETE_TOPIC_IN_BROKER. Answers SUCCESS, also when there was no such topic.
@@ -150,3 +159,8 @@ class TopicsAdmin:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic."
             )
+
+
+async def _answer_after(announced: Awaitable[None], request: RemotingCommand) -> RemotingCommand:
+    await announced
+    return request.answer(ResponseCode.SUCCESS)

@@ -151,7 +151,7 @@ async def test_a_dead_name_server_is_logged_once_and_holds_nothing_up(
 async def test_the_brokers_permission_covers_its_topics() -> None:
     routes = RouteTable(ManualClock())
     registration = BrokerRegistration(
-        IDENTITY, Topics("T"), ManualClock(), routes=routes, broker_permission=4
+        IDENTITY, Topics("T"), ManualClock(), routes=routes, broker_permission=lambda: 4
     )
 
     await registration.start()

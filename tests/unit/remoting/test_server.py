@@ -365,7 +365,10 @@ async def test_connections_are_limited_in_all_and_by_host(
 ) -> None:
     for limits, reason in (
         (RemotingLimits(connections_max=2), "more than 2 connections"),
-        (RemotingLimits(connections_per_host_max=2), "connections of one host"),
+        (
+            RemotingLimits(connections_per_host_max=2, is_loopback_bounded=True),
+            "connections of one host",
+        ),
     ):
         server = await setup.serve({ECHO: echo}, limits=limits)
         peers = [await setup.connect() for _ in range(2)]

@@ -1,0 +1,160 @@
+"""Administration of connected clients: what they are asked over their own connections.
+
+Source: broker/processor/AdminBrokerProcessor.java callConsumer,
+broker/client/net/Broker2Client.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from broker_core.errors import RemotingError, RemotingTimeoutError, RequestRefusedError
+from broker_core.message.ids import parse_offset_msg_id
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import (
+    V3_0_7_SNAPSHOT,
+    V3_1_8_SNAPSHOT,
+    RequestCode,
+    ResponseCode,
+)
+from broker_core.protocol.command import RemotingCommand
+from broker_core.protocol.headers import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from broker_core.clients.consumers import Consumers
+    from broker_core.remoting.connection import Connection
+    from broker_core.store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+CALL_CLIENT_TIMEOUT_S = 10.0
+STATUS_TIMEOUT_S = 5.0
+
+
+class ClientsAdmin:
+    """GET_CONSUMER_RUNNING_INFO, CONSUME_MESSAGE_DIRECTLY, INVOKE_BROKER_TO_GET_CONSUMER_STATUS.
+    Event loop only.
+    """
+
+    def __init__(self, broker_name: str, consumers: Consumers, store: MessageStore) -> None:
+        self._broker_name = broker_name
+        self._consumers = consumers
+        self._store = store
+
+    def running_info(self, request: RemotingCommand, _: Connection) -> Awaitable[RemotingCommand]:
+        """GET_CONSUMER_RUNNING_INFO. Answers as the client does, else as `_call`."""
+        asked = RemotingCommand.request(request.code, dict(request.ext_fields))
+        return self._call(request, asked)
+
+    def consume_directly(
+        self, request: RemotingCommand, _: Connection
+    ) -> Awaitable[RemotingCommand]:
+        """CONSUME_MESSAGE_DIRECTLY: one stored message for one client.
+
+        Answers as the client does, else as `_call`; SYSTEM_ERROR for a message that is not here.
+        """
+        header = {**request.ext_fields, "brokerName": self._broker_name}
+        body = b""
+        msg_id = header.get("msgId")
+        if msg_id:
+            body = bytes(self._record(msg_id))
+        return self._call(request, RemotingCommand.request(request.code, header, body))
+
+    async def consumer_status(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: where a group's clients stand in a topic.
+
+        Answers SUCCESS with a GetConsumerStatusBody of the clients that answered; SYSTEM_ERROR
+        when none is connected, or one is too old to be asked. clientAddr is a client id.
+        """
+        header = request.ext_fields
+        topic, group = fields.text(header, "topic"), fields.text(header, "group")
+        only = header.get("clientAddr", "").strip()
+        found = self._consumers.find(group)
+        if found is None:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"No Any Consumer online in the consumer group: [{group}]",
+            )
+        table: dict[str, Any] = {}
+        for connection, member in list(found.members.items()):
+            if member.version < V3_0_7_SNAPSHOT:
+                raise RequestRefusedError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the client does not support this feature. version={member.version}",
+                )
+            if only and member.client_id != only:
+                continue
+            asked = RemotingCommand.request(
+                RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, {"topic": topic, "group": group}
+            )
+            try:
+                answer = await cast("Connection", connection).request(asked, STATUS_TIMEOUT_S)
+                if answer.code == ResponseCode.SUCCESS and answer.body:
+                    status = java_json.decode(answer.body)
+                    table[member.client_id] = _object_keys(status.get("messageQueueTable") or {})
+            except (RemotingError, ValueError, AttributeError) as error:
+                logger.warning(
+                    "a consumer's status is missing: client_id=%s reason=%s",
+                    member.client_id,
+                    error,
+                )
+        body = {"consumerTable": table, "messageQueueTable": {}}
+        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+
+    async def _call(self, request: RemotingCommand, asked: RemotingCommand) -> RemotingCommand:
+        """Hand a request on to a consumer and its answer back, byte for byte.
+
+        Answers SYSTEM_ERROR when it is not connected or too old, CONSUME_MSG_TIMEOUT when it does
+        not answer within ten seconds.
+        """
+        group = fields.text(request.ext_fields, "consumerGroup")
+        client_id = request.ext_fields.get("clientId", "")
+        found = self._consumers.find(group)
+        connection = None if found is None else found.connection_of(client_id)
+        if found is None or connection is None:
+            return request.answer(
+                ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online"
+            )
+        version = found.members[connection].version
+        if version < V3_1_8_SNAPSHOT:
+            return request.answer(
+                ResponseCode.SYSTEM_ERROR,
+                f"The Consumer <{client_id}> Version <{version}> too low to finish, please upgrade "
+                "it to V3_1_8_SNAPSHOT",
+            )
+        try:
+            answer = await cast("Connection", connection).request(asked, CALL_CLIENT_TIMEOUT_S)
+        except RemotingTimeoutError as error:
+            return request.answer(
+                ResponseCode.CONSUME_MSG_TIMEOUT,
+                f"consumer <{group}> <{client_id}> Timeout: {error}",
+            )
+        except RemotingError as error:
+            return request.answer(
+                ResponseCode.SYSTEM_ERROR,
+                f"invoke consumer <{group}> <{client_id}> Exception: {error}",
+            )
+        return request.answer(answer.code, answer.remark, answer.ext_fields, answer.body)
+
+    def _record(self, msg_id: str) -> memoryview:
+        parsed = parse_offset_msg_id(msg_id)
+        if parsed is None:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"{msg_id[:80]!r} is not an offset message id"
+            )
+        commit_log_offset = parsed.commit_log_offset
+        record = self._store.look_message(commit_log_offset)
+        if record is None:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"can not find message by the offset, {commit_log_offset}",
+            )
+        return record
+
+
+def _object_keys(table: dict[str, Any]) -> dict[str, Any]:
+    """Return a map by MessageQueue in the form in which it is written raw, as Java does."""
+    return {java_json.ObjectKey(key): offset for key, offset in table.items()}

@@ -1,0 +1,106 @@
+"""Overload: requests that waited too long are answered SYSTEM_BUSY instead of being served.
+
+RocketMQ looks at the age of the first request in each pool's queue. One event loop has one queue,
+in the kernel: what came while a turn of the loop took long waited about as long as that turn. So
+a timer tells the wait by how late it comes. When it is late twice in a row, requests of a kind that
+may not wait so long are refused until its next tick, which costs a third of serving them, and the
+loop catches up. Once is a stall (a page fault, a machine that was suspended): it is over when it is
+seen, and refusing what came meanwhile would help nobody.
+
+Source: broker/latency/BrokerFastFailure.java, processor/SendMessageProcessor.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker_core.protocol.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker_core.clock import Clock, Timer
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.connection import Connection
+    from broker_core.remoting.server import RemotingServer
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.05
+SEND_CODES = (
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+)
+PULL_CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+HEARTBEAT_CODES = (RequestCode.HEART_BEAT,)
+TRANSACTION_CODES = (RequestCode.END_TRANSACTION,)
+
+
+class Overload:
+    """Watches the loop, tells servers which codes to refuse. Event loop only.
+
+    `waits` returns (codes, milliseconds they may wait) of now, nothing when the rule is off;
+    `page_cache_busy_ms` from how long a hold of the loop it is the disk that is blamed.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        servers: Sequence[RemotingServer],
+        waits: Callable[[], Sequence[tuple[Sequence[int], float]]],
+        page_cache_busy_ms: Callable[[], float],
+    ) -> None:
+        self.refused = 0
+        self._clock = clock
+        self._servers = servers
+        self._waits = waits
+        self._page_cache_busy_ms = page_cache_busy_ms
+        self._due = 0.0
+        self._is_refusing = False
+        self._late_before_ms = 0.0
+        self._remark = ""
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        self._due = self._clock.monotonic() + TICK_S
+        self._timer = self._clock.call_at(self._due, self._tick)
+
+    def shutdown(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.look(0.0)
+
+    def look(self, late_ms: float) -> None:
+        """Refuse what may not wait as long as the last two turns took, serve everything else."""
+        self._late_before_ms, late_ms = late_ms, min(late_ms, self._late_before_ms)
+        busy = [code for codes, wait_ms in self._waits() if late_ms > wait_ms for code in codes]
+        if not busy and not self._is_refusing:
+            return
+        if busy and not self._is_refusing:
+            logger.warning("overloaded, refusing requests: waited_ms=%.0f codes=%s", late_ms, busy)
+        kind = "PCBUSY_CLEAN_QUEUE" if self._is_disk(late_ms) else "TIMEOUT_CLEAN_QUEUE"
+        waiting = sum(len(server.connections) for server in self._servers)
+        self._remark = (
+            f"[{kind}]broker busy, start flow control for a while, period in queue: "
+            f"{late_ms:.0f}ms, size of queue: {waiting}"
+        )
+        self._is_refusing = bool(busy)
+        for server in self._servers:
+            server.override(dict.fromkeys(busy, self._refuse))
+
+    def _is_disk(self, late_ms: float) -> bool:
+        return late_ms > self._page_cache_busy_ms()
+
+    def _refuse(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """Answer SYSTEM_BUSY."""
+        self.refused += 1
+        return request.answer(ResponseCode.SYSTEM_BUSY, self._remark)
+
+    def _tick(self) -> None:
+        now = self._clock.monotonic()
+        self.look(max(0.0, now - self._due) * 1000)
+        self._due = now + TICK_S
+        self._timer = self._clock.call_at(self._due, self._tick)

@@ -1,0 +1,159 @@
+"""TlsGate: whether a connection is secured, with which certificate.
+
+Source: remoting/netty/TlsHelper.java, NettyRemotingServer.java HandshakeHandler (4.9.7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import ssl
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from broker_core.config import TlsConfig
+
+logger = logging.getLogger(__name__)
+
+HANDSHAKE = 0x16
+"""The first byte of a TLS connection. A frame begins with 0 or 1, the high byte of its length."""
+SELF_SIGNED_DAYS = 365
+OPENSSL_SECONDS = 20
+VERIFY = {
+    "none": ssl.CERT_NONE,
+    "optional": ssl.CERT_OPTIONAL,
+    "require": ssl.CERT_REQUIRED,
+}
+
+
+class TlsGate:
+    """Event loop only. A changed certificate is for new connections; open ones keep theirs.
+
+    Without a certificate of its own it makes one that nobody can check, when it is first needed
+    and the test mode allows it: clients in their test mode, which is their default, take it.
+    """
+
+    def __init__(self, config: TlsConfig) -> None:
+        """Read the certificate.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+        self._config = config
+        self._making: asyncio.Task[ssl.SSLContext | None] | None = None
+        self._context: ssl.SSLContext | None = None
+        self._stamp = self._read_stamp()
+        if config.mode != "disabled" and config.cert_path:
+            self._context = _context(config)
+        elif config.mode == "enforcing" and not config.test_mode_enable:
+            raise ConfigError(
+                "tls.server.mode", "enforcing", "a certificate: tls.server.certPath is not given"
+            )
+
+    @property
+    def takes_plain(self) -> bool:
+        """Whether a connection may be unsecured."""
+        return self._config.mode != "enforcing"
+
+    @property
+    def takes_tls(self) -> bool:
+        """Whether a connection may be secured."""
+        return self._config.mode != "disabled" and (
+            self._context is not None or self._config.test_mode_enable
+        )
+
+    async def context(self) -> ssl.SSLContext | None:
+        """Return what secures a connection, None when there is no certificate."""
+        if self._context is None and self.takes_tls:
+            if self._making is None:
+                self._making = asyncio.get_running_loop().create_task(
+                    asyncio.to_thread(_self_signed), name="self-signed certificate"
+                )
+            self._context = await asyncio.shield(self._making)
+        return self._context
+
+    def reload_if_changed(self) -> None:
+        """Read the files again when one of them is another; damaged ones change nothing."""
+        if not self._config.cert_path:
+            return
+        stamp = self._read_stamp()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._context = _context(self._config)
+        except ConfigError as error:
+            logger.warning("the changed certificate is not used: %s", error)
+        else:
+            logger.info("the certificate was changed: path=%s", self._config.cert_path)
+
+    def _read_stamp(self) -> tuple[object, ...]:
+        config = self._config
+        stamps: list[object] = []
+        for name in (config.cert_path, config.key_path, config.trust_cert_path):
+            try:
+                status = Path(name).stat() if name else None
+            except OSError:
+                status = None
+            stamps.append(status and (status.st_mtime_ns, status.st_size, status.st_ino))
+        return tuple(stamps)
+
+
+def _context(config: TlsConfig) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(config.cert_path, config.key_path, config.key_password or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            "tls.server.certPath", config.cert_path, f"a certificate with its key ({error})"
+        ) from error
+    if config.need_client_auth != "none":
+        if not config.auth_client or not config.trust_cert_path:
+            # Differs: the original then takes any certificate, which protects nothing.
+            raise ConfigError(
+                "tls.server.need.client.auth",
+                config.need_client_auth,
+                "none, or tls.server.authClient=true with tls.server.trustCertPath",
+            )
+        try:
+            context.load_verify_locations(config.trust_cert_path)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                "tls.server.trustCertPath", config.trust_cert_path, f"certificates ({error})"
+            ) from error
+        context.verify_mode = VERIFY[config.need_client_auth]
+    return context
+
+
+def _self_signed() -> ssl.SSLContext | None:
+    """Make a certificate for the life of this process; None when openssl is missing."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        logger.warning(
+            "no TLS: there is no tls.server.certPath, nor openssl to make a certificate for tests"
+        )
+        return None
+    with tempfile.TemporaryDirectory() as directory:
+        key, certificate = Path(directory, "key.pem"), Path(directory, "certificate.pem")
+        subprocess.run(
+            [
+                *(openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt"),
+                *("ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=trebuchet"),
+                *("-days", str(SELF_SIGNED_DAYS), "-keyout", str(key), "-out", str(certificate)),
+            ],
+            capture_output=True,
+            timeout=OPENSSL_SECONDS,
+            check=True,
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(certificate, key)
+    logger.warning("TLS with a certificate made for tests, which no client can check")
+    return context

@@ -1,0 +1,112 @@
+"""Latency of puts and gets as the store's clients feel it, from the request to its answer.
+
+Counted in RocketMQ's bounds, so that `putMessageDistributeTime` reads as it always did; the
+quantiles are bounds interpolated over a window, not kept samples.
+
+Source: store/StoreStatsService.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+BOUNDS_MS = (0.0, 10.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 3e3, 4e3, 5e3, 10e3)
+NAMES = (
+    "[<=0ms]",
+    "[0~10ms]",
+    "[10~50ms]",
+    "[50~100ms]",
+    "[100~200ms]",
+    "[200~500ms]",
+    "[500ms~1s]",
+    "[1~2s]",
+    "[2~3s]",
+    "[3~4s]",
+    "[4~5s]",
+    "[5~10s]",
+    "[10s~]",
+)
+FINE_MS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, *BOUNDS_MS[1:])
+"""The bounds counted in: those of the original, with finer ones under 10 ms."""
+_COARSE = (*(bisect_left(BOUNDS_MS, bound) for bound in FINE_MS), len(BOUNDS_MS))
+WINDOW_SAMPLES = 61
+"""Snapshots a second apart, between which the distribution is told."""
+
+A = TypeVar("A")
+B = TypeVar("B")
+R = TypeVar("R")
+
+
+class Latency:
+    """How long one kind of request took. Event loop only; `sample` is called every second."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self.max_ms = 0.0
+        self._monotonic = monotonic
+        self._counts = [0] * (len(FINE_MS) + 1)
+        self._samples: deque[tuple[int, ...]] = deque([tuple(self._counts)], WINDOW_SAMPLES)
+
+    def record(self, seconds: float) -> None:
+        """Count one request."""
+        took_ms = seconds * 1000.0
+        if took_ms > self.max_ms:
+            self.max_ms = took_ms
+        self._counts[bisect_left(FINE_MS, took_ms)] += 1
+
+    def sample(self) -> None:
+        """Move the window on."""
+        self._samples.append(tuple(self._counts))
+
+    def distribution(self) -> str:
+        """Return the window's counts as RocketMQ prints them."""
+        coarse = [0] * len(NAMES)
+        for index, count in enumerate(self._window()):
+            coarse[_COARSE[index]] += count
+        return "".join(f"{name}:{count} " for name, count in zip(NAMES, coarse, strict=True))
+
+    def quantile_ms(self, share: float) -> float:
+        """Return within how many milliseconds a share of the window's requests was answered."""
+        counts = self._window()
+        wanted = sum(counts) * share
+        if not wanted:
+            return 0.0
+        seen = 0
+        for index, count in enumerate(counts):
+            if count and seen + count >= wanted:
+                low = FINE_MS[index - 1] if index else 0.0
+                high = min(FINE_MS[index] if index < len(FINE_MS) else self.max_ms, self.max_ms)
+                return low + max(0.0, high - low) * (wanted - seen) / count
+            seen += count
+        return self.max_ms
+
+    def timed(
+        self, handler: Callable[[A, B], R | Awaitable[R]], is_answer: tuple[type, ...]
+    ) -> Callable[[A, B], R | Awaitable[R]]:
+        """Return the handler with its time recorded; an answer that must wait counts its wait."""
+        monotonic = self._monotonic
+        record = self.record
+
+        def serve(request: A, connection: B) -> R | Awaitable[R]:
+            started = monotonic()
+            answer = handler(request, connection)
+            if isinstance(answer, is_answer):
+                record(monotonic() - started)
+                return answer
+            if answer is None:
+                return answer
+            return self._after(started, answer)  # type: ignore[arg-type]  # neither answer nor None
+
+        return serve
+
+    async def _after(self, started: float, answer: Awaitable[R]) -> R:
+        result = await answer
+        self.record(self._monotonic() - started)
+        return result
+
+    def _window(self) -> list[int]:
+        return [now - then for now, then in zip(self._counts, self._samples[0], strict=True)]

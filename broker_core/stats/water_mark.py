@@ -1,0 +1,65 @@
+"""WaterMark: how far behind the broker is, a line in the log at the original's intervals.
+
+RocketMQ prints the sizes and ages of its pools' queues each second. One event loop has one queue,
+that of the loop; its age is how late a timer comes.
+
+Source: broker/BrokerController.java printWaterMark (4.9.7).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker_core.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker_core.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+PERIOD_S = 1.0
+BEHIND_EVERY = 60
+LATE_MS = 200.0
+"""A loop this late is worth a line in a quiet log; else the lines are for who turns DEBUG on."""
+
+
+class WaterMark(Service):
+    """Says every second how late the loop is, every minute how far dispatch is behind.
+
+    Event loop only. `late_ms` is the last measurement, `waiting` counts what the line also names.
+    """
+
+    def __init__(self, clock: Clock, dispatch_behind_bytes: Callable[[], int]) -> None:
+        super().__init__()
+        self.late_ms = 0.0
+        self.waiting: Callable[[], dict[str, int]] = dict
+        self._clock = clock
+        self._dispatch_behind_bytes = dispatch_behind_bytes
+
+    def start(self) -> None:
+        self.spawn(self._print_forever(), name="water-mark")
+
+    def print_water_mark(self, late_ms: float) -> None:
+        """Log one measurement."""
+        self.late_ms = late_ms
+        level = logging.WARNING if late_ms > LATE_MS else logging.DEBUG
+        if logger.isEnabledFor(level):
+            waiting = " ".join(f"{name}={count}" for name, count in self.waiting().items())
+            logger.log(level, "[WATERMARK] slow_time_ms=%.1f %s", late_ms, waiting)
+
+    def print_dispatch_behind(self) -> None:
+        """Log by how many bytes the indexes are behind the log."""
+        logger.info("dispatch behind commit log %d bytes", self._dispatch_behind_bytes())
+
+    async def _print_forever(self) -> None:
+        rounds = 0
+        while True:
+            due = self._clock.monotonic() + PERIOD_S
+            await self._clock.sleep(PERIOD_S)
+            self.print_water_mark(max(0.0, self._clock.monotonic() - due) * 1000)
+            rounds += 1
+            if rounds % BEHIND_EVERY == 0:
+                self.print_dispatch_behind()
