@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.formats import batch
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from tests.support.broker import running_broker
+from tests.support.client import Client, json_body, messages
+from tests.support.clock import ManualClock
+from tests.support.passing_time import pass_time
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from broker_core.broker import Broker
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
+    async with running_broker(tmp_path, clock=clock) as running:
+        yield running
+
+
+async def test_a_delayed_message_reaches_a_waiting_consumer_when_it_is_due(
+    client: Client, clock: ManualClock
+) -> None:
+    await client.send("T", b"plain")
+    sent = await client.send("T", b"later", DELAY="2", TAGS="A")
+    waiting = asyncio.create_task(client.pull("T", 1, suspend_ms=15_000, timeout_s=20))
+
+    await pass_time(clock, 4_900)
+    assert not waiting.done()
+    await pass_time(clock, 200)
+
+    (message,) = messages(await waiting)
+    assert sent.code == ResponseCode.SUCCESS
+    assert (message.topic, message.queue_id, message.body) == ("T", 0, b"later")
+    assert message.properties["DELAY"] == "2"
+    assert message.store_timestamp - clock.now_ms() <= 0
+
+
+async def test_the_answer_names_the_queue_that_was_asked_for(client: Client) -> None:
+    await client.send("T")
+
+    sent = await client.send("T", queue_id=3, DELAY="1")
+
+    assert sent.ext_fields["queueId"] == "3"
+    assert sent.ext_fields["queueOffset"] == "0"
+
+
+async def test_a_level_above_the_last_waits_as_long_as_the_last(
+    broker: Broker, client: Client
+) -> None:
+    await client.send("T", DELAY="99")
+
+    (message,) = messages(await client.pull("SCHEDULE_TOPIC_XXXX", queue_id=17))
+
+    assert message.properties["DELAY"] == "18"
+
+
+@pytest.mark.parametrize("level", ["0", "-1"])
+async def test_no_level_is_no_delay(client: Client, level: str) -> None:
+    await client.send("T", b"now", DELAY=level)
+
+    assert [message.body for message in messages(await client.pull("T"))] == [b"now"]
+
+
+async def test_a_level_that_is_no_number_is_refused(client: Client) -> None:
+    sent = await client.send("T", DELAY="soon")
+
+    assert sent.code == ResponseCode.SYSTEM_ERROR
+    assert "DELAY" in (sent.remark or "")
+
+
+async def test_a_batch_cannot_be_delayed(client: Client) -> None:
+    await client.send("T")
+    item = b"".join(value.to_bytes(4, "big") for value in (23, 0, 0, 0, 1)) + b"x" + bytes(2)
+    assert len(list(batch.decode(item))) == 1
+
+    answer = await client.ask(
+        RequestCode.SEND_BATCH_MESSAGE,
+        item,
+        a="pg",
+        b="T",
+        c="TBW102",
+        d="4",
+        e="0",
+        f="0",
+        g="1",
+        h="0",
+        i="DELAY\x011",
+        m="true",
+    )
+
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+async def test_how_far_each_level_is_can_be_asked(client: Client, clock: ManualClock) -> None:
+    await client.send("T", DELAY="1")
+    await client.send("T", DELAY="3")
+    await client.send("T", DELAY="3")
+    await pass_time(clock, 2_000)
+
+    offsets = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET)
+    info = json_body(await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
+
+    assert offsets.body == b'{"offsetTable":{1:1}}'
+    assert info["scheduleMessageOffset_1"] == "1,1"
+
+
+async def test_deliveries_are_counted(broker: Broker, client: Client, clock: ManualClock) -> None:
+    await client.send("T", DELAY="1")
+    await pass_time(clock, 2_000)
+
+    stats = broker.stats
+    assert stats.group_get_nums["SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER"].value == 1
+    assert stats.topic_put_nums["SCHEDULE_TOPIC_XXXX"].value == 1
+    assert stats.topic_put_nums["T"].value == 1
+
+
+async def test_a_restart_delivers_what_waited(tmp_path: Path, clock: ManualClock) -> None:
+    async with running_broker(tmp_path, clock=clock) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await client.send("T", b"delivered", DELAY="1")
+        await pass_time(clock, 2_000)
+        await client.send("T", b"waits", DELAY="2")
+        await client.shutdown()
+    assert b"{1:1" in (tmp_path / "store" / "config" / "delayOffset.json").read_bytes()
+    clock.advance_ms(3_600_000)
+
+    async with running_broker(tmp_path, clock=clock) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        answer = await client.pull("T", 1, suspend_ms=5_000, timeout_s=10)
+
+        assert [message.body for message in messages(answer)] == [b"waits"]
+        assert len(messages(await client.pull("T"))) == 2
+        await client.shutdown()

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from tests.support.broker import running_broker
+from tests.support.client import Client, json_body, messages
+from tests.support.clock import ManualClock
+from tests.support.passing_time import pass_time
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from broker_core.broker import Broker
+    from broker_core.message.message import MessageExt
+    from broker_core.protocol.command import RemotingCommand
+
+RETRY, DEAD = "%RETRY%g", "%DLQ%g"
+LEVELS = "1s 1s 3s 4s 5s 6s 7s 8s 9s 10s 11s 12s 13s 14s 15s 16s 17s 18s"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
+    async with running_broker(tmp_path, clock=clock, messageDelayLevel=LEVELS) as running:
+        yield running
+
+
+async def send_back(
+    client: Client, message: MessageExt, level: int = 0, **more: Any
+) -> RemotingCommand:
+    return await client.ask(
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        **{
+            "offset": message.commit_log_offset,
+            "group": "g",
+            "delayLevel": level,
+            "originTopic": message.topic,
+            "unitMode": "false",
+            **more,
+        },
+    )
+
+
+async def only(client: Client, topic: str, queue_offset: int = 0) -> MessageExt:
+    (message,) = messages(await client.pull(topic, queue_offset))
+    return message
+
+
+async def test_a_message_given_back_comes_again_after_the_third_level(
+    client: Client, clock: ManualClock
+) -> None:
+    sent = await client.send("T", b"body", tags="A", keys="k", UNIQ_KEY="U")
+    message = await only(client, "T")
+
+    assert (await send_back(client, message)).code == ResponseCode.SUCCESS
+
+    await pass_time(clock, 2_900)
+    assert messages(await client.pull(RETRY)) == []
+    await pass_time(clock, 200)
+    again = await only(client, RETRY)
+    assert (again.body, again.reconsume_times, again.tags) == (b"body", 1, "A")
+    assert again.properties["RETRY_TOPIC"] == "T"
+    assert again.properties["ORIGIN_MESSAGE_ID"] == sent.ext_fields["msgId"]
+    assert again.properties["UNIQ_KEY"] == "U"
+    assert again.born_timestamp == message.born_timestamp
+
+
+async def test_each_attempt_waits_longer_and_after_sixteen_the_message_is_dead(
+    broker: Broker, client: Client, clock: ManualClock
+) -> None:
+    sent = await client.send("T", b"poison")
+    message = await only(client, "T")
+    for attempt in range(16):
+        assert (await send_back(client, message)).code == ResponseCode.SUCCESS
+        await pass_time(clock, (3 + attempt) * 1_000 - 100)
+        assert messages(await client.pull(RETRY, attempt)) == []
+        await pass_time(clock, 200)
+        message = await only(client, RETRY, attempt)
+        assert message.reconsume_times == attempt + 1
+
+    assert (await send_back(client, message)).code == ResponseCode.SUCCESS
+    await pass_time(clock, 30_000)
+
+    dead = await only(client, DEAD)
+    assert (dead.body, dead.reconsume_times) == (b"poison", 17)
+    assert dead.properties["RETRY_TOPIC"] == "T"
+    assert dead.properties["ORIGIN_MESSAGE_ID"] == sent.ext_fields["msgId"]
+    assert len(messages(await client.pull(RETRY))) == 16
+    topic_config = broker.topics.find(DEAD)
+    assert topic_config is not None
+    assert (topic_config.perm, topic_config.write_queue_nums) == (6, 1)
+    assert broker.stats.sndbck_put_nums["T@g"].value == 17
+
+
+async def test_the_client_may_allow_fewer_attempts_than_the_group(client: Client) -> None:
+    await client.send("T", b"poison")
+
+    await send_back(client, await only(client, "T"), maxReconsumeTimes=0)
+
+    assert (await only(client, DEAD)).body == b"poison"
+
+
+async def test_a_group_s_own_maximum_counts(client: Client) -> None:
+    body = java_json.encode({"groupName": "g", "retryMaxTimes": 0})
+    await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
+    await client.send("T", b"poison")
+
+    await send_back(client, await only(client, "T"))
+
+    assert (await only(client, DEAD)).body == b"poison"
+
+
+async def test_a_consumer_may_declare_a_message_dead(client: Client) -> None:
+    await client.send("T", b"poison")
+
+    await send_back(client, await only(client, "T"), -1)
+
+    dead = await only(client, DEAD)
+    assert dead.reconsume_times == 1
+    assert dead.properties["DELAY"] == "0"
+
+
+async def test_a_consumer_may_choose_the_level(client: Client, clock: ManualClock) -> None:
+    await client.send("T", b"soon")
+
+    await send_back(client, await only(client, "T"), 1)
+    await pass_time(clock, 1_100)
+
+    assert (await only(client, RETRY)).body == b"soon"
+
+
+async def test_a_group_without_retry_queues_drops_the_message(client: Client) -> None:
+    body = java_json.encode({"groupName": "g", "retryQueueNums": 0})
+    await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
+    await client.send("T")
+
+    answer = await send_back(client, await only(client, "T"))
+
+    assert answer.code == ResponseCode.SUCCESS
+    assert messages(await client.pull("SCHEDULE_TOPIC_XXXX", queue_id=2)) == []
+
+
+async def test_an_offset_without_a_message_is_refused(client: Client) -> None:
+    await client.send("T")
+    message = await only(client, "T")
+
+    answer = await send_back(client, message, offset=message.commit_log_offset + 1)
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == f"look message by offset failed, {message.commit_log_offset + 1}"
+
+
+async def test_a_half_message_cannot_be_given_back(client: Client) -> None:
+    await client.send("T")
+    message = await only(client, "T")
+    await client.send("T", b"half", TRAN_MSG="true", PGROUP="pg")
+
+    answer = await send_back(client, message, -1, offset=message.store_size)
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert messages(await client.pull(DEAD)) == []
+
+
+async def test_an_unknown_group_is_refused_where_none_is_made(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, autoCreateSubscriptionGroup="false") as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await client.send("T")
+
+        answer = await client.ask(
+            RequestCode.CONSUMER_SEND_MSG_BACK, offset=0, group="g", delayLevel=0
+        )
+
+        assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        await client.shutdown()
+
+
+async def test_a_retry_topic_that_may_not_be_written_refuses(client: Client) -> None:
+    await client.send("T")
+    message = await only(client, "T")
+    await client.ask(
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        topic=RETRY,
+        defaultTopic="TBW102",
+        readQueueNums=1,
+        writeQueueNums=1,
+        perm=4,
+        topicFilterType="SINGLE_TAG",
+        order="false",
+    )
+
+    answer = await send_back(client, message)
+
+    assert answer.code == ResponseCode.NO_PERMISSION
+
+
+async def fallback(client: Client, reconsume_times: int, **more: Any) -> RemotingCommand:
+    """What a consumer sends when giving back failed."""
+    return await client.ask(
+        RequestCode.SEND_MESSAGE_V2,
+        b"body",
+        a="CLIENT_INNER_PRODUCER",
+        b=RETRY,
+        c="TBW102",
+        d="4",
+        e="0",
+        f="0",
+        g="1",
+        h="0",
+        i="DELAY\x013\x02RETRY_TOPIC\x01T\x02TRAN_MSG\x01true",
+        j=str(reconsume_times),
+        k="false",
+        m="false",
+        **more,
+    )
+
+
+async def test_a_consumer_s_own_retry_is_delayed(client: Client, clock: ManualClock) -> None:
+    await client.heartbeat(consumer_groups={"g": {"T": "*"}})
+
+    assert (await fallback(client, 1)).code == ResponseCode.SUCCESS
+    assert messages(await client.pull(RETRY)) == []
+    await pass_time(clock, 3_100)
+
+    message = await only(client, RETRY)
+    assert (message.body, message.reconsume_times) == (b"body", 1)
+
+
+async def test_a_consumer_s_last_retry_is_dead_at_once(client: Client) -> None:
+    await client.heartbeat(consumer_groups={"g": {"T": "*"}})
+
+    await fallback(client, 16)
+    await fallback(client, 2, l="2")
+
+    assert len(messages(await client.pull(DEAD))) == 2
+
+
+async def test_what_was_given_back_is_counted(client: Client) -> None:
+    await client.send("T")
+    await send_back(client, await only(client, "T"))
+
+    answer = await client.ask(
+        RequestCode.VIEW_BROKER_STATS_DATA, statsName="SNDBCK_PUT_NUMS", statsKey="T@g"
+    )
+
+    assert answer.code == ResponseCode.SUCCESS
+    assert set(json_body(answer)) == {"statsDay", "statsHour", "statsMinute"}

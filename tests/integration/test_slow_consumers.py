@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from tests.support.broker import running_broker
+from tests.support.client import Client, json_body
+from tests.support.clock import ManualClock
+from tests.support.passing_time import pass_time
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_a_group_far_behind_is_refused_and_shown_until_it_is_configured_again(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    async with running_broker(
+        tmp_path,
+        clock=clock,
+        disableConsumeIfConsumerReadSlowly="true",
+        consumerFallbehindThreshold=10_000,
+    ) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        for _ in range(20):
+            await client.send("T", bytes(1_000))
+        assert (await client.pull("T", 0, group="slow", max_msg_nums=1)).code == 0
+        assert (await client.pull("T", 19, group="quick")).code == 0
+
+        await pass_time(clock, 180_000)
+
+        refused = await client.pull("T", 1, group="slow")
+        assert refused.code == ResponseCode.NO_PERMISSION
+        assert (await client.pull("T", 19, group="quick")).code == 0
+        listed = await client.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        table = json_body(listed)["subscriptionGroupTable"]
+        assert (table["slow"]["consumeEnable"], table["quick"]["consumeEnable"]) == (False, True)
+        info = json_body(await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
+        assert info["slowConsumerGroups"] == "slow"
+
+        await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"slow"}')
+        assert (await client.pull("T", 1, group="slow")).code == 0
+        await client.shutdown()

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_core.formats import record
+from broker_core.message import properties
+from broker_core.message.ids import parse_offset_msg_id
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from tests.support.broker import running_broker
+from tests.support.client import Client, messages
+from tests.support.clock import ManualClock
+from tests.support.passing_time import pass_time
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from broker_core.broker import Broker
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.connection import Connection
+
+COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+PREPARED = 4
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
+    async with running_broker(tmp_path, clock=clock, transactionCheckMax=2) as running:
+        yield running
+
+
+class Producer(Client):
+    """A transactional producer of a group, which notes what it is asked."""
+
+    def __init__(self, address: str, group: str = "pg") -> None:
+        super().__init__(address, {RequestCode.CHECK_TRANSACTION_STATE: self._asked})
+        self.group = group
+        self.questions: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+
+    def _asked(self, command: RemotingCommand, _: Connection) -> None:
+        self.questions.put_nowait(command)
+
+    async def question(self) -> RemotingCommand:
+        return await asyncio.wait_for(self.questions.get(), 5.0)
+
+    async def join(self) -> None:
+        await self.heartbeat(f"client-of-{self.group}", producer_groups=(self.group,))
+
+    async def half(self, body: bytes = b"half", topic: str = "T", **more: str) -> RemotingCommand:
+        table = {"TRAN_MSG": "true", "PGROUP": self.group, "UNIQ_KEY": "U1", "WAIT": "true", **more}
+        return await self.ask(
+            RequestCode.SEND_MESSAGE_V2,
+            body,
+            a=self.group,
+            b=topic,
+            c="TBW102",
+            d="4",
+            e="0",
+            f=str(PREPARED),
+            g="1795252759675",
+            h="0",
+            i=properties.encode(table),
+            j="0",
+            k="false",
+            m="false",
+        )
+
+    async def end(self, sent: RemotingCommand, outcome: int, **more: Any) -> RemotingCommand:
+        place = parse_offset_msg_id(sent.ext_fields["msgId"])
+        assert place is not None
+        return await self.ask(
+            RequestCode.END_TRANSACTION,
+            **{
+                "producerGroup": self.group,
+                "tranStateTableOffset": sent.ext_fields["queueOffset"],
+                "commitLogOffset": place.commit_log_offset,
+                "commitOrRollback": outcome,
+                "fromTransactionCheck": "false",
+                "msgId": "U1",
+                "transactionId": "U1",
+                **more,
+            },
+        )
+
+    async def answer(self, question: RemotingCommand, outcome: int) -> RemotingCommand:
+        return await self.ask(
+            RequestCode.END_TRANSACTION,
+            producerGroup=self.group,
+            tranStateTableOffset=question.ext_fields["tranStateTableOffset"],
+            commitLogOffset=question.ext_fields["commitLogOffset"],
+            commitOrRollback=outcome,
+            fromTransactionCheck="true",
+            msgId="U1",
+        )
+
+
+@pytest.fixture
+async def producer(broker: Broker) -> AsyncIterator[Producer]:
+    made = Producer(f"127.0.0.1:{broker.listen_port}")
+    yield made
+    await made.shutdown()
+
+
+async def bodies(client: Client, topic: str = "T") -> list[bytes]:
+    return [message.body for message in messages(await client.pull(topic))]
+
+
+async def test_commit_shows_the_message_rollback_never(producer: Producer) -> None:
+    yes = await producer.half(b"yes", UNIQ_KEY="yes")
+    no = await producer.half(b"no", UNIQ_KEY="no")
+    assert await bodies(producer) == []
+
+    assert (await producer.end(yes, COMMIT)).code == ResponseCode.SUCCESS
+    assert (await producer.end(no, ROLLBACK)).code == ResponseCode.SUCCESS
+
+    (message,) = messages(await producer.pull("T"))
+    assert (message.body, message.sys_flag, message.topic) == (b"yes", 8, "T")
+    assert message.properties["UNIQ_KEY"] == "yes"
+
+
+async def test_no_request_shows_a_half_message(broker: Broker, producer: Producer) -> None:
+    sent = await producer.half(KEYS="k")
+    place = parse_offset_msg_id(sent.ext_fields["msgId"])
+    assert place is not None
+    window = {"beginTimestamp": 0, "endTimestamp": 1 << 60, "maxNum": 32}
+
+    assert broker.topics.find(HALF_TOPIC) is not None
+    assert (await producer.pull(HALF_TOPIC)).code == ResponseCode.NO_PERMISSION
+    by_id = await producer.ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=place.commit_log_offset)
+    assert (by_id.code, by_id.body) == (ResponseCode.SYSTEM_ERROR, b"")
+    for topic in ("T", HALF_TOPIC):
+        for key in ("k", "U1"):
+            found = await producer.ask(RequestCode.QUERY_MESSAGE, topic=topic, key=key, **window)
+            assert (found.code, found.body) == (ResponseCode.QUERY_NOT_FOUND, b"")
+    assert (await producer.pull("T")).body == b""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "remark"),
+    [
+        ({"producerGroup": "other"}, "The producer group wrong"),
+        ({"tranStateTableOffset": 7}, "The transaction state table offset wrong"),
+        ({"commitLogOffset": 1}, "Find prepared transaction message failed"),
+        ({"commitLogOffset": 1 << 50}, "Find prepared transaction message failed"),
+    ],
+)
+async def test_an_end_that_does_not_match_is_refused(
+    producer: Producer, wrong: dict[str, Any], remark: str
+) -> None:
+    sent = await producer.half()
+
+    answer = await producer.end(sent, COMMIT, **wrong)
+
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+    assert await bodies(producer) == []
+
+
+async def test_the_producer_is_asked_and_its_answer_counts(
+    producer: Producer, clock: ManualClock
+) -> None:
+    await producer.join()
+    sent = await producer.half(b"body")
+
+    await pass_time(clock, 60_000)
+
+    question = await producer.question()
+    message = record.decode(question.body)
+    assert question.is_oneway
+    assert question.ext_fields["msgId"] == question.ext_fields["transactionId"] == "U1"
+    place = parse_offset_msg_id(question.ext_fields["offsetMsgId"])
+    assert place is not None
+    assert str(place.commit_log_offset) == question.ext_fields["commitLogOffset"]
+    assert (message.topic, message.queue_id, message.body) == ("T", 0, b"body")
+    assert message.properties["PGROUP"] == "pg"
+    assert question.ext_fields["tranStateTableOffset"] != sent.ext_fields["queueOffset"]
+    assert (await producer.answer(question, COMMIT)).code == ResponseCode.SUCCESS
+    assert await bodies(producer) == [b"body"]
+
+
+async def test_any_live_producer_of_the_group_is_asked(
+    producer: Producer, clock: ManualClock
+) -> None:
+    gone = Producer(producer.address)
+    stranger = Producer(producer.address, "other")
+    for one in (gone, stranger, producer):
+        await one.join()
+    await gone.half(b"orphan")
+    await gone.shutdown()
+
+    await pass_time(clock, 60_000)
+    question = await producer.question()
+    await producer.answer(question, ROLLBACK)
+
+    assert stranger.questions.empty()
+    await pass_time(clock, 60_000)
+    assert producer.questions.empty()
+    assert await bodies(producer) == []
+    await stranger.shutdown()
+
+
+async def test_unknown_is_not_answered_and_asked_again(
+    producer: Producer, clock: ManualClock
+) -> None:
+    await producer.join()
+    sent = await producer.half()
+    place = parse_offset_msg_id(sent.ext_fields["msgId"])
+    assert place is not None
+    with pytest.raises(Exception, match="did not answer"):
+        await producer.ask(
+            RequestCode.END_TRANSACTION,
+            timeout_s=0.1,
+            producerGroup="pg",
+            tranStateTableOffset=0,
+            commitLogOffset=place.commit_log_offset,
+            commitOrRollback=UNKNOWN,
+        )
+
+    await pass_time(clock, 60_000)
+    first = await producer.question()
+    await pass_time(clock, 60_000)
+    second = await producer.question()
+
+    times = [
+        record.decode(one.body).properties["TRANSACTION_CHECK_TIMES"] for one in (first, second)
+    ]
+    assert times == ["1", "2"]
+
+
+async def test_a_parked_transaction_is_listed_and_can_be_resumed(
+    producer: Producer, clock: ManualClock
+) -> None:
+    await producer.join()
+    await producer.half(b"parked")
+    await pass_time(clock, 190_000)
+    await producer.join()
+    (parked,) = messages(await producer.pull("TRANS_CHECK_MAX_TIME_TOPIC"))
+    while not producer.questions.empty():
+        producer.questions.get_nowait()
+
+    refused = await producer.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, msgId="00" * 16)
+    msg_id = f"7F000001{0:08X}{parked.commit_log_offset:016X}"
+    resumed = await producer.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, msgId=msg_id)
+
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert resumed.code == ResponseCode.SUCCESS
+    await pass_time(clock, 60_000)
+    await producer.answer(await producer.question(), COMMIT)
+    assert await bodies(producer) == [b"parked"]
+
+
+async def test_transactions_may_be_forbidden(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, rejectTransactionMessage="true") as broker:
+        producer = Producer(f"127.0.0.1:{broker.listen_port}")
+
+        answer = await producer.half()
+
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert "sending transaction message is forbidden" in (answer.remark or "")
+        await producer.shutdown()
+
+
+@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_a_restart_forgets_no_transaction(
+    tmp_path: Path, clock: ManualClock, flush_disk_type: str
+) -> None:
+    async with running_broker(tmp_path, clock=clock, flushDiskType=flush_disk_type) as broker:
+        producer = Producer(f"127.0.0.1:{broker.listen_port}")
+        done = await producer.half(b"done", UNIQ_KEY="done")
+        await producer.end(done, COMMIT)
+        await producer.half(b"undecided", UNIQ_KEY="undecided")
+        await producer.shutdown()
+
+    async with running_broker(tmp_path, clock=clock, flushDiskType=flush_disk_type) as broker:
+        producer = Producer(f"127.0.0.1:{broker.listen_port}")
+        await producer.join()
+        await pass_time(clock, 60_000)
+        question = await producer.question()
+        assert record.decode(question.body).body == b"undecided"
+        await producer.answer(question, COMMIT)
+        assert await bodies(producer) == [b"done", b"undecided"]
+        assert producer.questions.empty()
+        await producer.shutdown()

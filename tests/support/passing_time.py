@@ -1,0 +1,22 @@
+"""Letting time pass for a broker that runs in this loop on a clock of ours."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.support.clock import ManualClock
+
+TURNS = 20
+STEP_MS = 1_000
+
+
+async def pass_time(clock: ManualClock, milliseconds: int) -> None:
+    """Advance step by step: what sleeps in between may sleep again."""
+    while milliseconds > 0:
+        step = min(milliseconds, STEP_MS)
+        clock.advance_ms(step)
+        milliseconds -= step
+        for _ in range(TURNS):
+            await asyncio.sleep(0)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker_core.delivery.slow_consumers import SlowConsumers
+from tests.support.clock import ManualClock
+
+
+class FakeStore:
+    """A log of 1000-byte messages, one queue."""
+
+    max_commit_log_offset = 1_000_000
+
+    def units(
+        self, topic: str, queue_id: int, queue_offset: int, count: int
+    ) -> list[tuple[int, int, int]]:
+        return [(queue_offset * 1_000, 1_000, 0)] if 0 <= queue_offset < 1_000 else []
+
+
+@pytest.fixture
+def stopped() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def slow(stopped: list[str], clock: ManualClock) -> SlowConsumers:
+    return SlowConsumers(500_000, FakeStore(), stopped.append, clock)
+
+
+def test_a_group_that_reads_too_far_behind_is_stopped(slow, stopped) -> None:
+    slow.on_pulled("behind", "T", 0, 100)
+    slow.on_pulled("near", "T", 0, 900)
+
+    slow.scan()
+
+    assert stopped == ["behind"]
+    assert slow.runtime_info() == {"slowConsumerGroups": "behind"}
+
+
+def test_a_group_that_caught_up_in_time_goes_on(slow, stopped) -> None:
+    slow.on_pulled("g", "T", 0, 100)
+    slow.on_pulled("g", "T", 0, 999)
+
+    slow.scan()
+
+    assert stopped == []
+    assert slow.runtime_info() == {"slowConsumerGroups": ""}
+
+
+def test_one_slow_queue_is_enough(slow, stopped) -> None:
+    slow.on_pulled("g", "T", 0, 100)
+    slow.on_pulled("g", "T", 1, 999)
+
+    slow.scan()
+
+    assert stopped == ["g"]
+
+
+async def test_it_is_looked_at_every_three_minutes(slow, stopped, clock) -> None:
+    slow.start()
+    slow.on_pulled("g", "T", 0, 100)
+    await asyncio.sleep(0)
+    clock.advance_ms(179_000)
+    await asyncio.sleep(0)
+    assert stopped == []
+
+    clock.advance_ms(1_000)
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+    assert stopped == ["g"]
+    await slow.shutdown()
