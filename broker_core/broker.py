@@ -82,7 +82,6 @@ if TYPE_CHECKING:
     from broker_core.message.message import MessageExt
     from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Handler
-    from broker_core.remoting.dispatch import Handler
     from broker_core.storage import Storage
     from broker_core.store.results import PutMessageResult
 
@@ -183,13 +182,15 @@ class Broker(Service):
         self.registration = self._registration()
 
         processors = self._processors(store_host)
-        limits = RemotingLimits(idle_s=configuration.server.server_channel_max_idle_time_seconds)
-        self.server = RemotingServer(
-            "broker", self._guarded(registry.handlers(processors)), self._clock, limits
+        self.server = self._remoting_server("broker", registry.handlers(processors))
+        self.fast_server = self._remoting_server(
+            "broker's VIP port", registry.fast_handlers(processors)
         )
-        self.fast_server = RemotingServer(
-            "broker's VIP port",
-            self._guarded(registry.fast_handlers(processors)),
+        self.water_mark.waiting = lambda: {
+            "held_pulls": len(self.hold),
+            "connections": len(self.server.connections) + len(self.fast_server.connections),
+        }
+        self.overload = Overload(
             self._clock,
             (self.server, self.fast_server),
             self._waits,
@@ -333,7 +334,7 @@ class Broker(Service):
         registry.time_requests(handlers, self.stats.put_latency, self.stats.get_latency)
         return RemotingServer(
             name,
-            handlers,
+            self._guarded(handlers),
             self._clock,
             limits_of(self.configuration),
             self._tls,
