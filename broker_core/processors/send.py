@@ -137,6 +137,12 @@ class SendProcessor:
         self._tracer = tracer
         self._clock = clock
         self._cluster_name = config.broker_cluster_name
+        self._max_message_size = max_message_size
+        self.reconfigure()
+
+    def reconfigure(self) -> None:
+        """Read again what of the configuration is kept here in a quicker form."""
+        config = self._config
         self._is_writable = bool(config.broker_permission & PERM_WRITE)
         self._accept_from = config.start_accept_send_request_time_stamp
         # A producer dereferences these two in every answer.
@@ -149,11 +155,11 @@ class SendProcessor:
         self._template = (
             constant.replace(b"%", b"%%")
             + b',"msgId":"'
-            + store_host.hex().upper().encode()
+            + self._store_host.hex().upper().encode()
             + b'%016X","queueId":"%d","queueOffset":"%d"}'
         )
         self._remarks = {
-            status: (code, remark.format(max_message_size=max_message_size) or None)
+            status: (code, remark.format(max_message_size=self._max_message_size) or None)
             for status, (code, remark) in _REFUSALS.items()
         }
 
