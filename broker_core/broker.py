@@ -355,7 +355,7 @@ class Broker(Service):
 
     def _configuration_changed(self, send: SendProcessor, changed: dict[str, str]) -> None:
         """Have changed keys take effect where they are kept, and stay after a restart."""
-        send.reconfigure()
+        send.reconfigure(self.configuration.store.max_message_size)
         if "brokerPermission" in changed:
             self.topics.touch()
             self.registration.announce()

@@ -91,7 +91,7 @@ class BrokerRegistration(Service):
     async def start(self) -> None:
         """Register everywhere, then keep doing so; an unreachable name server is only logged."""
         self._is_started = True
-        await self._register()
+        await self.register_now()
         self.spawn(self._register_forever(), name="registration")
 
     async def shutdown(self) -> None:
@@ -147,9 +147,9 @@ class BrokerRegistration(Service):
             if not self._is_changed:
                 period_s = min(max(self._period_s(), PERIOD_MIN_S), PERIOD_MAX_S)
                 await wait_within(self._clock, self._wake, period_s)
-            await self._register()
+            await self.register_now()
 
-    async def _register(self) -> None:
+    async def register_now(self) -> None:
         """Tell everybody the whole table.
 
         Differs: the original sends a changed topic alone. A name server that lost us meanwhile

@@ -137,10 +137,9 @@ class SendProcessor:
         self._tracer = tracer
         self._clock = clock
         self._cluster_name = config.broker_cluster_name
-        self._max_message_size = max_message_size
-        self.reconfigure()
+        self.reconfigure(max_message_size)
 
-    def reconfigure(self) -> None:
+    def reconfigure(self, max_message_size: int) -> None:
         """Read again what of the configuration is kept here in a quicker form."""
         config = self._config
         self._is_writable = bool(config.broker_permission & PERM_WRITE)
@@ -159,7 +158,7 @@ class SendProcessor:
             + b'%016X","queueId":"%d","queueOffset":"%d"}'
         )
         self._remarks = {
-            status: (code, remark.format(max_message_size=self._max_message_size) or None)
+            status: (code, remark.format(max_message_size=max_message_size) or None)
             for status, (code, remark) in _REFUSALS.items()
         }
 

@@ -157,9 +157,10 @@ async def test_connections_of_a_group_are_listed(client: Client) -> None:
 async def test_a_live_group_is_told_where_to_go_on(client: Client) -> None:
     for _ in range(3):
         await client.send("T")
-    offline = await client.ask(
-        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, topic="T", group="g", timestamp=0, isForce="true"
-    )
+    reset: dict[str, Any] = {"topic": "T", "group": "g", "timestamp": 0, "isForce": "true"}
+    unknown = await client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **reset)
+    await client.pull("T", group="g")
+    offline = await client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **reset)
     notices = Notices()
     consumer = listening_client(client.address, notices)
     await consumer.heartbeat(consumer_groups={"g": {"T": "*"}})
@@ -173,6 +174,7 @@ async def test_a_live_group_is_told_where_to_go_on(client: Client) -> None:
         isForce="true",
     )
 
+    assert unknown.code == ResponseCode.SYSTEM_ERROR
     assert offline.code == ResponseCode.CONSUMER_NOT_ONLINE
     assert answer.code == ResponseCode.SUCCESS
     told = await notices.next()

@@ -239,9 +239,9 @@ class GroupsAdmin:
     def reset_offset(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """INVOKE_BROKER_TO_RESET_OFFSET: tell a live group's clients where to go on.
 
-        Answers SUCCESS with the offsets; SYSTEM_ERROR for an unknown topic, a group without offsets
-        in it, a client that is too old; CONSUMER_NOT_ONLINE when nobody of the group is connected:
-        then UPDATE_CONSUMER_OFFSET is the way. 5.x may ask for one queue, and for an offset.
+        Answers SUCCESS with the offsets; SYSTEM_ERROR for an unknown topic or group, a client that
+        is too old; CONSUMER_NOT_ONLINE when nobody of the group is connected: then
+        UPDATE_CONSUMER_OFFSET is the way. 5.x may ask for one queue, and for an offset.
         """
         header = request.ext_fields
         topic = fields.text(header, "topic")
@@ -260,7 +260,8 @@ class GroupsAdmin:
                 ResponseCode.SYSTEM_ERROR, f"topic {topic} has no queue {only_queue}"
             )
         found = self._consumers.find(group)
-        if found is None and not self._offsets.queues(group, topic):
+        is_known = found or self._groups.find(group) or self._offsets.queues(group, topic)
+        if not is_known:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist"
             )
