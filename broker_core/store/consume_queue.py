@@ -174,6 +174,23 @@ class ConsumeQueue:
         self.position += UNIT_SIZE
         self.next_offset += 1
 
+    def append_units(self, units: bytes) -> None:
+        """Write the next units.
+
+        Raises:
+            OSError: no blocks could be had; some may have been written.
+        """
+        done = 0
+        while done < len(units):
+            if self.position >= self.limit:
+                self.make_room()
+            # limit is the last place at which a unit may begin, and one more.
+            size = min(self.limit - 1 + UNIT_SIZE - self.position, len(units) - done)
+            self.buffer[self.position : self.position + size] = units[done : done + size]
+            self.position += size
+            self.next_offset += size // UNIT_SIZE
+            done += size
+
     def start_at(self, queue_offset: int) -> None:
         """Begin an empty queue at an offset; fillers keep the places from the file's start."""
         for file_from_offset in list(self._files):
@@ -243,6 +260,21 @@ class ConsumeQueue:
             self.max_offset * UNIT_SIZE - file_from_offset,
         )
         return mapped.view[position:end]
+
+    def stored_units(self, queue_offset: int, count: int) -> memoryview:
+        """Return up to count units of one file, those that may not be read yet included."""
+        byte = queue_offset * UNIT_SIZE
+        file_from_offset = byte - byte % self._file_size
+        if file_from_offset not in self._files:
+            return memoryview(b"")
+        mapped = self._map(file_from_offset)
+        position = byte - file_from_offset
+        end = min(
+            position + count * UNIT_SIZE,
+            mapped.size,
+            self.next_offset * UNIT_SIZE - file_from_offset,
+        )
+        return mapped.view[position : max(position, end)]
 
     def first_offset(self) -> int:
         """Return the queue_offset of the first unit in the files, removed messages included."""
@@ -361,6 +393,9 @@ class ConsumeQueue:
             file.set_size(self._file_size)
             self._files.append(file_from_offset)
             self.is_new = True
+        elif size == 0:
+            # The process was killed between making the file and giving it its length.
+            file.set_size(self._file_size)
         elif size != self._file_size:
             file.close()
             raise StoreError(

@@ -249,6 +249,17 @@ async def test_a_queue_may_begin_anywhere(storage):
     store.close()
 
 
+async def test_a_queue_file_that_was_killed_before_it_had_its_length_is_no_obstacle(storage):
+    left, _ = await filled(storage, 10)
+    path = max(path for path in left.files if "consumequeue" in path.parts)
+    left.open(path).set_size(0)
+
+    store, _ = reopened(left)
+
+    assert len(read_all(store)) == 5
+    store.close()
+
+
 async def test_an_allocated_file_that_was_not_used_goes_away(storage):
     left, _ = await filled(storage, 10)
     empty = left.open(SECOND_LOG, create=True)
