@@ -1,11 +1,14 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from broker_core import config
 from broker_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def build(**table: str) -> config.Configuration:
