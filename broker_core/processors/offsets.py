@@ -68,7 +68,11 @@ class OffsetsProcessor:
     def search_offset_by_timestamp(
         self, request: RemotingCommand, _: Connection
     ) -> RemotingCommand:
-        """SEARCH_OFFSET_BY_TIMESTAMP. Answers SUCCESS with offset."""
+        """SEARCH_OFFSET_BY_TIMESTAMP. Answers SUCCESS with offset.
+
+        Differs: as 5.x answers it, the first message stored at or after the time, the queue's end
+        when there is none; 4.9 answers the nearest message, at the end the last one.
+        """
         topic, queue_id = _queue(request)
         timestamp = fields.int64(request.ext_fields, "timestamp")
         upper = request.ext_fields.get("boundaryType", "").upper() == "UPPER"

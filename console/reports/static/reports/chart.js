@@ -2,6 +2,7 @@
 "use strict";
 
 (() => {
+  const BARS_MAX = 120;
   const WORDS = { 1: "per minute", 5: "per 5 minutes", 10: "per 10 minutes", 30: "per half hour", 60: "per hour", 240: "per 4 hours", 720: "per half day", 1440: "per day", 10080: "per week", 43200: "per 30 days" };
 
   function stacked(series) {
@@ -35,11 +36,15 @@
     });
     showLegend(null);
 
+    // A single minute stands in the middle of ten: uPlot would show it at the edge of a day.
+    const edge = (chart.times.length === 1 ? 300 : chart.times.length <= BARS_MAX ? 30 : 0) * chart.stepMinutes;
+    const spanOf = (_, low, high) => (chart.times.length === 1 ? [chart.times[0] - edge, chart.times[0] + edge] : [low - edge, high + edge]);
+
     let plot = null;
     function build() {
       plot?.destroy();
       const axis = { stroke: Trebuchet.colour("--faint"), grid: { stroke: Trebuchet.colour("--chart-grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
-      const bars = chart.times.length <= 120;
+      const bars = chart.times.length <= BARS_MAX;
       const order = chart.series.map((_, index) => chart.series.length - 1 - index);
       plot = new uPlot({
         width: element.clientWidth,
@@ -47,7 +52,7 @@
         cursor: { points: { show: false }, drag: { x: true, y: false } },
         legend: { show: false },
         padding: [10, 12, 0, 0],
-        scales: { x: { time: true, range: (_, low, high) => (bars ? [low - 30 * chart.stepMinutes, high + 30 * chart.stepMinutes] : [low, high]) }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+        scales: { x: { time: true, range: spanOf }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
         axes: [{ ...axis, space: 70 }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? Trebuchet.grouped(tick) : "")) }],
         series: [{}, ...order.map((index) => ({
           label: chart.series[index].label,
