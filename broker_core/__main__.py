@@ -98,7 +98,8 @@ def _broker(given: Sequence[str]) -> int:
         return EXIT_OK
     for warning in configuration.warnings:
         logger.warning("%s", warning)
-    _warn_of_open_listener(configuration.broker.bind_address)
+    if not configuration.broker.acl_enable:
+        _warn_of_open_listener(configuration.broker.bind_address)
     _raise_descriptor_limit()
     broker = Broker(configuration)
     broker.load()
