@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,7 +39,6 @@ WINDOW_SAMPLES = 61
 
 A = TypeVar("A")
 B = TypeVar("B")
-R = TypeVar("R")
 
 
 class Latency:
@@ -85,25 +84,23 @@ class Latency:
         return self.max_ms
 
     def timed(
-        self, handler: Callable[[A, B], R | Awaitable[R]], is_answer: tuple[type, ...]
-    ) -> Callable[[A, B], R | Awaitable[R]]:
+        self, handler: Callable[[A, B], Any], is_answer: tuple[type, ...]
+    ) -> Callable[[A, B], Any]:
         """Return the handler with its time recorded; an answer that must wait counts its wait."""
         monotonic = self._monotonic
         record = self.record
 
-        def serve(request: A, connection: B) -> R | Awaitable[R]:
+        def serve(request: A, connection: B) -> Any:
             started = monotonic()
             answer = handler(request, connection)
             if isinstance(answer, is_answer):
                 record(monotonic() - started)
                 return answer
-            if answer is None:
-                return answer
-            return self._after(started, answer)  # type: ignore[arg-type]  # neither answer nor None
+            return None if answer is None else self._after(started, answer)
 
         return serve
 
-    async def _after(self, started: float, answer: Awaitable[R]) -> R:
+    async def _after(self, started: float, answer: Awaitable[Any]) -> Any:
         result = await answer
         self.record(self._monotonic() - started)
         return result

@@ -156,3 +156,53 @@ def test_an_override_wins_over_the_file(tmp_path: Path) -> None:
     assert not errors
     assert configuration.broker.namesrv_addr == "127.0.0.1:2"
     assert configuration.broker.broker_name == "b"
+
+
+def test_what_may_change_changes_at_once_and_all_or_nothing() -> None:
+    configuration = build()
+
+    assert config.update(configuration, {"fileReservedTime": "24", "traceOn": "true"}) == [
+        "fileReservedTime"
+    ]
+    with pytest.raises(ConfigError) as bad:
+        config.update(configuration, {"fileReservedTime": "1", "maxMessageSize": "0"})
+    with pytest.raises(ConfigError) as forbidden:
+        config.update(configuration, {"storePathRootDir": "/tmp/x"})
+
+    assert configuration.store.file_reserved_time == 24
+    assert bad.value.expected
+    assert not forbidden.value.expected
+
+
+def test_each_key_that_may_change_has_an_effect_and_is_no_path() -> None:
+    assert config.KNOWN.keys() >= config.UPDATABLE
+    assert not any("path" in key.lower() or "dir" in key.lower() for key in config.UPDATABLE)
+
+
+def test_a_changed_key_is_changed_in_the_files_text_and_nothing_else_is() -> None:
+    text = "# mine\nlistenPort = 1\n\n! note\ntraceOn=true\ntraceOn: true\n"
+
+    edited = config.edited(text, {"traceOn": "false", "deleteWhen": "05"})
+
+    assert edited == "# mine\nlistenPort = 1\n\n! note\ntraceOn=false\ndeleteWhen=05\n"
+
+
+def test_tls_properties_are_read_below_the_brokers_own(tmp_path: Path) -> None:
+    tls = tmp_path / "tls.properties"
+    tls.write_text("tls.server.mode=enforcing\ntls.client.keyPath=x\ntls.server.keyPassword=s\n")
+    file = tmp_path / "broker.conf"
+    file.write_text(f"tls.config.file={tls}\ntls.test.mode.enable=false\n")
+
+    configuration, errors = config.load(str(file))
+
+    assert not errors
+    assert not configuration.warnings
+    assert configuration.tls.mode == "enforcing"
+    assert configuration.tls.test_mode_enable is False
+    assert configuration.path == str(file)
+    # A password is never shown, neither by -p nor to who asks over the wire.
+    assert dict(configuration.items())["tls.server.keyPassword"] == config.HIDDEN
+
+
+def test_a_certificate_without_its_key_is_refused() -> None:
+    assert one_error(**{"tls.server.certPath": "/c.pem"}).key == "tls.server.certPath"

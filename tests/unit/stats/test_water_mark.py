@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker_core.stats.water_mark import WaterMark
+from tests.support.clock import ManualClock
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_a_loop_in_time_says_nothing_in_a_quiet_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    water_mark = WaterMark(ManualClock(), lambda: 0)
+
+    water_mark.print_water_mark(3.0)
+
+    assert caplog.text == ""
+    assert water_mark.late_ms == 3.0
+
+
+def test_a_late_loop_says_how_late_and_what_waits(caplog: pytest.LogCaptureFixture) -> None:
+    water_mark = WaterMark(ManualClock(), lambda: 17)
+    water_mark.waiting = lambda: {"held_pulls": 5}
+
+    water_mark.print_water_mark(1_500.0)
+
+    assert "[WATERMARK] slow_time_ms=1500.0 held_pulls=5" in caplog.text
+
+
+def test_the_backlog_of_dispatch_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    WaterMark(ManualClock(), lambda: 17).print_dispatch_behind()
+
+    assert "dispatch behind commit log 17 bytes" in caplog.text
