@@ -1,0 +1,306 @@
+"""One port: plain frames, TLS, PROXY headers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_core import config
+from broker_core.errors import ConfigError, RemotingError
+from broker_core.protocol.command import RemotingCommand
+from broker_core.remoting.client import RemotingClient
+from broker_core.remoting.limits import RemotingLimits
+from broker_core.remoting.server import SWEEP_S, RemotingServer
+from broker_core.remoting.tls import TlsGate
+from tests.support.clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from broker_core.clock import Clock
+    from broker_core.remoting.connection import Connection
+
+ECHO = 1
+BIG = 2
+BIG_BYTES = 3_000_000
+
+
+def echo(request: RemotingCommand, connection: Connection) -> RemotingCommand:
+    return request.answer(0, None, {"peer": connection.remote_address}, request.body)
+
+
+def big(request: RemotingCommand, _: Connection) -> RemotingCommand:
+    return request.answer(0, body=bytes(BIG_BYTES))
+
+
+def certificate(directory: Path, name: str) -> tuple[Path, Path]:
+    """Make a certificate of one day; return its file and its key's."""
+    made, key = directory / f"{name}.pem", directory / f"{name}.key"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"),
+            *("ec_paramgen_curve:prime256v1", "-nodes", "-days", "1", "-subj", f"/CN={name}"),
+            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)),
+        ],
+        capture_output=True,
+        check=True,
+    )
+    return made, key
+
+
+def tls_config(**keys: Any) -> config.TlsConfig:
+    texts: dict[str, Any] = {
+        name: str(value) if name.endswith("_path") else value for name, value in keys.items()
+    }
+    return config.TlsConfig(**texts)
+
+
+def trusting(*certificates: Path, client: tuple[Path, Path] | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    for one in certificates:
+        context.load_verify_locations(one)
+    if client is not None:
+        context.load_cert_chain(*client)
+    return context
+
+
+def trusting_anybody() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    tls: config.TlsConfig | None = None,
+    *,
+    is_proxied: bool = False,
+    clock: Clock | None = None,
+    limits: RemotingLimits | None = None,
+) -> AsyncIterator[tuple[RemotingServer, str]]:
+    gate = None if tls is None else TlsGate(tls)
+    server = RemotingServer(
+        "test server", {ECHO: echo, BIG: big}, clock, limits, gate, is_proxied=is_proxied
+    )
+    port = await server.start("127.0.0.1", 0)
+    try:
+        async with asyncio.timeout(30):
+            yield server, f"127.0.0.1:{port}"
+    finally:
+        await server.shutdown()
+
+
+async def ask(
+    address: str, context: ssl.SSLContext | None = None, code: int = ECHO
+) -> RemotingCommand:
+    client = RemotingClient(tls=context)
+    try:
+        return await client.request(address, RemotingCommand.request(code, body=b"hello"))
+    finally:
+        await client.shutdown()
+
+
+async def test_a_port_takes_plain_frames_and_tls(tmp_path: Path) -> None:
+    made, key = certificate(tmp_path, "server")
+    async with serving(tls_config(cert_path=made, key_path=key)) as (_, address):
+        assert (await ask(address)).body == b"hello"
+        assert (await ask(address, trusting(made))).body == b"hello"
+        assert len((await ask(address, trusting(made), BIG)).body) == BIG_BYTES
+
+
+async def test_many_requests_share_one_secured_connection(tmp_path: Path) -> None:
+    made, key = certificate(tmp_path, "server")
+    async with serving(tls_config(cert_path=made, key_path=key)) as (_, address):
+        client = RemotingClient(tls=trusting(made))
+        bodies = [b"%d" % number * 1000 for number in range(200)]
+
+        answers = await asyncio.gather(
+            *(client.request(address, RemotingCommand.request(ECHO, body=body)) for body in bodies)
+        )
+
+        assert [answer.body for answer in answers] == bodies
+        await client.shutdown()
+
+
+async def test_without_a_certificate_one_for_tests_is_made() -> None:
+    async with serving(tls_config()) as (_, address):
+        first, second = await asyncio.gather(
+            ask(address, trusting_anybody()), ask(address, trusting_anybody())
+        )
+
+        assert first.body == second.body == b"hello"
+        with pytest.raises(RemotingError):
+            await ask(address, trusting())
+
+
+@pytest.mark.parametrize(
+    ("mode", "takes_plain", "takes_tls"),
+    [("disabled", True, False), ("permissive", True, True), ("enforcing", False, True)],
+)
+async def test_the_mode_says_what_is_taken(mode: Any, takes_plain: bool, takes_tls: bool) -> None:
+    async with serving(tls_config(mode=mode)) as (_, address):
+        for context, is_taken in ((None, takes_plain), (trusting_anybody(), takes_tls)):
+            if is_taken:
+                assert (await ask(address, context)).body == b"hello"
+            else:
+                with pytest.raises(RemotingError):
+                    await ask(address, context)
+
+
+async def test_a_changed_certificate_is_for_new_connections(tmp_path: Path) -> None:
+    old, old_key = certificate(tmp_path, "old")
+    new, new_key = certificate(tmp_path, "new")
+    place, place_key = tmp_path / "in-force.pem", tmp_path / "in-force.key"
+    place.write_bytes(old.read_bytes())
+    place_key.write_bytes(old_key.read_bytes())
+    gate = TlsGate(tls_config(cert_path=place, key_path=place_key))
+    server = RemotingServer("test server", {ECHO: echo}, tls=gate)
+    address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+    kept = RemotingClient(tls=trusting(old))
+    await kept.request(address, RemotingCommand.request(ECHO))
+
+    # Only the key is there yet: a pair that does not fit is not taken, and the old one stays.
+    place_key.write_bytes(new_key.read_bytes())
+    gate.reload_if_changed()
+    assert (await ask(address, trusting(old))).code == 0
+    place.write_bytes(new.read_bytes())
+    gate.reload_if_changed()
+
+    assert (await ask(address, trusting(new))).code == 0
+    with pytest.raises(RemotingError):
+        await ask(address, trusting(old))
+    assert (await kept.request(address, RemotingCommand.request(ECHO))).code == 0
+    await kept.shutdown()
+    await server.shutdown()
+
+
+@pytest.mark.parametrize(("need", "without"), [("require", False), ("optional", True)])
+async def test_clients_show_certificates_that_are_trusted(
+    tmp_path: Path, need: Any, without: bool
+) -> None:
+    made, key = certificate(tmp_path, "server")
+    known = certificate(tmp_path, "known")
+    stranger = certificate(tmp_path, "stranger")
+    tls = tls_config(
+        cert_path=made,
+        key_path=key,
+        need_client_auth=need,
+        auth_client=True,
+        trust_cert_path=known[0],
+    )
+    async with serving(tls) as (_, address):
+        assert (await ask(address, trusting(made, client=known))).code == 0
+        with pytest.raises(RemotingError):
+            await ask(address, trusting(made, client=stranger))
+        if without:
+            assert (await ask(address, trusting(made))).code == 0
+        else:
+            with pytest.raises(RemotingError):
+                await ask(address, trusting(made))
+
+
+@pytest.mark.parametrize(
+    ("keys", "wrong"),
+    [
+        ({"cert_path": "/no/such", "key_path": "/no/such"}, "tls.server.certPath"),
+        ({"mode": "enforcing", "test_mode_enable": False}, "tls.server.mode"),
+    ],
+)
+def test_tls_that_cannot_be_served_is_refused_at_start(keys: Any, wrong: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        TlsGate(tls_config(**keys))
+    assert refusal.value.key == wrong
+
+
+def test_asking_for_certificates_without_checking_them_is_refused(tmp_path: Path) -> None:
+    made, key = certificate(tmp_path, "server")
+    with pytest.raises(ConfigError) as refusal:
+        TlsGate(tls_config(cert_path=made, key_path=key, need_client_auth="require"))
+    assert refusal.value.key == "tls.server.need.client.auth"
+
+
+async def proxied(address: str, header: bytes, *, is_slow: bool) -> bytes:
+    """Send a header, then a request; return what came back."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    frame = RemotingCommand(ECHO, 0, 1, 407, "JAVA", body=b"hello").encode()
+    if is_slow:
+        for byte in header:
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.write(frame)
+    else:
+        writer.write(header + frame)
+    answer = await reader.read(4096)
+    writer.close()
+    return answer
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"PROXY TCP4 192.0.2.7 192.0.2.1 56324 10911\r\n",
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\xdc\x04\x2a\x9f",
+    ],
+)
+async def test_behind_a_proxy_the_peer_is_whom_it_speaks_for(header: bytes, is_slow: bool) -> None:
+    async with serving(is_proxied=True) as (_, address):
+        answer = await proxied(address, header, is_slow=is_slow)
+
+    assert b'"peer":"192.0.2.7:56324"' in answer
+    assert answer.endswith(b"hello")
+
+
+async def test_a_proxied_port_takes_nothing_without_a_header() -> None:
+    async with serving(is_proxied=True) as (_, address):
+        with contextlib.suppress(ConnectionResetError):
+            assert await proxied(address, b"", is_slow=False) == b""
+
+
+async def test_tls_may_come_behind_a_proxys_header(tmp_path: Path) -> None:
+    made, key = certificate(tmp_path, "server")
+    async with serving(tls_config(cert_path=made, key_path=key), is_proxied=True) as (_, address):
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"PROXY TCP4 192.0.2.7 192.0.2.1 56324 10911\r\n")
+        await writer.start_tls(trusting(made), server_hostname=host)
+        writer.write(RemotingCommand(ECHO, 0, 1, 407, "JAVA").encode())
+
+        assert b'"peer":"192.0.2.7:56324"' in await reader.read(4096)
+        writer.close()
+
+
+async def test_who_says_nothing_is_closed_like_who_is_idle() -> None:
+    clock = ManualClock()
+    limits = RemotingLimits(idle_s=20.0)
+    async with serving(tls_config(), clock=clock, limits=limits) as (_, address):
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        # Another's answer comes when the first one was accepted: they are taken in their order.
+        assert (await ask(address)).code == 0
+        for _ in range(int(limits.idle_s / SWEEP_S) + 1):
+            clock.advance_ms(int(SWEEP_S * 1000))
+
+        assert await reader.read(1) == b""
+        writer.close()
+
+
+async def test_those_that_say_nothing_count_among_the_connections() -> None:
+    limits = RemotingLimits(connections_max=2)
+    async with serving(tls_config(), limits=limits) as (_, address):
+        host, _, port = address.rpartition(":")
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
+
+        with pytest.raises(RemotingError):
+            await ask(address)
+        for _, writer in silent:
+            writer.close()

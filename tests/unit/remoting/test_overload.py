@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from broker_core.protocol.command import RemotingCommand
+from broker_core.remoting.overload import PULL_CODES, SEND_CODES, TICK_S, Overload
+from broker_core.remoting.server import RemotingServer
+from tests.support.clock import ManualClock
+
+if TYPE_CHECKING:
+    from broker_core.remoting.connection import Connection
+
+SEND_MS, PULL_MS, DISK_MS = 200.0, 5_000.0, 1_000.0
+
+
+def served(request: RemotingCommand, _: Connection) -> RemotingCommand:
+    return request.answer(ResponseCode.SUCCESS)
+
+
+class Watched:
+    """A server with the rules over it; no sockets."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.is_on = True
+        self.server = RemotingServer(
+            "test server", {RequestCode.SEND_MESSAGE: served, RequestCode.PULL_MESSAGE: served}
+        )
+        self.overload = Overload(
+            self.clock,
+            [self.server],
+            lambda: [(SEND_CODES, SEND_MS), (PULL_CODES, PULL_MS)] if self.is_on else [],
+            lambda: DISK_MS,
+        )
+
+    def late(self, *measurements_ms: float) -> None:
+        for late_ms in measurements_ms:
+            self.overload.look(late_ms)
+
+    def code_of(self, code: int) -> bytes:
+        request = RemotingCommand(code, 0, 1, 407, "JAVA")
+        answer = self.server._wire.dispatcher.dispatch(request, None)  # type: ignore[arg-type]
+        assert answer is not None
+        return answer
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def is_refused(answer: bytes) -> bool:
+    return b'"code":2,' in answer
+
+
+def test_a_loop_that_was_late_once_refuses_nothing(watched: Watched) -> None:
+    watched.late(3_000.0)
+
+    assert not is_refused(watched.code_of(RequestCode.SEND_MESSAGE))
+
+
+def test_a_loop_that_stays_late_refuses_what_may_not_wait(watched: Watched) -> None:
+    watched.late(3_000.0, 250.0)
+
+    answer = watched.code_of(RequestCode.SEND_MESSAGE)
+    assert is_refused(answer)
+    assert b"[TIMEOUT_CLEAN_QUEUE]broker busy" in answer
+    assert b"period in queue: 250ms" in answer
+    assert not is_refused(watched.code_of(RequestCode.PULL_MESSAGE))
+    assert watched.overload.refused == 1
+
+
+def test_everything_is_served_again_once_the_loop_is_in_time(watched: Watched) -> None:
+    watched.late(6_000.0, 6_000.0)
+    assert is_refused(watched.code_of(RequestCode.PULL_MESSAGE))
+
+    watched.late(0.0)
+
+    assert not is_refused(watched.code_of(RequestCode.PULL_MESSAGE))
+    assert not is_refused(watched.code_of(RequestCode.SEND_MESSAGE))
+
+
+def test_a_long_hold_of_the_loop_is_blamed_on_the_disk(watched: Watched) -> None:
+    watched.late(2_000.0, 2_000.0)
+
+    assert b"[PCBUSY_CLEAN_QUEUE]" in watched.code_of(RequestCode.SEND_MESSAGE)
+
+
+def test_the_rule_can_be_switched_off(watched: Watched) -> None:
+    watched.is_on = False
+    watched.late(9_000.0, 9_000.0)
+
+    assert not is_refused(watched.code_of(RequestCode.SEND_MESSAGE))
+
+
+async def test_a_timer_measures_how_late_the_loop_is(watched: Watched) -> None:
+    watched.overload.start()
+    for _ in range(3):
+        watched.clock.advance_ms(int(TICK_S * 1000))
+    assert not is_refused(watched.code_of(RequestCode.SEND_MESSAGE))
+
+    watched.overload.shutdown()
