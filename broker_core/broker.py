@@ -25,6 +25,7 @@ from broker_core.delivery.hold import PullHold
 from broker_core.delivery.slow_consumers import SlowConsumers
 from broker_core.delivery.sql_filter import compile_filter
 from broker_core.errors import StoreError
+from broker_core.formats.bloom_filter import BloomFilter
 from broker_core.message.ids import host_bytes
 from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_CONSUMER_GROUP
 from broker_core.metadata.consumer_filters import ConsumerFilters
@@ -128,6 +129,9 @@ class Broker(Service):
         self.offsets = ConsumerOffsets(self._document("consumerOffset.json"))
         self.filters = ConsumerFilters(
             compile_filter,
+            BloomFilter(
+                config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
+            ),
             config.filter_data_clean_time_span,
             self._clock,
             self._document("consumerFilter.json"),

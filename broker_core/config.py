@@ -119,6 +119,9 @@ class BrokerConfig:
     enable_property_filter: bool = False
     filter_support_retry: bool = False
     filter_data_clean_time_span: int = 24 * 3600 * 1000
+    max_error_rate_of_bloom_filter: int = 20
+    """Percent."""
+    expect_consumer_num_use_filter: int = 32
     # Ours, beyond RocketMQ's keys.
     bind_address: str = "127.0.0.1"
     embedded_namesrv: bool = True
@@ -217,7 +220,6 @@ INERT = frozenset(
         "enableScheduleAsyncDeliver",
         "endTransactionPoolQueueCapacity",
         "endTransactionThreadPoolNums",
-        "expectConsumerNumUseFilter",
         "fastFailIfNoBufferInStorePool",
         "filterServerNums",
         "flushCommitLogTimed",
@@ -281,6 +283,8 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "brokerPermission": (0, 7),
     "cleanResourceInterval": (100, 3_600_000),
     "defaultTopicQueueNums": (1, 1024),
+    "expectConsumerNumUseFilter": (1, 100_000),
+    "maxErrorRateOfBloomFilter": (1, 99),
     "diskMaxUsedSpaceRatio": (10, 95),
     "flushConsumerOffsetInterval": (100, 600_000),
     "flushDelayOffsetInterval": (100, 600_000),
@@ -443,6 +447,13 @@ def load(
     table = {**(defaults or {}), **table, **(overrides or {})}
     configuration, errors = build({**_tls_table(table.get("tls.config.file")), **table})
     return replace(configuration, path=path), errors
+
+
+def fixed_items() -> dict[str, str]:
+    """Return the keys that have one value here; tools fail on null where they miss one."""
+    return {"filterServerNums": "0", "useTLS": "false"} | {
+        key: only for key, (only, _) in ONLY.items()
+    }
 
 
 def update(configuration: Configuration, table: Mapping[str, str]) -> list[str]:

@@ -1,20 +1,17 @@
 """Bloom filter of consumer filters: which bits stand for a consumer group in a bitmap of a message.
 
-A bitmap has 112 bits; bit p is bit p % 8 of byte p // 8. A group sets three of them, found by one
-MurmurHash3 (x64, 128 bits, seed 0) of "group#topic": of the first 64 bits of it the low 32 are h1,
-the high 32 are h2, and position i (from 1) is h1 + i * h2 in 32 bits, inverted when negative,
-modulo the number of bits.
+A bitmap has 112 bits unless the broker is told of another error rate or number of consumers; bit p
+is bit p % 8 of byte p // 8. A group sets three of them, found by one MurmurHash3 (x64, 128 bits,
+seed 0) of "group#topic": of the first 64 bits of it the low 32 are h1, the high 32 are h2, and
+position i (from 1) is h1 + i * h2 in 32 bits, inverted when negative, modulo the number of bits.
 
-Source: filter/util/BloomFilter.java (4.9.7) with the broker's defaults, an error rate of 20 % and
-32 consumers; com.google.common.hash.Murmur3_128HashFunction.
+Source: filter/util/BloomFilter.java (4.9.7), com.google.common.hash.Murmur3_128HashFunction.
 """
 
 from __future__ import annotations
 
+import math
 import struct
-
-BIT_NUM = 112
-POSITIONS = 3
 
 _MASK32 = (1 << 32) - 1
 _MASK64 = (1 << 64) - 1
@@ -22,17 +19,34 @@ _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 _BLOCK = struct.Struct("<QQ")
 
 
-def bit_positions(consumer_group: str, topic: str) -> list[int]:
-    """Return the three bits of a group's filter on a topic, not always different ones."""
-    hash64 = murmur3_128(f"{consumer_group}#{topic}".encode()) & _MASK64
-    low, high = hash64 & _MASK32, hash64 >> 32
-    positions = []
-    for i in range(1, POSITIONS + 1):
-        combined = (low + i * high) & _MASK32
-        if combined >> 31:
-            combined ^= _MASK32
-        positions.append(combined % BIT_NUM)
-    return positions
+class BloomFilter:
+    """The size of bitmaps, and where in them a group is. Any thread; holds no state.
+
+    Attributes:
+        bit_num: how many bits a bitmap has, a multiple of 8.
+        hash_num: how many of them a group sets.
+    """
+
+    def __init__(self, error_rate: int, consumers: int) -> None:
+        """Take the error rate in percent, from 1 to 99, and the number of consumers expected."""
+        rate = error_rate / 100
+        # The logarithms and their order are Java's: another rounding would be another size.
+        self.hash_num = math.ceil(math.log(rate) / math.log(0.5))
+        doubling = math.log(1 / rate) / math.log(2)
+        bits = math.ceil(consumers * doubling * (math.log(math.e) / math.log(2)))
+        self.bit_num = 8 * math.ceil(bits / 8)
+
+    def positions(self, consumer_group: str, topic: str) -> list[int]:
+        """Return the bits of a group's filter on a topic, not always different ones."""
+        hash64 = murmur3_128(f"{consumer_group}#{topic}".encode()) & _MASK64
+        low, high = hash64 & _MASK32, hash64 >> 32
+        positions = []
+        for i in range(1, self.hash_num + 1):
+            combined = (low + i * high) & _MASK32
+            if combined >> 31:
+                combined ^= _MASK32
+            positions.append(combined % self.bit_num)
+        return positions
 
 
 def murmur3_128(data: bytes) -> int:

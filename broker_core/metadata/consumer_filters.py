@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from broker_core.errors import StoreError
-from broker_core.formats import bloom_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from broker_core.clock import Clock
+    from broker_core.formats.bloom_filter import BloomFilter
     from broker_core.message.subscription import SubscriptionData
     from broker_core.metadata.document import Document
 
@@ -91,11 +91,13 @@ class ConsumerFilters(Generic[E]):
     def __init__(
         self,
         compile_expression: Callable[[str, str], E],
+        bloom: BloomFilter,
         clean_time_span_ms: int,
         clock: Clock,
         document: Document,
     ) -> None:
         self._compile = compile_expression
+        self._bloom = bloom
         self._clean_time_span_ms = clean_time_span_ms
         self._clock = clock
         self._document = document
@@ -116,7 +118,7 @@ class ConsumerFilters(Generic[E]):
         except msgspec.ValidationError as error:
             raise StoreError(f"{self._document.path}: {error}") from error
         filters = [one for topic in stored.values() for one in topic.group_filter_data.values()]
-        if not all(_has_our_bits(one.bloom_filter_data) for one in filters):
+        if not all(self._has_our_bits(one.bloom_filter_data) for one in filters):
             # As the original: bitmaps in the files were made with other bits.
             logger.warning("%s is not used: its bitmaps have another size", self._document.path)
             return
@@ -178,7 +180,8 @@ class ConsumerFilters(Generic[E]):
             "filterDataByTopic": {
                 topic: {
                     "groupFilterData": {
-                        group: msgspec.to_builtins(_stored(one)) for group, one in filters.items()
+                        group: msgspec.to_builtins(self._stored(one))
+                        for group, one in filters.items()
                     },
                     "topic": topic,
                 }
@@ -260,25 +263,23 @@ class ConsumerFilters(Generic[E]):
     def _count(self) -> int:
         return sum(map(len, self._table.values()))
 
+    def _stored(self, one: ConsumerFilter[E]) -> StoredFilter:
+        positions = self._bloom.positions(one.consumer_group, one.topic)
+        return StoredFilter(
+            bloom_filter_data=BloomFilterData(bit_num=self._bloom.bit_num, bit_pos=positions),
+            born_time=one.born_time,
+            client_version=one.client_version,
+            consumer_group=one.consumer_group,
+            dead=one.is_dead,
+            dead_time=one.dead_time,
+            expression=one.text,
+            expression_type=one.expression_type,
+            topic=one.topic,
+        )
 
-def _stored(one: ConsumerFilter[Any]) -> StoredFilter:
-    positions = bloom_filter.bit_positions(one.consumer_group, one.topic)
-    return StoredFilter(
-        bloom_filter_data=BloomFilterData(bit_num=bloom_filter.BIT_NUM, bit_pos=positions),
-        born_time=one.born_time,
-        client_version=one.client_version,
-        consumer_group=one.consumer_group,
-        dead=one.is_dead,
-        dead_time=one.dead_time,
-        expression=one.text,
-        expression_type=one.expression_type,
-        topic=one.topic,
-    )
-
-
-def _has_our_bits(data: BloomFilterData | None) -> bool:
-    return (
-        data is not None
-        and data.bit_num == bloom_filter.BIT_NUM
-        and len(data.bit_pos) == bloom_filter.POSITIONS
-    )
+    def _has_our_bits(self, data: BloomFilterData | None) -> bool:
+        return (
+            data is not None
+            and data.bit_num == self._bloom.bit_num
+            and len(data.bit_pos) == self._bloom.hash_num
+        )

@@ -17,9 +17,9 @@ import org.apache.rocketmq.filter.util.BloomFilter;
  * What RocketMQ's own filter classes make of expressions, and where its Bloom filter puts names.
  *
  * <p>Arguments: CASES RESULTS, both JSON. Cases are {"properties": [{..}], "expressions": [..],
- * "names": [..]}. Results are [[expression, null or [one of TRUE FALSE NULL ERROR for each
- * properties]]], null when it does not compile, and {name: positions} for the Bloom filter of
- * the broker's defaults.
+ * "names": [..], "sizes": [[error rate, consumers]]}. Results are [[expression, null or [one of
+ * TRUE FALSE NULL ERROR for each properties]]], null when it does not compile, and
+ * [[error rate, consumers, bits, {name: positions}]] for Bloom filters.
  */
 public final class EvaluateFilters {
     public static void main(String[] args) throws Exception {
@@ -29,13 +29,19 @@ public final class EvaluateFilters {
         for (Object each : cases.getJSONArray("expressions")) {
             rows.add(new JSONArray(Arrays.asList(each, results((String) each, cases))));
         }
-        BloomFilter bloom = BloomFilter.createByFn(20, 32);
-        JSONObject positions = new JSONObject(true);
-        for (Object each : cases.getJSONArray("names")) {
-            positions.put((String) each, bloom.calcBitPositions((String) each));
+        JSONArray blooms = new JSONArray();
+        for (Object size : cases.getJSONArray("sizes")) {
+            int errorRate = ((JSONArray) size).getIntValue(0);
+            int consumers = ((JSONArray) size).getIntValue(1);
+            BloomFilter bloom = BloomFilter.createByFn(errorRate, consumers);
+            JSONObject positions = new JSONObject(true);
+            for (Object each : cases.getJSONArray("names")) {
+                positions.put((String) each, bloom.calcBitPositions((String) each));
+            }
+            blooms.add(new JSONArray(Arrays.asList(errorRate, consumers, bloom.getM(), positions)));
         }
         JSONObject answer = new JSONObject(true);
-        answer.put("bloom", positions);
+        answer.put("bloom", blooms);
         answer.put("rows", rows);
         byte[] bytes =
                 JSON.toJSONString(answer, SerializerFeature.WriteMapNullValue)

@@ -2,7 +2,7 @@
 
     python tests/golden/sql92/make_table_4_9_7.py DIRECTORY_OF_4.9.7_JARS
 
-Needs a JDK. The table is {"properties": [..], "rows": [[expression, results]], "bloom": {..}}, see
+Needs a JDK. The table is {"properties": [..], "rows": [[expression, results]], "bloom": [..]}, see
 EvaluateFilters.java. Beside the expressions listed here it holds random ones, from a fixed seed.
 """
 
@@ -382,6 +382,7 @@ TOKENS = [
 ]
 VALUES = ["a", "b", "c", "d", "missing", "1", "5", "-3", "2.5", "3000000000", "'x'", "'5'", "TRUE"]
 NAMES = ["group#topic", "g#T", "", "a", "consumer-group-0123456789#topic-with-a-long-name", "订#单"]
+SIZES = [[20, 32], [20, 64], [10, 128], [1, 1000], [25, 7], [50, 1], [99, 3]]
 
 
 def expressions() -> list[str]:
@@ -423,7 +424,7 @@ def _condition(seeded: random.Random, depth: int) -> str:
 def main() -> None:
     """Run the Java program over all cases; write the table."""
     jars = f"{sys.argv[1]}/*"
-    cases = {"properties": PROPERTIES, "expressions": expressions(), "names": NAMES}
+    cases = {"properties": PROPERTIES, "expressions": expressions(), "names": NAMES, "sizes": SIZES}
     with tempfile.TemporaryDirectory() as directory:
         given, found = Path(directory, "cases.json"), Path(directory, "results.json")
         given.write_text(json.dumps(cases))
@@ -438,9 +439,9 @@ def main() -> None:
     text = (
         '{"properties": '
         + json.dumps(PROPERTIES, ensure_ascii=False)
-        + ',\n"bloom": '
-        + json.dumps(results["bloom"], ensure_ascii=False)
-        + ',\n"rows": [\n'
+        + ',\n"bloom": [\n'
+        + ",\n".join(json.dumps(row, ensure_ascii=False) for row in results["bloom"])
+        + '\n],\n"rows": [\n'
         + ",\n".join(lines)
         + "\n]}\n"
     )

@@ -5,17 +5,29 @@ from pathlib import Path
 
 import pytest
 
-from broker_core.formats.bloom_filter import bit_positions, murmur3_128
+from broker_core.formats.bloom_filter import BloomFilter, murmur3_128
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "sql92" / "table-4.9.7.json"
-NAMES = json.loads(GOLDEN.read_text())["bloom"]
+ROWS = json.loads(GOLDEN.read_text())["bloom"]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "#" in name])
-def test_positions_are_rocketmqs(name: str) -> None:
-    group, _, topic = name.partition("#")
+@pytest.mark.parametrize(("error_rate", "consumers", "bits", "positions"), ROWS)
+def test_size_and_positions_are_rocketmqs(
+    error_rate: int, consumers: int, bits: int, positions: dict[str, list[int]]
+) -> None:
+    bloom = BloomFilter(error_rate, consumers)
 
-    assert bit_positions(group, topic) == NAMES[name]
+    assert bloom.bit_num == bits
+    for name, expected in positions.items():
+        if "#" in name:
+            group, _, topic = name.partition("#")
+            assert bloom.positions(group, topic) == expected
+
+
+def test_the_brokers_defaults_make_112_bits() -> None:
+    bloom = BloomFilter(20, 32)
+
+    assert (bloom.bit_num, bloom.hash_num) == (112, 3)
 
 
 def test_the_hash_is_murmur3() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from broker_core.delivery.sql_filter import compile_filter
 from broker_core.errors import StoreError
+from broker_core.formats.bloom_filter import BloomFilter
 from broker_core.message.subscription import SubscriptionData
 from broker_core.metadata.consumer_filters import ConsumerFilters
 from broker_core.metadata.document import Document
@@ -21,7 +22,7 @@ DAY_MS = 24 * 3600 * 1000
 
 def filters_in(directory: Path, clock: ManualClock) -> ConsumerFilters[Any]:
     document = Document(FileStorage(), directory / "consumerFilter.json")
-    return ConsumerFilters(compile_filter, DAY_MS, clock, document)
+    return ConsumerFilters(compile_filter, BloomFilter(20, 32), DAY_MS, clock, document)
 
 
 def sql(topic: str, text: str, version: int = 1) -> SubscriptionData:
