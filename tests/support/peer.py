@@ -11,6 +11,7 @@ from tests.support.ports import accepts, free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
 PACKAGES = ("rocketmq-broker", "rocketmq-namesrv")
@@ -33,13 +34,17 @@ LOGBACK = (
 
 
 class Peer:
-    """A name server with a master broker of a published version, on free loopback ports."""
+    """A name server with a master broker of a published version, on free loopback ports.
+
+    With `namesrvAddr` among its keys it is the broker alone.
+    """
 
     def __init__(self, version: str, directory: Path, **keys: object) -> None:
         self.version = version
         self.port = free_port()
         self.namesrv_port = free_port()
         self.store = directory / "store"
+        self._has_namesrv = "namesrvAddr" not in keys
         self._directory = directory
         self._processes: list[subprocess.Popen[bytes]] = []
         conf = directory / "conf"
@@ -69,8 +74,9 @@ class Peer:
         return f"127.0.0.1:{self.namesrv_port}"
 
     def __enter__(self) -> Peer:
-        jars = _classpath(self.version)
-        self._start(jars, "namesrv.NamesrvStartup", "namesrv", self.namesrv_port)
+        jars = classpath(self.version, PACKAGES)
+        if self._has_namesrv:
+            self._start(jars, "namesrv.NamesrvStartup", "namesrv", self.namesrv_port)
         self._start(jars, "broker.BrokerStartup", "broker", self.port)
         return self
 
@@ -115,11 +121,12 @@ def _path() -> str:
     return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def _classpath(version: str) -> str:
+def classpath(version: str, packages: Sequence[str]) -> str:
+    """Return the jars of published packages, from the local repository when they are there."""
     dependencies = "".join(
         f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>{name}</artifactId>"
         f"<version>{version}</version></dependency>"
-        for name in PACKAGES
+        for name in packages
     )
     with tempfile.TemporaryDirectory() as directory:
         pom = Path(directory, "pom.xml")
