@@ -63,6 +63,10 @@ class StorageFile(Protocol):
         """Read; shorter at the file's end."""
         ...
 
+    def pread_into(self, offset: int, buffer: memoryview) -> int:
+        """Read as much as fits; return how much, less than that at the file's end only."""
+        ...
+
     def pwrite(self, offset: int, data: bytes) -> None:
         """Write all of data."""
         ...
@@ -193,6 +197,15 @@ class OsFile:
 
     def pread(self, offset: int, length: int) -> bytes:
         return os.pread(self._fd, length, offset)
+
+    def pread_into(self, offset: int, buffer: memoryview) -> int:
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(self._fd, [buffer[done:]], offset + done)
+            if count == 0:
+                break
+            done += count
+        return done
 
     def pwrite(self, offset: int, data: bytes) -> None:
         view = memoryview(data)

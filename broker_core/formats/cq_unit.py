@@ -19,9 +19,13 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
+
 UNIT = struct.Struct(">qiq")
 UNIT_SIZE = 20
 FILLER_SIZE = 0x7FFFFFFF
+UNITS = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 FILLER = UNIT.pack(0, FILLER_SIZE, 0)
 
 assert UNIT.size == UNIT_SIZE
+assert UNITS.itemsize == UNIT_SIZE

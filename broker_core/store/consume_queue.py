@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from broker_core.errors import StoreError
-from broker_core.formats.cq_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE
+from broker_core.formats.cq_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, UNITS
 from broker_core.formats.paths import offset_file_name, parse_offset_file_name
 from broker_core.store.mapped_file import MappedFile, zero_tail
 
@@ -433,9 +435,6 @@ def _count_by_bisection(mapped: MappedFile) -> int:
 
 def _count_by_scan(mapped: MappedFile) -> int:
     """Return the number of units before the first hole."""
-    count = 0
-    for offset, size, _ in UNIT.iter_unpack(mapped.view):
-        if offset < 0 or size <= 0:
-            break
-        count += 1
-    return count
+    units = np.frombuffer(mapped.buffer, UNITS, mapped.size // UNIT_SIZE)
+    is_hole = (units["offset"] < 0) | (units["size"] <= 0)
+    return int(is_hole.argmax()) if is_hole.any() else len(units)

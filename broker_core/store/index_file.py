@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from broker_core.formats.index_entry import (
     ENTRY,
     ENTRY_SIZE,
@@ -19,9 +21,14 @@ from broker_core.formats.index_entry import (
 from broker_core.store.mapped_file import MappedFile
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from broker_core.storage import StorageFile
 
 ALLOCATE_ENTRIES = 65_536
+ENTRIES = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+
+assert ENTRIES.itemsize == ENTRY_SIZE
 
 
 class IndexFile:
@@ -165,44 +172,95 @@ class IndexFile:
         """Tell whether messages of [begin_ms, end_ms] may be in this file."""
         return self.begin_timestamp <= end_ms and self.end_timestamp >= begin_ms
 
-    def cut_from(self, commit_log_offset: int) -> None:
-        """Forget the entries of messages at or behind an offset."""
-        low, high = 1, self.count
+    def first_number(self, commit_log_offset: int) -> int:
+        """Return the number of the first entry of a message at or behind an offset.
+
+        Entries that are out of order are taken for such ones: nothing can be said of them.
+        """
+        offsets = self.entries(1, self.count)["offset"]
+        is_wrong = offsets[1:] < offsets[:-1]
+        low, high = 1, 2 + int(is_wrong.argmax()) if is_wrong.any() else self.count
         while low < high:
             middle = (low + high) // 2
             if self._entry(middle)[1] < commit_log_offset:
                 low = middle + 1
             else:
                 high = middle
-        # Newest first, each entry is the head of its chain: unless the power was cut while pages
-        # were on their way to the disk.
-        for number in range(self.count - 1, low - 1, -1):
-            hash_, _, _, previous = self._entry(number)
-            slot = HEADER_SIZE + hash_ % self._slot_num * SLOT_SIZE
-            if hash_ < 0 or SLOT.unpack_from(self._mapped.buffer, slot) != (number,):
-                self._rebuild(low)
-                return
-            SLOT.pack_into(self._mapped.buffer, slot, previous)
-            self.used_slots -= previous == 0
+        return low
+
+    def entries(self, number_from: int, number_to: int) -> NDArray[np.void]:
+        """Return entries as an array over the mapping."""
+        start = self._entries_from + number_from * ENTRY_SIZE
+        return np.frombuffer(self._mapped.buffer, ENTRIES, number_to - number_from, start)
+
+    def holds_together(self, number_from: int) -> bool:
+        """Tell whether the entries from a number on, newest first, are the heads of their chains.
+
+        So they are unless the power was cut while pages were on their way to the disk.
+        """
+        entries = self.entries(number_from, self.count)
+        hashes = entries["hash"].astype(np.int64)
+        slots = self._slots()
+        if (hashes < 0).any() or (slots >= self.count).any():
+            return False
+        if not len(entries):
+            return bool((slots < number_from).all())
+        chain = hashes % self._slot_num
+        order = np.argsort(chain, kind="stable")
+        ordered = chain[order]
+        numbers = order + number_from
+        previous = entries["previous"][order]
+        goes_on = ordered[1:] == ordered[:-1]
+        ends = np.append(~goes_on, True)
+        begins = np.insert(~goes_on, 0, True)
+        if (previous[1:][goes_on] != numbers[:-1][goes_on]).any():
+            return False
+        if (previous[begins] >= number_from).any() or (previous[begins] < 0).any():
+            return False
+        # No other chain may have a head among them.
+        return bool(
+            (slots[ordered[ends]] == numbers[ends]).all()
+            and int((slots >= number_from).sum()) == int(ends.sum())
+        )
+
+    def cut_from(self, commit_log_offset: int) -> None:
+        """Forget the entries of messages at or behind an offset."""
+        low = self.first_number(commit_log_offset)
+        if not self.holds_together(low):
+            self._rebuild(low)
+            return
+        entries = self.entries(low, self.count)
+        chain, first = np.unique(entries["hash"].astype(np.int64) % self._slot_num, True)
+        heads = entries["previous"][first]
+        self._slots()[chain] = heads
+        self.used_slots -= int((heads == 0).sum())
         self._end_at(low)
+
+    def _slots(self) -> NDArray[np.int32]:
+        slots: NDArray[np.int32] = np.frombuffer(
+            self._mapped.buffer, ">i4", self._slot_num, HEADER_SIZE
+        )
+        return slots
 
     def _rebuild(self, count: int) -> None:
         """Make all chains anew from the entries below count."""
-        view = self._mapped.view
-        view[HEADER_SIZE : self._entries_from] = bytes(self._entries_from - HEADER_SIZE)
-        slots: dict[int, int] = {}
-        for number in range(1, count):
-            hash_, offset, seconds, _ = self._entry(number)
-            if hash_ < 0 or offset < self.begin_phy_offset:
-                count = number
-                break
-            slot = hash_ % self._slot_num
-            previous = slots.get(slot, 0)
-            self._set_entry(number, hash_, offset, seconds, previous)
-            slots[slot] = number
-        for slot, number in slots.items():
-            SLOT.pack_into(self._mapped.buffer, HEADER_SIZE + slot * SLOT_SIZE, number)
-        self.used_slots = len(slots)
+        entries = self.entries(1, count)
+        is_wrong = (entries["hash"] < 0) | (entries["offset"] < self.begin_phy_offset)
+        if is_wrong.any():
+            count = 1 + int(is_wrong.argmax())
+            entries = self.entries(1, count)
+        chain = entries["hash"].astype(np.int64) % self._slot_num
+        order = np.argsort(chain, kind="stable")
+        ordered = chain[order]
+        goes_on = ordered[1:] == ordered[:-1]
+        previous = np.zeros(len(entries), np.int64)
+        previous[order[1:][goes_on]] = order[:-1][goes_on] + 1
+        entries["previous"] = previous
+        slots = self._slots()
+        slots[:] = 0
+        ends = np.append(~goes_on, True) if len(entries) else np.zeros(0, bool)
+        slots[ordered[ends]] = order[ends] + 1
+        self.used_slots = int(ends.sum())
         self._end_at(count)
 
     def _end_at(self, count: int) -> None:
@@ -221,10 +279,6 @@ class IndexFile:
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
         return ENTRY.unpack_from(self._mapped.buffer, self._entries_from + number * ENTRY_SIZE)
-
-    def _set_entry(self, number: int, hash_: int, offset: int, seconds: int, previous: int) -> None:
-        position = self._entries_from + number * ENTRY_SIZE
-        ENTRY.pack_into(self._mapped.buffer, position, hash_, offset, seconds, previous)
 
     def close(self) -> None:
         """Give back the descriptor."""

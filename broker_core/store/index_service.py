@@ -72,9 +72,14 @@ class IndexService:
         """Forget all messages at or behind an offset; they are put again."""
         while self._files and self._files[-1].begin_phy_offset >= commit_log_offset:
             self._delete(self._files[-1])
-        if self._files and self._files[-1].end_phy_offset >= commit_log_offset:
+        if self._files:
             self._files[-1].cut_from(commit_log_offset)
         self.room = 0
+
+    @property
+    def files(self) -> list[IndexFile]:
+        """The files, oldest first. Not to be changed."""
+        return self._files
 
     @property
     def end_phy_offset(self) -> int:
@@ -115,6 +120,17 @@ class IndexService:
                     hash_ = key_hash(index_hash(seed, key))
                     file.put(hash_, commit_log_offset, store_timestamp)
                     self.room -= 1
+
+    def put_hash(self, hash_: int, commit_log_offset: int, store_timestamp: int) -> None:
+        """Add one entry, rolling to a new file when the last one is full.
+
+        Raises:
+            OSError: there is no space.
+        """
+        if self.room < 1:
+            self.make_room(1)
+        self._files[-1].put(hash_, commit_log_offset, store_timestamp)
+        self.room -= 1
 
     def find(self, seed: int, key: str, max_num: int, begin_ms: int, end_ms: int) -> list[int]:
         """Return offsets of messages that may have the key, newest first."""

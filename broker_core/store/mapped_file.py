@@ -50,3 +50,18 @@ def zero_tail(mapped: MappedFile, position: int) -> int:
                 mapped.view[start:end] = zeros
                 dirty = end - position
     return dirty
+
+
+def first_not_zero(mapped: MappedFile, position: int, end: int) -> int:
+    """Return where the piece begins that has the first byte that is not zero; end for none."""
+    buffer = bytearray(ZERO_STEP)
+    view = memoryview(buffer)
+    while position < end:
+        wanted = min(ZERO_STEP, end - position)
+        size = mapped.file.pread_into(position, view[:wanted])
+        if size == 0:
+            break
+        if buffer[:size] != _ZEROS[:size]:
+            return position
+        position += size
+    return end

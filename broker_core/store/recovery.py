@@ -40,6 +40,9 @@ from broker_core.message.sys_flag import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from broker_core.message.tags import tags_code
+from broker_core.store.bulk_scan import BulkScan
+from broker_core.store.index_replay import IndexReplay
+from broker_core.store.mapped_file import first_not_zero
 from broker_core.store.results import DamagedRange, RecoveryReport
 
 if TYPE_CHECKING:
@@ -55,6 +58,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+BULK_RECORDS_MIN = 16
+"""A stretch of fewer records is not worth its chunk: as many are then looked at one by one."""
+SINGLE_RECORDS = 256
 NO_UNIT_TYPES = (TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE)
 STEADY_RECORDS = 3
 
@@ -85,6 +91,7 @@ class Recovery:
         self._clean_exit = clean_exit
         self._check_crc = check_crc
         self._next: dict[ConsumeQueue, int] = {}
+        self._replay: IndexReplay | None = None
         self._last_timestamps: list[int] = []
         self._damaged: list[DamagedRange] = []
         self._records = 0
@@ -96,9 +103,11 @@ class Recovery:
         """Bring log, queues and index in line; return what was found."""
         started = self._clock.monotonic()
         scan_from, dispatch_from = self._starting_points()
-        if self._index is not None and not self._clean_exit:
-            self._index.cut_from(dispatch_from)
+        if self._index is not None:
+            self._replay = IndexReplay(self._index, dispatch_from, clean_exit=self._clean_exit)
         end = self._scan(scan_from, dispatch_from)
+        if self._replay is not None:
+            self._replay.finish(end)
         dirty = self._log.continue_at(end)
         if dirty:
             logger.warning("torn tail cut: commit_log_offset=%d bytes=%d", end, dirty)
@@ -152,12 +161,37 @@ class Recovery:
 
     def _scan(self, scan_from: int, dispatch_from: int) -> int:
         """Go through the records; return where the log ends."""
+        bulk = BulkScan(
+            self._queues,
+            self._replay,
+            self._deleted,
+            self._next,
+            self._mark,
+            check_crc=self._check_crc,
+        )
+        try:
+            return self._scan_with(bulk, scan_from, dispatch_from)
+        finally:
+            self._units_written += bulk.units_written
+
+    def _scan_with(self, bulk: BulkScan, scan_from: int, dispatch_from: int) -> int:
         offset = scan_from
+        singles = 0
         while True:
             file = self._log.file_at(offset)
             if file is None:
                 return offset
             position = offset - file.file_from_offset
+            if singles <= 0:
+                stretch = bulk.advance(file, position, dispatch_from)
+                if stretch is None or stretch.records < BULK_RECORDS_MIN:
+                    singles = SINGLE_RECORDS
+                if stretch is not None:
+                    self._records += stretch.records
+                    self._remember(stretch.store_timestamps)
+                    offset += stretch.size
+                    continue
+            singles -= 1
             try:
                 head = examine(file.view, position, file.size, offset, check_crc=self._check_crc)
                 if head.is_blank and head.size != file.size - position:
@@ -180,7 +214,7 @@ class Recovery:
                 offset = following.file_from_offset
                 continue
             self._records += 1
-            self._remember(head)
+            self._remember([head.store_timestamp])
             if offset >= dispatch_from and not self._dispatch(file.view, head):
                 self._damaged.append(
                     DamagedRange(
@@ -191,11 +225,10 @@ class Recovery:
                 )
             offset += head.size
 
-    def _remember(self, head: RecordHead) -> None:
+    def _remember(self, store_timestamps: list[int]) -> None:
         last = self._last_timestamps
-        last.append(head.store_timestamp)
-        if len(last) > STEADY_RECORDS:
-            del last[0]
+        last += store_timestamps
+        del last[:-STEADY_RECORDS]
         self.store_timestamp = min(last)
 
     def _search(self, offset: int) -> int | None:
@@ -211,6 +244,10 @@ class Recovery:
         return None
 
     def _search_range(self, file: MappedFile, start: int, end: int) -> int | None:
+        # Mostly there are only zeros, up to a whole file of them: those are passed over quickly.
+        start = max(
+            first_not_zero(file, start, end) - MAGIC_POSITION - len(MESSAGE_MAGIC_BYTES), start
+        )
         found: list[int] = []
         for magic in (MESSAGE_MAGIC_BYTES, MESSAGE_MAGIC_V2_BYTES):
             at = file.buffer.find(magic, start, end)
@@ -304,16 +341,14 @@ class Recovery:
         return True
 
     def _put_keys(self, queue: ConsumeQueue, head: RecordHead, properties: dict[str, str]) -> None:
-        index = self._index
-        uniq_key = properties.get(PROPERTY_UNIQ_KEY)
-        keys = properties.get(PROPERTY_KEYS)
-        if index is not None and (uniq_key or keys):
-            if head.commit_log_offset <= index.end_phy_offset:
-                return
-            entries = 1 + (keys.count(" ") + 1 if keys else 0)
-            if index.room < entries:
-                index.make_room(entries)
-            index.put(queue.key_seed, uniq_key, keys, head.commit_log_offset, head.store_timestamp)
+        if self._replay is not None:
+            self._replay.put(
+                queue.key_seed,
+                properties.get(PROPERTY_UNIQ_KEY),
+                properties.get(PROPERTY_KEYS),
+                head.commit_log_offset,
+                head.store_timestamp,
+            )
 
     def _fits(self, queue: ConsumeQueue, head: RecordHead) -> bool:
         """Tell whether a record is the next of its queue, and no other has its place."""

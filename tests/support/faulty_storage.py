@@ -67,6 +67,11 @@ class FaultyFile:
         self._storage.called("pread")
         return bytes(self._inode.data[offset : offset + length])
 
+    def pread_into(self, offset: int, buffer: memoryview) -> int:
+        part = memoryview(self._inode.data)[offset : offset + len(buffer)]
+        buffer[: len(part)] = part
+        return len(part)
+
     def pwrite(self, offset: int, data: bytes) -> None:
         self._storage.called("pwrite")
         end = offset + len(data)
