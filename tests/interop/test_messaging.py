@@ -1,0 +1,156 @@
+"""Delays, retries, transactions and replies: unmodified Java clients get the same from us as from
+Apache RocketMQ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import require_java
+from tests.support import raw_remoting
+from tests.support.broker_process import BrokerProcess
+from tests.support.peer import Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.java_clients import JavaClients
+
+    Either = BrokerProcess | Peer
+
+pytestmark = pytest.mark.interop
+
+DELAYS_S = (1, 2, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+KEYS = {
+    # With the defaults sixteen retries take hours, and a question comes after a minute.
+    "messageDelayLevel": " ".join(f"{delay}s" for delay in DELAYS_S),
+    "transactionCheckInterval": 1_000,
+    "transactionTimeOut": 1_000,
+    # While a JVM starts nobody answers.
+    "transactionCheckMax": 100,
+}
+LATE_MS_MAX = 3_000
+"""The two share the machine with a JVM that starts."""
+
+
+@pytest.fixture(scope="module", params=["ours", "theirs"])
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Either]:
+    require_java()
+    directory = tmp_path_factory.mktemp(request.param)
+    if request.param == "theirs":
+        with Peer("4.9.7", directory, **KEYS) as theirs:
+            yield theirs
+        return
+    ours = BrokerProcess(directory, **KEYS)
+    ours.start()
+    yield ours
+    ours.stop()
+
+
+def topic_of(java: JavaClients, broker: Either, name: str) -> str:
+    topic = f"{name}-{java.version.replace('.', '_')}"
+    raw_remoting.create_topic(broker.port, topic)
+    return topic
+
+
+def read_topic(broker: Either, topic: str, queues: int = 4) -> list[str]:
+    stored = [raw_remoting.read_queue(broker.port, topic, queue) for queue in range(queues)]
+    return sorted(record.body.decode() for queue in stored for record in queue)
+
+
+def test_delayed_messages_come_once_each_and_never_early(java: JavaClients, broker: Either) -> None:
+    topic = topic_of(java, broker, "delayed")
+
+    lines = java.run("DelayedMessages", broker.namesrv, topic, f"{topic}-group", 60, 3, 60)
+
+    received = [line[1:] for line in lines if line[0] == "received"]
+    assert Counter(line[0] for line in received) == {f"d-{n}": 1 for n in range(60)}
+    for _, level, born, stored, arrived in received:
+        delay_ms = DELAYS_S[int(level) - 1] * 1_000
+        assert int(born) + delay_ms <= int(stored) <= int(arrived)
+        assert int(arrived) <= int(born) + delay_ms + LATE_MS_MAX
+
+
+def test_a_message_that_fails_comes_again_until_it_is_consumed(
+    java: JavaClients, broker: Either
+) -> None:
+    topic = topic_of(java, broker, "retried")
+    group = f"{topic}-group"
+    sent = java.send(broker.namesrv, topic, modes="sync", count=5, tags="A", prefix="r")
+
+    lines = java.run(
+        *("RetryConsumer", broker.namesrv, topic, group, 2, 16, 5 * 3, 2_500, 60), seconds=90
+    )
+
+    received = [line[1:] for line in lines if line[0] == "received"]
+    places = {key: msg_id for key, *_, msg_id in sent}
+    assert len(received) == 5 * 3
+    for key in places:
+        mine = [line for line in received if line[0] == key]
+        assert [line[1] for line in mine] == ["0", "1", "2"]
+        # The library shows the topic that was subscribed to, whatever queue it came from.
+        assert {line[3] for line in mine} == {topic}
+        assert mine[0][4] == "-"
+        assert mine[1][4] == mine[2][4] != "-"
+        times = [int(line[2]) for line in mine]
+        assert times[1] - times[0] >= DELAYS_S[2] * 1_000
+        assert times[2] - times[1] >= DELAYS_S[3] * 1_000
+
+
+def test_a_message_that_always_fails_is_dead_once(java: JavaClients, broker: Either) -> None:
+    topic = topic_of(java, broker, "dead")
+    group = f"{topic}-group"
+    java.send(broker.namesrv, topic, modes="sync", count=3, tags="A", prefix="x")
+
+    lines = java.run(
+        *("RetryConsumer", broker.namesrv, topic, group, 99, 2, 3 * 3, 3_000, 60), seconds=90
+    )
+
+    received = [line[1:] for line in lines if line[0] == "received"]
+    attempts = Counter((line[0], line[1]) for line in received)
+    assert attempts == {(f"x-sync-{n}", str(times)): 1 for n in range(3) for times in range(3)}
+    dead = read_topic(broker, f"%DLQ%{group}", 1)
+    assert dead == [f"body of x-sync-{n}" for n in range(3)]
+
+
+def test_transactions_end_as_the_producer_says(java: JavaClients, broker: Either) -> None:
+    topic = topic_of(java, broker, "transacted")
+    group = f"{topic}-producers"
+
+    lines = java.run("Transactions", broker.namesrv, topic, group, 40, "t", 20, 40, seconds=90)
+
+    halves = [line[1] for line in lines if line[0] == "half"]
+    checked = {line[1] for line in lines if line[0] == "checked"}
+    assert halves == [f"t-{n}" for n in range(40)]
+    assert checked == {f"t-{n}" for n in range(40) if n % 4 >= 2}
+    assert read_topic(broker, topic) == sorted(f"body of t-{n}" for n in range(40) if n % 2 == 0)
+
+
+def test_another_producer_of_the_group_answers_for_one_that_is_gone(
+    java: JavaClients, broker: Either
+) -> None:
+    topic = topic_of(java, broker, "orphaned")
+    group = f"{topic}-producers"
+    java.run("Transactions", broker.namesrv, topic, group, 8, "o", 0, 0)
+
+    lines = java.run("Transactions", broker.namesrv, topic, group, 0, "o", 4, 40, seconds=90)
+
+    checked = {line[1] for line in lines if line[0] == "checked"}
+    assert checked <= {"o-2", "o-3", "o-6", "o-7"}
+    assert read_topic(broker, topic) == [f"body of o-{n}" for n in (0, 2, 4, 6)]
+
+
+def test_a_request_gets_its_reply_or_times_out(java: JavaClients, broker: Either) -> None:
+    topic = topic_of(java, broker, "asked")
+
+    lines = java.run("RequestReply", broker.namesrv, topic, f"{topic}-group", 6, seconds=90)
+
+    assert lines[-1] == ["timeout", "q-5"]
+    assert [line for line in lines if line[0] == "replied"] == [
+        ["replied", f"q-{n}", f"answer-to-q-{n}"] for n in range(5)
+    ]
