@@ -29,7 +29,8 @@ logger = logging.getLogger(__name__)
 
 EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
 """What the remark of a refusal begins with; clients look for it."""
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+TRACE_NEED = Need("RMQ_SYS_TRACE_TOPIC", Permission.PUB)
+"""Whoever has an account may send it."""
 LOG_WINDOW_S = 10.0
 LOG_LINES_PER_WINDOW = 5
 SHOWN_CHARS_MAX = 64
@@ -64,7 +65,7 @@ class Authorizer:
         """
         state = self._accounts.state
         address = parts_of(remote_address.rpartition(":")[0])
-        if any(rule(address) for rule in state.global_white):
+        if state.global_white and any(rule(address) for rule in state.global_white):
             return
         access_key = request.ext_fields.get(ACCESS_KEY)
         if access_key is None:
@@ -76,9 +77,9 @@ class Authorizer:
             )
         if account.white_address(address):
             return
-        expected = signature_of(signed_content(request), account.secret_key)
-        given = request.ext_fields.get(SIGNATURE, "")
-        if not hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace")):
+        expected = signature_of(signed_content(request), account.secret_key).encode()
+        given = request.ext_fields.get(SIGNATURE, "").encode("utf-8", "replace")
+        if not hmac.compare_digest(expected, given):
             raise self._refusal(
                 request,
                 remote_address,
@@ -102,12 +103,12 @@ class Authorizer:
                 f"accessKey={shown(access_key)} is not",
             )
         try:
-            needs = list(rule.needs(request))
+            needs = tuple(rule.needs(request))
         except ValueError as error:
             raise self._refusal(
                 request, remote_address, "unreadable", f"the request's body cannot be read: {error}"
             ) from error
-        if Need(TRACE_TOPIC, Permission.PUB) in needs:
+        if TRACE_NEED in needs:
             return
         for resource, action in needs:
             if not account.may(action, resource):

@@ -31,7 +31,7 @@ class Need(NamedTuple):
     """A permission on a topic, or on a group by its retry topic's name."""
 
     resource: str
-    action: Permission
+    action: int
 
 
 class Rule(NamedTuple):

@@ -48,10 +48,12 @@ class Credentials:
 def signed_content(request: RemotingCommand) -> bytes:
     """Return what the signature of a request is made of."""
     fields = request.ext_fields
-    left_out = {SIGNATURE}
-    if request.version <= V4_9_3:
-        left_out.add(UNIQUE_KEY_QUERY)
-    values = [fields[key] for key in sorted(fields) if key not in left_out]
+    keys = sorted(fields)
+    if SIGNATURE in fields:
+        keys.remove(SIGNATURE)
+    if request.version <= V4_9_3 and UNIQUE_KEY_QUERY in fields:
+        keys.remove(UNIQUE_KEY_QUERY)
+    values = [fields[key] for key in keys]
     return "".join(values).encode("utf-8", "surrogatepass") + request.body
 
 
