@@ -1,0 +1,166 @@
+// Programs over Apache RocketMQ's Go client:
+//
+//	interop send NAMESRV TOPIC GROUP COUNT PREFIX
+//	interop receive NAMESRV TOPIC GROUP EXPRESSION COUNT QUIET_MS SECONDS
+//	interop pull NAMESRV TOPIC GROUP BROKER QUEUE_ID OFFSET COUNT
+//
+// "send" sends COUNT messages by themselves, COUNT in one batch and COUNT without an answer, and says
+// "sent KEY" of each, "sent KEY QUEUE_ID QUEUE_OFFSET" of those that were answered. "receive" says
+// "received KEY TAG QUEUE_ID QUEUE_OFFSET BODY" until COUNT came and then nothing for QUIET_MS.
+// "pull" takes COUNT messages from an offset, says "pulled KEY QUEUE_OFFSET" of each and where the queue
+// begins, ends and goes on, then stores that place as the group's.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/consumer"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
+	"github.com/apache/rocketmq-client-go/v2/rlog"
+)
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func number(text string) int {
+	value, err := strconv.Atoi(text)
+	check(err)
+	return value
+}
+
+func message(topic, prefix, mode string, i int) *primitive.Message {
+	key := fmt.Sprintf("%s-%s-%d", prefix, mode, i)
+	made := primitive.NewMessage(topic, []byte("body of "+key))
+	return made.WithKeys([]string{key}).WithTag(string("ABC"[i%3]))
+}
+
+func send(namesrv, topic, group string, count int, prefix string) {
+	p, err := rocketmq.NewProducer(
+		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),
+		producer.WithGroupName(group),
+		producer.WithRetry(2),
+	)
+	check(err)
+	check(p.Start())
+	for i := 0; i < count; i++ {
+		one := message(topic, prefix, "sync", i)
+		result, err := p.SendSync(context.Background(), one)
+		check(err)
+		if result.Status != primitive.SendOK {
+			check(fmt.Errorf("refused: %s", result))
+		}
+		fmt.Println("sent", one.GetKeys(), result.MessageQueue.QueueId, result.QueueOffset)
+	}
+	batch := []*primitive.Message{}
+	for i := 0; i < count; i++ {
+		batch = append(batch, message(topic, prefix, "batch", i))
+	}
+	result, err := p.SendSync(context.Background(), batch...)
+	check(err)
+	if result.Status != primitive.SendOK {
+		check(fmt.Errorf("refused: %s", result))
+	}
+	for i := 0; i < count; i++ {
+		fmt.Println("sent", batch[i].GetKeys())
+	}
+	for i := 0; i < count; i++ {
+		one := message(topic, prefix, "oneway", i)
+		check(p.SendOneWay(context.Background(), one))
+		fmt.Println("sent", one.GetKeys())
+	}
+	// What is sent without an answer is behind this on the same connection.
+	_, err = p.SendSync(context.Background(), message(topic, prefix, "last", 0))
+	check(err)
+	fmt.Println("sent", prefix+"-last-0")
+	check(p.Shutdown())
+}
+
+func receive(namesrv, topic, group, expression string, count int, quiet, limit time.Duration) {
+	var mutex sync.Mutex
+	seen := 0
+	last := time.Now()
+	c, err := rocketmq.NewPushConsumer(
+		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),
+		consumer.WithGroupName(group),
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
+		consumer.WithConsumerModel(consumer.Clustering),
+	)
+	check(err)
+	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: expression}
+	check(c.Subscribe(topic, selector, func(
+		_ context.Context, messages ...*primitive.MessageExt,
+	) (consumer.ConsumeResult, error) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		for _, one := range messages {
+			body := strings.ReplaceAll(string(one.Body), "body of ", "")
+			fmt.Println("received", one.GetKeys(), one.GetTags(), one.Queue.QueueId, one.QueueOffset, body)
+		}
+		seen += len(messages)
+		last = time.Now()
+		return consumer.ConsumeSuccess, nil
+	}))
+	check(c.Start())
+	deadline := time.Now().Add(limit)
+	for time.Now().Before(deadline) {
+		time.Sleep(100 * time.Millisecond)
+		mutex.Lock()
+		isOver := seen >= count && time.Since(last) > quiet
+		mutex.Unlock()
+		if isOver {
+			break
+		}
+	}
+	check(c.Shutdown())
+}
+
+func pull(namesrv, topic, group, broker string, queueID, offset, count int) {
+	c, err := rocketmq.NewPullConsumer(
+		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),
+		consumer.WithGroupName(group),
+	)
+	check(err)
+	check(c.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}))
+	check(c.Start())
+	queue := &primitive.MessageQueue{Topic: topic, BrokerName: broker, QueueId: queueID}
+	result, err := c.PullFrom(context.Background(), queue, int64(offset), count)
+	check(err)
+	for _, one := range result.GetMessageExts() {
+		fmt.Println("pulled", one.GetKeys(), one.QueueOffset)
+	}
+	fmt.Println("next", result.NextBeginOffset, "min", result.MinOffset, "max", result.MaxOffset)
+	check(c.UpdateOffset(queue, result.NextBeginOffset))
+	// The queues are the consumer's once it has shared them with its group.
+	time.Sleep(2 * time.Second)
+	check(c.PersistOffset(context.Background(), topic))
+	current, err := c.CurrentOffset(queue)
+	check(err)
+	fmt.Println("current", current)
+	check(c.Shutdown())
+}
+
+func main() {
+	rlog.SetLogLevel("error")
+	given := os.Args[1:]
+	switch given[0] {
+	case "send":
+		send(given[1], given[2], given[3], number(given[4]), given[5])
+	case "receive":
+		quiet := time.Duration(number(given[6])) * time.Millisecond
+		receive(given[1], given[2], given[3], given[4], number(given[5]), quiet, time.Duration(number(given[7]))*time.Second)
+	case "pull":
+		pull(given[1], given[2], given[3], given[4], number(given[5]), number(given[6]), number(given[7]))
+	}
+}
