@@ -16,7 +16,7 @@ from broker_core.clients.consumers import Consumers
 from broker_core.clients.housekeeping import ClientHousekeeping
 from broker_core.clients.producers import Producers
 from broker_core.clients.rebalance_locks import RebalanceLocks
-from broker_core.clock import SteadyClock, SystemClock
+from broker_core.clock import SteadyClock, SystemClock, thread_cpu_seconds
 from broker_core.config import edited, parse_addresses
 from broker_core.delay.delay_offsets import DelayOffsets
 from broker_core.delay.levels import DelayLevels
@@ -26,8 +26,12 @@ from broker_core.delivery.slow_consumers import SlowConsumers
 from broker_core.delivery.sql_filter import compile_filter
 from broker_core.errors import StoreError
 from broker_core.formats.bloom_filter import BloomFilter
-from broker_core.message.ids import host_bytes
-from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_CONSUMER_GROUP
+from broker_core.message.ids import host_bytes, offset_msg_id
+from broker_core.message.names import (
+    PROPERTY_PRODUCER_GROUP,
+    RMQ_SYS_SCHEDULE_TOPIC,
+    SCHEDULE_CONSUMER_GROUP,
+)
 from broker_core.metadata.consumer_filters import ConsumerFilters
 from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.metadata.document import Document
@@ -117,6 +121,7 @@ class Broker(Service):
         self._config_directory = Path(configuration.store.store_path_root_dir) / CONFIG_DIRECTORY
         self.listen_port = configuration.server.listen_port
         store_host = host_bytes(config.broker_ip1, self.listen_port)
+        self._store_host = store_host
         steady = SteadyClock(self._clock)
         self._levels = DelayLevels.of(configuration.store.message_delay_level)
 
@@ -198,12 +203,14 @@ class Broker(Service):
             self._clock,
             (self.server, self.fast_server),
             self._waits,
+            thread_cpu_seconds,
+            self.stats.put_latency.take_longest_ms,
             lambda: configuration.store.os_page_cache_busy_time_out_mills,
         )
 
         self.store.on_arrival = self.hold.on_arrival
-        if configuration.store.enable_schedule_message_stats:
-            self.schedule.on_delivered = self._on_delivered
+        self.schedule.on_delivered = self._on_delivered
+        self.transactions.on_committed = self._trace_stored
         if config.disable_consume_if_consumer_read_slowly:
             processors.pull.on_pulled = self.slow_consumers.on_pulled
         self.consumers.on_change = processors.heartbeat.notify_consumer_ids_changed
@@ -498,9 +505,33 @@ class Broker(Service):
     def _on_delivered(
         self, message: MessageExt, topic: str, queue_id: int, result: PutMessageResult
     ) -> None:
-        self.stats.delivered(
-            SCHEDULE_CONSUMER_GROUP, RMQ_SYS_SCHEDULE_TOPIC, topic, result.wrote_size
-        )
+        if self.configuration.store.enable_schedule_message_stats:
+            self.stats.delivered(
+                SCHEDULE_CONSUMER_GROUP, RMQ_SYS_SCHEDULE_TOPIC, topic, result.wrote_size
+            )
+        self._trace_stored(message, topic, queue_id, result)
+
+    def _trace_stored(
+        self, message: MessageExt, topic: str, queue_id: int, result: PutMessageResult
+    ) -> None:
+        """Tell watchers of a message that comes to its topic after it was held."""
+        if self.tracer.watching:
+            self.tracer.emit(
+                "stored",
+                topic,
+                queue_id,
+                result.queue_offset,
+                commit_log_offset=str(result.commit_log_offset),
+                store_size=result.wrote_size,
+                body_size=len(message.body),
+                tags=message.tags,
+                keys=message.keys,
+                uniq_key=message.uniq_key,
+                offset_msg_id=offset_msg_id(self._store_host, result.commit_log_offset),
+                producer_group=message.properties.get(PROPERTY_PRODUCER_GROUP),
+                client=message.born_host,
+                latency_us=max(0, result.store_timestamp - message.born_timestamp) * 1000,
+            )
 
     def _on_connection_lost(self, connection: Connection) -> None:
         self.hold.close(connection)

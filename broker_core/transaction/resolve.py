@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import PutMessageResult
 
+    Committed = Callable[[MessageExt, str, int, PutMessageResult], None]
     EnsureTopic = Callable[[str], object]
 
 logger = logging.getLogger(__name__)
@@ -92,6 +93,8 @@ class Transactions:
 
     Attributes:
         pending: the undecided half messages, by queue_offset, in its order.
+        on_committed: called with a half message, the topic and queue_id that it was committed to,
+            and the put.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class Transactions:
         *,
         is_sync_flush: bool,
     ) -> None:
+        self.on_committed: Committed | None = None
         self.pending: dict[int, Half] = {}
         self._owed: dict[int, int] = {}
         """Queue offset of a decided half message -> where its committed message ends."""
@@ -425,13 +429,16 @@ class Transactions:
         place = real_place(message)
         if place is None:
             return None
-        return self._store.put_copy(
+        result = self._store.put_copy(
             message,
             *place,
             message.properties,
             sys_flag=reset_transaction_type(message.sys_flag, TRANSACTION_COMMIT_TYPE),
             prepared_transaction_offset=message.commit_log_offset,
         )
+        if self.on_committed is not None and result.status is PutMessageStatus.PUT_OK:
+            self.on_committed(message, *place, result)
+        return result
 
     def _write_outcome(self, half: Half) -> Ended:
         assert half.outcome is not None

@@ -10,7 +10,7 @@ from broker_core.message import properties
 from broker_core.message.ids import parse_offset_msg_id
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.broker import running_broker
-from tests.support.client import Client, messages
+from tests.support.client import Client, json_body, messages
 from tests.support.clock import ManualClock
 from tests.support.passing_time import pass_time
 
@@ -255,6 +255,30 @@ async def test_a_parked_transaction_is_listed_and_can_be_resumed(
     await pass_time(clock, 60_000)
     await producer.answer(await producer.question(), COMMIT)
     assert await bodies(producer) == [b"parked"]
+
+
+async def test_a_watcher_sees_a_held_message_when_it_comes_to_its_topic(
+    producer: Producer, clock: ManualClock
+) -> None:
+    events: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+    watcher = Client(
+        producer.address, {RequestCode.TRACE_EVENTS: lambda command, _: events.put_nowait(command)}
+    )
+    await watcher.ask(RequestCode.TRACE_WATCH, b'{"topic":"T","stages":["stored"]}')
+
+    half = await producer.half(b"half", UNIQ_KEY="half")
+    await producer.send("T", b"later", UNIQ_KEY="later", DELAY="1")
+    await producer.end(half, COMMIT)
+    await pass_time(clock, 2_000)
+
+    seen: list[str] = []
+    while len(seen) < 2:
+        waiting = asyncio.create_task(events.get())
+        while not waiting.done():
+            await pass_time(clock, 50)
+        seen += [event["uniqKey"] for event in json_body(waiting.result())["events"]]
+    assert seen == ["half", "later"]
+    await watcher.shutdown()
 
 
 async def test_transactions_may_be_forbidden(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import logging
 from typing import TYPE_CHECKING, Any, cast
 
 from broker_core.errors import RemotingError, RemotingTimeoutError, RequestRefusedError
+from broker_core.formats.record import topic_of
+from broker_core.message import names
 from broker_core.message.ids import parse_offset_msg_id
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import (
@@ -147,7 +149,7 @@ class ClientsAdmin:
             )
         commit_log_offset = parsed.commit_log_offset
         record = self._store.look_message(commit_log_offset)
-        if record is None:
+        if record is None or topic_of(record) in names.HIDDEN_TOPICS:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
                 f"can not find message by the offset, {commit_log_offset}",
