@@ -75,3 +75,8 @@ class SteadyClock:
         """Return milliseconds since the epoch."""
         # The added microsecond makes up for what floating point loses of a whole millisecond.
         return self._origin_ms + int((self._monotonic() - self._origin) * 1000 + 0.001)
+
+
+def thread_cpu_seconds() -> float:
+    """Return how long this thread has had a processor."""
+    return time.thread_time()

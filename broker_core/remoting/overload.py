@@ -2,10 +2,13 @@
 
 RocketMQ looks at the age of the first request in each pool's queue. One event loop has one queue,
 in the kernel: what came while a turn of the loop took long waited about as long as that turn. So
-a timer tells the wait by how late it comes. When it is late twice in a row, requests of a kind that
-may not wait so long are refused until its next tick, which costs a third of serving them, and the
-loop catches up. Once is a stall (a page fault, a machine that was suspended): it is over when it is
-seen, and refusing what came meanwhile would help nobody.
+a timer tells the wait by how late it comes, as far as the loop was at work meanwhile: a process
+that was not given the processor serves nobody faster by refusing. When it is late twice in a row,
+requests of a kind that may not wait so long are refused until its next tick, which costs a third of
+serving them, and the loop catches up. Once is a stall: it is over when it is seen.
+
+The page cache is busy when a single put, which only copies into a mapping, took longer than
+osPageCacheBusyTimeOutMills; then sends are refused until the next tick.
 
 Source: broker/latency/BrokerFastFailure.java, processor/SendMessageProcessor.java (4.9.7).
 """
@@ -43,7 +46,8 @@ class Overload:
     """Watches the loop, tells servers which codes to refuse. Event loop only.
 
     `waits` returns (codes, milliseconds they may wait) of now, nothing when the rule is off;
-    `page_cache_busy_ms` from how long a hold of the loop it is the disk that is blamed.
+    `worked_s` the processor time of the loop's thread; `longest_put_ms` how long the longest put
+    since the last call took; `page_cache_busy_ms` from when on that is too long.
     """
 
     def __init__(
@@ -51,48 +55,58 @@ class Overload:
         clock: Clock,
         servers: Sequence[RemotingServer],
         waits: Callable[[], Sequence[tuple[Sequence[int], float]]],
+        worked_s: Callable[[], float],
+        longest_put_ms: Callable[[], float],
         page_cache_busy_ms: Callable[[], float],
     ) -> None:
         self.refused = 0
         self._clock = clock
         self._servers = servers
         self._waits = waits
+        self._worked_s = worked_s
+        self._longest_put_ms = longest_put_ms
         self._page_cache_busy_ms = page_cache_busy_ms
         self._due = 0.0
+        self._worked_before_s = 0.0
         self._is_refusing = False
-        self._late_before_ms = 0.0
+        self._waited_before_ms = 0.0
         self._remark = ""
         self._timer: Timer | None = None
 
     def start(self) -> None:
+        self._worked_before_s = self._worked_s()
         self._due = self._clock.monotonic() + TICK_S
         self._timer = self._clock.call_at(self._due, self._tick)
 
     def shutdown(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self.look(0.0)
+        self.look(0.0, 0.0)
 
-    def look(self, late_ms: float) -> None:
+    def look(self, waited_ms: float, put_ms: float) -> None:
         """Refuse what may not wait as long as the last two turns took, serve everything else."""
-        self._late_before_ms, late_ms = late_ms, min(late_ms, self._late_before_ms)
-        busy = [code for codes, wait_ms in self._waits() if late_ms > wait_ms for code in codes]
+        self._waited_before_ms, waited_ms = waited_ms, min(waited_ms, self._waited_before_ms)
+        waits = self._waits()
+        busy = {code for codes, wait_ms in waits if waited_ms > wait_ms for code in codes}
+        is_disk = bool(waits) and put_ms > self._page_cache_busy_ms()
+        if is_disk:
+            waited_ms = max(waited_ms, put_ms)
+            busy.update(SEND_CODES)
         if not busy and not self._is_refusing:
             return
         if busy and not self._is_refusing:
-            logger.warning("overloaded, refusing requests: waited_ms=%.0f codes=%s", late_ms, busy)
-        kind = "PCBUSY_CLEAN_QUEUE" if self._is_disk(late_ms) else "TIMEOUT_CLEAN_QUEUE"
+            logger.warning(
+                "overloaded, refusing requests: waited_ms=%.0f codes=%s", waited_ms, sorted(busy)
+            )
+        kind = "PCBUSY_CLEAN_QUEUE" if is_disk else "TIMEOUT_CLEAN_QUEUE"
         waiting = sum(len(server.connections) for server in self._servers)
         self._remark = (
             f"[{kind}]broker busy, start flow control for a while, period in queue: "
-            f"{late_ms:.0f}ms, size of queue: {waiting}"
+            f"{waited_ms:.0f}ms, size of queue: {waiting}"
         )
         self._is_refusing = bool(busy)
         for server in self._servers:
             server.override(dict.fromkeys(busy, self._refuse))
-
-    def _is_disk(self, late_ms: float) -> bool:
-        return late_ms > self._page_cache_busy_ms()
 
     def _refuse(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """Answer SYSTEM_BUSY."""
@@ -100,7 +114,10 @@ class Overload:
         return request.answer(ResponseCode.SYSTEM_BUSY, self._remark)
 
     def _tick(self) -> None:
-        now = self._clock.monotonic()
-        self.look(max(0.0, now - self._due) * 1000)
+        now, worked_s = self._clock.monotonic(), self._worked_s()
+        late_s = max(0.0, now - self._due)
+        waited_s = min(late_s, worked_s - self._worked_before_s)
+        self.look(waited_s * 1000, self._longest_put_ms())
+        self._worked_before_s = worked_s
         self._due = now + TICK_S
         self._timer = self._clock.call_at(self._due, self._tick)

@@ -46,6 +46,7 @@ class Latency:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.max_ms = 0.0
+        self._longest_s = 0.0
         self._monotonic = monotonic
         self._counts = [0] * (len(FINE_MS) + 1)
         self._samples: deque[tuple[int, ...]] = deque([tuple(self._counts)], WINDOW_SAMPLES)
@@ -56,6 +57,11 @@ class Latency:
         if took_ms > self.max_ms:
             self.max_ms = took_ms
         self._counts[bisect_left(FINE_MS, took_ms)] += 1
+
+    def take_longest_ms(self) -> float:
+        """Return the longest hold of the loop by one request since the last call."""
+        longest_s, self._longest_s = self._longest_s, 0.0
+        return longest_s * 1000
 
     def sample(self) -> None:
         """Move the window on."""
@@ -94,7 +100,10 @@ class Latency:
             started = monotonic()
             answer = handler(request, connection)
             if isinstance(answer, is_answer):
-                record(monotonic() - started)
+                took = monotonic() - started
+                record(took)
+                if took > self._longest_s:
+                    self._longest_s = took
                 return answer
             return None if answer is None else self._after(started, answer)
 

@@ -344,19 +344,19 @@ async def test_runtime_info_tells_how_long_puts_and_gets_took(
 async def test_who_sends_too_much_is_told_that_the_broker_is_busy(
     broker: Broker, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker.overload.look(250.0)
+    broker.overload.shutdown()
+    broker.overload.look(250.0, 0.0)
     once = await client.send("T")
-    broker.overload.look(1_500.0)
-    broker.overload.look(1_200.0)
+    broker.overload.look(1_500.0, 0.0)
     refused = await client.send("T")
     pulled = await client.pull("T")
-    broker.overload.look(0.0)
+    broker.overload.look(0.0, 0.0)
     after = await client.send("T")
 
     assert once.code == pulled.code == after.code == ResponseCode.SUCCESS
     assert refused.code == ResponseCode.SYSTEM_BUSY
     assert refused.remark
     assert refused.remark.startswith(
-        "[PCBUSY_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 1200ms"
+        "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 250ms"
     )
     assert "overloaded" in caplog.text

@@ -67,6 +67,10 @@ class ManualClock:
                 timer.callback()
         self._move_to(end_ms)
 
+    def hold_ms(self, milliseconds: int) -> None:
+        """Let time pass while the loop is held: what becomes due runs late, at the next advance."""
+        self._move_to(self._monotonic_ms + milliseconds)
+
     def _move_to(self, monotonic_ms: int) -> None:
         self._now_ms += monotonic_ms - self._monotonic_ms
         self._monotonic_ms = monotonic_ms

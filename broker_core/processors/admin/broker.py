@@ -125,7 +125,8 @@ class BrokerAdmin:
 
     def get_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_BROKER_CONFIG. Answers SUCCESS with version and the properties text as body."""
-        text = "".join(f"{key}={value}\n" for key, value in self._configuration.items())
+        items = {**config.fixed_items(), **dict(self._configuration.items())}
+        text = "".join(f"{key}={value}\n" for key, value in items.items())
         version = msgspec.json.encode(self._data_version).decode()
         return request.answer(
             ResponseCode.SUCCESS, ext_fields={"version": version}, body=text.encode()

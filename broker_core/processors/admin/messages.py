@@ -51,7 +51,6 @@ class MessagesAdmin:
             "maxQueueIndex": self._store.max_offset_in_queue(topic, queue_id),
             "minQueueIndex": self._store.min_offset_in_queue(topic, queue_id),
         }
-        tag_filter = None
         group = header.get("consumerGroup")
         if group is not None:
             found = self._consumers.find(group)
@@ -61,14 +60,13 @@ class MessagesAdmin:
             else:
                 body["filterData"] = "null"
                 body["subscriptionData"] = msgspec.to_builtins(subscription.data)
-                tag_filter = subscription.tag_filter
         units = self._store.units(topic, queue_id, index, min(count, UNITS_MAX))
         if not units:
             remark = f"Index {index} of {queue_id}@{topic} is not exist!"
             return request.answer(ResponseCode.SUCCESS, remark)
         body["queueData"] = [
             {
-                "eval": tag_filter is None or tag_filter.by_tags_code(tags_code),
+                "eval": False,
                 "physicOffset": commit_log_offset,
                 "physicSize": size,
                 "tagsCode": tags_code,

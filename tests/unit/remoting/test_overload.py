@@ -26,6 +26,7 @@ class Watched:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.is_on = True
+        self.worked_s = 0.0
         self.server = RemotingServer(
             "test server", {RequestCode.SEND_MESSAGE: served, RequestCode.PULL_MESSAGE: served}
         )
@@ -33,12 +34,14 @@ class Watched:
             self.clock,
             [self.server],
             lambda: [(SEND_CODES, SEND_MS), (PULL_CODES, PULL_MS)] if self.is_on else [],
+            lambda: self.worked_s,
+            lambda: 0.0,
             lambda: DISK_MS,
         )
 
     def late(self, *measurements_ms: float) -> None:
         for late_ms in measurements_ms:
-            self.overload.look(late_ms)
+            self.overload.look(late_ms, 0.0)
 
     def code_of(self, code: int) -> bytes:
         request = RemotingCommand(code, 0, 1, 407, "JAVA")
@@ -83,10 +86,13 @@ def test_everything_is_served_again_once_the_loop_is_in_time(watched: Watched) -
     assert not is_refused(watched.code_of(RequestCode.SEND_MESSAGE))
 
 
-def test_a_long_hold_of_the_loop_is_blamed_on_the_disk(watched: Watched) -> None:
-    watched.late(2_000.0, 2_000.0)
+def test_a_put_that_takes_long_is_blamed_on_the_disk_at_once(watched: Watched) -> None:
+    watched.overload.look(0.0, 1_200.0)
 
-    assert b"[PCBUSY_CLEAN_QUEUE]" in watched.code_of(RequestCode.SEND_MESSAGE)
+    answer = watched.code_of(RequestCode.SEND_MESSAGE)
+    assert b"[PCBUSY_CLEAN_QUEUE]" in answer
+    assert b"period in queue: 1200ms" in answer
+    assert not is_refused(watched.code_of(RequestCode.PULL_MESSAGE))
 
 
 def test_the_rule_can_be_switched_off(watched: Watched) -> None:
@@ -96,10 +102,17 @@ def test_the_rule_can_be_switched_off(watched: Watched) -> None:
     assert not is_refused(watched.code_of(RequestCode.SEND_MESSAGE))
 
 
-async def test_a_timer_measures_how_late_the_loop_is(watched: Watched) -> None:
+@pytest.mark.parametrize(("share", "refuses"), [(1.0, True), (0.1, False)])
+async def test_a_late_timer_counts_as_far_as_the_loop_was_at_work(
+    watched: Watched, share: float, refuses: bool
+) -> None:
     watched.overload.start()
-    for _ in range(3):
-        watched.clock.advance_ms(int(TICK_S * 1000))
-    assert not is_refused(watched.code_of(RequestCode.SEND_MESSAGE))
+    for _ in range(2):
+        # The loop was held: the timer comes 400 ms late.
+        late_ms = 400
+        watched.worked_s += share * late_ms / 1000
+        watched.clock.hold_ms(int(TICK_S * 1000) + late_ms)
+        watched.clock.advance_ms(0)
 
+    assert is_refused(watched.code_of(RequestCode.SEND_MESSAGE)) is refuses
     watched.overload.shutdown()
