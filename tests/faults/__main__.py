@@ -1,6 +1,7 @@
 """Fault runs of any length, by hand or by night.
 
-    python -m tests.faults kill --cycles 1000
+    python -m tests.faults kill --cycles 1000           the broker, under load, both flush modes
+    python -m tests.faults kill-store --cycles 1000     a process that is nothing but a store
     python -m tests.faults flip --count 2000
 
 Exit code 0 when nothing was wrong. A seed is printed; given back, it repeats the same choices.
@@ -14,17 +15,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults import flips, kill
+from tests.faults import broker_kill, flips, kill
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    kills = commands.add_parser("kill", help="kill -9 a process that puts messages")
-    kills.add_argument("--cycles", type=int, default=30)
+    kills = commands.add_parser("kill", help="kill -9 the broker under load")
+    stores = commands.add_parser("kill-store", help="kill -9 a process that puts messages")
+    for command in (kills, stores):
+        command.add_argument("--cycles", type=int, default=30, help="of each flush mode")
     bits = commands.add_parser("flip", help="flip single bits of a log")
     bits.add_argument("--count", type=int, default=200)
-    for command in (kills, bits):
+    for command in (kills, stores, bits):
         command.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     arguments = parser.parse_args()
     print(f"seed={arguments.seed}")
@@ -36,7 +39,8 @@ def main() -> int:
     wrong = False
     for flush_disk_type in ("ASYNC_FLUSH", "SYNC_FLUSH"):
         with tempfile.TemporaryDirectory() as directory:
-            killed = kill.run(Path(directory), flush_disk_type, arguments.cycles, dice)
+            runner = broker_kill.run if arguments.command == "kill" else kill.run
+            killed = runner(Path(directory), flush_disk_type, arguments.cycles, dice)
         print(flush_disk_type, killed)
         wrong = wrong or bool(killed.wrong)
     return 1 if wrong else 0

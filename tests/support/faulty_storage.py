@@ -141,7 +141,9 @@ class FaultyStorage:
     def crash(self) -> FaultyStorage:
         """Return what a process killed now leaves: all that it has written."""
         return self._with(
-            {path: bytearray(inode.data) for path, inode in self.files.items()}, self.directories
+            # A list: the allocating thread may add a file meanwhile.
+            {path: bytearray(inode.data) for path, inode in list(self.files.items())},
+            self.directories,
         )
 
     def cut_power(self, kept: Random | None = None) -> FaultyStorage:
@@ -150,7 +152,7 @@ class FaultyStorage:
         With kept, a random part of the pages that were not flushed has reached the disk as well.
         """
         contents = {}
-        for path, inode in self.durable.items():
+        for path, inode in list(self.durable.items()):
             data = bytearray(inode.durable)
             if len(data) < len(inode.data):
                 data.extend(bytes(len(inode.data) - len(data)))
@@ -193,7 +195,7 @@ class FaultyStorage:
     def list_directory(self, path: Path) -> list[str]:
         return sorted(
             entry.name
-            for entry in [*self.files, *self.directories]
+            for entry in [*list(self.files), *list(self.directories)]
             if entry.parent == path and entry != path
         )
 
@@ -205,10 +207,10 @@ class FaultyStorage:
 
     def sync_directory(self, path: Path) -> None:
         self.called("sync_directory")
-        for known in [known for known in self.durable if known.parent == path]:
+        for known in [known for known in list(self.durable) if known.parent == path]:
             if known not in self.files:
                 del self.durable[known]
-        for known, inode in self.files.items():
+        for known, inode in list(self.files.items()):
             if known.parent == path:
                 self.durable[known] = inode
         self.durable_directories |= {

@@ -1,0 +1,27 @@
+"""The broker is killed at random times while it is sent to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults import broker_kill
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+CYCLES = 15
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_the_broker_may_be_killed_at_any_time(
+    tmp_path: Path, rng: random.Random, flush_disk_type: str
+) -> None:
+    findings = broker_kill.run(tmp_path, flush_disk_type, CYCLES, rng)
+
+    assert findings.wrong == []
+    assert findings.cycles == CYCLES
+    assert findings.acknowledged > CYCLES * 10
