@@ -68,6 +68,11 @@ class BrokerProcess:
     def is_listening(self) -> bool:
         return accepts(self.port) and (not self._has_namesrv or accepts(self.namesrv_port))
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def wait(self, *, seconds: float = 30.0) -> int:
         """Wait for the process to end by itself; return its exit code."""
         assert self._process is not None
