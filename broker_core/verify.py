@@ -2,13 +2,19 @@
 
 It shares the format tables with the store and no other code, so that a mistake of the one is seen
 by the other. It opens files read-only, takes no lock, and works on a store of Apache RocketMQ as
-well, on a replica's, and on a copy of one that is in use.
+well, on a replica's, on one that is in use, and on a copy of such a one.
+
+Of a store that was not stopped (`abort` is there) the end of the log is taken down first. Units,
+index entries and consumer offsets of messages behind it are ahead, messages at a queue's end
+without units are behind, and bytes behind the last record are a torn tail: a start makes all that
+good, and none of it is a problem.
 """
 
 from __future__ import annotations
 
 import json
 import mmap
+import os
 import re
 import zlib
 from collections import Counter
@@ -67,6 +73,8 @@ class Report:
     checkpoint: dict[str, int] = field(default_factory=dict)
     configuration: dict[str, str] = field(default_factory=dict)
     clean_exit: bool = True
+    ahead: Counter[str] = field(default_factory=Counter)
+    behind: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_sound(self) -> bool:
@@ -91,6 +99,8 @@ class Report:
                 "index": self.index,
                 "checkpoint": self.checkpoint,
                 "configuration": self.configuration,
+                "ahead": self.ahead,
+                "behind": self.behind,
                 "problemCount": self.problem_count,
                 "problems": self.problems,
             },
@@ -109,10 +119,15 @@ class _Files:
             if not re.fullmatch(r"[0-9]{20}", path.name):
                 report.add(path, "does not belong here")
                 continue
-            with path.open("rb") as file:
-                size = path.stat().st_size
+            try:
+                opened = path.open("rb")
+            except FileNotFoundError:
+                continue  # it expired while we looked
+            with opened as file:
+                size = os.fstat(file.fileno()).st_size
                 if size == 0:
-                    report.add(path, "is empty")
+                    if report.clean_exit:
+                        report.add(path, "is empty")
                     continue
                 self.size = self.size or size
                 if size != self.size:
@@ -139,17 +154,19 @@ class Verifier:
 
     def __init__(self, root: Path, commit_log: Path | None = None) -> None:
         self._root = root
-        self._report = Report(str(root))
+        self._report = Report(str(root), clean_exit=not (root / "abort").exists())
         self._log = _Files(commit_log or root / "commitlog", self._report)
         self._queues: dict[tuple[str, int], _Files] = {}
         self._matched: Counter[tuple[str, int]] = Counter()
         self._next: dict[tuple[str, int], int] = {}
         self._end = 0
+        self._limit = 0
+        self._without_unit: dict[tuple[str, int], int] = {}
 
     def run(self) -> Report:
         """Check everything; return what was found."""
         report = self._report
-        report.clean_exit = not (self._root / "abort").exists()
+        self._limit = self._find_limit()
         self._open_queues()
         self._check_log()
         self._check_queues()
@@ -163,6 +180,22 @@ class Verifier:
 
     # -- the log
 
+    def _find_limit(self) -> int:
+        """Return where the log ends now, or a file of it with something unreadable in it."""
+        offset = min(self._log.maps, default=0)
+        while (place := self._log.at(offset)) is not None:
+            data, position, _ = place
+            size = _int(data, position, 4) if len(data) - position >= 8 else 0
+            magic = _int(data, position + 4, 4) if size else 0
+            if magic not in {MESSAGE_MAGIC, MESSAGE_MAGIC_V2, BLANK_MAGIC} or size <= 0:
+                following = self._find_next(offset + 1)
+                if following is None:
+                    return offset
+                offset = following
+            else:
+                offset += size
+        return offset
+
     def _check_log(self) -> None:
         records = blanks = size = 0
         damaged: list[dict[str, object]] = []
@@ -170,13 +203,12 @@ class Verifier:
         offset = min(self._log.maps, default=0)
         begin = offset
         self._end = offset
-        while (place := self._log.at(offset)) is not None:
+        while offset < self._limit and (place := self._log.at(offset)) is not None:
             data, position, path = place
             found = self._read(data, position, offset)
             if isinstance(found, str):
                 following = self._find_next(offset + 1)
                 if following is None:
-                    self._check_tail(data, position, path)
                     break
                 damaged.append({"from": offset, "to": following, "reason": found})
                 self._report.add(path, f"damaged from {offset} to {following}: {found}")
@@ -195,6 +227,7 @@ class Verifier:
                 self._check_place(found, path)
                 offset += found.size
                 self._end = offset
+        self._check_tail()
         self._report.commit_log = {
             "files": len(self._log.maps),
             "fileSize": self._log.size,
@@ -239,9 +272,13 @@ class Verifier:
             offset = start + self._log.size
         return None
 
-    def _check_tail(self, data: mmap.mmap | bytes, position: int, path: Path) -> None:
+    def _check_tail(self) -> None:
         """Behind the last record all must be zeros: or the end cannot be told from damage."""
-        if bytes(data[position : position + 8]) != bytes(len(data[position : position + 8])):
+        place = self._log.at(self._end)
+        if place is None or not self._report.clean_exit:
+            return
+        data, position, path = place
+        if any(data[position : position + 8]):
             self._report.add(path, f"a torn record at {position}")
 
     def _check_place(self, record: _Record, path: Path) -> None:
@@ -262,6 +299,13 @@ class Verifier:
                 )
         self._next[key] = record.queue_offset + 1
         unit = self._unit(key, record.queue_offset)
+        if unit is None and not self._report.clean_exit:
+            self._report.behind["units"] += 1
+            self._without_unit.setdefault(key, record.offset)
+            return
+        if key in self._without_unit:
+            offset = self._without_unit.pop(key)
+            self._report.add(path, f"the record at {offset} has no unit, others behind it have")
         if unit is None or unit[:2] != (record.offset, record.size):
             if unit is None or unit[0] < record.offset or unit[1] == FILLER_SIZE:
                 self._report.add(
@@ -306,6 +350,8 @@ class Verifier:
                     units += 1
                     if size == FILLER_SIZE:
                         fillers += 1
+                    elif commit_log_offset >= self._end and not self._report.clean_exit:
+                        self._report.ahead["units"] += 1
                     elif commit_log_offset >= low:
                         living += 1
             if living != self._matched[key]:
@@ -351,6 +397,10 @@ class Verifier:
         used = 0
         for slot in range(slot_num):
             (number,) = SLOT.unpack_from(data, HEADER_SIZE + slot * SLOT_SIZE)
+            while number >= count and not self._report.clean_exit:
+                # Written since the header was read: a chain only grows at its head.
+                self._report.ahead["entries"] += 1
+                *_, number = ENTRY.unpack_from(data, entries_from + number * ENTRY_SIZE)
             used += 0 < number < count
             while 0 < number < count:
                 hash_, offset, _, previous = ENTRY.unpack_from(
@@ -394,6 +444,9 @@ class Verifier:
     def _check_entry(self, path: Path, number: int, hash_: int, offset: int) -> None:
         if offset < min(self._log.maps, default=0):
             return
+        if offset >= self._end and not self._report.clean_exit:
+            self._report.ahead["entries"] += 1
+            return
         place = self._log.at(offset)
         found = None if place is None else self._read(place[0], place[1], offset)
         if not isinstance(found, _Record):
@@ -421,7 +474,9 @@ class Verifier:
             topic = key.partition("@")[0]
             for queue_id, offset in offsets.items():
                 end = self._next.get((topic, int(queue_id)))
-                if end is not None and offset > end:
+                if end is not None and offset > end and not self._report.clean_exit:
+                    self._report.ahead["offsets"] += 1
+                elif end is not None and offset > end:
                     self._report.add(
                         self._root / "config" / "consumerOffset.json",
                         f"{key} is at {offset} of queue {queue_id}, which ends at {end}",

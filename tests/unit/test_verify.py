@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,6 +53,74 @@ async def test_a_good_store_is_sound(root: Path) -> None:
     assert report.commit_log["records"] == report.consume_queues["units"] == COUNT
     assert report.index["entries"] == COUNT
     assert json.loads(report.as_json())["sound"] is True
+
+
+async def used_store(root: Path) -> MessageStore:
+    """Return a store in use, with messages."""
+    config = store_config(store_path_root_dir=str(root))
+    store = MessageStore(config, SystemClock(), FileStorage(), HOST)
+    store.load()
+    await store.start()
+    put_some(store, 0, COUNT)
+    return store
+
+
+def put_some(store: MessageStore, number_from: int, number_to: int) -> None:
+    for n in range(number_from, number_to):
+        put(store, queue_id=n % 3, body=b"%d" % n + b"." * 200, tags=f"T{n % 5}", keys=f"k{n}")
+
+
+async def test_a_store_in_use_is_sound(tmp_path: Path) -> None:
+    store = await used_store(tmp_path)
+
+    report = verify(tmp_path)
+
+    assert report.problems == []
+    assert report.clean_exit is False
+    assert report.commit_log["records"] == COUNT
+    await store.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(["commitlog"], ["consumequeue", "index"]), (["consumequeue", "index"], ["commitlog"])],
+)
+async def test_a_copy_made_while_messages_came_is_sound(
+    tmp_path: Path, first: list[str], second: list[str]
+) -> None:
+    root, copy = tmp_path / "store", tmp_path / "copy"
+    store = await used_store(root)
+    for name in first:
+        shutil.copytree(root / name, copy / name)
+    put_some(store, COUNT, COUNT + 100)
+    for name in second:
+        shutil.copytree(root / name, copy / name)
+    shutil.copy(root / "abort", copy)
+    await store.shutdown()
+
+    report = verify(copy)
+
+    assert report.problems == []
+    if first == ["commitlog"]:
+        assert report.commit_log["records"] == COUNT
+        assert report.ahead == {"units": 100, "entries": 100}
+    else:
+        assert report.commit_log["records"] == COUNT + 100
+        assert report.behind == {"units": 100}
+
+
+async def test_a_unit_missing_before_others_is_a_problem_in_use_too(tmp_path: Path) -> None:
+    store = await used_store(tmp_path)
+    path = units_file(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[100:120] = bytes(20)
+    await store.shutdown()
+    path.write_bytes(data)
+    (tmp_path / "abort").touch()
+
+    report = verify(tmp_path)
+
+    assert any("has no unit, others behind it have" in problem for problem in report.problems)
 
 
 async def test_an_empty_directory_is_sound(tmp_path: Path) -> None:
