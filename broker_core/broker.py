@@ -37,6 +37,7 @@ from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.metadata.document import Document
 from broker_core.metadata.subscription_groups import SubscriptionGroups
 from broker_core.metadata.topics import Topics
+from broker_core.namesrv.address_server import AddressServer
 from broker_core.namesrv.kv_configs import ORDER_TOPIC_CONFIG
 from broker_core.namesrv.namesrv import NameServer
 from broker_core.namesrv.registration import BrokerRegistration
@@ -189,6 +190,13 @@ class Broker(Service):
         self.authorizer = Authorizer(self.acl, self._clock) if self.acl is not None else None
         self.name_server = self._name_server()
         self.registration = self._registration()
+        self.address_server = (
+            AddressServer(
+                config.namesrv_address_server, self._clock, self.registration.set_name_servers
+            )
+            if config.fetch_namesrv_addr_by_address_server
+            else None
+        )
 
         processors = self._processors(store_host)
         self.server = self._remoting_server("broker", registry.handlers(processors))
@@ -270,12 +278,16 @@ class Broker(Service):
         self.topics.on_change = self.registration.topic_changed
         self.water_mark.start()
         self.overload.start()
+        if self.address_server is not None:
+            await self.address_server.start()
         await self.registration.start()
 
     async def shutdown(self) -> None:
         """Stop announcing, then serving, then storing; everything held is answered or persisted."""
         self.overload.shutdown()
         await self.water_mark.shutdown()
+        if self.address_server is not None:
+            await self.address_server.shutdown()
         await self.registration.shutdown()
         self.hold.shutdown()
         await self.tracer.shutdown()
@@ -388,12 +400,13 @@ class Broker(Service):
             broker_addr=self.address,
             ha_server_addr=f"{config.broker_ip2}:{self.listen_port + HA_PORT_STEP}",
         )
+        has_outside = config.namesrv_addr or config.fetch_namesrv_addr_by_address_server
         kv_configs = self.name_server.kv_configs if self.name_server is not None else None
         return BrokerRegistration(
             identity,
             lambda: (self.topics.data_version, self.topics.table),
             self._clock,
-            client=RemotingClient() if config.namesrv_addr else None,
+            client=RemotingClient() if has_outside else None,
             name_servers=parse_addresses(config.namesrv_addr),
             routes=self.name_server.routes if self.name_server is not None else None,
             broker_permission=lambda: config.broker_permission,

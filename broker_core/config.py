@@ -15,6 +15,7 @@ import socket
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
+from urllib.parse import urlsplit
 
 from broker_core.errors import ConfigError
 
@@ -79,6 +80,7 @@ class BrokerConfig:
     """Who this broker is, what it allows, how often it does its rounds (milliseconds)."""
 
     namesrv_addr: str = ""
+    fetch_namesrv_addr_by_address_server: bool = False
     broker_ip1: str = field(default="", metadata={"key": "brokerIP1"})
     broker_ip2: str = field(default="", metadata={"key": "brokerIP2"})
     broker_name: str = ""
@@ -127,6 +129,8 @@ class BrokerConfig:
     embedded_namesrv: bool = True
     namesrv_listen_port: int = 9876
     kv_config_path: str = ""
+    namesrv_address_server: str = "http://jmenv.tbsite.net:8080/rocketmq/nsaddr"
+    """Whom fetchNamesrvAddrByAddressServer asks; the original builds this of system properties."""
     acl_file: str = ""
     """plain_acl.yml; by default in conf/ beside the store directory."""
 
@@ -269,7 +273,6 @@ ONLY = {
     "enableDLegerCommitLog": ("false", "DLedger is not served"),
     "enableLmq": ("false", "light queues are not served"),
     "enableMultiDispatch": ("false", "light queues are not served"),
-    "fetchNamesrvAddrByAddressServer": ("false", "an address server is not asked"),
     "messageStorePlugIn": ("", "Java classes cannot be loaded"),
     "slaveReadEnable": ("false", "replication is not served"),
     "transientStorePoolEnable": ("false", "the off-heap store pool is not served"),
@@ -528,7 +531,8 @@ def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:
         errors.append(
             ConfigError("tls.server.certPath", table.get("tls.server.certPath", ""), wanted)
         )
-    if values.get("embeddedNamesrv") is False and not values.get("namesrvAddr"):
+    is_told = values.get("namesrvAddr") or values.get("fetchNamesrvAddrByAddressServer")
+    if values.get("embeddedNamesrv") is False and not is_told:
         wanted = "true, or a namesrvAddr: without a name server no client finds this broker"
         errors.append(ConfigError("embeddedNamesrv", "false", wanted))
     configuration = Configuration(
@@ -602,6 +606,12 @@ def _check_addresses(text: str) -> None:
         raise ValueError(wanted) from None
 
 
+def _check_url(text: str) -> None:
+    parts = urlsplit(text)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError("an address such as http://host:8080/rocketmq/nsaddr")
+
+
 def _check_name(text: str) -> None:
     if not _NAME.fullmatch(text):
         raise ValueError("1 to 127 of the characters a-z A-Z 0-9 % | . _ -")
@@ -632,6 +642,7 @@ def _check_commit_log_path(text: str) -> None:
 
 _TEXT_CHECKS: Mapping[str, Callable[[str], None]] = {
     "namesrvAddr": _check_addresses,
+    "namesrvAddressServer": _check_url,
     "brokerName": _check_name,
     "brokerClusterName": _check_name,
     "msgTraceTopicName": _check_name,
@@ -656,7 +667,10 @@ def _complete_broker(broker: BrokerConfig, values: Mapping[str, Any]) -> BrokerC
         broker_ip1=address,
         broker_ip2=broker.broker_ip2 or address,
         broker_name=broker.broker_name or _host_name(),
-        embedded_namesrv=values.get("embeddedNamesrv", not broker.namesrv_addr),
+        embedded_namesrv=values.get(
+            "embeddedNamesrv",
+            not (broker.namesrv_addr or broker.fetch_namesrv_addr_by_address_server),
+        ),
     )
 
 

@@ -116,6 +116,12 @@ class BrokerRegistration(Service):
                 self._routes.delete_topic_of_broker(topic, self._identity.broker_name)
         self._wake_up()
 
+    def set_name_servers(self, name_servers: Sequence[str]) -> None:
+        """Tell these from now on; those left out forget us by time."""
+        assert self._client is not None
+        self._name_servers = tuple(name_servers)
+        self._wake_up()
+
     def announce(self) -> None:
         """Tell everybody of the whole table, which has a new version; outside ones soon after."""
         if self._is_started and self._routes is not None:

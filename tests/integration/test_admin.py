@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker_core.namesrv.kv_configs import ORDER_TOPIC_CONFIG
@@ -360,3 +361,27 @@ async def test_who_sends_too_much_is_told_that_the_broker_is_busy(
         "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 250ms"
     )
     assert "overloaded" in caplog.text
+
+
+async def test_a_broker_finds_its_name_servers_at_an_address_server(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "one") as first:
+        name_server = f"127.0.0.1:{first.configuration.broker.namesrv_listen_port}"
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(f"HTTP/1.0 200 OK\r\n\r\n{name_server}".encode())
+            writer.close()
+            await writer.wait_closed()
+
+        web = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = web.sockets[0].getsockname()[1]
+        keys: dict[str, Any] = {
+            "brokerName": "broker-b",
+            "fetchNamesrvAddrByAddressServer": "true",
+            "namesrvAddressServer": f"http://127.0.0.1:{port}/rocketmq/nsaddr",
+        }
+        async with running_broker(tmp_path / "two", **keys):
+            assert first.name_server is not None
+            known = first.name_server.routes.cluster_info().cluster_addr_table
+            assert sorted(known["DefaultCluster"]) == ["broker-a", "broker-b"]
+        web.close()

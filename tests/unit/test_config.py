@@ -206,3 +206,8 @@ def test_tls_properties_are_read_below_the_brokers_own(tmp_path: Path) -> None:
 
 def test_a_certificate_without_its_key_is_refused() -> None:
     assert one_error(**{"tls.server.certPath": "/c.pem"}).key == "tls.server.certPath"
+
+
+def test_an_address_server_is_asked_instead_of_a_name_server_of_our_own() -> None:
+    assert not build(fetchNamesrvAddrByAddressServer="true").broker.embedded_namesrv
+    assert one_error(namesrvAddressServer="https://x/").key == "namesrvAddressServer"
