@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+from django.core.exceptions import ImproperlyConfigured
+
 from console import secret_key
 from console.env import Environment
 
@@ -19,6 +21,14 @@ TREBUCHET_WEB = env.host_port("TREBUCHET_WEB", "127.0.0.1:8000")
 TREBUCHET_NAMESRV = [str(each) for each in env.host_ports("TREBUCHET_NAMESRV", "127.0.0.1:9876")]
 TREBUCHET_REDIS_URL = env.text("TREBUCHET_REDIS_URL", "redis://127.0.0.1:6379/0")
 TREBUCHET_DATA.mkdir(parents=True, exist_ok=True)
+
+# The account by which brokers with access control know the console: an administrator's.
+TREBUCHET_BROKER_ACCESS_KEY = env.text("TREBUCHET_BROKER_ACCESS_KEY", "")
+TREBUCHET_BROKER_SECRET_KEY = env.secret("TREBUCHET_BROKER_SECRET_KEY")
+if bool(TREBUCHET_BROKER_ACCESS_KEY) != bool(TREBUCHET_BROKER_SECRET_KEY):
+    raise ImproperlyConfigured(
+        "TREBUCHET_BROKER_ACCESS_KEY and TREBUCHET_BROKER_SECRET_KEY (or its _FILE) go together."
+    )
 
 # The one seam between pages and brokers; tests name another factory.
 TREBUCHET_GATEWAY = "console.gateway.client.RemotingGateway"

@@ -28,6 +28,9 @@ environment:
   TREBUCHET_ALLOWED_HOSTS   host names, separated by commas, under which the pages may be visited
   TREBUCHET_BEHIND_PROXY    true when a reverse proxy on this machine terminates TLS; with it
                             TREBUCHET_HTTPS=true and TREBUCHET_TRUSTED_ORIGINS=https://name
+  TREBUCHET_BROKER_ACCESS_KEY, TREBUCHET_BROKER_SECRET_KEY (or _SECRET_KEY_FILE)
+                            the administrator's account in plain_acl.yml by which the console
+                            works with a broker whose aclEnable is true
   TREBUCHET_LOG_LEVEL       the console's log level (default INFO)
   DATABASE_URL              the console's database, e.g. postgres://user@host/name
                             (default: SQLite in the data directory)

@@ -27,6 +27,7 @@ from console.demo.wire import (
     allocate,
     heartbeat_body,
 )
+from console.gateway.credentials import broker_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -92,7 +93,8 @@ class DemoTraffic:
         self._say = say
         self._rng = rng or random.Random()
         self._client = RemotingClient(
-            handlers={RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed}
+            handlers={RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed},
+            credentials=broker_credentials(),
         )
         self._calls = DemoCalls(self._client, name_servers)
         self._name_servers = name_servers

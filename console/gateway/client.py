@@ -28,6 +28,7 @@ from console.gateway.answers import (
     Topic,
     Traffic,
 )
+from console.gateway.credentials import broker_credentials
 from console.gateway.errors import (
     BrokerDownError,
     GatewayError,
@@ -155,7 +156,7 @@ class RemotingGateway:
 
     async def _ask(self, address: str, command: RemotingCommand) -> RemotingCommand:
         if self._client is None:
-            self._client = RemotingClient()
+            self._client = RemotingClient(credentials=broker_credentials())
         try:
             return await self._client.request(address, command, self._timeout_s)
         except RemotingTimeoutError as error:

@@ -14,6 +14,7 @@ from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.client import RemotingClient
 from console.gateway.access import gateway
+from console.gateway.credentials import broker_credentials
 from console.gateway.errors import GatewayError
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ class RemotingWatchLink:
         self._address = address
         self._on_events = on_events
         self._closed = asyncio.Event()
-        self._client = RemotingClient(handlers={RequestCode.TRACE_EVENTS: self._arrived})
+        self._client = RemotingClient(
+            handlers={RequestCode.TRACE_EVENTS: self._arrived}, credentials=broker_credentials()
+        )
         self._client.on_connection_lost = self._lost
         self._keep_alive: asyncio.Task[None] | None = None
 

@@ -256,3 +256,27 @@ async def test_a_peer_that_never_answers_is_given_up_in_time() -> None:
     done.set()
     server.close()
     await server.wait_closed()
+
+
+ACCOUNTS = "accounts:\n- accessKey: console\n  secretKey: '12345678'\n  admin: true\n"
+
+
+@pytest.mark.parametrize("signs", [True, False])
+async def test_a_broker_with_access_control_knows_the_console_by_its_account(
+    tmp_path: Path, settings, signs: bool
+) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
+    settings.TREBUCHET_BROKER_ACCESS_KEY = "console" if signs else ""
+    settings.TREBUCHET_BROKER_SECRET_KEY = "12345678" if signs else None
+
+    async with running_broker(tmp_path, aclEnable="true") as broker:
+        port = broker.configuration.broker.namesrv_listen_port
+        gateway = RemotingGateway([f"127.0.0.1:{port}"], TIMEOUT_S)
+        if signs:
+            await ask(gateway.save_topic, ORDERS, ["broker-a"])
+            assert "Orders" in await ask(gateway.topics)
+        else:
+            with pytest.raises(GatewayError, match="AclException"):
+                await ask(gateway.save_topic, ORDERS, ["broker-a"])
+        await ask(gateway.close)
