@@ -73,6 +73,7 @@ class Report:
     checkpoint: dict[str, int] = field(default_factory=dict)
     configuration: dict[str, str] = field(default_factory=dict)
     clean_exit: bool = True
+    deleted: int = 0
     ahead: Counter[str] = field(default_factory=Counter)
     behind: Counter[str] = field(default_factory=Counter)
 
@@ -99,6 +100,7 @@ class Report:
                 "index": self.index,
                 "checkpoint": self.checkpoint,
                 "configuration": self.configuration,
+                "recordsOfDeletedTopics": self.deleted,
                 "ahead": self.ahead,
                 "behind": self.behind,
                 "problemCount": self.problem_count,
@@ -161,12 +163,15 @@ class Verifier:
         self._next: dict[tuple[str, int], int] = {}
         self._end = 0
         self._limit = 0
+        self._topics: set[str] | None = None
+        self._deleted: dict[str, int] = {}
         self._without_unit: dict[tuple[str, int], int] = {}
 
     def run(self) -> Report:
         """Check everything; return what was found."""
         report = self._report
         self._limit = self._find_limit()
+        self._read_topics()
         self._open_queues()
         self._check_log()
         self._check_queues()
@@ -281,6 +286,29 @@ class Verifier:
         if any(data[position : position + 8]):
             self._report.add(path, f"a torn record at {position}")
 
+    def _is_deleted(self, record: _Record) -> bool:
+        """Tell whether a record is left of a topic that was deleted: the log keeps it."""
+        if record.offset < self._deleted.get(record.topic, 0):
+            return True
+        return (
+            self._topics is not None
+            and record.topic not in self._topics
+            and not any(topic == record.topic for topic, _ in self._queues)
+        )
+
+    def _read_topics(self) -> None:
+        """Learn which topics there are, and which were deleted (by a broker of ours)."""
+        try:
+            text = (self._root / "config" / "topics.json").read_text("utf-8")
+            self._topics = set(json.loads(_with_quoted_keys(text))["topicConfigTable"])
+        except (OSError, ValueError, KeyError, TypeError):
+            self._topics = None
+        try:
+            text = (self._root / "deletedTopics.json").read_text("utf-8")
+            self._deleted = dict(json.loads(text)["deletedBefore"])
+        except (OSError, ValueError, KeyError, TypeError):
+            self._deleted = {}
+
     def _check_place(self, record: _Record, path: Path) -> None:
         """Each record must have its unit, and the queue no gaps."""
         if record.sys_flag & 0xC in {0x4, 0xC}:
@@ -299,6 +327,9 @@ class Verifier:
                 )
         self._next[key] = record.queue_offset + 1
         unit = self._unit(key, record.queue_offset)
+        if unit is None and self._is_deleted(record):
+            self._report.deleted += 1
+            return
         if unit is None and not self._report.clean_exit:
             self._report.behind["units"] += 1
             self._without_unit.setdefault(key, record.offset)

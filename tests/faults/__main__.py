@@ -3,6 +3,7 @@
     python -m tests.faults kill --cycles 1000           the broker, under load, both flush modes
     python -m tests.faults kill-store --cycles 1000     a process that is nothing but a store
     python -m tests.faults flip --count 2000
+    python -m tests.faults syscalls                     every n-th call of a kind fails, or kills
 
 Exit code 0 when nothing was wrong. A seed is printed; given back, it repeats the same choices.
 """
@@ -15,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults import broker_kill, flips, kill
+from tests.faults import broker_kill, flips, kill, syscalls
 
 
 def main() -> int:
@@ -27,9 +28,15 @@ def main() -> int:
         command.add_argument("--cycles", type=int, default=30, help="of each flush mode")
     bits = commands.add_parser("flip", help="flip single bits of a log")
     bits.add_argument("--count", type=int, default=200)
+    commands.add_parser("syscalls", help="fail, or kill at, the n-th system call")
     for command in (kills, stores, bits):
         command.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     arguments = parser.parse_args()
+    if arguments.command == "syscalls":
+        with tempfile.TemporaryDirectory() as directory:
+            called = syscalls.run(Path(directory), None)
+        print(called)
+        return 1 if called.wrong else 0
     print(f"seed={arguments.seed}")
     dice = random.Random(arguments.seed)
     if arguments.command == "flip":

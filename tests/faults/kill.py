@@ -13,7 +13,7 @@ from broker_core.clock import SystemClock
 from broker_core.storage import FileStorage
 from broker_core.store.message_store import MessageStore
 from broker_core.verify import verify
-from tests.faults.writer import QUEUES, TOPIC, body_of, config
+from tests.faults.writer import LOG_FILE_SIZE, QUEUES, TOPIC, body_of, config
 from tests.support.builders import HOST, read_all
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(directory: Path, flush_disk_type: str, cycles: int, dice: Random) -> Fin
             acknowledged, queue_id, queue_offset = map(int, line.split())
             promised[queue_id, queue_offset] = acknowledged
             findings.acknowledged += 1
-        number = _check(directory, flush_disk_type, promised, findings)
+        number = check(directory, flush_disk_type, promised, findings)
         findings.cycles += 1
         if findings.wrong:
             break
@@ -63,15 +63,16 @@ def _until_killed(directory: Path, flush_disk_type: str, number: int, dice: Rand
     return [line for line in lines[:-1] if line]
 
 
-def _check(
+def check(
     directory: Path,
     flush_disk_type: str,
     promised: dict[tuple[int, int], int],
     findings: Findings,
+    log_file_size: int = LOG_FILE_SIZE,
 ) -> int:
-    store = MessageStore(
-        config(str(directory), flush_disk_type), SystemClock(), FileStorage(), HOST
-    )
+    """Recover a store and compare; return the number of the message to go on with."""
+    settings = config(str(directory), flush_disk_type, log_file_size)
+    store = MessageStore(settings, SystemClock(), FileStorage(), HOST)
     report = store.load()
     findings.recovery_ms_max = max(findings.recovery_ms_max, report.duration_ms)
     numbers: set[int] = set()

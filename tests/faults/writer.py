@@ -1,9 +1,11 @@
 """A process that puts messages as fast as it can, until somebody kills it.
 
-    python -m tests.faults.writer STORE_DIR FLUSH_DISK_TYPE FIRST_NUMBER
+    python -m tests.faults.writer STORE_DIR FLUSH_DISK_TYPE FIRST_NUMBER [GROUPS]
 
 Each acknowledged message is a line `number queue_id queue_offset` on standard output, written after
-the store has promised what its flush mode promises.
+the store has promised what its flush mode promises. With GROUPS it stops by itself after so many
+groups, having deleted topics meanwhile, and says `done`; a group that is not acknowledged does not
+end it then, and one that is acknowledged after a failed flush makes it say `acknowledged after`.
 """
 
 from __future__ import annotations
@@ -23,18 +25,22 @@ from tests.support.builders import HOST, put, store_config
 
 if TYPE_CHECKING:
     from broker_core.config import StoreConfig
+    from broker_core.store.results import PutMessageResult
 
 TOPIC = "killed"
+DELETED_TOPIC = "deleted"
 QUEUES = 4
 GROUP = 50
+GROUPS_BETWEEN_DELETIONS = 4
 LOG_FILE_SIZE = 4 << 20
+LOG_FILE_SIZE_OF_BOUNDED = 128 << 10
 
 
-def config(root: str, flush_disk_type: str) -> StoreConfig:
+def config(root: str, flush_disk_type: str, log_file_size: int = LOG_FILE_SIZE) -> StoreConfig:
     return store_config(
         store_path_root_dir=root,
         flush_disk_type=flush_disk_type,
-        mapped_file_size_commit_log=LOG_FILE_SIZE,
+        mapped_file_size_commit_log=log_file_size,
         mapped_file_size_consume_queue=20_000,
         max_index_num=5_000,
     )
@@ -45,26 +51,56 @@ def body_of(number: int) -> bytes:
     return b"%d" % number + b"." * (number * 37 % 900)
 
 
-async def main(root: str, flush_disk_type: str, number: int) -> None:
-    store = MessageStore(config(root, flush_disk_type), SystemClock(), FileStorage(), HOST)
+async def put_group(store: MessageStore, number: int) -> tuple[PutMessageStatus, list[str]]:
+    """Put messages; return what became of the last, and the lines that acknowledge them."""
+    group: list[tuple[int, PutMessageResult]] = []
+    for n in range(number, number + GROUP):
+        result = put(store, TOPIC, n % QUEUES, body_of(n), keys=f"key{n}", tags="T")
+        if result.status is not PutMessageStatus.PUT_OK:
+            return result.status, []
+        group.append((n, result))
+    last = store.until_durable(group[-1][1])
+    status = PutMessageStatus.PUT_OK if last is None else await last
+    return status, [f"{n} {n % QUEUES} {result.queue_offset}\n" for n, result in group]
+
+
+async def main(root: str, flush_disk_type: str, number: int, groups: int | None) -> None:
+    log_file_size = LOG_FILE_SIZE if groups is None else LOG_FILE_SIZE_OF_BOUNDED
+    settings = config(root, flush_disk_type, log_file_size)
+    store = MessageStore(settings, SystemClock(), FileStorage(), HOST)
     store.load()
     await store.start()
-    while True:
-        group = []
-        for _ in range(GROUP):
-            result = put(
-                store, TOPIC, number % QUEUES, body_of(number), keys=f"key{number}", tags="T"
-            )
-            assert result.status is PutMessageStatus.PUT_OK, result.status
-            group.append((number, result))
-            number += 1
-        last = store.until_durable(group[-1][1])
-        if last is not None:
-            assert await last is PutMessageStatus.PUT_OK
-        lines = [f"{n} {n % QUEUES} {result.queue_offset}\n" for n, result in group]
-        os.write(sys.stdout.fileno(), "".join(lines).encode())
+    done = 0
+    while groups is None or done < groups:
+        had_failed = "failed write" in store.runtime_info()["storeState"]
+        status, lines = await put_group(store, number)
+        if status is PutMessageStatus.PUT_OK:
+            if had_failed:
+                say("acknowledged after\n")
+            say("".join(lines))
+        else:
+            assert groups is not None, status
+        number += GROUP
+        done += 1
+        if groups is not None:
+            put(store, DELETED_TOPIC, body=b"to be deleted")
+            if done % GROUPS_BETWEEN_DELETIONS == 0:
+                store.delete_topic(DELETED_TOPIC)
         await asyncio.sleep(0)
+    await store.shutdown()
+    say("done\n")
+
+
+def say(text: str) -> None:
+    os.write(sys.stdout.fileno(), text.encode())
 
 
 if __name__ == "__main__":
-    uvloop.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    uvloop.run(
+        main(
+            sys.argv[1],
+            sys.argv[2],
+            int(sys.argv[3]),
+            int(sys.argv[4]) if len(sys.argv) > 4 else None,
+        )
+    )

@@ -1,0 +1,94 @@
+"""At the n-th system call of a kind the process is killed, or the call fails: for every n.
+
+SQLite's way of testing I/O errors: n grows until a run ends without having met the fault.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.faults.kill import ROOT, Findings as Killed, check
+from tests.faults.writer import LOG_FILE_SIZE_OF_BOUNDED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GROUPS = 12
+RUN_SECONDS = 60
+FAULTS = (
+    ("fdatasync", "signal=SIGKILL"),
+    ("fallocate", "signal=SIGKILL"),
+    ("rename", "signal=SIGKILL"),
+    ("unlink", "signal=SIGKILL"),
+    ("fsync", "signal=SIGKILL"),
+    ("fdatasync", "error=EIO"),
+    ("fallocate", "error=ENOSPC"),
+    ("fallocate", "error=EIO"),
+    ("fsync", "error=EIO"),
+)
+
+
+@dataclass
+class Findings:
+    """What all points together have shown."""
+
+    points: int = 0
+    completed: list[str] = field(default_factory=list)
+    """Faults of which every n was tried."""
+    wrong: list[str] = field(default_factory=list)
+
+
+def run(directory: Path, points_max: int | None) -> Findings:
+    """Go through all faults, at most points_max of each."""
+    findings = Findings()
+    for call, effect in FAULTS:
+        nth = 0
+        while points_max is None or nth < points_max:
+            nth += 1
+            if _is_through(directory / f"{call}-{nth}", call, effect, nth, findings):
+                findings.completed.append(f"{call} {effect}: {nth - 1}")
+                break
+            findings.points += 1
+    return findings
+
+
+def _is_through(directory: Path, call: str, effect: str, nth: int, findings: Findings) -> bool:
+    """Do one run and look at the store; return whether the run did not get to its fault."""
+    directory.mkdir()
+    trace = directory / "trace"
+    store = directory / "store"
+    finished = subprocess.run(
+        [
+            *("strace", "-f", "-qq", "-o", str(trace), "-e", f"trace={call}"),
+            *("-e", f"inject={call}:{effect}:when={nth}"),
+            *(sys.executable, "-m", "tests.faults.writer", str(store), "SYNC_FLUSH", "0"),
+            str(GROUPS),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    what = f"{call} {effect} {nth}"
+    lines = finished.stdout.decode().split("\n")[:-1]
+    if any(line.startswith("acknowledged") for line in lines):
+        findings.wrong.append(f"{what}: acknowledged after a failed flush")
+    promised = {
+        (int(line.split()[1]), int(line.split()[2])): int(line.split()[0])
+        for line in lines
+        if line[:1].isdigit()
+    }
+    met = finished.returncode == -signal.SIGKILL or "INJECTED" in trace.read_text()
+    if store.exists():
+        seen = Killed()
+        check(store, "SYNC_FLUSH", promised, seen, LOG_FILE_SIZE_OF_BOUNDED)
+        findings.wrong += [f"{what}: {one}" for one in seen.wrong]
+    if not met and lines[-1:] != ["done"]:
+        findings.wrong.append(f"{what}: ended by itself: {finished.stderr.decode()[-500:]}")
+    shutil.rmtree(directory)
+    return not met

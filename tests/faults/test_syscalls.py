@@ -1,0 +1,26 @@
+"""Some of the points at which system calls fail; `python -m tests.faults syscalls` has them all."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults import syscalls
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POINTS_OF_A_FAULT = 4
+
+
+@pytest.mark.fault
+def test_a_store_survives_whatever_call_fails_or_kills_it(tmp_path: Path) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("strace is missing (apt-get install strace)")
+
+    findings = syscalls.run(tmp_path, POINTS_OF_A_FAULT)
+
+    assert findings.wrong == []
+    assert findings.points >= POINTS_OF_A_FAULT * 7
