@@ -1,0 +1,141 @@
+"""All commands of mqadmin 4.9.7 against our broker and the real one, side by side.
+
+What each printed is kept in outcomes/mqadmin.md, with the verdict. The suite fails when that page
+is stale, when an outcome differs for no reason that is written down, and when a difference that was
+written down is gone.
+
+    TREBUCHET_WRITE_OUTCOMES=1 pytest tests/interop/test_mqadmin.py    writes the page
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import require_java
+from tests.interop.mqadmin_cases import CASES, Case
+from tests.support import raw_remoting
+from tests.support.broker_process import BrokerProcess
+from tests.support.mqadmin import LiveClients, MqAdmin, compile_programs, normalised, shaped
+from tests.support.peer import Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.interop
+
+VERSION = "4.9.7"
+PAGE = Path(__file__).resolve().parent / "outcomes" / "mqadmin.md"
+WRITE_VARIABLE = "TREBUCHET_WRITE_OUTCOMES"
+TOPIC = "orders"
+MESSAGES = 10
+COMMANDS = 57
+"""How many commands MQAdminStartup knows in this version."""
+
+Outcomes = dict[str, str]
+
+
+def run_all(port: int, namesrv: str, jars: str, home: Path) -> Outcomes:
+    """Run every case against one deployment."""
+    raw_remoting.create_topic(port, TOPIC, queues=2)
+    outcomes = {}
+    with (
+        LiveClients(jars, home, namesrv, TOPIC, "broker-a", MESSAGES) as live,
+        MqAdmin(jars, home, namesrv) as mqadmin,
+    ):
+        client = mqadmin.run("consumerConnection", "-g", "live-consumer").text
+        names = {
+            "uniq": live.ids["k1"][0],
+            "offset_id": live.ids["k1"][1],
+            "broker": f"127.0.0.1:{port}",
+            "client": next(word for word in client.split() if word.endswith("@live")),
+            "home": str(home),
+        }
+        for case in CASES:
+            command = [part.format(**names) for part in case.command]
+            outcome = mqadmin.run(*command, seconds=case.seconds)
+            text = shaped(
+                normalised(outcome.text, {str(home): "HOME", f"127.0.0.1:{port}": "BROKER"}),
+                case.shape,
+            )
+            outcomes[case.name] = text + ("\n(it goes on)" if outcome.is_running else "")
+    return outcomes
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Outcomes, Outcomes]]:
+    """Ours, and the real one's."""
+    require_java()
+    root = tmp_path_factory.mktemp("mqadmin")
+    jars = compile_programs(VERSION, root)
+    keys = {"mappedFileSizeCommitLog": 64 << 20}
+    ours = BrokerProcess(root / "ours", **keys)
+    (root / "ours-home").mkdir()
+    (root / "theirs-home").mkdir()
+    with Peer(VERSION, root / "theirs", **keys) as theirs, ThreadPoolExecutor(2) as both:
+        ours.start()
+        try:
+            one = both.submit(run_all, ours.port, ours.namesrv, jars, root / "ours-home")
+            other = both.submit(run_all, theirs.port, theirs.namesrv, jars, root / "theirs-home")
+            yield one.result(), other.result()
+        finally:
+            ours.stop()
+
+
+def page_of(ours: Outcomes, theirs: Outcomes) -> str:
+    same = sum(ours[case.name] == theirs[case.name] for case in CASES)
+    parts = [
+        f"# mqadmin {VERSION}: our broker and the real one\n",
+        "Written by `tests/interop/test_mqadmin.py` from a run of both: "
+        f"{len(CASES)} command lines, {same} with the same outcome, {len(CASES) - same} that "
+        "differ on purpose.\n",
+        "| case | outcome |\n| --- | --- |",
+    ]
+    for case in CASES:
+        is_same = ours[case.name] == theirs[case.name]
+        parts.append(f"| {case.name} | {'same' if is_same else f'differs: {case.differs}'} |")
+    for case in CASES:
+        parts.append(f"\n## {case.name}\n\n`mqadmin {' '.join(case.command)}`\n")
+        if ours[case.name] == theirs[case.name]:
+            parts.append(f"```\n{ours[case.name]}\n```")
+        else:
+            parts.append(
+                f"theirs:\n```\n{theirs[case.name]}\n```\nours:\n```\n{ours[case.name]}\n```"
+            )
+    return "\n".join(parts) + "\n"
+
+
+def test_every_command_is_run() -> None:
+    assert len({case.command[0] for case in CASES}) == COMMANDS
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_outcome_is_the_real_ones(outcomes: tuple[Outcomes, Outcomes], case: Case) -> None:
+    ours, theirs = (each[case.name] for each in outcomes)
+
+    if case.differs:
+        assert ours != theirs, "it no longer differs: take the reason away"
+    else:
+        assert ours == theirs
+
+
+def test_mqadmin_did_something(outcomes: tuple[Outcomes, Outcomes]) -> None:
+    """Two programs that both fail agree on everything."""
+    for each in outcomes:
+        assert TOPIC in each["topicList"]
+        assert "body" in each["printMsg"]
+        assert "create topic to BROKER success" in each["updateTopic"]
+        assert sum("Exception" in text for text in each.values()) < len(each) / 3
+
+
+def test_the_page_of_outcomes_is_of_today(outcomes: tuple[Outcomes, Outcomes]) -> None:
+    page = page_of(*outcomes)
+    if os.environ.get(WRITE_VARIABLE):
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(page, encoding="utf-8")
+
+    assert PAGE.read_text(encoding="utf-8") == page, f"stale; {WRITE_VARIABLE}=1 writes it anew"
