@@ -186,8 +186,9 @@ class ConsumeQueue:
         while done < len(units):
             if self.position >= self.limit:
                 self.make_room()
-            # limit is the last place at which a unit may begin, and one more.
-            size = min(self.limit - 1 + UNIT_SIZE - self.position, len(units) - done)
+            # limit is one more than the last place at which a unit may begin.
+            room = self.limit - 1 - self.position
+            size = min(room - room % UNIT_SIZE + UNIT_SIZE, len(units) - done)
             self.buffer[self.position : self.position + size] = units[done : done + size]
             self.position += size
             self.next_offset += size // UNIT_SIZE

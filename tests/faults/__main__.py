@@ -3,6 +3,7 @@
     python -m tests.faults kill --cycles 1000           the broker, under load, both flush modes
     python -m tests.faults kill-store --cycles 1000     a process that is nothing but a store
     python -m tests.faults flip --count 2000
+    python -m tests.faults power --cuts 1000            SYNC_FLUSH, an ext4 that forgets; root only
     python -m tests.faults syscalls                     every n-th call of a kind fails, or kills
 
 Exit code 0 when nothing was wrong. A seed is printed; given back, it repeats the same choices.
@@ -16,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults import broker_kill, flips, kill, syscalls
+from tests.faults import broker_kill, flips, kill, power, syscalls
 
 
 def main() -> int:
@@ -28,8 +29,10 @@ def main() -> int:
         command.add_argument("--cycles", type=int, default=30, help="of each flush mode")
     bits = commands.add_parser("flip", help="flip single bits of a log")
     bits.add_argument("--count", type=int, default=200)
+    cuts = commands.add_parser("power", help="cut the power of a file system")
+    cuts.add_argument("--cuts", type=int, default=20)
     commands.add_parser("syscalls", help="fail, or kill at, the n-th system call")
-    for command in (kills, stores, bits):
+    for command in (kills, stores, bits, cuts):
         command.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     arguments = parser.parse_args()
     if arguments.command == "syscalls":
@@ -39,6 +42,11 @@ def main() -> int:
         return 1 if called.wrong else 0
     print(f"seed={arguments.seed}")
     dice = random.Random(arguments.seed)
+    if arguments.command == "power":
+        with tempfile.TemporaryDirectory() as directory:
+            cut = power.run(Path(directory), arguments.cuts, dice)
+        print(cut)
+        return 1 if cut.wrong else 0
     if arguments.command == "flip":
         flipped = flips.run(arguments.count, dice)
         print(flipped)
