@@ -257,7 +257,7 @@ class Broker(Service):
         """Serve.
 
         Raises:
-            RemotingError: a port cannot be listened on.
+            RemotingError: a port cannot be listened on; `shutdown` stops what was started.
         """
         config = self.configuration.broker
         if self.name_server is not None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from broker_core.broker import Broker
+from broker_core.errors import RemotingError
 from broker_core.namesrv.kv_configs import ORDER_TOPIC_CONFIG
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
-from tests.support.broker import running_broker
+from tests.support.broker import configuration_for, running_broker
 from tests.support.client import Client, json_body, messages
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
-    from broker_core.broker import Broker
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
 
@@ -385,3 +386,20 @@ async def test_a_broker_finds_its_name_servers_at_an_address_server(tmp_path: Pa
             known = first.name_server.routes.cluster_info().cluster_addr_table
             assert sorted(known["DefaultCluster"]) == ["broker-a", "broker-b"]
         web.close()
+
+
+async def test_a_broker_whose_port_is_taken_gives_back_what_it_took(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "one") as first:
+        configuration = configuration_for(tmp_path / "two", listenPort=first.listen_port)
+        second = Broker(configuration)
+        second.load()
+
+        with pytest.raises(RemotingError, match="cannot listen"):
+            await second.start()
+        await second.shutdown()
+
+        # Its name server's port and its store are free again.
+        async with running_broker(
+            tmp_path / "two", namesrvListenPort=configuration.broker.namesrv_listen_port
+        ) as third:
+            assert third.store.is_writable

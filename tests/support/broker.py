@@ -54,8 +54,8 @@ async def running_broker(
     """Run a broker while the block runs; its store stays in the directory."""
     broker = Broker(configuration_for(directory, **keys), clock, storage)
     broker.load()
-    await broker.start()
     try:
+        await broker.start()
         yield broker
     finally:
         await broker.shutdown()
