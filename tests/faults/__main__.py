@@ -4,6 +4,7 @@
     python -m tests.faults kill-store --cycles 1000     a process that is nothing but a store
     python -m tests.faults flip --count 2000
     python -m tests.faults power --cuts 1000            SYNC_FLUSH, an ext4 that forgets; root only
+    python -m tests.faults recovery --body 1024         how fast a start goes through the log
     python -m tests.faults syscalls                     every n-th call of a kind fails, or kills
 
 Exit code 0 when nothing was wrong. A seed is printed; given back, it repeats the same choices.
@@ -17,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults import broker_kill, flips, kill, power, syscalls
+from tests.faults import broker_kill, flips, kill, power, recovery_speed, syscalls
 
 
 def main() -> int:
@@ -29,12 +30,20 @@ def main() -> int:
         command.add_argument("--cycles", type=int, default=30, help="of each flush mode")
     bits = commands.add_parser("flip", help="flip single bits of a log")
     bits.add_argument("--count", type=int, default=200)
+    speed = commands.add_parser("recovery", help="measure how fast a start is")
+    speed.add_argument("--megabytes", type=int, default=700)
+    speed.add_argument("--body", type=int, default=1024, help="bytes")
     cuts = commands.add_parser("power", help="cut the power of a file system")
     cuts.add_argument("--cuts", type=int, default=20)
     commands.add_parser("syscalls", help="fail, or kill at, the n-th system call")
     for command in (kills, stores, bits, cuts):
         command.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     arguments = parser.parse_args()
+    if arguments.command == "recovery":
+        with tempfile.TemporaryDirectory() as directory:
+            for line in recovery_speed.run(Path(directory), arguments.megabytes, arguments.body):
+                print(line)
+        return 0
     if arguments.command == "syscalls":
         with tempfile.TemporaryDirectory() as directory:
             called = syscalls.run(Path(directory), None)
