@@ -1,11 +1,13 @@
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.exception.RequestTimeoutException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.RequestCallback;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -17,7 +19,8 @@ import org.apache.rocketmq.common.message.MessageExt;
  * <p>Arguments: NAMESRV TOPIC GROUP COUNT. Lines: "replied KEY BODY", "timeout KEY".
  */
 public final class RequestReply {
-    private static final long TIMEOUT_MS = 10_000;
+    private static final int ATTEMPTS = 3;
+    private static final long TIMEOUT_MS = 15_000;
     private static final long SHORT_TIMEOUT_MS = 1_000;
 
     public static void main(String[] args) throws Exception {
@@ -51,19 +54,42 @@ public final class RequestReply {
         DefaultMQProducer asking = producer(args[0], args[2] + "-asking");
         for (int i = 0; i < count; i++) {
             String key = "q-" + i;
-            Message question = new Message(args[1], "A", key, key.getBytes(StandardCharsets.UTF_8));
-            try {
-                Message answer = asking.request(question, i < count - 1 ? TIMEOUT_MS : SHORT_TIMEOUT_MS);
-                String body = new String(answer.getBody(), StandardCharsets.UTF_8);
-                System.out.println("replied " + key + " " + body);
-            } catch (RequestTimeoutException expected) {
-                System.out.println("timeout " + key);
+            String answer = null;
+            // The consumer may not have its queues yet when the first question comes.
+            for (int attempt = 0; answer == null && attempt < ATTEMPTS; attempt++) {
+                answer = ask(asking, args[1], key, i < count - 1 ? TIMEOUT_MS : SHORT_TIMEOUT_MS);
             }
+            System.out.println(answer == null ? "timeout " + key : "replied " + key + " " + answer);
         }
         consumer.shutdown();
         replying.shutdown();
         asking.shutdown();
         System.exit(0);
+    }
+
+    /** Returns null when the time passes. The call that waits by itself is broken in 5.3.3. */
+    private static String ask(DefaultMQProducer asking, String topic, String key, long timeoutMs)
+            throws Exception {
+        CompletableFuture<String> answered = new CompletableFuture<>();
+        asking.request(
+                new Message(topic, "A", key, key.getBytes(StandardCharsets.UTF_8)),
+                new RequestCallback() {
+                    @Override
+                    public void onSuccess(Message answer) {
+                        answered.complete(new String(answer.getBody(), StandardCharsets.UTF_8));
+                    }
+
+                    @Override
+                    public void onException(Throwable error) {
+                        if (error instanceof RequestTimeoutException) {
+                            answered.complete(null);
+                        } else {
+                            answered.completeExceptionally(error);
+                        }
+                    }
+                },
+                timeoutMs);
+        return answered.get();
     }
 
     private static DefaultMQProducer producer(String namesrv, String group) throws Exception {
