@@ -134,20 +134,20 @@ class _Rows:
 
     def _find_parts(self) -> None:
         """Add the places of the parts; keep rows whose parts add up."""
-        chunk, columns = self._chunk, self._columns
-        end = columns["end"] = self["position"] + self["size"]
+        chunk = self._chunk
+        end = self._columns["end"] = self["position"] + self["size"]
         more = HOST_V6_SIZE - HOST_V4_SIZE
         timestamp_at = self["position"] + HEAD_SIZE + HOST_V4_SIZE
         timestamp_at = timestamp_at + more * ((self["sys_flag"] & BORNHOST_V6_FLAG) != 0)
         body_from = timestamp_at + 8 + HOST_V4_SIZE + 16
         body_from = body_from + more * ((self["sys_flag"] & STOREHOST_V6_FLAG) != 0)
-        columns["timestamp_at"], columns["body_from"] = timestamp_at, body_from
+        self._columns |= {"timestamp_at": timestamp_at, "body_from": body_from}
         self._keep(body_from + 3 <= end)
-        columns["timestamp"] = chunk.longs[self["timestamp_at"]].astype(np.int64)
+        self._columns["timestamp"] = chunk.longs[self["timestamp_at"]].astype(np.int64)
         body_size = chunk.ints[self["body_from"] - 4].astype(np.int64)
-        columns["body_to"] = self["body_from"] + body_size
+        self._columns["body_to"] = self["body_from"] + body_size
         self._keep((body_size >= 0) & (self["body_to"] + 3 <= self["end"]))
-        columns["topic_to"] = self["body_to"] + 1 + chunk.bytes[self["body_to"]]
+        self._columns["topic_to"] = self["body_to"] + 1 + chunk.bytes[self["body_to"]]
         self._keep(self["topic_to"] + 2 <= self["end"])
         properties_size = chunk.shorts[self["topic_to"]].astype(np.int64)
         self._keep((properties_size >= 0) & (self["topic_to"] + 2 + properties_size == self["end"]))
