@@ -89,6 +89,7 @@ class Listener(Service):
         self._tls = tls
         self._is_proxied = is_proxied
         self._greetings: set[Greeting] = set()
+        self._adopting: set[socket.socket] = set()
 
     def start(self) -> None:
         self._resume()
@@ -103,6 +104,10 @@ class Listener(Service):
         for greeting in list(self._greetings):
             greeting.close()
         await super().shutdown()
+        # Of a task that was cancelled before its first step nothing has run, not even a finally.
+        for peer in self._adopting:
+            peer.close()
+        self._adopting.clear()
 
     def sweep(self, now: float) -> None:
         """Close those that have said nothing for as long as a connection may be idle."""
@@ -112,6 +117,7 @@ class Listener(Service):
 
     def adopt(self, peer: socket.socket, told: tuple[str, int] | None, *, is_tls: bool) -> None:
         """Make a Connection of a socket whose kind is known."""
+        self._adopting.add(peer)
         self.spawn(self._adopt(peer, told, is_tls=is_tls), name="accept")
 
     def forget(self, greeting: Greeting) -> None:
@@ -181,8 +187,11 @@ class Listener(Service):
             assert self._tls is not None
             context = await self._tls.context()
             if context is None:
+                self._adopting.discard(peer)
                 peer.close()
                 return
+        # From here on the socket is the loop's, and its transport closes it.
+        self._adopting.discard(peer)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: Connection(self._wire, told),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -304,3 +305,17 @@ async def test_those_that_say_nothing_count_among_the_connections() -> None:
             await ask(address)
         for _, writer in silent:
             writer.close()
+
+
+async def test_a_socket_adopted_at_the_very_end_is_closed() -> None:
+    server = RemotingServer("test", {ECHO: echo})
+    await server.start("127.0.0.1", 0)
+    ours, theirs = socket.socketpair()
+    assert server._listener is not None
+
+    with theirs:
+        server._listener.adopt(ours, None, is_tls=False)
+        await server.shutdown()
+
+        assert ours.fileno() == -1
+        assert theirs.recv(1) == b""
