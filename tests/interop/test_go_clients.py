@@ -29,6 +29,13 @@ COUNT = 60
 QUEUES = 4
 QUERY_CONSUMER_OFFSET = 14
 VERSION = "4.9.7"
+DELAYS_S = (1, 2, 3, *(1,) * 15)
+KEYS = {
+    # With the defaults retries take minutes, and so does the first question about a half message.
+    "messageDelayLevel": " ".join(f"{delay}s" for delay in DELAYS_S),
+    "transactionCheckInterval": 1_000,
+    "transactionTimeOut": 1_000,
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +56,10 @@ def broker(
     directory = tmp_path_factory.mktemp(request.param)
     if request.param == "theirs":
         require_java()
-        with Peer(VERSION, directory / "peer") as theirs:
+        with Peer(VERSION, directory / "peer", **KEYS) as theirs:
             yield theirs
         return
-    ours = BrokerProcess(directory)
+    ours = BrokerProcess(directory, **KEYS)
     ours.start()
     yield ours
     ours.stop()
@@ -149,3 +156,51 @@ def test_a_pull_consumer_reads_from_an_offset_and_stores_its_place(
             return client.ask(QUERY_CONSUMER_OFFSET, fields).fields.get("offset") == "5"
 
     until(stored, "the consumer's offset to be stored")
+
+
+def consume(
+    broker: BrokerProcess | Peer, program: Path, topic: str, count: int, *, failures: int = 0
+) -> list[tuple[str, int, int]]:
+    """Return (key, reconsume_times, milliseconds from born to stored) of each delivery."""
+    arguments = (broker.namesrv, topic, f"{topic}-group", failures, count, 2_500, 60)
+    lines = run(program, "consume", *arguments)
+    return [(line[1], int(line[2]), int(line[3])) for line in lines if line[0] == "consumed"]
+
+
+def test_delayed_messages_come_once_each_and_never_early(
+    broker: BrokerProcess | Peer, program: Path
+) -> None:
+    topic = topic_with(broker, "go-delayed")
+    lines = run(program, "delay", broker.namesrv, topic, "go-delay-producer", 12, 2)
+
+    consumed = consume(broker, program, topic, 12)
+
+    assert Counter(key for key, _, _ in consumed) == {line[1]: 1 for line in lines}
+    assert all(waited >= DELAYS_S[1] * 1_000 for _, _, waited in consumed)
+
+
+def test_a_message_that_fails_comes_again_until_it_is_consumed(
+    broker: BrokerProcess | Peer, program: Path
+) -> None:
+    topic = topic_with(broker, "go-retried")
+    run(program, "delay", broker.namesrv, topic, "go-retry-producer", 4, 0)
+
+    consumed = consume(broker, program, topic, 4 * 3, failures=2)
+
+    for key in {key for key, _, _ in consumed}:
+        assert [times for one, times, _ in consumed if one == key] == [0, 1, 2]
+    assert len(consumed) == 4 * 3
+
+
+def test_committed_transactions_come_once_and_rolled_back_ones_never(
+    broker: BrokerProcess | Peer, program: Path
+) -> None:
+    topic = topic_with(broker, "go-transacted")
+    lines = run(program, "transact", broker.namesrv, topic, "go-transact-producer", 9, 12)
+    asked = {line[1] for line in lines if line[0] == "asked"}
+
+    consumed = consume(broker, program, topic, 6)
+
+    committed = {f"go-half-{n}" for n in range(9) if n % 3 != 1}
+    assert asked >= {f"go-half-{n}" for n in range(9) if n % 3 == 2}
+    assert Counter(key for key, _, _ in consumed) == dict.fromkeys(committed, 1)

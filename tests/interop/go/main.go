@@ -3,12 +3,19 @@
 //	interop send NAMESRV TOPIC GROUP COUNT PREFIX
 //	interop receive NAMESRV TOPIC GROUP EXPRESSION COUNT QUIET_MS SECONDS
 //	interop pull NAMESRV TOPIC GROUP BROKER QUEUE_ID OFFSET COUNT
+//	interop delay NAMESRV TOPIC GROUP COUNT LEVEL
+//	interop transact NAMESRV TOPIC GROUP COUNT SECONDS
+//	interop consume NAMESRV TOPIC GROUP FAILURES COUNT QUIET_MS SECONDS
 //
 // "send" sends COUNT messages by themselves, COUNT in one batch and COUNT without an answer, and says
 // "sent KEY" of each, "sent KEY QUEUE_ID QUEUE_OFFSET" of those that were answered. "receive" says
 // "received KEY TAG QUEUE_ID QUEUE_OFFSET BODY" until COUNT came and then nothing for QUIET_MS.
 // "pull" takes COUNT messages from an offset, says "pulled KEY QUEUE_OFFSET" of each and where the queue
 // begins, ends and goes on, then stores that place as the group's.
+// "delay" sends COUNT messages with a delay level, "transact" COUNT half messages of which the first, fourth …
+// are committed, the second, fifth … rolled back, and the others committed when the broker asks; it stays for
+// SECONDS to be asked, and says "sent KEY" and "asked KEY". "consume" refuses each message FAILURES times and
+// says "consumed KEY RECONSUME_TIMES MS_FROM_BORN_TO_STORED" of each delivery.
 package main
 
 import (
@@ -151,6 +158,99 @@ func pull(namesrv, topic, group, broker string, queueID, offset, count int) {
 	check(c.Shutdown())
 }
 
+func delay(namesrv, topic, group string, count, level int) {
+	p, err := rocketmq.NewProducer(
+		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),
+		producer.WithGroupName(group),
+	)
+	check(err)
+	check(p.Start())
+	for i := 0; i < count; i++ {
+		one := message(topic, "go", "delay", i).WithDelayTimeLevel(level)
+		_, err := p.SendSync(context.Background(), one)
+		check(err)
+		fmt.Println("sent", one.GetKeys())
+	}
+	check(p.Shutdown())
+}
+
+// outcomes says what becomes of a half message, by the number at the end of its key.
+type outcomes struct{}
+
+func (outcomes) ExecuteLocalTransaction(one *primitive.Message) primitive.LocalTransactionState {
+	parts := strings.Split(one.GetKeys(), "-")
+	switch number(parts[len(parts)-1]) % 3 {
+	case 0:
+		return primitive.CommitMessageState
+	case 1:
+		return primitive.RollbackMessageState
+	}
+	return primitive.UnknowState
+}
+
+func (outcomes) CheckLocalTransaction(one *primitive.MessageExt) primitive.LocalTransactionState {
+	fmt.Println("asked", one.GetKeys())
+	return primitive.CommitMessageState
+}
+
+func transact(namesrv, topic, group string, count int, stay time.Duration) {
+	p, err := rocketmq.NewTransactionProducer(
+		outcomes{},
+		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),
+		producer.WithGroupName(group),
+	)
+	check(err)
+	check(p.Start())
+	for i := 0; i < count; i++ {
+		one := message(topic, "go", "half", i)
+		_, err := p.SendMessageInTransaction(context.Background(), one)
+		check(err)
+		fmt.Println("sent", one.GetKeys())
+	}
+	time.Sleep(stay)
+	check(p.Shutdown())
+}
+
+func consume(namesrv, topic, group string, failures, count int, quiet, limit time.Duration) {
+	var mutex sync.Mutex
+	seen := 0
+	last := time.Now()
+	c, err := rocketmq.NewPushConsumer(
+		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),
+		consumer.WithGroupName(group),
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
+		consumer.WithConsumeMessageBatchMaxSize(1),
+	)
+	check(err)
+	check(c.Subscribe(topic, consumer.MessageSelector{}, func(
+		_ context.Context, messages ...*primitive.MessageExt,
+	) (consumer.ConsumeResult, error) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		for _, one := range messages {
+			fmt.Println("consumed", one.GetKeys(), one.ReconsumeTimes, one.StoreTimestamp-one.BornTimestamp)
+			seen++
+			last = time.Now()
+			if int(one.ReconsumeTimes) < failures {
+				return consumer.ConsumeRetryLater, nil
+			}
+		}
+		return consumer.ConsumeSuccess, nil
+	}))
+	check(c.Start())
+	deadline := time.Now().Add(limit)
+	for time.Now().Before(deadline) {
+		time.Sleep(100 * time.Millisecond)
+		mutex.Lock()
+		isOver := seen >= count && time.Since(last) > quiet
+		mutex.Unlock()
+		if isOver {
+			break
+		}
+	}
+	check(c.Shutdown())
+}
+
 func main() {
 	rlog.SetLogLevel("error")
 	given := os.Args[1:]
@@ -160,6 +260,14 @@ func main() {
 	case "receive":
 		quiet := time.Duration(number(given[6])) * time.Millisecond
 		receive(given[1], given[2], given[3], given[4], number(given[5]), quiet, time.Duration(number(given[7]))*time.Second)
+	case "delay":
+		delay(given[1], given[2], given[3], number(given[4]), number(given[5]))
+	case "transact":
+		transact(given[1], given[2], given[3], number(given[4]), time.Duration(number(given[5]))*time.Second)
+	case "consume":
+		quiet := time.Duration(number(given[6])) * time.Millisecond
+		limit := time.Duration(number(given[7])) * time.Second
+		consume(given[1], given[2], given[3], number(given[4]), number(given[5]), quiet, limit)
 	case "pull":
 		pull(given[1], given[2], given[3], given[4], number(given[5]), number(given[6]), number(given[7]))
 	}
