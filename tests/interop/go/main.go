@@ -148,10 +148,13 @@ func pull(namesrv, topic, group, broker string, queueID, offset, count int) {
 		fmt.Println("pulled", one.GetKeys(), one.QueueOffset)
 	}
 	fmt.Println("next", result.NextBeginOffset, "min", result.MinOffset, "max", result.MaxOffset)
-	check(c.UpdateOffset(queue, result.NextBeginOffset))
-	// The queues are the consumer's once it has shared them with its group.
-	time.Sleep(2 * time.Second)
-	check(c.PersistOffset(context.Background(), topic))
+	// Only an offset of a queue that is the consumer's is stored. It shares the queues with its group
+	// when it starts, and when that was too early again after twenty seconds.
+	for second := 0; second < 25; second++ {
+		check(c.UpdateOffset(queue, result.NextBeginOffset))
+		check(c.PersistOffset(context.Background(), topic))
+		time.Sleep(time.Second)
+	}
 	current, err := c.CurrentOffset(queue)
 	check(err)
 	fmt.Println("current", current)
