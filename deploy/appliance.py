@@ -103,6 +103,8 @@ class Appliance:
                 self._wait_until_ready([program.name])
         # These three only need what runs already, and each takes seconds to import its libraries.
         self._wait_until_ready([one.name for one in self._programs])
+        # What ends from here on is told of: its process is known before anybody hears of the start.
+        self._watch()
 
     def run(self) -> None:
         """Show the logs and watch, until asked to stop.
