@@ -193,12 +193,13 @@ class Appliance:
                 continue
             if info.state.name == "FATAL":
                 self._not_kept_running(name)
-            elif info.state.name == "RUNNING":
+            elif info.pid:
+                # Also while it is still STARTING to supervisord: it may end before it is RUNNING.
                 before = self._pids.get(name, info.pid)
                 self._pids[name] = info.pid
-                if before != info.pid:
+                if before != info.pid and name not in self._given_up:
                     say(f"{name} had ended and was started again.")
-                if self._given_up.pop(name, None) is not None:
+                if info.state.name == "RUNNING" and self._given_up.pop(name, None) is not None:
                     say(f"{name} runs again.")
 
     def _not_kept_running(self, name: str) -> None:
