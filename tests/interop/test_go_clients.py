@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections import Counter
@@ -28,6 +29,8 @@ RUN_SECONDS = 120
 COUNT = 60
 QUEUES = 4
 QUERY_CONSUMER_OFFSET = 14
+SEND_OK = "0"
+REFUSAL = re.compile(r"CODE: 1, DESC: push reply message fail, channel of <.+@asking> not found\.")
 VERSION = "4.9.7"
 DELAYS_S = (1, 2, 3, *(1,) * 15)
 KEYS = {
@@ -204,3 +207,27 @@ def test_committed_transactions_come_once_and_rolled_back_ones_never(
     committed = {f"go-half-{n}" for n in range(9) if n % 3 != 1}
     assert asked >= {f"go-half-{n}" for n in range(9) if n % 3 == 2}
     assert Counter(key for key, _, _ in consumed) == dict.fromkeys(committed, 1)
+
+
+def test_a_request_gets_its_reply_or_times_out(broker: BrokerProcess | Peer, program: Path) -> None:
+    topic = topic_with(broker, "go-asked")
+
+    lines = run(program, "request", broker.namesrv, topic, "go-asked-group", 5, 10_000)
+
+    keys = [f"{kind}-{n}" for kind in ("sync", "async") for n in range(5)]
+    assert {tuple(line) for line in lines if line[0] == "replied"} == {
+        ("replied", key, f"reply-to-{key}") for key in keys
+    }
+    assert {tuple(line) for line in lines if line[0] == "answered"} == {
+        ("answered", key, SEND_OK) for key in keys
+    }
+    # Until the one who asks has sent a heartbeat, its replies have nowhere to go.
+    refused = {" ".join(line[2:]) for line in lines if line[0] == "refused"}
+    assert all(REFUSAL.fullmatch(reason) for reason in refused), refused
+    ((_, in_vain, waited_ms),) = [line for line in lines if line[0] == "timeout"]
+    assert in_vain == "sync-silent"
+    assert 1_000 <= int(waited_ms) < 3_000
+    # The library calls back for each reply twice; for none it does after ten minutes, if at all.
+    assert {tuple(line) for line in lines if line[0] == "called"} == {
+        ("called", key, "2") for key in keys if key.startswith("async")
+    }

@@ -6,6 +6,7 @@
 //	interop delay NAMESRV TOPIC GROUP COUNT LEVEL
 //	interop transact NAMESRV TOPIC GROUP COUNT SECONDS
 //	interop consume NAMESRV TOPIC GROUP FAILURES COUNT QUIET_MS SECONDS
+//	interop request NAMESRV TOPIC GROUP COUNT TIMEOUT_MS
 //
 // "send" sends COUNT messages by themselves, COUNT in one batch and COUNT without an answer, and says
 // "sent KEY" of each, "sent KEY QUEUE_ID QUEUE_OFFSET" of those that were answered. "receive" says
@@ -16,6 +17,9 @@
 // are committed, the second, fifth … rolled back, and the others committed when the broker asks; it stays for
 // SECONDS to be asked, and says "sent KEY" and "asked KEY". "consume" refuses each message FAILURES times and
 // says "consumed KEY RECONSUME_TIMES MS_FROM_BORN_TO_STORED" of each delivery.
+// "request" asks COUNT questions and waits for each reply, COUNT with a callback, then one of each kind that
+// nobody replies to. It says "answered KEY STATUS" or "refused KEY REASON" as the one who replies, "replied KEY BODY" of each reply,
+// "timeout KEY MS" of a question that waited in vain, and "called KEY TIMES" of each callback.
 package main
 
 import (
@@ -254,6 +258,121 @@ func consume(namesrv, topic, group string, failures, count int, quiet, limit tim
 	check(c.Shutdown())
 }
 
+// silent ends the key of a question that nobody is to reply to.
+const silent = "-silent"
+
+// answer starts who replies to the questions of a topic; what is returned stops it.
+func answer(namesrv, topic, group string) func() {
+	p, err := rocketmq.NewProducer(
+		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),
+		producer.WithGroupName(group+"-answering"),
+		producer.WithInstanceName("answering"),
+	)
+	check(err)
+	check(p.Start())
+	c, err := rocketmq.NewPushConsumer(
+		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),
+		consumer.WithGroupName(group),
+		consumer.WithInstance("answering"),
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
+	)
+	check(err)
+	check(c.Subscribe(topic, consumer.MessageSelector{}, func(
+		_ context.Context, messages ...*primitive.MessageExt,
+	) (consumer.ConsumeResult, error) {
+		for _, one := range messages {
+			if strings.HasSuffix(one.GetKeys(), silent) {
+				continue
+			}
+			// The library reads the body it is given here as properties, and sends none.
+			reply, err := consumer.CreateReplyMessage(one, nil)
+			check(err)
+			reply.Body = []byte("reply-to-" + one.GetKeys())
+			result, err := p.SendSync(context.Background(), reply)
+			// Who asks for a topic that there is already sends its first heartbeat a second after its start.
+			for err != nil && strings.Contains(err.Error(), "not found") {
+				fmt.Println("refused", one.GetKeys(), err)
+				time.Sleep(100 * time.Millisecond)
+				result, err = p.SendSync(context.Background(), reply)
+			}
+			check(err)
+			fmt.Println("answered", one.GetKeys(), result.Status)
+		}
+		return consumer.ConsumeSuccess, nil
+	}))
+	check(c.Start())
+	return func() {
+		check(c.Shutdown())
+		check(p.Shutdown())
+	}
+}
+
+func request(namesrv, topic, group string, count int, timeout time.Duration) {
+	stop := answer(namesrv, topic, group)
+	p, err := rocketmq.NewProducer(
+		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),
+		producer.WithGroupName(group+"-asking"),
+		producer.WithInstanceName("asking"),
+	)
+	check(err)
+	check(p.Start())
+	question := func(key string) *primitive.Message {
+		return primitive.NewMessage(topic, []byte("body of "+key)).WithKeys([]string{key})
+	}
+	wait := func(key string, limit time.Duration) {
+		began := time.Now()
+		reply, err := p.Request(context.Background(), limit, question(key))
+		if err != nil {
+			fmt.Println("timeout", key, time.Since(began).Milliseconds())
+			return
+		}
+		fmt.Println("replied", key, string(reply.Body))
+	}
+	for i := 0; i < count; i++ {
+		wait(fmt.Sprintf("sync-%d", i), timeout)
+	}
+	var mutex sync.Mutex
+	called := map[string]int{}
+	call := func(key string, limit time.Duration) {
+		check(p.RequestAsync(context.Background(), limit, func(
+			_ context.Context, reply *primitive.Message, err error,
+		) {
+			mutex.Lock()
+			defer mutex.Unlock()
+			called[key]++
+			if called[key] > 1 {
+				return
+			}
+			if err != nil {
+				fmt.Println("timeout", key, limit.Milliseconds())
+				return
+			}
+			fmt.Println("replied", key, string(reply.Body))
+		}, question(key)))
+	}
+	for i := 0; i < count; i++ {
+		call(fmt.Sprintf("async-%d", i), timeout)
+	}
+	call("async"+silent, time.Second)
+	wait("sync"+silent, time.Second)
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		mutex.Lock()
+		isOver := len(called) >= count
+		mutex.Unlock()
+		if isOver {
+			break
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	mutex.Lock()
+	for key, times := range called {
+		fmt.Println("called", key, times)
+	}
+	mutex.Unlock()
+	check(p.Shutdown())
+	stop()
+}
+
 func main() {
 	rlog.SetLogLevel("error")
 	given := os.Args[1:]
@@ -271,6 +390,9 @@ func main() {
 		quiet := time.Duration(number(given[6])) * time.Millisecond
 		limit := time.Duration(number(given[7])) * time.Second
 		consume(given[1], given[2], given[3], number(given[4]), number(given[5]), quiet, limit)
+	case "request":
+		timeout := time.Duration(number(given[5])) * time.Millisecond
+		request(given[1], given[2], given[3], number(given[4]), timeout)
 	case "pull":
 		pull(given[1], given[2], given[3], given[4], number(given[5]), number(given[6]), number(given[7]))
 	}
