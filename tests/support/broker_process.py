@@ -36,6 +36,8 @@ class BrokerProcess:
             **keys,
         }
         self.file.write_text("".join(f"{key}={value}\n" for key, value in table.items()))
+        self.module = ["broker_core"]
+        """What `python -m` runs, with its arguments; -c and the file come behind them."""
         self._has_namesrv = "namesrvAddr" not in keys
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -47,7 +49,7 @@ class BrokerProcess:
         """Start the process without waiting; what it says goes to the end of `log`."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "broker_core", "-c", str(self.file)],
+                [sys.executable, "-m", *self.module, "-c", str(self.file)],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,

@@ -1,0 +1,193 @@
+"""kill -9 at each step between a promise and its record: delays, retries, transactions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.verify import verify
+from tests.support import raw_remoting
+from tests.support.broker_process import BrokerProcess
+from tests.support.raw_remoting import RawClient
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.support.raw_remoting import Answer
+
+pytestmark = pytest.mark.fault
+
+TOPIC, GROUP, PRODUCERS = "stepped", "stepped-group", "stepped-producers"
+RETRY_TOPIC, DLQ_TOPIC = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
+SCHEDULE_TOPIC, OP_TOPIC = "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CONSUMER_SEND_MSG_BACK, END_TRANSACTION = 36, 37
+COMMIT, ROLLBACK = "8", "12"
+SUCCESS, SYSTEM_ERROR = 0, 1
+COUNT, KILLED_AT = 5, 3
+KEYS = {
+    "messageDelayLevel": "1s 2s",
+    "mappedFileSizeCommitLog": 4 << 20,
+    "maxHashSlotNum": 1_000,
+    "maxIndexNum": 100_000,
+    # So rarely that a kill finds nothing written down of what was delivered.
+    "flushDelayOffsetInterval": 60_000,
+}
+
+
+@pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
+def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
+    made = BrokerProcess(tmp_path, flushDiskType=request.param, **KEYS)
+    made.start()
+    raw_remoting.create_topic(made.port, TOPIC, queues=1)
+    yield made
+    made.kill()
+
+
+def start_to_be_killed(broker: BrokerProcess, step: str, topic: str, nth: int) -> None:
+    """Start it once more, to die at its nth put to the topic."""
+    assert broker.stop() == 0
+    broker.module = ["tests.support.killed_at_step", step, topic, str(nth)]
+    broker.start()
+
+
+def start_after_the_kill(broker: BrokerProcess) -> None:
+    assert broker.wait() == -9
+    broker.module = ["broker_core"]
+    broker.start()
+
+
+def send(client: RawClient, body: str, **properties: str) -> Answer:
+    text = "\x02".join(f"{key}\x01{value}" for key, value in properties.items())
+    fields = raw_remoting.send_fields(TOPIC, properties=text)
+    answer = client.ask(raw_remoting.SEND_MESSAGE, fields, body.encode())
+    assert answer.code == SUCCESS, answer
+    return answer
+
+
+def commit_log_offset(sent: Answer) -> str:
+    return str(int(sent.fields["msgId"][16:], 16))
+
+
+def give_back(client: RawClient, sent: Answer, level: int) -> Answer:
+    fields = {
+        "offset": commit_log_offset(sent),
+        "group": GROUP,
+        "delayLevel": str(level),
+        "originTopic": TOPIC,
+    }
+    return client.ask(CONSUMER_SEND_MSG_BACK, fields)
+
+
+def end(client: RawClient, sent: Answer, outcome: str) -> Answer:
+    fields = {
+        "producerGroup": PRODUCERS,
+        "tranStateTableOffset": sent.fields["queueOffset"],
+        "commitLogOffset": commit_log_offset(sent),
+        "commitOrRollback": outcome,
+    }
+    return client.ask(END_TRANSACTION, fields)
+
+
+def ask_until_killed(broker: BrokerProcess, ask: Callable[[RawClient, int], Answer]) -> int:
+    """Ask one after the other; return how many were answered before the connection broke."""
+    answered = 0
+    with RawClient(broker.port) as client:
+        while answered < COUNT:
+            try:
+                answer = ask(client, answered)
+            except OSError:
+                break
+            assert answer.code == SUCCESS
+            answered += 1
+    return answered
+
+
+def stored(broker: BrokerProcess, topic: str) -> Counter[str]:
+    return Counter(one.body.decode() for one in raw_remoting.read_queue(broker.port, topic, 0))
+
+
+def is_sound(broker: BrokerProcess) -> bool:
+    return broker.stop() == 0 and verify(broker.store).problems == []
+
+
+def bodies(indexes: range) -> set[str]:
+    return {f"m-{index}" for index in indexes}
+
+
+def test_between_the_real_message_and_the_op_message(broker: BrokerProcess) -> None:
+    with RawClient(broker.port) as client:
+        half = [
+            send(client, f"m-{n}", TRAN_MSG="true", PGROUP=PRODUCERS, UNIQ_KEY=f"K{n}")
+            for n in range(COUNT)
+        ]
+    start_to_be_killed(broker, "before", OP_TOPIC, KILLED_AT)
+
+    answered = ask_until_killed(broker, lambda client, n: end(client, half[n], COMMIT))
+
+    assert answered == KILLED_AT - 1
+    start_after_the_kill(broker)
+    once = dict.fromkeys(bodies(range(KILLED_AT)), 1)
+    assert stored(broker, TOPIC) == once
+    with RawClient(broker.port) as client:
+        # The outcome that nobody was told of stays, and telling it again commits nothing again.
+        for n in range(KILLED_AT):
+            assert end(client, half[n], ROLLBACK).code == SYSTEM_ERROR
+            assert end(client, half[n], COMMIT).code == SUCCESS
+        assert stored(broker, TOPIC) == once
+        assert end(client, half[KILLED_AT], ROLLBACK).code == SUCCESS
+        assert end(client, half[KILLED_AT + 1], COMMIT).code == SUCCESS
+    assert stored(broker, TOPIC) == {**once, f"m-{KILLED_AT + 1}": 1}
+    assert is_sound(broker)
+
+
+def test_between_a_delivery_and_writing_down_how_far_it_came(broker: BrokerProcess) -> None:
+    with RawClient(broker.port) as client:
+        for n in range(COUNT):
+            send(client, f"m-{n}", DELAY="2")
+    start_to_be_killed(broker, "after", TOPIC, KILLED_AT)
+
+    start_after_the_kill(broker)
+
+    all_bodies = bodies(range(COUNT))
+    until(lambda: set(stored(broker, TOPIC)) >= all_bodies, "what was delayed")
+    # As with the original: what was delivered since the offset was written comes once more.
+    delivered = bodies(range(KILLED_AT))
+    assert stored(broker, TOPIC) == {body: 2 if body in delivered else 1 for body in all_bodies}
+    assert is_sound(broker)
+
+
+def test_between_a_retry_and_its_answer(broker: BrokerProcess) -> None:
+    with RawClient(broker.port) as client:
+        sent = [send(client, f"m-{n}") for n in range(COUNT)]
+    start_to_be_killed(broker, "after", SCHEDULE_TOPIC, KILLED_AT)
+
+    answered = ask_until_killed(broker, lambda client, n: give_back(client, sent[n], 1))
+
+    assert answered == KILLED_AT - 1
+    start_after_the_kill(broker)
+    with RawClient(broker.port) as client:
+        # The consumer goes on where it was not answered.
+        for n in range(answered, COUNT):
+            assert give_back(client, sent[n], 1).code == SUCCESS
+    all_bodies = bodies(range(COUNT))
+    unanswered = f"m-{answered}"
+    wanted = {body: 2 if body == unanswered else 1 for body in all_bodies}
+    until(lambda: stored(broker, RETRY_TOPIC) == wanted, "what was given back")
+    assert is_sound(broker)
+
+
+def test_between_a_dead_letter_and_its_answer(broker: BrokerProcess) -> None:
+    with RawClient(broker.port) as client:
+        sent = [send(client, f"m-{n}") for n in range(COUNT)]
+    start_to_be_killed(broker, "after", DLQ_TOPIC, KILLED_AT)
+
+    answered = ask_until_killed(broker, lambda client, n: give_back(client, sent[n], -1))
+
+    start_after_the_kill(broker)
+    assert answered == KILLED_AT - 1
+    assert stored(broker, DLQ_TOPIC) == dict.fromkeys(bodies(range(KILLED_AT)), 1)
+    assert is_sound(broker)
