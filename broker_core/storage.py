@@ -15,9 +15,11 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MADV_POPULATE_WRITE = 23
+MLOCK_ONFAULT = 1
 POPULATE_STEP = 8 * 1024 * 1024
 
 
@@ -67,8 +69,8 @@ class StorageFile(Protocol):
         """Read as much as fits; return how much, less than that at the file's end only."""
         ...
 
-    def pwrite(self, offset: int, data: bytes) -> None:
-        """Write all of data."""
+    def pwrite(self, offset: int, data: bytes | memoryview) -> None:
+        """Write all of data without holding the interpreter lock; `map` shows it at once."""
         ...
 
     def fdatasync(self) -> None:
@@ -136,6 +138,18 @@ class Storage(Protocol):
 
     def disk_usage(self, path: Path) -> tuple[int, int]:
         """Return (used, free for us) bytes of the file system that holds path."""
+        ...
+
+    def buffer(self, size: int) -> mmap.mmap | bytearray:
+        """Return memory that belongs to no file: zeros, aligned to pages; OSError for none."""
+        ...
+
+    def lock_memory(self, buffer: mmap.mmap | bytearray) -> None:
+        """Keep a buffer's pages in memory from their first use on; OSError when it may not be."""
+        ...
+
+    def unlock_memory(self, buffer: mmap.mmap | bytearray) -> None:
+        """Let the kernel take a buffer's pages again."""
         ...
 
 
@@ -207,7 +221,7 @@ class OsFile:
             done += count
         return done
 
-    def pwrite(self, offset: int, data: bytes) -> None:
+    def pwrite(self, offset: int, data: bytes | memoryview) -> None:
         view = memoryview(data)
         while view:
             written = os.pwrite(self._fd, view, offset)
@@ -319,11 +333,35 @@ class FileStorage:
         used = (status.f_blocks - status.f_bfree) * status.f_frsize
         return used, status.f_bavail * status.f_frsize
 
+    def buffer(self, size: int) -> mmap.mmap | bytearray:
+        return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def lock_memory(self, buffer: mmap.mmap | bytearray) -> None:
+        # On fault: plain mlock would touch every page now, of a pool of several gigabytes.
+        self._call(_libc.mlock2, buffer, MLOCK_ONFAULT)
+
+    def unlock_memory(self, buffer: mmap.mmap | bytearray) -> None:
+        self._call(_libc.munlock, buffer)
+
+    @staticmethod
+    def _call(function: Callable[..., int], buffer: mmap.mmap | bytearray, *flags: int) -> None:
+        anchor = ctypes.c_char.from_buffer(buffer)
+        try:
+            if function(ctypes.addressof(anchor), len(buffer), *flags) != 0:
+                error = ctypes.get_errno()
+                raise OSError(error, os.strerror(error))
+        finally:
+            del anchor
+
 
 def _load_libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     libc.madvise.restype = ctypes.c_int
+    libc.mlock2.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    libc.mlock2.restype = ctypes.c_int
+    libc.munlock.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    libc.munlock.restype = ctypes.c_int
     return libc
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Callable
     from random import Random
 
@@ -58,7 +59,7 @@ class FaultyFile:
         return self._inode.data
 
     def populate(self, mapping: object, offset: int, length: int) -> None:
-        pass
+        self._storage.populated.append((self.path, offset, length))
 
     def data_ranges(self, offset: int, end: int) -> list[tuple[int, int]]:
         return [(offset, end)] if offset < end else []
@@ -72,7 +73,7 @@ class FaultyFile:
         buffer[: len(part)] = part
         return len(part)
 
-    def pwrite(self, offset: int, data: bytes) -> None:
+    def pwrite(self, offset: int, data: bytes | memoryview) -> None:
         self._storage.called("pwrite")
         end = offset + len(data)
         if end > len(self._inode.data):
@@ -111,6 +112,8 @@ class FaultyStorage:
         self._allocated: dict[int, set[int]] = {}
         self._faults: dict[str, tuple[int, int]] = {}
         self.on_call: Callable[[str], None] | None = None
+        self.populated: list[tuple[Path, int, int]] = []
+        self.locked: list[bytearray] = []
 
     # -- faults
 
@@ -244,3 +247,16 @@ class FaultyStorage:
 
     def disk_usage(self, path: Path) -> tuple[int, int]:
         return self.used_bytes, self.free_bytes
+
+    def buffer(self, size: int) -> bytearray:
+        self.called("buffer")
+        return bytearray(size)
+
+    def lock_memory(self, buffer: mmap.mmap | bytearray) -> None:
+        self.called("lock_memory")
+        assert isinstance(buffer, bytearray)
+        self.locked.append(buffer)
+
+    def unlock_memory(self, buffer: mmap.mmap | bytearray) -> None:
+        self.called("unlock_memory")
+        self.locked = [other for other in self.locked if other is not buffer]

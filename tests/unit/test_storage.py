@@ -150,3 +150,46 @@ def test_a_power_cut_keeps_what_was_flushed_only() -> None:
 
     assert left.read(root / "flushed") == b"old"
     assert (left.read(root / "written") or b"").strip(b"\0") == b""
+
+
+def test_memory_of_no_file_is_zeros_that_can_be_locked_and_written(storage: Storage) -> None:
+    buffer = storage.buffer(3 * 4096)
+    storage.lock_memory(buffer)
+
+    assert bytes(buffer) == bytes(3 * 4096)
+    buffer[4096:4101] = b"hello"
+    storage.unlock_memory(buffer)
+
+    assert bytes(buffer[4096:4101]) == b"hello"
+
+
+def test_what_is_written_from_a_buffer_is_seen_in_the_mapping(storage: Storage, root: Path) -> None:
+    file = storage.open(root / "a", create=True)
+    file.set_size(8192)
+    mapping = file.map()
+    buffer = storage.buffer(8192)
+    buffer[5000:5005] = b"hello"
+
+    file.pwrite(5000, memoryview(buffer)[5000:5005])
+
+    assert bytes(mapping[5000:5005]) == b"hello"
+    file.close()
+
+
+def test_more_memory_than_may_be_locked_is_an_error(tmp_path: Path) -> None:
+    # A process of its own: limits go down for good, and root is not bound by them.
+    code = (
+        "import os, resource, sys\n"
+        "from broker_core.storage import FileStorage\n"
+        "resource.setrlimit(resource.RLIMIT_MEMLOCK, (4096, 4096))\n"
+        "if os.getuid() == 0:\n"
+        "    os.setuid(65534)\n"
+        "storage = FileStorage()\n"
+        "try:\n"
+        "    storage.lock_memory(storage.buffer(1 << 20))\n"
+        "except OSError as error:\n"
+        "    print(error.errno)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert int(done.stdout) in {errno.ENOMEM, errno.EPERM, errno.EAGAIN}
