@@ -357,7 +357,7 @@ class SendProcessor:
         batch_properties = properties.decode(header.get("i", ""))
         if sys_flag & TRANSACTION_TYPE or names.PROPERTY_DELAY_TIME_LEVEL in batch_properties:
             return self._refuse(request, *self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])
-        waits = batch_properties.pop(names.PROPERTY_WAIT_STORE_MSG_OK, "true") != "false"
+        waits = batch_properties.get(names.PROPERTY_WAIT_STORE_MSG_OK) != "false"
         batch_properties[names.PROPERTY_CLUSTER] = self._cluster_name
         result = self._store.put_batch(
             topic,
