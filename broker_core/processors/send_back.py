@@ -4,7 +4,9 @@ It is put to the group's retry topic, after a delay that grows with each attempt
 attempts to the group's dead-letter topic.
 
 Source: broker/processor/SendMessageProcessor.java asyncConsumerSendMsgBack (4.9.7).
-Differs: a half message cannot be given back, it was never given out.
+Differs: a half message cannot be given back, it was never given out. With SYNC_FLUSH the answer
+waits for the flush: the consumer goes on behind the message, and after a power cut the copy would
+be gone; the original answers at once.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from broker_core.protocol.headers import fields
 from broker_core.store.results import PutMessageStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from broker_core.config import BrokerConfig
     from broker_core.delay.levels import DelayLevels
     from broker_core.delay.schedule import ScheduleService
@@ -62,7 +66,9 @@ class SendBackProcessor:
         self._schedule = schedule
         self._stats = stats
 
-    def consumer_send_msg_back(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def consumer_send_msg_back(
+        self, request: RemotingCommand, _: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
         """CONSUMER_SEND_MSG_BACK.
 
         Answers SUCCESS, also for a group without retry queues, whose message is dropped;
@@ -113,7 +119,10 @@ class SendBackProcessor:
             self._schedule.note_put(held[1], result)
             self._stats.put(held[0], 1, result.wrote_size)
         self._stats.sent_back(group, table[names.PROPERTY_RETRY_TOPIC])
-        return request.answer(ResponseCode.SUCCESS)
+        durable = self._store.until_durable(result)
+        if durable is None:
+            return request.answer(ResponseCode.SUCCESS)
+        return _answer_after(durable, request)
 
     def _group(self, group: str) -> SubscriptionGroupConfig:
         group_config = self._groups.find_or_create(group)
@@ -148,3 +157,12 @@ class SendBackProcessor:
                 ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {commit_log_offset}"
             )
         return message
+
+
+async def _answer_after(
+    durable: Awaitable[PutMessageStatus], request: RemotingCommand
+) -> RemotingCommand:
+    status = await durable
+    if status is PutMessageStatus.PUT_OK:
+        return request.answer(ResponseCode.SUCCESS)
+    return request.answer(ResponseCode.SYSTEM_ERROR, status.name)

@@ -253,3 +253,17 @@ async def test_what_was_given_back_is_counted(client: Client) -> None:
 
     assert answer.code == ResponseCode.SUCCESS
     assert set(json_body(answer)) == {"statsDay", "statsHour", "statsMinute"}
+
+
+async def test_with_sync_flush_a_retry_is_durable_before_it_is_answered(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, flushDiskType="SYNC_FLUSH") as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await client.send("T", b"poison")
+        message = await only(client, "T")
+
+        for level in (1, -1):
+            assert (await send_back(client, message, level)).code == ResponseCode.SUCCESS
+            assert broker.store.flushed_where == broker.store.max_commit_log_offset
+
+        assert (await only(client, DEAD)).body == b"poison"
+        await client.shutdown()
