@@ -89,7 +89,7 @@ def batch_body() -> bytes:
     return b"".join(items)
 
 
-def _fields(sent: Sent) -> dict[str, str]:
+def fields_of(sent: Sent) -> dict[str, str]:
     return {
         "producerGroup": "golden",
         "topic": sent.topic,
@@ -106,18 +106,17 @@ def _fields(sent: Sent) -> dict[str, str]:
     }
 
 
-def _send_all(port: int) -> None:
-    with RawClient(port) as client:
-        for sent in SENT:
-            answer = client.ask(raw_remoting.SEND_MESSAGE, _fields(sent), sent.body)
-            assert answer.code == raw_remoting.SUCCESS, answer
-            if sent.sys_flag == 4:
-                _commit(client, answer.fields)
-        # A batch comes with the short header: a is the first field of the long one, and so on.
-        fields = _fields(Sent("batch", 0, b"", {"WAIT": "true"})) | {"batch": "true"}
-        short = dict(zip("abcdefghijkm", fields.values(), strict=True))
-        answer = client.ask(SEND_BATCH_MESSAGE, short, batch_body())
+def send_all(client: RawClient) -> None:
+    for sent in SENT:
+        answer = client.ask(raw_remoting.SEND_MESSAGE, fields_of(sent), sent.body)
         assert answer.code == raw_remoting.SUCCESS, answer
+        if sent.sys_flag == 4:
+            _commit(client, answer.fields)
+    # A batch comes with the short header: a is the first field of the long one, and so on.
+    fields = fields_of(Sent("batch", 0, b"", {"WAIT": "true"})) | {"batch": "true"}
+    short = dict(zip("abcdefghijkm", fields.values(), strict=True))
+    answer = client.ask(SEND_BATCH_MESSAGE, short, batch_body())
+    assert answer.code == raw_remoting.SUCCESS, answer
 
 
 def _commit(client: RawClient, fields: dict[str, str]) -> None:
@@ -135,8 +134,8 @@ def _commit(client: RawClient, fields: dict[str, str]) -> None:
     )
 
 
-def _pack(store: Path) -> None:
-    with tarfile.open(ARCHIVE, "w:xz") as archive:
+def pack(store: Path, archive_path: Path) -> None:
+    with tarfile.open(archive_path, "w:xz") as archive:
         for path in sorted(store.rglob("*")):
             if path.is_file() and path.name != "lock":
                 data = path.read_bytes()
@@ -150,10 +149,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         peer = Peer("4.9.7", Path(directory), **FILE_SIZES)
         with peer:
-            _send_all(peer.port)
+            with RawClient(peer.port) as client:
+                send_all(client)
             # The real broker delivers by its own clock.
             time.sleep(DELIVERY_SECONDS)
-        _pack(peer.store)
+        pack(peer.store, ARCHIVE)
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ def request(
 class RawClient:
     """One blocking connection."""
 
-    def __init__(self, port: int, *, timeout: float = 10.0) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout)
+    def __init__(self, port: int, *, host: str = "127.0.0.1", timeout: float = 10.0) -> None:
+        self._socket = socket.create_connection((host, port), timeout)
         self._opaque = 0
 
     def __enter__(self) -> RawClient:
