@@ -15,9 +15,11 @@ import zlib
 from pathlib import Path
 
 from broker_core.formats import record
+from broker_core.message.ids import host_bytes
 from tests.golden.make_store_4_9_7 import (
     DELIVERY_SECONDS,
     END_TRANSACTION,
+    FILE_SIZE,
     FILE_SIZES,
     SEND_BATCH_MESSAGE,
     Sent,
@@ -32,7 +34,6 @@ from tests.support.raw_remoting import RawClient
 ARCHIVE = Path(__file__).with_name("hosts-4.9.7.tar.xz")
 STORE_HOSTS = ("127.0.0.1", "::1")
 BORN_HOSTS = ("127.0.0.1", "::1")
-FILE_SIZE = FILE_SIZES["mappedFileSizeCommitLog"]
 CLUSTER = "CLUSTER\x01DefaultCluster"
 COMMIT, ROLLBACK = "8", "12"
 COMPRESSED = zlib.compress(b"c" * 3000)
@@ -68,8 +69,8 @@ def send_all(client: RawClient, number: int, born_host: str, store_host: str) ->
     assert answered.code == raw_remoting.SUCCESS, answered
     where = Sent("hosts", 0, b"where", {})
     place = _place(_send(client, where))
-    hosts = tuple(20 if ":" in host else 8 for host in (born_host, store_host))
-    overhead = record.FIXED[hosts].size + 1 + len("hosts") + 2 + len(CLUSTER)
+    fixed = record.fixed_fields(host_bytes(born_host, 0), host_bytes(store_host, 0))
+    overhead = fixed.size + 1 + len(where.topic) + 2 + len(CLUSTER)
     room = FILE_SIZE - (place + overhead + len(where.body)) % FILE_SIZE
     # 8 bytes are left: the last message of this file. 7 are left: the first of the next.
     _send(client, Sent("hosts", 0, b"f" * (room - overhead - 8 + number), {}))

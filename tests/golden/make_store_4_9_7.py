@@ -20,8 +20,9 @@ from tests.support.peer import Peer
 from tests.support.raw_remoting import RawClient
 
 ARCHIVE = Path(__file__).with_name("store-4.9.7.tar.xz")
+FILE_SIZE = 65536
 FILE_SIZES = {
-    "mappedFileSizeCommitLog": 65536,
+    "mappedFileSizeCommitLog": FILE_SIZE,
     "mappedFileSizeConsumeQueue": 2000,
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,

@@ -24,6 +24,7 @@ from broker_core.verify import verify
 from tests.golden import make_hosts_4_9_7, make_store_4_9_7
 from tests.golden.make_store_4_9_7 import (
     BATCH,
+    FILE_SIZE,
     batch_body,
     text,
 )
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from broker_core.config import StoreConfig
     from broker_core.message.message import MessageExt
 
-FILE_SIZE = make_store_4_9_7.FILE_SIZES["mappedFileSizeCommitLog"]
 LEVELS = "1s 2s 3s"
 ARCHIVES = {"store": make_store_4_9_7.ARCHIVE, "hosts": make_hosts_4_9_7.ARCHIVE}
 DELIVERED_AFTER_MS = 5_000
