@@ -7,6 +7,7 @@ announces; a client that finds us in a name server finds us answering.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from broker_core.config import edited, parse_addresses
 from broker_core.delay.delay_offsets import DelayOffsets
 from broker_core.delay.levels import DelayLevels
 from broker_core.delay.schedule import ScheduleService
+from broker_core.delivery.filter_bit_maps import FilterBitMaps
 from broker_core.delivery.hold import PullHold
 from broker_core.delivery.slow_consumers import SlowConsumers
 from broker_core.delivery.sql_filter import compile_filter
@@ -115,10 +117,15 @@ class Broker(Service):
         storage: Storage | None = None,
     ) -> None:
         super().__init__()
+        config = configuration.broker
+        bloom = BloomFilter(
+            config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
+        )
+        store_config = replace(configuration.store, bit_map_length_consume_queue_ext=bloom.bit_num)
+        configuration = replace(configuration, store=store_config)
         self.configuration = configuration
         self._clock = clock or SystemClock()
         self._storage = storage or FileStorage()
-        config = configuration.broker
         self._config_directory = Path(configuration.store.store_path_root_dir) / CONFIG_DIRECTORY
         self.listen_port = configuration.server.listen_port
         store_host = host_bytes(config.broker_ip1, self.listen_port)
@@ -135,14 +142,16 @@ class Broker(Service):
         self.offsets = ConsumerOffsets(self._document("consumerOffset.json"))
         self.filters = ConsumerFilters(
             compile_filter,
-            BloomFilter(
-                config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
-            ),
-            config.filter_data_clean_time_span,
+            bloom,
+            lambda: config.filter_data_clean_time_span,
             self._clock,
             self._document("consumerFilter.json"),
         )
-        self.store = MessageStore(configuration.store, self._clock, self._storage, store_host)
+        bit_maps = FilterBitMaps(self.filters.of_topic, lambda: config.enable_calc_filter_bit_map)
+        self.store = MessageStore(
+            configuration.store, self._clock, self._storage, store_host, bit_maps.bit_map
+        )
+        self.filters.newest_stored_ms = lambda: self.store.newest_store_timestamp
         self.schedule = ScheduleService(
             self._levels,
             self.store,
@@ -237,7 +246,8 @@ class Broker(Service):
             StoreError: one sentence for the operator.
         """
         try:
-            self.store.load()
+            # Recovery makes again the bitmaps that are missing, so it must know the filters.
+            self.store.load(self.filters.load)
             self._storage.make_directory(self._config_directory)
         except OSError as error:
             root = self.configuration.store.store_path_root_dir
@@ -249,7 +259,6 @@ class Broker(Service):
         self.offsets.load()
         self.schedule.load()
         self.transactions.load()
-        self.filters.load()
         if self.acl is not None:
             self.acl.load()
 

@@ -45,6 +45,10 @@ class StoreConfig:
     flush_commit_log_least_pages: int = 4
     flush_commit_log_thorough_interval: int = 10_000
     flush_interval_consume_queue: int = 1_000
+    enable_consume_queue_ext: bool = False
+    mapped_file_size_consume_queue_ext: int = 48 << 20
+    bit_map_length_consume_queue_ext: int = 64
+    """As in the original the broker sets this at its start, to what the Bloom filter needs."""
     flush_consume_queue_least_pages: int = 2
     flush_consume_queue_thorough_interval: int = 60_000
     sync_flush_timeout: int = 5_000
@@ -125,6 +129,7 @@ class BrokerConfig:
     """Percent."""
     expect_consumer_num_use_filter: int = 32
     # Ours, beyond RocketMQ's keys.
+    enable_calc_filter_bit_map: bool = False
     bind_address: str = "127.0.0.1"
     embedded_namesrv: bool = True
     namesrv_listen_port: int = 9876
@@ -268,8 +273,6 @@ INERT = frozenset(
 ONLY = {
     "brokerRole": ("ASYNC_MASTER", "replication is not served"),
     "duplicationEnable": ("false", "duplicated dispatch is not served"),
-    "enableCalcFilterBitMap": ("false", "ConsumeQueue extension files are not served"),
-    "enableConsumeQueueExt": ("false", "ConsumeQueue extension files are not served"),
     "enableDLegerCommitLog": ("false", "DLedger is not served"),
     "enableLmq": ("false", "light queues are not served"),
     "enableMultiDispatch": ("false", "light queues are not served"),
@@ -337,6 +340,7 @@ UPDATABLE = frozenset(
         "maxTransferBytesOnMessageInDisk",
         "maxTransferBytesOnMessageInMemory",
         "maxTransferCountOnMessageInDisk",
+    "mappedFileSizeConsumeQueueExt": (64, 1 << 30),
         "maxTransferCountOnMessageInMemory",
         "notifyConsumerIdsChangedEnable",
         "osPageCacheBusyTimeOutMills",
@@ -364,7 +368,11 @@ IMPORTANT = (
     "brokerIP1",
     "listenPort",
     "embeddedNamesrv",
+        "enableCalcFilterBitMap",
+        "enablePropertyFilter",
     "namesrvListenPort",
+        "filterDataCleanTimeSpan",
+        "filterSupportRetry",
     "storePathRootDir",
     "storePathCommitLog",
     "flushDiskType",

@@ -1,16 +1,18 @@
 r"""The filters of SQL92 subscriptions: by the properties in a record.
 
+Where a message has a bitmap that was made when the subscription was there already, the bitmap says
+which records need not be looked at. It never says that a message matches.
+
 Properties are looked up by name in the record's bytes: a subscription asks for two or three of
 them, and to take them all apart would cost more than the evaluation.
 
 Source: broker/filter/ExpressionMessageFilter.java, ExpressionForRetryMessageFilter.java (4.9.7).
-Differs: the bitmaps of ConsumeQueue extension files are not read; every record is evaluated.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.delivery.sql92.parser import compile_expression
 from broker_core.errors import CorruptRecordError
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_core.delivery.sql92.expression import Expression
+    from broker_core.formats.cq_ext_unit import CqExtUnit
     from broker_core.store.results import MessageFilter
 
 NEEDLES_KEPT = 4096
@@ -31,6 +34,7 @@ EVALUATIONS_MAX = 4 * FILTERED_UNITS_MAX
 """Comparisons in one get, about: it runs on the event loop, and a pull goes on where it ended."""
 UNITS_MIN = 16
 RETRY_UNITS = 64
+NEVER = (1 << 63) - 1
 
 _SEPARATOR = PROPERTY_SEPARATOR.encode()
 
@@ -61,19 +65,37 @@ class RecordProperties:
         return None if found is None else found.decode("utf-8", "replace")
 
 
+class FilterBits(NamedTuple):
+    """What a registered filter has in the bitmaps of messages."""
+
+    bit_map: bytes
+    """As long as a bitmap, with the filter's bits set."""
+    born_time: int
+    """Messages stored until then have bitmaps without it."""
+
+
 class SqlFilter:
     """Matches records by an expression. Holds no state."""
 
-    __slots__ = ("_expression", "units_max")
+    __slots__ = ("_bits", "_born_time", "_expression", "_size", "units_max")
 
-    def __init__(self, expression: Expression) -> None:
+    def __init__(self, expression: Expression, bits: FilterBits | None = None) -> None:
         self._expression = expression
+        # Without bits nothing is live, and all is left to the record.
+        self._bits = 0 if bits is None else int.from_bytes(bits.bit_map, "big")
+        self._size = 0 if bits is None else len(bits.bit_map)
+        self._born_time = NEVER if bits is None else bits.born_time
         units = EVALUATIONS_MAX // (1 + expression.comparisons)
         self.units_max = min(FILTERED_UNITS_MAX, max(units, UNITS_MIN))
 
     def by_tags_code(self, tags_code: int) -> bool:
         """Return True: only the record can tell."""
         return True
+
+    def by_ext_unit(self, unit: CqExtUnit) -> bool:
+        if unit.store_timestamp <= self._born_time or len(unit.bit_map) != self._size:
+            return True
+        return int.from_bytes(unit.bit_map, "big") & self._bits == self._bits
 
     def by_record(self, record: memoryview) -> bool:
         properties = _properties(record)
@@ -98,6 +120,9 @@ class RetryFilter:
 
     def by_tags_code(self, tags_code: int) -> bool:
         return self._subscribed is None or self._subscribed.by_tags_code(tags_code)
+
+    def by_ext_unit(self, unit: CqExtUnit) -> bool:
+        return self._subscribed is None or self._subscribed.by_ext_unit(unit)
 
     def by_record(self, record: memoryview) -> bool:
         properties = _properties(record)

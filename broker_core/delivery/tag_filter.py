@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_core.formats.cq_ext_unit import ADDRESS_MAX
 from broker_core.message.subscription import build_subscription
 from broker_core.store.results import FILTERED_UNITS_MAX
 
 if TYPE_CHECKING:
+    from broker_core.formats.cq_ext_unit import CqExtUnit
     from broker_core.message.subscription import SubscriptionData
 
 
@@ -37,7 +39,10 @@ class TagFilter:
         return cls(frozenset(built.code_set)) if built.code_set else None
 
     def by_tags_code(self, tags_code: int) -> bool:
-        return tags_code in self._codes
+        return tags_code in self._codes or tags_code <= ADDRESS_MAX
+
+    def by_ext_unit(self, unit: CqExtUnit) -> bool:
+        return unit.tags_code in self._codes
 
     def by_record(self, record: memoryview) -> bool:
         """Return True: two tags with one hash are told apart by the client."""

@@ -12,6 +12,10 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _MASK32 = (1 << 32) - 1
 _MASK64 = (1 << 64) - 1
@@ -47,6 +51,13 @@ class BloomFilter:
                 combined ^= _MASK32
             positions.append(combined % self.bit_num)
         return positions
+
+    def bit_map(self, positions: Iterable[int]) -> bytes:
+        """Return a bitmap in which these bits are set."""
+        bits = 0
+        for position in positions:
+            bits |= 1 << position
+        return bits.to_bytes(self.bit_num // 8, "little")
 
 
 def murmur3_128(data: bytes) -> int:

@@ -4,6 +4,7 @@
 
     <root>/commitlog/00000000000000000000          or storePathCommitLog
            consumequeue/<topic>/<queue id>/00000000000000000000
+           consumequeue_ext/<topic>/<queue id>/00000000000000000000    enableConsumeQueueExt
            index/20261121084457391                 local time of creation
            checkpoint  abort  lock  config/*.json
            quarantine.json                         ours: damaged ranges of the log
@@ -37,6 +38,10 @@ class StorePaths:
     @property
     def consume_queue(self) -> Path:
         return self.root / "consumequeue"
+
+    @property
+    def consume_queue_ext(self) -> Path:
+        return self.root / "consumequeue_ext"
 
     @property
     def index(self) -> Path:

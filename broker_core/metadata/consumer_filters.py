@@ -17,7 +17,7 @@ import msgspec
 from broker_core.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from broker_core.clock import Clock
     from broker_core.formats.bloom_filter import BloomFilter
@@ -73,6 +73,9 @@ class ConsumerFilter(Generic[E]):
     client_version: int
     """The subscription's version: the client's clock when it subscribed."""
     born_time: int
+    bit_pos: list[int]
+    bit_map: bytes
+    """A bitmap with the bits of bit_pos only."""
     dead_time: int = 0
 
     @property
@@ -86,16 +89,21 @@ class ConsumerFilters(Generic[E]):
 
     `compile_expression` takes an expression's type and text, and raises ValueError for one that
     is none.
+
+    Attributes:
+        newest_stored_ms: asked for the latest store timestamp there is. A filter is not older than
+            that, whatever the wall clock says: messages before it have bitmaps without it.
     """
 
     def __init__(
         self,
         compile_expression: Callable[[str, str], E],
         bloom: BloomFilter,
-        clean_time_span_ms: int,
+        clean_time_span_ms: Callable[[], int],
         clock: Clock,
         document: Document,
     ) -> None:
+        self.newest_stored_ms: Callable[[], int] = _nothing_stored
         self._compile = compile_expression
         self._bloom = bloom
         self._clean_time_span_ms = clean_time_span_ms
@@ -134,7 +142,7 @@ class ConsumerFilters(Generic[E]):
                     error,
                 )
                 continue
-            self._table.setdefault(one.topic, {})[one.consumer_group] = ConsumerFilter(
+            self._add(
                 one.consumer_group,
                 one.topic,
                 one.expression_type,
@@ -142,13 +150,17 @@ class ConsumerFilters(Generic[E]):
                 expression,
                 one.client_version,
                 one.born_time,
-                one.dead_time or max(one.born_time, dead_time),
-            )
+            ).dead_time = one.dead_time or max(one.born_time, dead_time)
 
     def find(self, topic: str, group: str) -> ConsumerFilter[E] | None:
         """Return a group's filter on a topic, dead or not."""
         filters = self._table.get(topic)
         return None if filters is None else filters.get(group)
+
+    def of_topic(self, topic: str) -> Collection[ConsumerFilter[E]]:
+        """Return the filters on a topic, dead or not."""
+        filters = self._table.get(topic)
+        return () if filters is None else filters.values()
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
         """Take what a heartbeat says that a group wants; its other filters are dead then."""
@@ -220,17 +232,42 @@ class ConsumerFilters(Generic[E]):
             if old is not None:
                 self._remove(old)
             return
-        self._table.setdefault(topic, {})[group] = ConsumerFilter(
+        self._add(
             group,
             topic,
             subscription.expression_type,
             subscription.sub_string,
             expression,
             version,
-            self._clock.now_ms(),
+            max(self._clock.now_ms(), self.newest_stored_ms()),
         )
         self._dirty = True
         logger.info("consumer filter registered: group=%s topic=%s", group, topic)
+
+    def _add(
+        self,
+        group: str,
+        topic: str,
+        expression_type: str,
+        text: str,
+        expression: E,
+        client_version: int,
+        born_time: int,
+    ) -> ConsumerFilter[E]:
+        positions = self._bloom.positions(group, topic)
+        one = ConsumerFilter(
+            group,
+            topic,
+            expression_type,
+            text,
+            expression,
+            client_version,
+            born_time,
+            positions,
+            self._bloom.bit_map(positions),
+        )
+        self._table.setdefault(topic, {})[group] = one
+        return one
 
     def _revive(self, one: ConsumerFilter[E]) -> None:
         one.dead_time = 0
@@ -244,7 +281,7 @@ class ConsumerFilters(Generic[E]):
         now_ms = self._clock.now_ms()
         for filters in list(self._table.values()):
             for one in list(filters.values()):
-                if one.is_dead and now_ms - one.dead_time >= self._clean_time_span_ms:
+                if one.is_dead and now_ms - one.dead_time >= self._clean_time_span_ms():
                     self._remove(one)
 
     def _remove(self, one: ConsumerFilter[E]) -> None:
@@ -264,9 +301,8 @@ class ConsumerFilters(Generic[E]):
         return sum(map(len, self._table.values()))
 
     def _stored(self, one: ConsumerFilter[E]) -> StoredFilter:
-        positions = self._bloom.positions(one.consumer_group, one.topic)
         return StoredFilter(
-            bloom_filter_data=BloomFilterData(bit_num=self._bloom.bit_num, bit_pos=positions),
+            bloom_filter_data=BloomFilterData(bit_num=self._bloom.bit_num, bit_pos=one.bit_pos),
             born_time=one.born_time,
             client_version=one.client_version,
             consumer_group=one.consumer_group,
@@ -283,3 +319,7 @@ class ConsumerFilters(Generic[E]):
             and data.bit_num == self._bloom.bit_num
             and len(data.bit_pos) == self._bloom.hash_num
         )
+
+
+def _nothing_stored() -> int:
+    return 0

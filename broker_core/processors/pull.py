@@ -11,7 +11,12 @@ import functools
 import logging
 from typing import TYPE_CHECKING
 
-from broker_core.delivery.sql_filter import RetryFilter, SqlFilter, compile_filter
+from broker_core.delivery.sql_filter import (
+    FilterBits,
+    RetryFilter,
+    SqlFilter,
+    compile_filter,
+)
 from broker_core.delivery.tag_filter import TagFilter
 from broker_core.errors import RequestRefusedError
 from broker_core.formats.record import decode_all
@@ -302,7 +307,7 @@ class PullProcessor:
                 "the consumer's consumer filter data not latest",
             )
         require_property_filter(self._config, subscription.data.expression_type)
-        return SqlFilter(found.expression)
+        return SqlFilter(found.expression, FilterBits(found.bit_map, found.born_time))
 
     def _trace_delivered(self, pull: Pull, result: GetMessageResult) -> None:
         now_ms = self._clock.now_ms()

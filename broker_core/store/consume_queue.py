@@ -1,7 +1,6 @@
 """One ConsumeQueue: where the messages of a (topic, queue_id) lie in the CommitLog.
 
-Unit n stands at byte 20 n; files of one size, named by the byte at which they begin. Files have
-their full length from the start but get blocks in steps, ahead of the write position.
+Unit n stands at byte 20 n; files of one size, named by the byte at which they begin.
 
 Invariant: units [min_offset, next_offset) are there; behind them are zeros.
 Source: store/ConsumeQueue.java (4.9.8).
@@ -9,28 +8,38 @@ Source: store/ConsumeQueue.java (4.9.8).
 
 from __future__ import annotations
 
+import itertools
+import logging
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from broker_core.errors import StoreError
+from broker_core.formats.cq_ext_unit import ADDRESS_MAX, CqExtUnit
 from broker_core.formats.cq_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, UNITS
-from broker_core.formats.paths import offset_file_name, parse_offset_file_name
+from broker_core.formats.paths import offset_file_name
+from broker_core.message.tags import tags_code
 from broker_core.store.mapped_file import MappedFile, zero_tail
+from broker_core.store.queue_files import QueueFiles
 
 if TYPE_CHECKING:
-    import mmap
     from collections.abc import Callable
     from pathlib import Path
 
     from broker_core.storage import Storage, StorageFile
+    from broker_core.store.consume_queue_ext import ConsumeQueueExt
 
-ALLOCATE_STEP_MIN = 16 * 1024
-ALLOCATE_STEP_MAX = 1024 * 1024
+    CodeOf = Callable[[int, str | None, str], int]
+    BitMapOf = Callable[[str, str], bytes]
+
+logger = logging.getLogger(__name__)
+
 STALE_LOOK_BYTES = 64 * 1024
+EXT_LOOK_UNITS = 4096
+FILE_SIZE_KEY = "mappedFileSizeConsumeQueue"
 
 
-class ConsumeQueue:
+class ConsumeQueue(QueueFiles):
     """Event loop only.
 
     The put path packs units into `buffer` at `position` by itself, as long as position < `limit`;
@@ -44,33 +53,23 @@ class ConsumeQueue:
         topic_field: the topic as a record carries it: size, then UTF-8.
         key_seed: Java's hash of "topic#", where index keys start from, modulo 2^32.
         delay_ms: for a queue of SCHEDULE_TOPIC_XXXX the time its messages wait, None for others.
-        dirty: written since the last flush.
+        ext: the extension files, None where they are not written.
+        code_of: what makes a unit's tags code of (store_timestamp, tags, properties) where that is
+            not the hash of the tags; None where it is, which is what the put path asks for.
         flushed_offset: next_offset at the last flush.
     """
 
     __slots__ = (
-        "_directory",
-        "_file_size",
-        "_files",
-        "_mapped",
-        "_on_mapped",
-        "_rolled",
-        "_step",
-        "_storage",
-        "_write",
-        "buffer",
+        "_bit_map_of",
+        "code_of",
         "delay_ms",
-        "dirty",
+        "ext",
         "flushed_offset",
-        "is_new",
         "key_seed",
-        "limit",
         "max_offset",
         "min_offset",
         "next_offset",
         "position",
-        "queue_id",
-        "topic",
         "topic_field",
     )
 
@@ -81,31 +80,31 @@ class ConsumeQueue:
         directory: Path,
         file_size: int,
         storage: Storage,
-        on_mapped: Callable[[ConsumeQueue, int], None],
+        on_mapped: Callable[[QueueFiles, int], None],
     ) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.buffer: mmap.mmap | bytearray = bytearray()
+        super().__init__(topic, queue_id, directory, file_size, FILE_SIZE_KEY, storage, on_mapped)
         self.position = 0
-        self.limit = -1
         self.next_offset = 0
         self.max_offset = 0
         self.min_offset = 0
-        self.dirty = False
         self.flushed_offset = 0
-        self.is_new = True
         self.topic_field = b""
         self.key_seed = 0
         self.delay_ms: int | None = None
-        self._directory = directory
-        self._file_size = file_size
-        self._storage = storage
-        self._on_mapped = on_mapped
-        self._files: list[int] = []
-        self._mapped: dict[int, MappedFile] = {}
-        self._write: MappedFile | None = None
-        self._rolled: list[StorageFile] = []
-        self._step = ALLOCATE_STEP_MIN
+        self.ext: ConsumeQueueExt | None = None
+        self.code_of: CodeOf | None = None
+        self._bit_map_of: BitMapOf = no_bit_map
+
+    def delay(self, delay_ms: int) -> None:
+        """Take the messages for delayed ones: their code is when they are due."""
+        self.delay_ms = delay_ms
+        self.code_of = self._delayed_code
+
+    def extend(self, ext: ConsumeQueueExt, bit_map_of: BitMapOf) -> None:
+        """Write extension units, with what bit_map_of says of (topic, properties)."""
+        self.ext = ext
+        self._bit_map_of = bit_map_of
+        self.code_of = self._extended_code
 
     # -- start
 
@@ -117,15 +116,11 @@ class ConsumeQueue:
         Raises:
             StoreError: a stray file, a file of another size, or a missing one between others.
         """
-        for name in self._storage.list_directory(self._directory):
-            file_from_offset = parse_offset_file_name(name)
-            path = self._directory / name
-            if file_from_offset is None:
-                raise StoreError(f"{path} does not belong into a ConsumeQueue; move it away")
-            if self._files and file_from_offset != self._files[-1] + self._file_size:
+        self._find_files()
+        for before, start in itertools.pairwise(self._files):
+            if start != before + self._file_size:
+                name = offset_file_name(start)
                 raise StoreError(f"{self._directory}: a file is missing before {name}")
-            self._files.append(file_from_offset)
-        self.is_new = not self._files
         per_file = self._file_size // UNIT_SIZE
         while self._files:
             last = self._map(self._files[-1])
@@ -142,6 +137,8 @@ class ConsumeQueue:
                 if unit is None or unit[1] != FILLER_SIZE or self.min_offset - first >= per_file:
                     break
                 self.min_offset += 1
+        if self.ext is not None:
+            self.ext.load(self.last_ext_address(self.next_offset))
 
     # -- write
 
@@ -151,22 +148,9 @@ class ConsumeQueue:
         Raises:
             OSError: no blocks could be had; nothing has changed.
         """
-        byte = self.next_offset * UNIT_SIZE
-        file_from_offset = byte - byte % self._file_size
-        write = self._write
-        if write is None or write.file_from_offset != file_from_offset:
-            following = self._map(file_from_offset, create=True)
-            if write is not None:
-                self._rolled.append(write.file)
-            write = following
-        position = byte - file_from_offset
-        length = min(self._step, self._file_size - position)
-        write.file.allocate(position, length)
-        self._step = min(self._step * 2, ALLOCATE_STEP_MAX)
-        self._write = write
-        self.buffer = write.buffer
-        self.position = position
-        self.limit = position + length - UNIT_SIZE + 1
+        self.position = self._write_at(self.next_offset * UNIT_SIZE, UNIT_SIZE)
+        # One more than the last place at which a unit may begin.
+        self.limit += 1 - UNIT_SIZE
 
     def append(self, commit_log_offset: int, size: int, tags_code: int) -> None:
         """Write the next unit. The put path of the store does the same, inline."""
@@ -186,7 +170,6 @@ class ConsumeQueue:
         while done < len(units):
             if self.position >= self.limit:
                 self.make_room()
-            # limit is one more than the last place at which a unit may begin.
             room = self.limit - 1 - self.position
             size = min(room - room % UNIT_SIZE + UNIT_SIZE, len(units) - done)
             self.buffer[self.position : self.position + size] = units[done : done + size]
@@ -213,6 +196,19 @@ class ConsumeQueue:
             return False
         mapped.view[position : position + UNIT_SIZE] = unit
         return True
+
+    def put_ext(self, code: int, store_timestamp: int, properties: str) -> int:
+        """Write an extension unit; return its address, or the code when it could not be written."""
+        if self.ext is None:
+            return code
+        bit_map = self._bit_map_of(self.topic, properties)
+        try:
+            address = self.ext.put(CqExtUnit(code, store_timestamp, bit_map))
+        except OSError as error:
+            # As in the original: the message is there, its filter is asked each time.
+            logger.warning("no extension unit: topic=%s: %s", self.topic, error)
+            return code
+        return code if address is None else address
 
     def put_filler_at(self, queue_offset: int) -> bool:
         """Mark the place of a message that is lost; return whether the unit was another."""
@@ -279,6 +275,23 @@ class ConsumeQueue:
         )
         return mapped.view[position : max(position, end)]
 
+    def ext_unit(self, address: int) -> CqExtUnit | None:
+        """Return the extension unit at an address, None when it cannot be read."""
+        return None if self.ext is None else self.ext.unit(address)
+
+    def last_ext_address(self, queue_offset: int) -> int | None:
+        """Return the address in the last unit before an offset that has one, None for none."""
+        file_units = self._file_size // UNIT_SIZE
+        to = min(queue_offset, self.next_offset)
+        while to > self.first_offset():
+            start = max((to - 1) - (to - 1) % file_units, to - EXT_LOOK_UNITS)
+            codes = np.frombuffer(self.stored_units(start, to - start), UNITS)["tags_code"]
+            found = np.flatnonzero(codes <= ADDRESS_MAX)
+            if len(found):
+                return int(codes[found[-1]])
+            to = start
+        return None
+
     def first_offset(self) -> int:
         """Return the queue_offset of the first unit in the files, removed messages included."""
         return self._files[0] // UNIT_SIZE if self._files else self.next_offset
@@ -310,12 +323,8 @@ class ConsumeQueue:
     # -- flush, expiry
 
     def files_to_flush(self) -> list[StorageFile]:
-        """Return the files that were written since the last call."""
-        files = self._rolled
-        self._rolled = []
-        if self._write is not None:
-            files.append(self._write.file)
-        return files
+        files = super().files_to_flush()
+        return files if self.ext is None else files + self.ext.files_to_flush()
 
     def delete_before(self, commit_log_offset: int) -> int:
         """Delete files with messages before an offset only; never the last. Return how many."""
@@ -335,90 +344,32 @@ class ConsumeQueue:
             self.lower_bound(queue_from, lambda offset: offset < commit_log_offset),
             self.max_offset,
         )
-
-    def has_mapped(self, file_from_offset: int) -> bool:
-        """Tell whether a file is mapped now."""
-        return file_from_offset in self._mapped
-
-    def evict(self, file_from_offset: int) -> bool:
-        """Give up one mapping, unless it waits for its flush; it is made again when needed."""
-        mapped = self._mapped[file_from_offset]
-        if mapped.file in self._rolled:
-            return False
-        if mapped is self._write:
-            if self.dirty:
-                return False
-            self._write = None
-            self.buffer = bytearray()
-            self.limit = -1
-        del self._mapped[file_from_offset]
-        mapped.close()
-        return True
+        if self.ext is not None:
+            unit = self.unit(self.min_offset)
+            if unit is not None and unit[2] <= ADDRESS_MAX:
+                self.ext.delete_before(unit[2])
 
     def close(self) -> None:
-        """Give back all descriptors."""
-        for mapped in self._mapped.values():
-            mapped.close()
-        self._mapped.clear()
-        self._write = None
-        self.buffer = bytearray()
-        self.limit = -1
+        super().close()
+        if self.ext is not None:
+            self.ext.close()
 
     def delete(self) -> None:
-        """Delete the files and the directory."""
-        for file_from_offset in list(self._files):
-            self._delete_file(file_from_offset)
-        self._write = None
-        self.limit = -1
-        self._storage.remove_directory(self._directory)
-
-    def directory(self) -> Path:
-        """Return where the files are."""
-        return self._directory
+        super().delete()
+        if self.ext is not None:
+            self.ext.delete()
 
     def _set_end(self, next_offset: int) -> None:
         self.next_offset = self.max_offset = self.flushed_offset = next_offset
         self._write = None
         self.limit = -1
 
-    def _map(self, file_from_offset: int, *, create: bool = False) -> MappedFile:
-        mapped = self._mapped.get(file_from_offset)
-        if mapped is not None:
-            return mapped
-        path = self._directory / offset_file_name(file_from_offset)
-        is_new = create and file_from_offset not in self._files
-        if is_new:
-            # Not durable yet: the flush that comes before the next checkpoint syncs directories.
-            self._storage.make_directory(self._directory, durable=False)
-        file = self._storage.open(path, create=is_new)
-        size = file.size
-        if is_new:
-            file.set_size(self._file_size)
-            self._files.append(file_from_offset)
-            self.is_new = True
-        elif size == 0:
-            # The process was killed between making the file and giving it its length.
-            file.set_size(self._file_size)
-        elif size != self._file_size:
-            file.close()
-            raise StoreError(
-                f"{path} has {size} bytes, but mappedFileSizeConsumeQueue is {self._file_size}"
-            )
-        mapped = self._mapped[file_from_offset] = MappedFile(
-            file, file_from_offset, self._file_size
-        )
-        self._on_mapped(self, file_from_offset)
-        return mapped
+    def _delayed_code(self, store_timestamp: int, tags: str | None, properties: str) -> int:
+        return store_timestamp + (self.delay_ms or 0)
 
-    def _delete_file(self, file_from_offset: int) -> None:
-        self._files.remove(file_from_offset)
-        mapped = self._mapped.pop(file_from_offset, None)
-        if mapped is not None:
-            mapped.close()
-        if self._write is mapped:
-            self._write = None
-            self.limit = -1
-        self._storage.unlink(self._directory / offset_file_name(file_from_offset))
+    def _extended_code(self, store_timestamp: int, tags: str | None, properties: str) -> int:
+        code = tags_code(tags) if self.delay_ms is None else store_timestamp + self.delay_ms
+        return self.put_ext(code, store_timestamp, properties)
 
 
 def _count_by_bisection(mapped: MappedFile) -> int:
@@ -439,3 +390,8 @@ def _count_by_scan(mapped: MappedFile) -> int:
     units = np.frombuffer(mapped.buffer, UNITS, mapped.size // UNIT_SIZE)
     is_hole = (units["offset"] < 0) | (units["size"] <= 0)
     return int(is_hole.argmax()) if is_hole.any() else len(units)
+
+
+def no_bit_map(topic: str, properties: str) -> bytes:
+    """Return the bitmap of a message whose topic nobody filters."""
+    return b""

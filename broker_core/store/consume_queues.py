@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import resource
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, check_topic
 from broker_core.message.tags import unsigned_hash
 from broker_core.store.consume_queue import ConsumeQueue
+from broker_core.store.consume_queue_ext import ConsumeQueueExt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from broker_core.storage import Storage, StorageFile
+    from broker_core.store.consume_queue import BitMapOf
+    from broker_core.store.queue_files import QueueFiles
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +33,14 @@ def mapped_files_max() -> int:
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = descriptors // 2 // DESCRIPTORS_PER_MAPPING
     return min(max(wanted, MAPPED_FILES_MIN), MAPPED_FILES_MAX)
+
+
+class Extension(NamedTuple):
+    """How extension files are written."""
+
+    directory: Path
+    file_size: int
+    bit_map_of: BitMapOf
 
 
 class ConsumeQueues:
@@ -48,6 +59,7 @@ class ConsumeQueues:
         file_size: int,
         storage: Storage,
         delays_ms: list[int],
+        extension: Extension | None = None,
     ) -> None:
         self.table: dict[str, dict[int, ConsumeQueue]] = {}
         self.dirty: list[ConsumeQueue] = []
@@ -56,8 +68,9 @@ class ConsumeQueues:
         self._file_size = file_size
         self._storage = storage
         self._delays_ms = delays_ms
+        self._extension = extension
         self.mapped_files_max = mapped_files_max()
-        self._mapped: OrderedDict[tuple[str, int, int], ConsumeQueue] = OrderedDict()
+        self._mapped: OrderedDict[tuple[QueueFiles, int], None] = OrderedDict()
 
     def load(self, *, trust_end: bool) -> None:
         """Find all queues on disk.
@@ -84,7 +97,10 @@ class ConsumeQueues:
         """Return a new queue without files yet; None when the names are not legal."""
         if check_topic(topic) is not None or not 0 <= queue_id <= 0x7FFFFFFF:
             return None
-        return self._add(topic, queue_id)
+        queue = self._add(topic, queue_id)
+        if queue.ext is not None:
+            queue.ext.load(None)
+        return queue
 
     def delete_topic(self, topic: str) -> None:
         """Delete the queues of a topic; their messages stay in the log until it expires."""
@@ -95,7 +111,9 @@ class ConsumeQueues:
         for queue in queues.values():
             queue.delete()
         self._storage.remove_directory(self._directory / topic)
-        for key in [key for key in self._mapped if key[0] == topic]:
+        if self._extension is not None:
+            self._storage.remove_directory(self._extension.directory / topic)
+        for key in [key for key in self._mapped if key[0].topic == topic]:
             del self._mapped[key]
 
     def take_files_to_flush(self, least_units: int) -> tuple[list[StorageFile], list[Path]]:
@@ -110,11 +128,12 @@ class ConsumeQueues:
             queue.dirty = False
             queue.flushed_offset = queue.next_offset
             files += queue.files_to_flush()
-            if queue.is_new:
-                queue.is_new = False
-                directory = queue.directory()
-                for path in (directory, directory.parent, self._directory):
-                    directories[path] = None
+            for one in (queue, queue.ext):
+                if one is not None and one.is_new:
+                    one.is_new = False
+                    directory = one.directory()
+                    for path in (directory, directory.parent, directory.parent.parent):
+                        directories[path] = None
         return files, list(directories)
 
     def close(self) -> None:
@@ -136,21 +155,32 @@ class ConsumeQueues:
         queue.topic_field = bytes((len(data),)) + data if len(data) < 256 else b""
         queue.key_seed = unsigned_hash(topic + "#")
         if topic == RMQ_SYS_SCHEDULE_TOPIC and self._delays_ms:
-            queue.delay_ms = self._delays_ms[min(queue_id, len(self._delays_ms) - 1)]
+            queue.delay(self._delays_ms[min(queue_id, len(self._delays_ms) - 1)])
+        if self._extension is not None:
+            ext = ConsumeQueueExt(
+                topic,
+                queue_id,
+                self._extension.directory / topic / str(queue_id),
+                self._extension.file_size,
+                self._storage,
+                self._on_mapped,
+            )
+            queue.extend(ext, self._extension.bit_map_of)
         self.table.setdefault(topic, {})[queue_id] = queue
         return queue
 
-    def _on_mapped(self, queue: ConsumeQueue, file_from_offset: int) -> None:
+    def _on_mapped(self, files: QueueFiles, file_from_offset: int) -> None:
         mapped = self._mapped
-        mapped[queue.topic, queue.queue_id, file_from_offset] = queue
+        mapped[files, file_from_offset] = None
         # While files are flushed none is closed: the flush would fail.
         attempts = 0 if self.is_flushing else len(mapped)
         while len(mapped) > self.mapped_files_max and attempts > 0:
             attempts -= 1
-            key, oldest = mapped.popitem(last=False)
-            if oldest is queue and key[2] == file_from_offset:
-                mapped[key] = oldest
-            elif not oldest.has_mapped(key[2]):
+            key, _ = mapped.popitem(last=False)
+            oldest, start = key
+            if oldest is files and start == file_from_offset:
+                mapped[key] = None
+            elif not oldest.has_mapped(start):
                 continue
-            elif not oldest.evict(key[2]):
-                mapped[key] = oldest
+            elif not oldest.evict(start):
+                mapped[key] = None

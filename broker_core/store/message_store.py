@@ -14,6 +14,7 @@ from zlib import crc32
 
 from broker_core.errors import CorruptRecordError, StoreError, StoreUnavailableError
 from broker_core.formats import batch, checkpoint
+from broker_core.formats.cq_ext_unit import ADDRESS_MAX
 from broker_core.formats.cq_unit import UNIT, UNIT_SIZE
 from broker_core.formats.paths import StorePaths
 from broker_core.formats.record import (
@@ -40,7 +41,8 @@ from broker_core.message.sys_flag import (
 from broker_core.message.tags import tags_code as tags_code_of
 from broker_core.service import Service
 from broker_core.store.commit_log import CommitLog
-from broker_core.store.consume_queues import ConsumeQueues
+from broker_core.store.consume_queue import no_bit_map
+from broker_core.store.consume_queues import ConsumeQueues, Extension
 from broker_core.store.deleted_topics import DeletedTopics
 from broker_core.store.flush import CommitLogFlusher, ConsumeQueueFlusher
 from broker_core.store.index_service import IndexService
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from broker_core.config import StoreConfig
     from broker_core.message.message import MessageExt
     from broker_core.storage import Storage, StorageFile
-    from broker_core.store.consume_queue import ConsumeQueue
+    from broker_core.store.consume_queue import BitMapOf, ConsumeQueue
     from broker_core.store.results import GetMessageResult, MessageFilter, RecoveryReport
 
     Arrival = Callable[[str, int, int], None]
@@ -85,7 +87,12 @@ class MessageStore(Service):
     """
 
     def __init__(
-        self, config: StoreConfig, clock: Clock, storage: Storage, store_host: bytes
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        storage: Storage,
+        store_host: bytes,
+        bit_map_of: BitMapOf = no_bit_map,
     ) -> None:
         super().__init__()
         self.on_arrival: Arrival | None = None
@@ -111,6 +118,11 @@ class MessageStore(Service):
             + -config.mapped_file_size_consume_queue % UNIT_SIZE,
             storage,
             parse_delay_levels(config.message_delay_level),
+            Extension(
+                self._paths.consume_queue_ext, config.mapped_file_size_consume_queue_ext, bit_map_of
+            )
+            if config.enable_consume_queue_ext
+            else None,
         )
         self._index = (
             IndexService(
@@ -171,14 +183,16 @@ class MessageStore(Service):
 
     # -- life
 
-    def load(self) -> RecoveryReport:
+    def load(self, prepare: Callable[[], None] | None = None) -> RecoveryReport:
         """Take the directory and recover what is in it. A plain call: no loop, no threads.
+
+        prepare is called when the directory is ours and nothing in it was touched.
 
         Raises:
             StoreError: another process uses it, or it is not a store of this configuration.
         """
         try:
-            return self._load()
+            return self._load(prepare)
         except OSError as error:
             self.close()
             raise StoreError(_sentence(error, self._paths)) from error
@@ -186,13 +200,15 @@ class MessageStore(Service):
             self.close()
             raise
 
-    def _load(self) -> RecoveryReport:
+    def _load(self, prepare: Callable[[], None] | None) -> RecoveryReport:
         storage, paths = self._storage, self._paths
         if "," in str(paths.commit_log):
             raise StoreError(f"storePathCommitLog={paths.commit_log}: one directory is supported")
         for directory in (paths.root, paths.commit_log, paths.consume_queue, paths.index):
             storage.make_directory(directory)
         self._lock = take_lock(paths.lock, storage)
+        if prepare is not None:
+            prepare()
         clean_exit = not storage.exists(paths.abort)
         self._quarantine.load()
         self._deleted.load()
@@ -370,11 +386,11 @@ class MessageStore(Service):
         log.position = end
 
         if has_place:
-            delay_ms = queue.delay_ms
-            if delay_ms is None:
+            code_of = queue.code_of
+            if code_of is None:
                 code = tags_code_of(tags) if tags else 0
             else:
-                code = store_timestamp + delay_ms
+                code = code_of(store_timestamp, tags, properties)
             UNIT.pack_into(queue.buffer, queue.position, commit_log_offset, size, code)
             queue.position += UNIT_SIZE
             queue.next_offset = queue_offset + 1
@@ -482,7 +498,11 @@ class MessageStore(Service):
             tags = decoded.get(PROPERTY_TAGS)
             keys = decoded.get(PROPERTY_KEYS)
             uniq_key = decoded.get(PROPERTY_UNIQ_KEY)
-            queue.append(commit_log_offset, size, tags_code_of(tags))
+            if queue.code_of is None:
+                code = tags_code_of(tags)
+            else:
+                code = queue.code_of(store_timestamp, tags, text.decode())
+            queue.append(commit_log_offset, size, code)
             if self._index is not None and (uniq_key or keys):
                 self._index.put(queue.key_seed, uniq_key, keys, commit_log_offset, store_timestamp)
             if self.on_dispatch is not None:
@@ -591,7 +611,14 @@ class MessageStore(Service):
         queue = self._queues.find(topic, queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return []
-        return list(UNIT.iter_unpack(queue.units(queue_offset, count)))
+        return [
+            (
+                commit_log_offset,
+                size,
+                code if code > ADDRESS_MAX else self._reader.code(queue, commit_log_offset, code),
+            )
+            for commit_log_offset, size, code in UNIT.iter_unpack(queue.units(queue_offset, count))
+        ]
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Return the first readable queue_offset; 0 for an unknown queue."""
@@ -677,6 +704,11 @@ class MessageStore(Service):
         return self._log.flushed_where
 
     @property
+    def newest_store_timestamp(self) -> int:
+        """When the last message was stored, 0 when there is none."""
+        return self._last_store_timestamp
+
+    @property
     def dispatch_behind_bytes(self) -> int:
         """Always 0: a message is dispatched before its put returns."""
         return 0
@@ -707,7 +739,7 @@ class MessageStore(Service):
                 "commitLogDirCapacity": (
                     f"Total : {_readable(used + free)}, Free : {_readable(free)}."
                 ),
-                "dispatchBehindBytes": "0",
+                "dispatchBehindBytes": str(self.dispatch_behind_bytes),
                 "dispatchMaxBuffer": "0",
                 "earliestMessageTimeStamp": str(self.earliest_message_timestamp),
                 "remainHowManyDataToFlush": _readable(

@@ -7,10 +7,12 @@ getOffsetInQueueByTime (4.9.8), BoundaryType LOWER and UPPER (5.3.3).
 from __future__ import annotations
 
 import asyncio
+import functools
 import struct
 from typing import TYPE_CHECKING
 
 from broker_core.errors import CorruptRecordError
+from broker_core.formats.cq_ext_unit import ADDRESS_MAX
 from broker_core.formats.cq_unit import FILLER_SIZE, UNIT, UNIT_SIZE
 from broker_core.formats.record import HEAD_SIZE, RecordHead, examine, store_timestamp_of
 from broker_core.message import properties as message_properties
@@ -19,13 +21,14 @@ from broker_core.message.tags import unsigned_hash
 from broker_core.store.results import FILTERED_UNITS_MAX, GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
     from concurrent.futures import Executor
 
     from broker_core.config import StoreConfig
     from broker_core.storage import StorageFile
     from broker_core.store.commit_log import CommitLog
     from broker_core.store.consume_queue import ConsumeQueue
+    from broker_core.store.consume_queue_ext import ConsumeQueueExt
     from broker_core.store.consume_queues import ConsumeQueues
     from broker_core.store.index_service import IndexService
     from broker_core.store.quarantine import Quarantine
@@ -102,10 +105,14 @@ class MessageReader:
         read_limit = self.read_limit
         status = GetMessageStatus.NO_MATCHED_MESSAGE
         result = GetMessageResult(status, queue_offset, queue.min_offset, queue.max_offset)
+        by_unit: Callable[[int], bool] | None = None
         if message_filter is None:
             units = queue.units(queue_offset, max(FILTERED_UNITS_MAX, max_msg_nums))
         else:
             units = queue.units(queue_offset, message_filter.units_max)
+            by_unit = message_filter.by_tags_code
+            if queue.ext is not None:
+                by_unit = functools.partial(_matches_extended, queue.ext, message_filter)
         runs: list[tuple[int, int]] = []
         run_from = run_to = -1
         file_from = file_to = -1
@@ -126,7 +133,7 @@ class MessageReader:
                 if count >= max_msg_nums or count >= count_max or bytes_ + size > bytes_max:
                     break
             scanned += 1
-            if message_filter is not None and not message_filter.by_tags_code(tags_code):
+            if by_unit is not None and not by_unit(tags_code):
                 continue
             if not file_from <= offset < file_to:
                 file = None if size == FILLER_SIZE else log.file_at(offset)
@@ -244,6 +251,15 @@ class MessageReader:
             return None
         return self._log.max_offset - unit[0] <= self._memory_bytes
 
+    def code(self, queue: ConsumeQueue, commit_log_offset: int, code: int) -> int:
+        """Return the tags code of a unit that has an address in its place; 0 when it is lost."""
+        unit = queue.ext_unit(code)
+        if unit is not None:
+            return unit.tags_code
+        if queue.delay_ms is None:
+            return 0
+        return self._timestamp_at(commit_log_offset) + queue.delay_ms
+
     def look_message(self, commit_log_offset: int) -> memoryview | None:
         """Return the record that begins at an offset, None when there is none."""
         found = self._examine(commit_log_offset)
@@ -293,6 +309,13 @@ class MessageReader:
         except CorruptRecordError:
             return None
         return None if head.is_blank else (view[: head.size], head)
+
+
+def _matches_extended(ext: ConsumeQueueExt, message_filter: MessageFilter, tags_code: int) -> bool:
+    unit = ext.unit(tags_code) if tags_code <= ADDRESS_MAX else None
+    if unit is None:
+        return message_filter.by_tags_code(tags_code)
+    return message_filter.by_ext_unit(unit)
 
 
 def _outside(queue_offset: int, low: int, high: int) -> GetMessageResult:

@@ -6,7 +6,10 @@ Source: store/PutMessageStatus.java, store/GetMessageStatus.java (4.9.8).
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from broker_core.formats.cq_ext_unit import CqExtUnit
 
 
 class PutMessageStatus(Enum):
@@ -129,7 +132,14 @@ class MessageFilter(Protocol):
         ...
 
     def by_tags_code(self, tags_code: int) -> bool:
-        """Decide by the ConsumeQueue unit; true when only the record can tell."""
+        """Decide by the ConsumeQueue unit; true when only the record can tell.
+
+        True as well for what is no tags code: an address of an extension that cannot be read.
+        """
+        ...
+
+    def by_ext_unit(self, unit: CqExtUnit) -> bool:
+        """Decide by the ConsumeQueue unit's extension; true when only the record can tell."""
         ...
 
     def by_record(self, record: memoryview) -> bool:

@@ -74,7 +74,7 @@ def test_a_consume_queue_file_holds_whole_units() -> None:
         ("deleteWhen", "25"),
         ("messageDelayLevel", "soon"),
         ("brokerRole", "SLAVE"),
-        ("enableConsumeQueueExt", "true"),
+        ("mappedFileSizeConsumeQueueExt", "1"),
         ("mappedFileSizeCommitLog", "1"),
         ("mappedFileSizeCommitLog", "9" * 30),
     ],

@@ -22,7 +22,7 @@ DAY_MS = 24 * 3600 * 1000
 
 def filters_in(directory: Path, clock: ManualClock) -> ConsumerFilters[Any]:
     document = Document(FileStorage(), directory / "consumerFilter.json")
-    return ConsumerFilters(compile_filter, BloomFilter(20, 32), DAY_MS, clock, document)
+    return ConsumerFilters(compile_filter, BloomFilter(20, 32), lambda: DAY_MS, clock, document)
 
 
 def sql(topic: str, text: str, version: int = 1) -> SubscriptionData:

@@ -1,0 +1,68 @@
+"""The bitmap of a message: which registered filters it matches.
+
+Made once, when the message is dispatched, and kept in its ConsumeQueue's extension; pulls then pass
+over messages that do not match without looking at their records.
+
+Source: broker/filter/CommitLogDispatcherCalcBitMap.java (4.9.7).
+Differs: a topic whose filters are too many to be evaluated for each message has no bitmaps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from broker_core.message import properties as message_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from broker_core.delivery.sql92.expression import Expression
+
+COMPARISONS_MAX = 2000
+"""In the filters of a topic; as many take about a millisecond, with each message that is put."""
+
+
+class RegisteredFilter(Protocol):
+    """A filter that a consumer group has registered."""
+
+    @property
+    def expression(self) -> Expression:
+        """What the group wants."""
+        ...
+
+    @property
+    def bit_map(self) -> bytes:
+        """A bitmap with this filter's bits only."""
+        ...
+
+
+class FilterBitMaps:
+    """Makes bitmaps of the filters that filters_of knows of a topic. Event loop only.
+
+    Filters of groups that are gone count as well, as long as they are known: a group that comes
+    back trusts the bitmaps that were made meanwhile.
+    """
+
+    def __init__(
+        self,
+        filters_of: Callable[[str], Collection[RegisteredFilter]],
+        is_enabled: Callable[[], bool],
+    ) -> None:
+        self._filters_of = filters_of
+        self._is_enabled = is_enabled
+
+    def bit_map(self, topic: str, properties: str) -> bytes:
+        """Return the bitmap of a message, empty when nobody filters its topic."""
+        filters = self._filters_of(topic)
+        if not filters or not self._is_enabled():
+            return b""
+        get = message_properties.decode(properties).get
+        bits = size = comparisons = 0
+        for one in filters:
+            comparisons += one.expression.comparisons
+            if comparisons > COMPARISONS_MAX:
+                return b""
+            size = len(one.bit_map)
+            if one.expression.matches(get):
+                bits |= int.from_bytes(one.bit_map, "big")
+        return bits.to_bytes(size, "big")

@@ -1,0 +1,72 @@
+"""The ConsumeQueue extension unit: what a ConsumeQueue unit of 20 bytes has no room for.
+
+Big-endian, units of any size side by side, files of one size::
+
+     0      2                10               18     20
+    +------+----------------+----------------+------+--------------+
+    | size |   tags code    | store timestamp| size | filter bitmap|
+    +------+----------------+----------------+------+--------------+
+      of all                                   of the bitmap, may be 0
+
+A unit never crosses files, and the last four bytes of a file hold none. Where one does not fit, its
+place is marked with size -1 and it goes to the next file. A ConsumeQueue unit that has an extension
+carries its address in place of the tags code: the byte at which the extension begins, counted
+through all files of the queue, plus -2^63. No tags code and no time is as small as an address.
+
+Invariant: a unit with size <= 0 was never written.
+Source: store/ConsumeQueueExt.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+HEAD = struct.Struct(">hqqh")
+HEAD_SIZE = 20
+UNIT_SIZE_MAX = 0x7FFF
+ADDRESS_BASE = -(1 << 63)
+ADDRESS_MAX = -(1 << 31) - 1
+"""What is greater is a tags code, not an address."""
+EXT_OFFSET_MAX = ADDRESS_MAX - ADDRESS_BASE
+END_MARK = struct.pack(">h", -1)
+END_SIZE = 4
+HEADS = np.dtype(
+    [("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bit_map_size", ">i2")]
+)
+
+assert HEAD.size == HEAD_SIZE
+assert HEADS.itemsize == HEAD_SIZE
+
+
+class CqExtUnit(NamedTuple):
+    """One unit; an empty bit_map stands for none."""
+
+    tags_code: int
+    store_timestamp: int
+    bit_map: bytes
+
+    @property
+    def size(self) -> int:
+        """Its bytes in the file."""
+        return HEAD_SIZE + len(self.bit_map)
+
+
+def encode(unit: CqExtUnit) -> bytes:
+    """Return a unit's bytes; its size must be at most UNIT_SIZE_MAX."""
+    tags_code, store_timestamp, bit_map = unit
+    return HEAD.pack(unit.size, tags_code, store_timestamp, len(bit_map)) + bit_map
+
+
+def decode(data: bytes | memoryview, position: int) -> CqExtUnit | None:
+    """Return the unit at a position, None when none begins there."""
+    if position + HEAD_SIZE > len(data):
+        return None
+    size, tags_code, store_timestamp, bit_map_size = HEAD.unpack_from(data, position)
+    if size != HEAD_SIZE + max(bit_map_size, 0) or position + size > len(data):
+        return None
+    return CqExtUnit(
+        tags_code, store_timestamp, bytes(data[position + HEAD_SIZE : position + size])
+    )

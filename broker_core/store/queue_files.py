@@ -1,0 +1,201 @@
+"""The files of one queue: of one size, side by side, mapped while they are used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_core.errors import StoreError
+from broker_core.formats.paths import offset_file_name, parse_offset_file_name
+from broker_core.store.mapped_file import MappedFile
+
+if TYPE_CHECKING:
+    import mmap
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from broker_core.storage import Storage, StorageFile
+
+ALLOCATE_STEP_MIN = 16 * 1024
+ALLOCATE_STEP_MAX = 1024 * 1024
+
+
+class QueueFiles:
+    """Event loop only. Files have their full length from the start, and blocks only in steps.
+
+    Who writes packs into `buffer` by itself, below `limit`, which counts from the file's start.
+
+    Attributes:
+        topic, queue_id: whose files these are.
+        dirty: written since the last flush.
+        is_new: the directory was made since the last flush.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_file_size",
+        "_files",
+        "_mapped",
+        "_on_mapped",
+        "_rolled",
+        "_size_key",
+        "_step",
+        "_storage",
+        "_write",
+        "buffer",
+        "dirty",
+        "is_new",
+        "limit",
+        "queue_id",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        directory: Path,
+        file_size: int,
+        size_key: str,
+        storage: Storage,
+        on_mapped: Callable[[QueueFiles, int], None],
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.buffer: mmap.mmap | bytearray = bytearray()
+        self.limit = -1
+        self.dirty = False
+        self.is_new = True
+        self._directory = directory
+        self._file_size = file_size
+        self._size_key = size_key
+        self._storage = storage
+        self._on_mapped = on_mapped
+        self._files: list[int] = []
+        self._mapped: dict[int, MappedFile] = {}
+        self._write: MappedFile | None = None
+        self._rolled: list[StorageFile] = []
+        self._step = ALLOCATE_STEP_MIN
+
+    def directory(self) -> Path:
+        """Return where the files are."""
+        return self._directory
+
+    def files_to_flush(self) -> list[StorageFile]:
+        """Return the files that were written since the last call."""
+        files = self._rolled
+        self._rolled = []
+        if self._write is not None:
+            files.append(self._write.file)
+        return files
+
+    def has_mapped(self, file_from_offset: int) -> bool:
+        """Tell whether a file is mapped now."""
+        return file_from_offset in self._mapped
+
+    def evict(self, file_from_offset: int) -> bool:
+        """Give up one mapping, unless it waits for its flush; it is made again when needed."""
+        mapped = self._mapped[file_from_offset]
+        if mapped.file in self._rolled:
+            return False
+        if mapped is self._write:
+            if self.dirty:
+                return False
+            self._stop_writing()
+        del self._mapped[file_from_offset]
+        mapped.close()
+        return True
+
+    def close(self) -> None:
+        """Give back all descriptors."""
+        for mapped in self._mapped.values():
+            mapped.close()
+        self._mapped.clear()
+        self._stop_writing()
+
+    def delete(self) -> None:
+        """Delete the files and the directory."""
+        for file_from_offset in list(self._files):
+            self._delete_file(file_from_offset)
+        self._stop_writing()
+        self._storage.remove_directory(self._directory)
+
+    def _find_files(self) -> None:
+        """Learn which files there are.
+
+        Raises:
+            StoreError: there is one that does not belong there.
+        """
+        for name in self._storage.list_directory(self._directory):
+            file_from_offset = parse_offset_file_name(name)
+            if file_from_offset is None:
+                raise StoreError(
+                    f"{self._directory / name} does not belong into a ConsumeQueue; move it away"
+                )
+            self._files.append(file_from_offset)
+        self.is_new = not self._files
+
+    def _write_at(self, offset: int, least: int) -> int:
+        """Map the file of an offset for writing, with blocks for at least so many bytes.
+
+        Returns the position in the file.
+
+        Raises:
+            OSError: no blocks could be had; nothing has changed.
+        """
+        file_from_offset = offset - offset % self._file_size
+        write = self._write
+        if write is None or write.file_from_offset != file_from_offset:
+            following = self._map(file_from_offset, create=True)
+            if write is not None:
+                self._rolled.append(write.file)
+            write = following
+        position = offset - file_from_offset
+        length = min(max(self._step, least), self._file_size - position)
+        write.file.allocate(position, length)
+        self._step = min(self._step * 2, ALLOCATE_STEP_MAX)
+        self._write = write
+        self.buffer = write.buffer
+        self.limit = position + length
+        return position
+
+    def _stop_writing(self) -> None:
+        self._write = None
+        self.buffer = bytearray()
+        self.limit = -1
+
+    def _map(self, file_from_offset: int, *, create: bool = False) -> MappedFile:
+        mapped = self._mapped.get(file_from_offset)
+        if mapped is not None:
+            return mapped
+        path = self._directory / offset_file_name(file_from_offset)
+        is_new = create and file_from_offset not in self._files
+        if is_new:
+            # Not durable yet: the flush that comes before the next checkpoint syncs directories.
+            self._storage.make_directory(self._directory, durable=False)
+        file = self._storage.open(path, create=is_new)
+        size = file.size
+        if is_new:
+            file.set_size(self._file_size)
+            self._files.append(file_from_offset)
+            self.is_new = True
+        elif size == 0:
+            # The process was killed between making the file and giving it its length.
+            file.set_size(self._file_size)
+        elif size != self._file_size:
+            file.close()
+            raise StoreError(f"{path} has {size} bytes, but {self._size_key} is {self._file_size}")
+        mapped = self._mapped[file_from_offset] = MappedFile(
+            file, file_from_offset, self._file_size
+        )
+        self._on_mapped(self, file_from_offset)
+        return mapped
+
+    def _delete_file(self, file_from_offset: int) -> None:
+        self._files.remove(file_from_offset)
+        mapped = self._mapped.pop(file_from_offset, None)
+        if mapped is not None:
+            mapped.close()
+        if self._write is mapped:
+            self._write = None
+            self.limit = -1
+        self._storage.unlink(self._directory / offset_file_name(file_from_offset))
