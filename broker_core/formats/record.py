@@ -23,21 +23,31 @@ The second magic (5.x) has a topic size of two bytes. The body crc is CRC-32 & 0
 empty body. A blank record (size, BLANK_MAGIC) fills a file from its last message to its end; a
 record never crosses files, and every full file ends in a blank one of at least 8 bytes.
 
+With enabledAppendPropCRC (5.x) the properties end in one that guards the whole record: CRC-32 &
+0x7FFFFFFF of all bytes before it, as ten digits with the last one first::
+
+    ... \x02 __CRC32# \x01 4658735711 \x02
+
 Invariant: size is the sum of the parts; offset in log is the record's own place; topic and
 properties hold no zero byte.
-Source: store/CommitLog.java (4.9.8), store/MessageExtEncoder.java (5.3.3).
+Source: store/CommitLog.java (4.9.8), store/MessageExtEncoder.java, common/message/
+MessageDecoder.java createCrc32 (5.3.3).
+Differs: properties of a batch's message get a \x02 before the one that guards them; the original
+adds it to those of single messages only.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_core.errors import CorruptRecordError
 from broker_core.message import properties as message_properties
 from broker_core.message.ids import HOST_V4_SIZE, HOST_V6_SIZE, host_text
 from broker_core.message.message import MessageExt
+from broker_core.message.names import PROPERTY_CRC32
+from broker_core.message.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from broker_core.message.sys_flag import BORNHOST_V6_FLAG, STOREHOST_V6_FLAG
 
 if TYPE_CHECKING:
@@ -63,6 +73,14 @@ COMMIT_LOG_OFFSET_POSITION = 28
 SYS_FLAG_POSITION = 36
 MAGIC_POSITION = 4
 HEAD_SIZE = 48
+CRC_DIGITS = 10
+CRC_NAME = (PROPERTY_CRC32 + NAME_VALUE_SEPARATOR).encode()
+CRC_SEPARATOR = PROPERTY_SEPARATOR.encode()
+CRC_ROOM = CRC_NAME + b"0" * CRC_DIGITS + CRC_SEPARATOR
+"""What stands at a guarded record's end until its checksum is known."""
+CRC_ROOM_SIZE = len(CRC_ROOM)
+CRC_FIXED_MIN = len(CRC_NAME) - 1
+"""Of its bytes that are always the same so many are there, whatever bit of it is flipped."""
 
 _HEAD = struct.Struct(">iiiiiqqiq")
 _TIMESTAMP = struct.Struct(">q")
@@ -112,6 +130,63 @@ class RecordHead(NamedTuple):
 def body_crc(body: bytes | memoryview) -> int:
     """Return the checksum that a record carries."""
     return zlib.crc32(body) & CRC_MASK if body else 0
+
+
+class GuardedFields:
+    """The fields up to the body, of a record that is guarded: packed last, they finish it."""
+
+    __slots__ = ("_fields", "size")
+
+    def __init__(self, fields: struct.Struct) -> None:
+        self._fields = fields
+        self.size = fields.size
+
+    def pack_into(
+        self, buffer: mmap.mmap | bytearray | memoryview, position: int, size: int, *values: Any
+    ) -> None:
+        """Pack them; body, topic and properties with their `CRC_ROOM` are there already."""
+        self._fields.pack_into(buffer, position, size, *values)
+        guard(buffer, position, size)
+
+
+GUARDED = {hosts: GuardedFields(fields) for hosts, fields in FIXED.items()}
+"""As FIXED, for records whose properties end in CRC_ROOM."""
+
+
+def with_crc_room(properties: str) -> bytes:
+    """Return the text of properties with room for the checksum, instead of one they bring."""
+    if PROPERTY_CRC32 in properties:
+        pairs = message_properties.decode(properties)
+        pairs.pop(PROPERTY_CRC32, None)
+        properties = message_properties.encode(pairs)
+    data = properties.encode()
+    if data and not data.endswith(CRC_SEPARATOR):
+        data += CRC_SEPARATOR
+    return data + CRC_ROOM
+
+
+def guard(buffer: mmap.mmap | bytearray | memoryview, position: int, size: int) -> None:
+    """Write the checksum of a record, complete but for it, into its room."""
+    end = position + size
+    digits_to = end - len(CRC_SEPARATOR)
+    with memoryview(buffer) as view, view[position : end - CRC_ROOM_SIZE] as guarded:
+        crc = zlib.crc32(guarded) & CRC_MASK
+    buffer[digits_to - CRC_DIGITS : digits_to] = _crc_digits(crc)
+
+
+def is_guard_right(view: memoryview | bytearray, position: int, end: int) -> bool:
+    """Tell whether the record [position, end) has no checksum of the whole of it, or its own."""
+    room = bytes(view[end - CRC_ROOM_SIZE : end])
+    same = sum(a == b for a, b in zip(room, CRC_NAME, strict=False)) + room.endswith(CRC_SEPARATOR)
+    if same < CRC_FIXED_MIN:
+        return True
+    with memoryview(view) as whole, whole[position : end - CRC_ROOM_SIZE] as guarded:
+        crc = zlib.crc32(guarded) & CRC_MASK
+    return room == CRC_NAME + _crc_digits(crc) + CRC_SEPARATOR
+
+
+def _crc_digits(crc: int) -> bytes:
+    return (b"%010d" % crc)[::-1]
 
 
 def fixed_fields(born_host: bytes, store_host: bytes) -> struct.Struct:
@@ -182,11 +257,13 @@ def examine(
     commit_log_offset: int | None,
     *,
     check_crc: bool,
+    is_guarded: bool = False,
 ) -> RecordHead:
     """Return the head of the record at position, after checking all that can be checked.
 
     limit is where the readable bytes end. commit_log_offset is where the record lies in the log;
-    None when that is not known (a record that came over the network).
+    None when that is not known (a record that came over the network). is_guarded: a checksum of
+    the whole record, where there is one, is ours and must be right.
 
     Raises:
         CorruptRecordError: no whole record, with the reason; zeros are "nothing written".
@@ -233,6 +310,8 @@ def examine(
         b"\0" in bytes(view[topic_from:topic_to]) or b"\0" in bytes(view[topic_to + 2 : end])
     ):
         raise CorruptRecordError("record", where, "its topic or properties hold zeros")
+    if is_guarded and not is_guard_right(view, position, end):
+        raise CorruptRecordError("record", where, "the checksum of the whole of it is wrong")
     return RecordHead(
         size,
         magic,

@@ -6,6 +6,7 @@ import pytest
 
 from broker_core.errors import CorruptRecordError
 from broker_core.formats import record
+from broker_core.message import properties as message_properties
 from broker_core.message.ids import host_bytes
 
 OP_MESSAGE = bytes.fromhex(
@@ -14,6 +15,27 @@ OP_MESSAGE = bytes.fromhex(
     "0000000000000000 00000001 30 1b"
     "524d515f5359535f5452414e535f4f505f48414c465f544f504943 0010 57414954017472756502544147530164"
 )
+
+GUARDED_5_3_3 = {
+    "a single message": bytes.fromhex(
+        "000000f1daa320a73610a68600000000000000070000000000000000000000000000000000000000"
+        "000001a1fd5312057f0000010000e146000001a1fea497097f000001000051af0000000000000000"
+        "000000000000000568656c6c6f06676f6c64656e008b4d53475f524547494f4e0144656661756c74"
+        "526567696f6e02554e49515f4b455901304130413041304130303030303030303030303030303030"
+        "303030303030304102434c55535445520144656661756c74436c757374657202544147530154024b"
+        "455953016b310254524143455f4f4e0174727565025f5f4352433332230134363538373335373131"
+        "02"
+    ),
+    "one of a batch": bytes.fromhex(
+        "000000c9daa320a711ca8a660000000000000003000000000000000300000000000002c000000000"
+        "000001a1fd5312057f0000010000e146000001a1fea4973d7f000001000051af0000000000000000"
+        "000000000000000374776f06676f6c64656e0065544147530162024d53475f524547494f4e014465"
+        "6661756c74526567696f6e02554e49515f4b455901304202434c55535445520144656661756c7443"
+        "6c75737465720254524143455f4f4e0174727565025f5f4352433332230138373636303438323731"
+        "02"
+    ),
+}
+"""Written by a broker 5.3.3 with enabledAppendPropCRC=true."""
 
 
 def encode(born_host: bytes = host_bytes("127.0.0.1", 11911), body: bytes = b"0") -> bytes:
@@ -122,3 +144,88 @@ def test_the_second_magic_has_a_topic_size_of_two_bytes() -> None:
     second[0:8] = (len(second)).to_bytes(4, "big") + record.MESSAGE_MAGIC_V2_BYTES
 
     assert record.decode(bytes(second)).topic == "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+
+
+@pytest.mark.parametrize("data", GUARDED_5_3_3.values(), ids=list(GUARDED_5_3_3))
+def test_the_checksum_of_a_record_is_that_of_a_broker_5_3_3(data: bytes) -> None:
+    ours = bytearray(data[: -record.CRC_ROOM_SIZE] + record.CRC_ROOM)
+
+    record.guard(ours, 0, len(ours))
+
+    assert ours == data
+
+
+def test_a_guarded_record_of_a_broker_5_3_3_is_written_with_the_same_bytes() -> None:
+    data = GUARDED_5_3_3["a single message"]
+    message = record.decode(data)
+    properties = dict(message.properties)
+    del properties["__CRC32#"]
+    text = message_properties.encode(properties)
+    buffer = bytearray(len(data))
+    tail = b"\x06golden\0\x8b" + record.with_crc_room(text)
+    buffer[-len(message.body + tail) :] = message.body + tail
+
+    record.GUARDED[8, 8].pack_into(
+        buffer,
+        0,
+        len(data),
+        record.MESSAGE_MAGIC,
+        record.body_crc(message.body),
+        message.queue_id,
+        message.flag,
+        message.queue_offset,
+        message.commit_log_offset,
+        message.sys_flag,
+        message.born_timestamp,
+        data[48:56],
+        message.store_timestamp,
+        data[64:72],
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+        len(message.body),
+    )
+
+    assert buffer == data
+
+
+@pytest.mark.parametrize("data", GUARDED_5_3_3.values(), ids=list(GUARDED_5_3_3))
+def test_every_flipped_bit_of_a_guarded_record_is_seen(data: bytes) -> None:
+    offset = record.decode(data).commit_log_offset
+    seen = 0
+    for bit in range(len(data) * 8):
+        hurt = bytearray(data)
+        hurt[bit // 8] ^= 1 << bit % 8
+        try:
+            head = record.examine(
+                memoryview(hurt), 0, len(hurt), offset, check_crc=True, is_guarded=True
+            )
+        except CorruptRecordError:
+            seen += 1
+        else:
+            # Nor is a record taken for the blank one that ends a file.
+            assert head.is_blank
+            seen += head.size != len(data)
+
+    assert seen == len(data) * 8
+
+
+def test_a_record_without_the_checksum_is_not_asked_for_one() -> None:
+    head = record.examine(
+        memoryview(OP_MESSAGE), 0, len(OP_MESSAGE), None, check_crc=True, is_guarded=True
+    )
+
+    assert head.size == len(OP_MESSAGE)
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("", b""),
+        ("TAGS\x01d", b"TAGS\x01d\x02"),
+        ("TAGS\x01d\x02", b"TAGS\x01d\x02"),
+        ("__CRC32#\x011234567890\x02TAGS\x01d", b"TAGS\x01d\x02"),
+        ("TAGS\x01d\x02__CRC32#\x011234567890\x02", b"TAGS\x01d\x02"),
+    ],
+)
+def test_the_room_for_the_checksum_comes_last_and_once(given: str, stored: bytes) -> None:
+    assert record.with_crc_room(given) == stored + b"__CRC32#\x010000000000\x02"
