@@ -18,7 +18,7 @@ from broker_core.clients.housekeeping import ClientHousekeeping
 from broker_core.clients.producers import Producers
 from broker_core.clients.rebalance_locks import RebalanceLocks
 from broker_core.clock import SteadyClock, SystemClock, thread_cpu_seconds
-from broker_core.config import edited, parse_addresses
+from broker_core.config import PLAIN_ACL, edited, names_of, parse_addresses
 from broker_core.delay.delay_offsets import DelayOffsets
 from broker_core.delay.levels import DelayLevels
 from broker_core.delay.schedule import ScheduleService
@@ -26,7 +26,9 @@ from broker_core.delivery.filter_bit_maps import FilterBitMaps
 from broker_core.delivery.hold import PullHold
 from broker_core.delivery.slow_consumers import SlowConsumers
 from broker_core.delivery.sql_filter import compile_filter
-from broker_core.errors import StoreError
+from broker_core.errors import BrokerError, ConfigError, StoreError
+from broker_core.extensions.loading import load as load_extensions
+from broker_core.extensions.plugged_store import PluggedMessageStore
 from broker_core.formats.bloom_filter import BloomFilter
 from broker_core.message.ids import host_bytes, offset_msg_id
 from broker_core.message.names import (
@@ -54,6 +56,14 @@ from broker_core.processors.admin.messages import MessagesAdmin
 from broker_core.processors.admin.topics import TopicsAdmin
 from broker_core.processors.guard import guarded
 from broker_core.processors.heartbeat import HeartbeatProcessor
+from broker_core.processors.hooked import (
+    BrokerFacts,
+    ConsumeHooks,
+    HookedPullProcessor,
+    RequestHooks,
+    SendHooks,
+)
+from broker_core.processors.listened import ListenedTransactions
 from broker_core.processors.offsets import OffsetsProcessor
 from broker_core.processors.pull import PullProcessor
 from broker_core.processors.query import QueryProcessor
@@ -62,6 +72,7 @@ from broker_core.processors.send import SendProcessor
 from broker_core.processors.send_back import SendBackProcessor
 from broker_core.processors.trace import TraceProcessor
 from broker_core.processors.transaction import ProducerInquiry, TransactionProcessor
+from broker_core.processors.validators import AccessValidators
 from broker_core.remoting.client import RemotingClient
 from broker_core.remoting.limits import RemotingLimits
 from broker_core.remoting.overload import (
@@ -88,10 +99,12 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.config import Configuration
     from broker_core.message.message import MessageExt
+    from broker_core.processors.guard import Gate
     from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Handler
     from broker_core.storage import Storage
     from broker_core.store.results import PutMessageResult
+    from broker_core.transaction.check import Ask
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +143,7 @@ class Broker(Service):
         self.listen_port = configuration.server.listen_port
         store_host = host_bytes(config.broker_ip1, self.listen_port)
         self._store_host = store_host
+        self.extensions = load_extensions(configuration, self.address)
         steady = SteadyClock(self._clock)
         self._levels = DelayLevels.of(configuration.store.message_delay_level)
 
@@ -148,9 +162,11 @@ class Broker(Service):
             self._document("consumerFilter.json"),
         )
         bit_maps = FilterBitMaps(self.filters.of_topic, lambda: config.enable_calc_filter_bit_map)
-        self.store = MessageStore(
+        store_kind = PluggedMessageStore if self.extensions.store_plug_ins else MessageStore
+        self.store = store_kind(
             configuration.store, self._clock, self._storage, store_host, bit_maps.bit_map
         )
+        self._plug(self.store)
         self.filters.newest_stored_ms = lambda: self.store.newest_store_timestamp
         self.schedule = ScheduleService(
             self._levels,
@@ -168,12 +184,21 @@ class Broker(Service):
             steady,
             is_sync_flush=configuration.store.flush_disk_type == "SYNC_FLUSH",
         )
-        self.stats = BrokerStats(config.broker_cluster_name, self._clock)
+        self.stats = BrokerStats(
+            config.broker_cluster_name, self._clock, is_detailed=config.enable_detail_stat
+        )
         self.tracer = Tracer(self._clock)
         self.hold = PullHold(self._clock)
         self.consumers = Consumers()
         self.producers = Producers()
         self.housekeeping = ClientHousekeeping(self.consumers, self.producers, self._clock)
+        inquiry: Ask = ProducerInquiry(store_host, self.producers).ask
+        listened = None
+        if self.extensions.transaction_listener is not None:
+            listened = ListenedTransactions(
+                self.extensions.transaction_listener, self.extensions.failures, inquiry
+            )
+            inquiry = listened.ask
         self.transaction_check = TransactionCheck(
             CheckSettings(
                 timeout_ms=config.transaction_time_out,
@@ -182,10 +207,12 @@ class Broker(Service):
                 reserved_ms=configuration.store.file_reserved_time * 3_600_000,
             ),
             self.transactions,
-            ProducerInquiry(store_host, self.producers).ask,
+            inquiry,
             self._clock,
             steady,
         )
+        if listened is not None:
+            self.transaction_check.resolve_discard = listened.resolve_discard
         self.slow_consumers = SlowConsumers(
             config.consumer_fallbehind_threshold,
             self.store,
@@ -196,7 +223,7 @@ class Broker(Service):
         # Two ports, and the embedded name server's: one certificate, one mode.
         self._tls = TlsGate(configuration.tls)
         self.acl = self._acl_files()
-        self.authorizer = Authorizer(self.acl, self._clock) if self.acl is not None else None
+        self.gate = self._gate()
         self.name_server = self._name_server()
         self.registration = self._registration()
         self.address_server = (
@@ -227,6 +254,9 @@ class Broker(Service):
 
         self.store.on_arrival = self.hold.on_arrival
         self.schedule.on_delivered = self._on_delivered
+        self.schedule.on_held = lambda queue_id, result: self.stats.held(
+            RMQ_SYS_SCHEDULE_TOPIC, queue_id, result.wrote_size
+        )
         self.transactions.on_committed = self._trace_stored
         if config.disable_consume_if_consumer_read_slowly:
             processors.pull.on_pulled = self.slow_consumers.on_pulled
@@ -235,6 +265,7 @@ class Broker(Service):
         self.server.on_connection_lost = self._on_connection_lost
         self.fast_server.on_connection_lost = self._on_connection_lost
         self.registration.on_order_topics = self.topics.set_order
+        processors.broker.more_info = self.extensions.runtime_info
         processors.broker.on_change = lambda changed: self._configuration_changed(
             processors.send, changed
         )
@@ -245,6 +276,13 @@ class Broker(Service):
         Raises:
             StoreError: one sentence for the operator.
         """
+        try:
+            self._load()
+        except BrokerError:
+            self.extensions.close()
+            raise
+
+    def _load(self) -> None:
         try:
             # Recovery makes again the bitmaps that are missing, so it must know the filters.
             self.store.load(self.filters.load)
@@ -315,6 +353,7 @@ class Broker(Service):
         await self.store.shutdown()
         if self.name_server is not None:
             await self.name_server.shutdown()
+        self.extensions.close()
 
     def _document(self, name: str) -> Document:
         return Document(self._storage, self._config_directory / name)
@@ -337,14 +376,46 @@ class Broker(Service):
 
     def _acl_files(self) -> AclFiles | None:
         config = self.configuration.broker
-        if not config.acl_enable:
+        if not config.acl_enable or PLAIN_ACL not in names_of(config.access_validators):
             return None
         root = Path(self.configuration.store.store_path_root_dir)
         path = Path(config.acl_file or root.parent / ACL_DIRECTORY / ACL_FILE)
         return AclFiles(path.expanduser().absolute(), self._clock, self._storage)
 
-    def _guarded(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
-        return handlers if self.authorizer is None else guarded(handlers, self.authorizer)
+    def _gate(self) -> Gate | None:
+        """Return who lets requests pass; None for everybody."""
+        config, extensions = self.configuration.broker, self.extensions
+        plain = Authorizer(self.acl, self._clock) if self.acl is not None else None
+        if not config.acl_enable or names_of(config.access_validators) == [PLAIN_ACL]:
+            return plain
+        return AccessValidators(extensions.access_validators, plain, extensions.failures)
+
+    def _plug(self, store: MessageStore) -> None:
+        if isinstance(store, PluggedMessageStore):
+            try:
+                store.plug(self.extensions.store_plug_ins, self.extensions.failures)
+            except ConfigError:
+                self.extensions.close()
+                raise
+
+    def _hooked(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
+        """Return the table with what surrounds its handlers, the first check outermost."""
+        extensions, facts = self.extensions, self._facts()
+        if extensions.send_message_hooks:
+            hooks = extensions.send_message_hooks
+            handlers = SendHooks(hooks, extensions.failures, facts, self._clock).around(handlers)
+        if extensions.consume_message_hooks:
+            handlers = self._consume_hooks().around(handlers)
+        if extensions.rpc_hooks:
+            handlers = RequestHooks(extensions.rpc_hooks, extensions.failures).around(handlers)
+        return handlers if self.gate is None else guarded(handlers, self.gate)
+
+    def _consume_hooks(self) -> ConsumeHooks:
+        extensions = self.extensions
+        return ConsumeHooks(extensions.consume_message_hooks, extensions.failures, self._facts())
+
+    def _facts(self) -> BrokerFacts:
+        return BrokerFacts(self.address, self.configuration.broker.region_id)
 
     def _name_server(self) -> NameServer | None:
         config = self.configuration.broker
@@ -366,7 +437,7 @@ class Broker(Service):
         registry.time_requests(handlers, self.stats.put_latency, self.stats.get_latency)
         return RemotingServer(
             name,
-            self._guarded(handlers),
+            self._hooked(handlers),
             self._clock,
             limits_of(self.configuration),
             self._tls,
@@ -428,7 +499,9 @@ class Broker(Service):
 
     def _processors(self, store_host: bytes) -> registry.Processors:
         config, clock = self.configuration.broker, self._clock
-        pull = PullProcessor(
+        has_hooks = bool(self.extensions.consume_message_hooks)
+        pull_kind = HookedPullProcessor if has_hooks else PullProcessor
+        pull = pull_kind(
             config,
             store_host,
             self.topics,
@@ -442,6 +515,8 @@ class Broker(Service):
             self.tracer,
             clock,
         )
+        if isinstance(pull, HookedPullProcessor):
+            pull.hooks = self._consume_hooks()
         max_message_size = self.configuration.store.max_message_size
         send = SendProcessor(
             config,
@@ -529,7 +604,11 @@ class Broker(Service):
     ) -> None:
         if self.configuration.store.enable_schedule_message_stats:
             self.stats.delivered(
-                SCHEDULE_CONSUMER_GROUP, RMQ_SYS_SCHEDULE_TOPIC, topic, result.wrote_size
+                SCHEDULE_CONSUMER_GROUP,
+                RMQ_SYS_SCHEDULE_TOPIC,
+                message.queue_id,
+                topic,
+                result.wrote_size,
             )
         self._trace_stored(message, topic, queue_id, result)
 

@@ -9,6 +9,7 @@ Named by what the handler must do::
         StoreUnavailableError   closed, disk full, write failed        -> SERVICE_NOT_AVAILABLE
       FrameError                the peer broke framing                 -> close the connection
       RequestRefusedError       understood, and no: code, remark       -> that ResponseCode
+        AbortProcessError       the same, said by an extension         -> that ResponseCode
       RemotingError             we called out                          -> the caller may retry
         RemotingConnectError    no connection
         RemotingTimeoutError    no answer in time
@@ -62,6 +63,10 @@ class RequestRefusedError(BrokerError):
         super().__init__(remark)
         self.code = code
         self.remark = remark
+
+
+class AbortProcessError(RequestRefusedError):
+    """An extension refuses a request: the answer's code (1 to 32,767) and remark."""
 
 
 class RemotingError(BrokerError):

@@ -117,6 +117,7 @@ PROPERTY_INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 PROPERTY_INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 PROPERTY_CRC32 = "__CRC32#"
 KEY_SEPARATOR = " "
+NAMESPACE_SEPARATOR = "%"
 
 LEGAL_NAME = r"^[%|a-zA-Z0-9_-]+$"
 # fullmatch: `$` would let a trailing newline pass.
@@ -156,6 +157,16 @@ def retry_topic(consumer_group: str) -> str:
 def dlq_topic(consumer_group: str) -> str:
     """Return a group's dead letter topic."""
     return DLQ_GROUP_TOPIC_PREFIX + consumer_group
+
+
+def namespace_of(resource: str) -> str:
+    """Return the namespace of a topic or group, NAMESPACE%NAME; empty when it has none."""
+    if is_system_topic(resource) or resource.startswith(CID_RMQ_SYS_PREFIX):
+        return ""
+    for prefix in (RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX):
+        resource = resource.removeprefix(prefix)
+    namespace, separator, _ = resource.partition(NAMESPACE_SEPARATOR)
+    return namespace if separator else ""
 
 
 def check_topic(topic: str) -> str | None:

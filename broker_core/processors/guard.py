@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
-    from broker_core.access.authorizer import Authorizer
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Answer, Handler
 
 
-def guarded(handlers: Mapping[int, Handler], authorizer: Authorizer) -> dict[int, Handler]:
+class Gate(Protocol):
+    """Who lets requests pass: the Authorizer, or it among other validators."""
+
+    def authorize(self, request: RemotingCommand, remote_address: str) -> None: ...
+
+
+def guarded(handlers: Mapping[int, Handler], authorizer: Gate) -> dict[int, Handler]:
     """Return the table with the authorizer before each handler.
 
     The table, not the dispatcher, is what changes: without access control a request costs nothing
@@ -22,7 +27,7 @@ def guarded(handlers: Mapping[int, Handler], authorizer: Authorizer) -> dict[int
     return {code: _guarded(handler, authorizer) for code, handler in handlers.items()}
 
 
-def _guarded(handler: Handler, authorizer: Authorizer) -> Handler:
+def _guarded(handler: Handler, authorizer: Gate) -> Handler:
     authorize = authorizer.authorize
 
     def serve(request: RemotingCommand, connection: Connection) -> Answer | Awaitable[Answer]:

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock, SteadyClock
     from broker_core.message.message import MessageExt
-    from broker_core.transaction.half import Half
+    from broker_core.transaction.half import Half, Outcome
     from broker_core.transaction.resolve import Transactions
 
     Ask = Callable[["CheckedHalf"], bool]
+    ResolveDiscard = Callable[[Half, MessageExt], Outcome | None]
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class TransactionCheck(Service):
 
     Attributes:
         ask: sends the question to a live producer of the message's group; False without one.
+        resolve_discard: says how a transaction ends that was checked too often; None parks it.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class TransactionCheck(Service):
         steady: SteadyClock,
     ) -> None:
         super().__init__()
+        self.resolve_discard: ResolveDiscard | None = None
         self._settings = settings
         self._transactions = transactions
         self._ask = ask
@@ -129,6 +132,19 @@ class TransactionCheck(Service):
             transactions.renew(half, message, properties)
             return None
         if half.check_times >= settings.check_max or age_ms > settings.reserved_ms:
+            self._give_up(half, message)
+            return None
+        properties[names.PROPERTY_TRANSACTION_CHECK_TIMES] = str(half.check_times + 1)
+        if transactions.renew(half, message, properties) is None:
+            return None
+        message.properties = properties
+        return CheckedHalf(message, half.queue_offset, half.commit_log_offset)
+
+    def _give_up(self, half: Half, message: MessageExt) -> None:
+        """End a transaction as is decided for it, else park it; what fails comes again."""
+        transactions = self._transactions
+        outcome = None if self.resolve_discard is None else self.resolve_discard(half, message)
+        if outcome is None:
             if transactions.park(half, message):
                 logger.error(
                     "transaction is undecided after %d checks, moved to %s: uniq_key=%s",
@@ -136,12 +152,20 @@ class TransactionCheck(Service):
                     names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
                     half.uniq_key,
                 )
-            return None
-        properties[names.PROPERTY_TRANSACTION_CHECK_TIMES] = str(half.check_times + 1)
-        if transactions.renew(half, message, properties) is None:
-            return None
-        message.properties = properties
-        return CheckedHalf(message, half.queue_offset, half.commit_log_offset)
+            return
+        ended = transactions.end(
+            message.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
+            half.queue_offset,
+            half.commit_log_offset,
+            outcome,
+        )
+        logger.warning(
+            "transaction is undecided after %d checks, to be %s: uniq_key=%s outcome=%s",
+            half.check_times,
+            outcome.value,
+            half.uniq_key,
+            ended.refusal or ended.status.name,
+        )
 
     def _put(self, question: CheckedHalf) -> None:
         if not self._ask(question):

@@ -18,7 +18,7 @@ from broker_core.protocol.codes import BROKER_VERSION, ResponseCode
 from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock
     from broker_core.config import Configuration
@@ -52,6 +52,10 @@ NO_QUEUES = {
 class BrokerAdmin:
     """GET_BROKER_RUNTIME_INFO, GET_BROKER_CONFIG, UPDATE_BROKER_CONFIG, VIEW_BROKER_STATS_DATA,
     GET_ALL_DELAY_OFFSET. Event loop only.
+
+    Attributes:
+        on_change: called with the keys and values that UPDATE_BROKER_CONFIG changed.
+        more_info: more rows for the runtime info.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class BrokerAdmin:
         self._clock = clock
         self._data_version = DataVersion(timestamp=clock.now_ms())
         self.on_change: Callable[[dict[str, str]], None] | None = None
+        self.more_info: Callable[[], Mapping[str, str]] = dict
 
     def runtime_info(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_BROKER_RUNTIME_INFO. Answers SUCCESS with a KVTable of texts."""
@@ -88,6 +93,7 @@ class BrokerAdmin:
             **self._store.runtime_info(),
             **self._schedule.runtime_info(),
             **self._slow_consumers.runtime_info(),
+            **self.more_info(),
             **stats.rates(),
             "bootTimestamp": str(stats.boot_timestamp),
             "runtime": _duration(stats.running_seconds),

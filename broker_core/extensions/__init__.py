@@ -1,0 +1,1 @@
+"""What is not ours and runs in the broker: interfaces, loading, failures."""
