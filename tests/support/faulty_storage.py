@@ -24,6 +24,14 @@ class Inode:
         self.modified_ms = 0
         self.locked = False
 
+    def copy(self) -> Inode:
+        """Return the same without the lock of a process that is gone."""
+        other = Inode()
+        other.data = bytearray(self.data)
+        other.durable = bytearray(self.durable)
+        other.modified_ms = self.modified_ms
+        return other
+
 
 class FaultyFile:
     def __init__(self, storage: FaultyStorage, path: Path, inode: Inode) -> None:
@@ -109,6 +117,8 @@ class FaultyStorage:
         self.calls: Counter[str] = Counter()
         self.free_bytes = free_bytes
         self.used_bytes = 0
+        self._unsynced: list[tuple[Path, Inode | None]] = []
+        """Names made (with what they name) and removed since their directory was synced."""
         self._allocated: dict[int, set[int]] = {}
         self._faults: dict[str, tuple[int, int]] = {}
         self.on_call: Callable[[str], None] | None = None
@@ -142,20 +152,42 @@ class FaultyStorage:
         self.used_bytes += len(wanted) * PAGE
 
     def crash(self) -> FaultyStorage:
-        """Return what a process killed now leaves: all that it has written."""
-        return self._with(
-            # A list: the allocating thread may add a file meanwhile.
-            {path: bytearray(inode.data) for path, inode in list(self.files.items())},
-            self.directories,
-        )
+        """Return what a process killed now leaves: all that it has written, durable or not."""
+        # Lists: the allocating thread may add a file meanwhile.
+        files, durable = list(self.files.items()), list(self.durable.items())
+        copies: dict[int, Inode] = {}
+        for _, inode in [*files, *durable, *self._unsynced]:
+            if inode is not None and id(inode) not in copies:
+                copies[id(inode)] = inode.copy()
+        other = FaultyStorage(self.free_bytes)
+        other.directories = set(self.directories)
+        other.durable_directories = set(self.durable_directories)
+        other.files = {path: copies[id(inode)] for path, inode in files}
+        other.durable = {path: copies[id(inode)] for path, inode in durable}
+        other._unsynced = [
+            (path, None if inode is None else copies[id(inode)]) for path, inode in self._unsynced
+        ]
+        return other
 
     def cut_power(self, kept: Random | None = None) -> FaultyStorage:
         """Return what a power cut now leaves: what was flushed, of files whose names were synced.
 
-        With kept, a random part of the pages that were not flushed has reached the disk as well.
+        With kept, a random part of the pages that were not flushed has reached the disk as well,
+        and of the names that were not synced, made and removed, the first ones, as by a journal.
         """
-        contents = {}
-        for path, inode in list(self.durable.items()):
+        names = dict(self.durable)
+        directories = set(self.durable_directories)
+        if kept is not None:
+            for path, inode in self._unsynced[: kept.randrange(len(self._unsynced) + 1)]:
+                if inode is None:
+                    names.pop(path, None)
+                else:
+                    names[path] = inode
+                    directories |= set(path.parents)
+        other = FaultyStorage(self.free_bytes)
+        other.directories = directories
+        other.durable_directories = set(directories)
+        for path, inode in names.items():
             data = bytearray(inode.durable)
             if len(data) < len(inode.data):
                 data.extend(bytes(len(inode.data) - len(data)))
@@ -163,19 +195,11 @@ class FaultyStorage:
                 for start in range(0, len(data), SECTOR):
                     if kept.random() < 0.5:
                         data[start : start + SECTOR] = inode.data[start : start + SECTOR]
-            contents[path] = data
-        return self._with(contents, self.durable_directories)
-
-    def _with(self, contents: dict[Path, bytearray], directories: set[Path]) -> FaultyStorage:
-        other = FaultyStorage(self.free_bytes)
-        other.directories = set(directories)
-        other.durable_directories = set(directories)
-        for path, data in contents.items():
-            inode = Inode()
-            inode.data = data
-            inode.durable = bytearray(data)
-            inode.modified_ms = self.files[path].modified_ms if path in self.files else 0
-            other.files[path] = other.durable[path] = inode
+            left = Inode()
+            left.data = data
+            left.durable = bytearray(data)
+            left.modified_ms = inode.modified_ms
+            other.files[path] = other.durable[path] = left
         return other
 
     # -- Storage
@@ -187,6 +211,7 @@ class FaultyStorage:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             inode = self.files[path] = Inode()
+            self._unsynced.append((path, inode))
         return FaultyFile(self, path, inode)
 
     def exists(self, path: Path) -> bool:
@@ -216,17 +241,20 @@ class FaultyStorage:
         for known, inode in list(self.files.items()):
             if known.parent == path:
                 self.durable[known] = inode
+        self._unsynced = [one for one in self._unsynced if one[0].parent != path]
         self.durable_directories |= {
             known for known in self.directories if known.parent == path or known == path
         }
 
     def rename(self, source: Path, target: Path) -> None:
         self.called("rename")
-        self.files[target] = self.files.pop(source)
+        inode = self.files[target] = self.files.pop(source)
+        self._unsynced += [(target, inode), (source, None)]
 
     def unlink(self, path: Path) -> None:
         self.called("unlink")
-        self.files.pop(path, None)
+        if self.files.pop(path, None) is not None:
+            self._unsynced.append((path, None))
 
     def remove_directory(self, path: Path) -> None:
         self.directories.discard(path)
