@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from broker_core.store.results import MessageFilter, PutMessageResult
 
     Delivered = Callable[[MessageExt, str, int, PutMessageResult], None]
+    Held = Callable[[int, PutMessageResult], None]
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +90,7 @@ class ScheduleService(Service):
     Attributes:
         on_delivered: called with the message that waited, the topic and queue_id that it was
             delivered to, and what became of the put.
+        on_held: called with the queue_id and the put of each message that is to wait.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class ScheduleService(Service):
     ) -> None:
         super().__init__()
         self.on_delivered: Delivered | None = None
+        self.on_held: Held | None = None
         self._levels = levels
         self._store = store
         self._offsets = offsets
@@ -142,6 +145,8 @@ class ScheduleService(Service):
         due_times = self._due_times.get(queue_id + 1)
         if due_times is not None and result.queue_offset >= 0:
             due_times.note_put(result.queue_offset, result.store_timestamp)
+        if self.on_held is not None:
+            self.on_held(queue_id, result)
 
     def document(self) -> dict[str, dict[int, int]]:
         """Return delayOffset.json's content."""

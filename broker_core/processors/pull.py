@@ -183,7 +183,11 @@ class PullProcessor:
         code = code_of(status, pull.queue_offset)
         found = status is GetMessageStatus.FOUND
         self._stats.got(
-            pull.topic, pull.group, result.message_count if found else 0, result.byte_count
+            pull.topic,
+            pull.group,
+            pull.queue_id,
+            result.message_count if found else 0,
+            result.byte_count,
         )
         if code is ResponseCode.PULL_OFFSET_MOVED:
             logger.warning(
@@ -214,7 +218,13 @@ class PullProcessor:
     async def _answer_later(
         self, pull: Pull, result: Awaitable[GetMessageResult]
     ) -> RemotingCommand | None:
-        return self.answer_or_hold(pull, await result)
+        started = self._clock.monotonic()
+        read = await result
+        answer = self.answer_or_hold(pull, read)
+        if read.status is GetMessageStatus.FOUND:
+            took = self._clock.monotonic() - started
+            self._stats.got_late(pull.topic, pull.group, pull.queue_id, took)
+        return answer
 
     def _check(self, pull: Pull, sys_flag: int) -> MessageFilter | None:
         """Return the filter of a pull that is allowed.

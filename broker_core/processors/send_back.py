@@ -117,8 +117,8 @@ class SendBackProcessor:
             return request.answer(ResponseCode.SYSTEM_ERROR, result.status.name)
         if held is not None:
             self._schedule.note_put(held[1], result)
-            self._stats.put(held[0], 1, result.wrote_size)
-        self._stats.sent_back(group, table[names.PROPERTY_RETRY_TOPIC])
+            self._stats.put_again(held[0], result.wrote_size)
+        self._stats.sent_back(group, table[names.PROPERTY_RETRY_TOPIC], result.wrote_size)
         durable = self._store.until_durable(result)
         if durable is None:
             return request.answer(ResponseCode.SUCCESS)

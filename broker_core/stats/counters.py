@@ -1,6 +1,9 @@
 """Counters of the broker: messages and bytes put and got, by topic, by group, in all.
 
-Names of the sets and forms of their keys are RocketMQ's.
+Names of the sets, forms of their keys and what is counted in them are RocketMQ's. Of the sets that
+it names some never get a key there, and none here: those read from disk (GROUP_GET_FROM_DISK_NUMS,
+BROKER_GET_FROM_DISK_NUMS, ..._SIZE), which nothing adds to, and those of its commercial hooks
+(COMMERCIAL_...).
 
 Source: store/stats/BrokerStatsManager.java, store/StoreStatsService.java (4.9.7).
 """
@@ -9,14 +12,14 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.service import Service
 from broker_core.stats.latency import Latency
 from broker_core.stats.windows import SAMPLE_SECONDS, StatsItem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from datetime import date
 
     from broker_core.clock import Clock
@@ -25,6 +28,11 @@ TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
 GROUP_GET_SIZE = "GROUP_GET_SIZE"
+GROUP_GET_LATENCY = "GROUP_GET_LATENCY"
+QUEUE_PUT_NUMS = "QUEUE_PUT_NUMS"
+QUEUE_PUT_SIZE = "QUEUE_PUT_SIZE"
+QUEUE_GET_NUMS = "QUEUE_GET_NUMS"
+QUEUE_GET_SIZE = "QUEUE_GET_SIZE"
 SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
@@ -49,6 +57,18 @@ class StatsSet(dict[str, StatsItem]):
         item = self[key] = StatsItem(self._clock.monotonic())
         return item
 
+    def drop(self, is_dropped: Callable[[str], bool]) -> None:
+        for key in [key for key in self if is_dropped(key)]:
+            del self[key]
+
+
+class Flow(NamedTuple):
+    """The counters that one key moves together: found at once, where a call is a message."""
+
+    nums: StatsItem
+    size: StatsItem
+    latency: StatsItem | None = None
+
 
 class Totals:
     """What the broker did since it started."""
@@ -70,9 +90,10 @@ class Totals:
 class BrokerStats(Service):
     """Everything counted. Event loop only."""
 
-    def __init__(self, cluster_name: str, clock: Clock) -> None:
+    def __init__(self, cluster_name: str, clock: Clock, *, is_detailed: bool = True) -> None:
         super().__init__()
         self._clock = clock
+        self._is_detailed = is_detailed
         self.boot_timestamp = clock.now_ms()
         self._boot_monotonic = clock.monotonic()
         self.totals = Totals()
@@ -84,20 +105,35 @@ class BrokerStats(Service):
         self.topic_put_size = StatsSet(clock)
         self.group_get_nums = StatsSet(clock)
         self.group_get_size = StatsSet(clock)
+        self.group_get_latency = StatsSet(clock)
+        self.queue_put_nums = StatsSet(clock)
+        self.queue_put_size = StatsSet(clock)
+        self.queue_get_nums = StatsSet(clock)
+        self.queue_get_size = StatsSet(clock)
         self.sndbck_put_nums = StatsSet(clock)
         self.broker_put_nums = StatsSet(clock)
         self.broker_get_nums = StatsSet(clock)
         self._broker_put = self.broker_put_nums[cluster_name]
         self._broker_get = self.broker_get_nums[cluster_name]
+        self._puts: dict[str, Flow] = {}
+        self._gets: dict[tuple[str, str, int], Flow] = {}
         self.sets = {
             TOPIC_PUT_NUMS: self.topic_put_nums,
             TOPIC_PUT_SIZE: self.topic_put_size,
             GROUP_GET_NUMS: self.group_get_nums,
             GROUP_GET_SIZE: self.group_get_size,
+            GROUP_GET_LATENCY: self.group_get_latency,
             SNDBCK_PUT_NUMS: self.sndbck_put_nums,
             BROKER_PUT_NUMS: self.broker_put_nums,
             BROKER_GET_NUMS: self.broker_get_nums,
         }
+        if is_detailed:
+            self.sets |= {
+                QUEUE_PUT_NUMS: self.queue_put_nums,
+                QUEUE_PUT_SIZE: self.queue_put_size,
+                QUEUE_GET_NUMS: self.queue_get_nums,
+                QUEUE_GET_SIZE: self.queue_get_size,
+            }
         # What the totals were at the last two local midnights, RocketMQ's "morning".
         self.put_until_today = 0
         self.put_until_yesterday = 0
@@ -116,62 +152,133 @@ class BrokerStats(Service):
         totals = self.totals
         totals.put += message_count
         totals.put_size += byte_count
-        item = self.topic_put_nums[topic]
-        item.value += message_count
-        item.times += 1
-        item = self.topic_put_size[topic]
-        item.value += byte_count
-        item.times += 1
+        try:
+            nums, size, _ = self._puts[topic]
+        except KeyError:
+            nums, size, _ = self._put_flow(topic)
+        nums.value += message_count
+        nums.times += 1
+        size.value += byte_count
+        size.times += 1
+        # Of all the broker's puts and gets the original counts no calls.
         self._broker_put.value += message_count
-        self._broker_put.times += 1
 
-    def got(self, topic: str, group: str, message_count: int, byte_count: int) -> None:
-        """Count what a pull was answered with; nothing is a miss."""
+    def got(
+        self, topic: str, group: str, queue_id: int, message_count: int, byte_count: int
+    ) -> None:
+        """Count what a pull was answered with; nothing is a miss.
+
+        In milliseconds a pull out of memory takes none: of GROUP_GET_LATENCY this is the times,
+        and `got_late` the time.
+        """
         totals = self.totals
         if message_count == 0:
             totals.get_miss_times += 1
             return
         totals.get_found_times += 1
         totals.got += message_count
-        key = f"{topic}@{group}"
-        item = self.group_get_nums[key]
-        item.value += message_count
-        item.times += 1
-        item = self.group_get_size[key]
-        item.value += byte_count
-        item.times += 1
+        try:
+            nums, size, latency = self._gets[topic, group, queue_id]
+        except KeyError:
+            nums, size, latency = self._get_flow(topic, group, queue_id)
+        nums.value += message_count
+        nums.times += 1
+        size.value += byte_count
+        size.times += 1
+        if latency is not None:
+            latency.times += 1
         self._broker_get.value += message_count
-        self._broker_get.times += 1
 
-    def sent_back(self, group: str, topic: str) -> None:
-        """Count what a consumer could not consume and gave back."""
-        item = self.sndbck_put_nums[f"{topic}@{group}"]
-        item.value += 1
-        item.times += 1
+    def got_late(self, topic: str, group: str, queue_id: int, seconds: float) -> None:
+        """Count the time of a pull that `got` counts as well, and that had to wait for the disk."""
+        self.group_get_latency[self._latency_key(topic, group, queue_id)].value += int(
+            seconds * 1000
+        )
 
-    def delivered(self, group: str, held_in: str, topic: str, byte_count: int) -> None:
+    def sent_back(self, group: str, topic: str, byte_count: int) -> None:
+        """Count what a consumer could not consume and gave back, by the topic it came from."""
+        self.totals.put += 1
+        self.totals.put_size += byte_count
+        self.sndbck_put_nums[f"{topic}@{group}"].add(1)
+
+    def held(self, held_in: str, queue_id: int, byte_count: int) -> None:
+        """Count what was put into a queue where it waits for its time."""
+        if self._is_detailed:
+            key = f"{held_in}@{queue_id}"
+            self.queue_put_nums[key].add(1)
+            self.queue_put_size[key].add(byte_count)
+
+    def delivered(
+        self, group: str, held_in: str, held_queue_id: int, topic: str, byte_count: int
+    ) -> None:
         """Count what a service of this broker, by a group's name, moved from one topic to another.
 
         Totals are left alone: they count what clients send and get.
         """
+        if self._is_detailed:
+            key = f"{held_in}@{held_queue_id}@{group}"
+            self.queue_get_nums[key].add(1)
+            self.queue_get_size[key].add(byte_count)
         key = f"{held_in}@{group}"
-        for item, count in (
-            (self.group_get_nums[key], 1),
-            (self.group_get_size[key], byte_count),
-            (self.topic_put_nums[topic], 1),
-            (self.topic_put_size[topic], byte_count),
-            (self._broker_put, 1),
-        ):
-            item.value += count
-            item.times += 1
+        self.group_get_nums[key].add(1)
+        self.group_get_size[key].add(byte_count)
+        self.topic_put_nums[topic].add(1)
+        self.topic_put_size[topic].add(byte_count)
+        self._broker_put.value += 1
+
+    def put_again(self, topic: str, byte_count: int) -> None:
+        """Count by topic alone what `sent_back` counts as well."""
+        self.topic_put_nums[topic].add(1)
+        self.topic_put_size[topic].add(byte_count)
 
     def forget_topic(self, topic: str) -> None:
         """Drop a deleted topic's counters."""
+        self._puts.pop(topic, None)
+        for place in [place for place in self._gets if place[0] == topic]:
+            del self._gets[place]
         self.topic_put_nums.pop(topic, None)
         self.topic_put_size.pop(topic, None)
-        for table in (self.group_get_nums, self.group_get_size, self.sndbck_put_nums):
-            for key in [key for key in table if key.startswith(f"{topic}@")]:
-                del table[key]
+        for table in self._by_topic_and_group():
+            table.drop(lambda key: key.startswith(f"{topic}@"))
+        for table in (self.queue_put_nums, self.queue_put_size):
+            table.drop(lambda key: key.startswith(f"{topic}@"))
+        self.group_get_latency.drop(lambda key: f"@{topic}@" in key or key.startswith(f"{topic}@"))
+
+    def forget_group(self, group: str) -> None:
+        """Drop a deleted group's counters."""
+        for place in [place for place in self._gets if place[1] == group]:
+            del self._gets[place]
+        for table in (*self._by_topic_and_group(), self.group_get_latency):
+            table.drop(lambda key: key.endswith(f"@{group}"))
+
+    def _by_topic_and_group(self) -> tuple[StatsSet, ...]:
+        return (
+            self.group_get_nums,
+            self.group_get_size,
+            self.queue_get_nums,
+            self.queue_get_size,
+            self.sndbck_put_nums,
+        )
+
+    def _put_flow(self, topic: str) -> Flow:
+        flow = Flow(self.topic_put_nums[topic], self.topic_put_size[topic])
+        if len(self._puts) < ITEMS_MAX:
+            self._puts[topic] = flow
+        return flow
+
+    def _get_flow(self, topic: str, group: str, queue_id: int) -> Flow:
+        key = f"{topic}@{group}"
+        flow = Flow(
+            self.group_get_nums[key],
+            self.group_get_size[key],
+            self.group_get_latency[self._latency_key(topic, group, queue_id)],
+        )
+        if len(self._gets) < ITEMS_MAX:
+            self._gets[topic, group, queue_id] = flow
+        return flow
+
+    def _latency_key(self, topic: str, group: str, queue_id: int) -> str:
+        return f"{queue_id}@{topic}@{group}" if self._is_detailed else f"{topic}@{group}"
 
     def sample_second(self) -> None:
         self.put_latency.sample()

@@ -44,6 +44,11 @@ class StatsItem:
         self._hour: deque[tuple[float, int, int]] = deque([(now, 0, 0)], HOUR_SAMPLES)
         self._day: deque[tuple[float, int, int]] = deque([(now, 0, 0)], DAY_SAMPLES)
 
+    def add(self, count: int) -> None:
+        """Count one call."""
+        self.value += count
+        self.times += 1
+
     def sample(self, now: float) -> None:
         """Take the ten-second snapshot; now is monotonic seconds."""
         snapshot = (now, self.value, self.times)

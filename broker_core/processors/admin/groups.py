@@ -98,6 +98,7 @@ class GroupsAdmin:
         header = request.ext_fields
         group = fields.text(header, "groupName")
         self._groups.delete(group)
+        self._stats.forget_group(group)
         if fields.boolean(header, "removeOffset") or fields.boolean(header, "cleanOffset"):
             self._offsets.delete_group(group)
         return request.answer(ResponseCode.SUCCESS)
