@@ -13,6 +13,7 @@ import difflib
 import re
 import socket
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 from urllib.parse import urlsplit
@@ -26,6 +27,10 @@ DEFAULT_MESSAGE_DELAY_LEVEL = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 
 CONFIG_BYTES_MAX = 1 << 20
 CQ_UNIT_BYTES = 20
 TLS_CONFIG_FILE = "/etc/rocketmq/tls.properties"
+PLAIN_ACL = "plain_acl"
+"""The name of RocketMQ's own access validator among accessValidators."""
+EXTENSION_OPTION = "extension."
+"""What an extension's own keys begin with: extension.NAME.KEY."""
 HIDDEN = "******"
 """What is shown of a secret."""
 CLOSE_ENOUGH = 0.6
@@ -118,6 +123,7 @@ class BrokerConfig:
     """Questions to the producers of a transaction."""
     transaction_check_interval: int = 60_000
     store_reply_message_enable: bool = True
+    enable_detail_stat: bool = True
     disable_consume_if_consumer_read_slowly: bool = False
     consumer_fallbehind_threshold: int = 16 << 30
     """Bytes."""
@@ -138,6 +144,13 @@ class BrokerConfig:
     """Whom fetchNamesrvAddrByAddressServer asks; the original builds this of system properties."""
     acl_file: str = ""
     """plain_acl.yml; by default in conf/ beside the store directory."""
+    # Names of extensions, in their order, separated by commas; the last key is the original's own.
+    send_message_hooks: str = ""
+    consume_message_hooks: str = ""
+    rpc_hooks: str = ""
+    access_validators: str = PLAIN_ACL
+    transaction_listener: str = ""
+    message_store_plug_in: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +195,8 @@ class Configuration:
     store: StoreConfig
     server: ServerConfig
     tls: TlsConfig = field(default_factory=TlsConfig)
+    extension_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    """Extensions' own keys, by extension; the values are nobody else's business."""
     path: str | None = None
     """The file it was read from; what is changed over the wire is written there."""
     warnings: tuple[str, ...] = ()
@@ -196,6 +211,9 @@ class Configuration:
                     value = HIDDEN
                 text = str(value).lower() if isinstance(value, bool) else str(value)
                 yield key_of(one.name, one.metadata), text
+        for name, options in self.extension_options.items():
+            for key in options:
+                yield f"{EXTENSION_OPTION}{name}.{key}", HIDDEN
 
 
 # One event loop has no thread pools, one writer has no put lock, and nobody is billed.
@@ -225,7 +243,6 @@ INERT = frozenset(
         "debugLockEnable",
         "destroyMapedFileIntervalForcibly",
         "diskFallRecorded",
-        "enableDetailStat",
         "enableScheduleAsyncDeliver",
         "endTransactionPoolQueueCapacity",
         "endTransactionThreadPoolNums",
@@ -276,10 +293,34 @@ ONLY = {
     "enableDLegerCommitLog": ("false", "DLedger is not served"),
     "enableLmq": ("false", "light queues are not served"),
     "enableMultiDispatch": ("false", "light queues are not served"),
-    "messageStorePlugIn": ("", "Java classes cannot be loaded"),
     "slaveReadEnable": ("false", "replication is not served"),
     "transientStorePoolEnable": ("false", "the off-heap store pool is not served"),
 }
+
+# Keys of 5.x that name Java classes, each with ours for what they do. To ignore them would be to
+# run without the access control that was asked for.
+JAVA_CLASSES = dict.fromkeys(
+    (
+        "authenticationMetadataProvider",
+        "authenticationProvider",
+        "authenticationStrategy",
+        "authorizationMetadataProvider",
+        "authorizationProvider",
+        "authorizationStrategy",
+    ),
+    "accessValidators",
+)
+
+EXTENSIONS_MAX = 32
+EXTENSION_KEYS = {
+    "sendMessageHooks": EXTENSIONS_MAX,
+    "consumeMessageHooks": EXTENSIONS_MAX,
+    "rpcHooks": EXTENSIONS_MAX,
+    "accessValidators": EXTENSIONS_MAX,
+    "transactionListener": 1,
+    "messageStorePlugIn": EXTENSIONS_MAX,
+}
+"""Keys that name extensions, each with how many it may name."""
 
 ALIASES = {"mapedFileSizeCommitLog": "mappedFileSizeCommitLog"}
 
@@ -329,7 +370,6 @@ UPDATABLE = frozenset(
         "diskMaxUsedSpaceRatio",
         "enableCalcFilterBitMap",
         "enablePropertyFilter",
-        "fastFailIfNoBufferInStorePool",
         "fileReservedTime",
         "filterDataCleanTimeSpan",
         "filterSupportRetry",
@@ -389,6 +429,7 @@ IMPORTANT = (
 """What `-m` prints."""
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_.-]{1,127}")
+_EXTENSION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _HOST = re.compile(r"[a-zA-Z0-9._\-\[\]:]+")
 _PAIR = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]?\s*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
@@ -519,6 +560,7 @@ def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:
     warnings: list[str] = []
     inert: list[tuple[str, str]] = []
     values: dict[str, Any] = {}
+    options: dict[str, dict[str, str]] = {}
     for given, text in table.items():
         key = ALIASES.get(given, given)
         if key in KNOWN:
@@ -531,6 +573,13 @@ def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:
             if text.strip().casefold() != only.casefold():
                 wanted = f"{only or 'nothing'!r}, since {reason}"
                 errors.append(ConfigError(given, text, wanted))
+        elif key in JAVA_CLASSES:
+            if text:
+                wanted = f"nothing, since {_no_java(JAVA_CLASSES[key])}"
+                errors.append(ConfigError(given, text, wanted))
+        elif key.startswith(EXTENSION_OPTION):
+            name, _, option = key.removeprefix(EXTENSION_OPTION).partition(".")
+            options.setdefault(name, {})[option] = text
         elif key in INERT:
             inert.append((key, text))
         else:
@@ -544,11 +593,22 @@ def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:
     if values.get("embeddedNamesrv") is False and not is_told:
         wanted = "true, or a namesrvAddr: without a name server no client finds this broker"
         errors.append(ConfigError("embeddedNamesrv", "false", wanted))
+    if values.get("accessValidators", PLAIN_ACL) != PLAIN_ACL and not values.get("aclEnable"):
+        wanted = "aclEnable=true beside it: without it nobody is asked"
+        errors.append(ConfigError("accessValidators", values["accessValidators"], wanted))
+    active = {name for key in EXTENSION_KEYS for name in names_of(values.get(key, ""))}
+    warnings += [
+        f"{EXTENSION_OPTION}{name}.* is ignored: no extension {name!r} is named by any of "
+        f"{', '.join(EXTENSION_KEYS)}"
+        for name in options
+        if name not in active
+    ]
     configuration = Configuration(
         broker=_complete_broker(_section(BrokerConfig, values), values),
         store=_complete_store(_section(StoreConfig, values)),
         server=_section(ServerConfig, values),
         tls=_section(TlsConfig, values),
+        extension_options=options,
         warnings=tuple(warnings),
         inert=tuple(sorted(inert)),
     )
@@ -644,6 +704,36 @@ def _check_levels(text: str) -> None:
         raise ValueError("delays such as '1s 5s 1m 2h', separated by blanks")
 
 
+def names_of(text: str) -> list[str]:
+    """Return the names of a list that is separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _no_java(key: str) -> str:
+    return (
+        "Java classes cannot be loaded: write a Python package with an entry point and name that "
+        f"in {key} (docs/extensions.md)"
+    )
+
+
+def _check_extensions(key: str, at_most: int, text: str) -> None:
+    names = names_of(text)
+    if any("." in name for name in names):
+        raise ValueError(f"names of Python extensions, since {_no_java(key)}")
+    if not all(_EXTENSION_NAME.fullmatch(name) for name in names):
+        raise ValueError("names of up to 64 of the characters a-z A-Z 0-9 _ -, separated by commas")
+    if len(set(names)) < len(names):
+        raise ValueError("each name once")
+    if len(names) > at_most:
+        raise ValueError("one name")
+
+
+def _check_validators(text: str) -> None:
+    _check_extensions("accessValidators", EXTENSIONS_MAX, text)
+    if not names_of(text):
+        raise ValueError(f"at least one name; {PLAIN_ACL} is RocketMQ's own")
+
+
 def _check_commit_log_path(text: str) -> None:
     if "," in text:
         raise ValueError("one directory; several commit log directories are not served")
@@ -661,6 +751,8 @@ _TEXT_CHECKS: Mapping[str, Callable[[str], None]] = {
     "deleteWhen": _check_hours,
     "messageDelayLevel": _check_levels,
     "storePathCommitLog": _check_commit_log_path,
+    **{key: partial(_check_extensions, key, most) for key, most in EXTENSION_KEYS.items()},
+    "accessValidators": _check_validators,
 }
 
 
@@ -700,7 +792,7 @@ def _host_name() -> str:
 
 
 def _unknown(key: str) -> str:
-    known = [*KNOWN, *INERT, *ONLY, *ALIASES]
+    known = [*KNOWN, *INERT, *ONLY, *JAVA_CLASSES, *ALIASES]
     close = difflib.get_close_matches(key, known, n=1, cutoff=CLOSE_ENOUGH)
     hint = f"; the nearest known key is {close[0]!r}" if close else ""
     return f"unknown configuration key {key!r} is ignored{hint}"
