@@ -155,8 +155,9 @@ class FaultyStorage:
         """Return what a process killed now leaves: all that it has written, durable or not."""
         # Lists: the allocating thread may add a file meanwhile.
         files, durable = list(self.files.items()), list(self.durable.items())
+        unsynced = list(self._unsynced)
         copies: dict[int, Inode] = {}
-        for _, inode in [*files, *durable, *self._unsynced]:
+        for _, inode in [*files, *durable, *unsynced]:
             if inode is not None and id(inode) not in copies:
                 copies[id(inode)] = inode.copy()
         other = FaultyStorage(self.free_bytes)
@@ -165,7 +166,7 @@ class FaultyStorage:
         other.files = {path: copies[id(inode)] for path, inode in files}
         other.durable = {path: copies[id(inode)] for path, inode in durable}
         other._unsynced = [
-            (path, None if inode is None else copies[id(inode)]) for path, inode in self._unsynced
+            (path, None if inode is None else copies[id(inode)]) for path, inode in unsynced
         ]
         return other
 
