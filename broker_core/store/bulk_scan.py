@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from broker_core.store.consume_queue import ConsumeQueue
     from broker_core.store.consume_queues import ConsumeQueues
     from broker_core.store.deleted_topics import DeletedTopics
+    from broker_core.store.ext_replay import ExtReplay
     from broker_core.store.index_replay import IndexReplay
     from broker_core.store.mapped_file import MappedFile
 
@@ -252,6 +253,7 @@ class BulkScan:
         self,
         queues: ConsumeQueues,
         index: IndexReplay | None,
+        ext: ExtReplay,
         deleted: DeletedTopics,
         next_offsets: dict[ConsumeQueue, int],
         mark: Callable[[ConsumeQueue], None],
@@ -261,6 +263,7 @@ class BulkScan:
         self.units_written = 0
         self._queues = queues
         self._index = index
+        self._ext = ext
         self._deleted = deleted
         self._next = next_offsets
         self._mark = mark
@@ -419,33 +422,64 @@ class BulkScan:
             rows["sys_flag"][members] & TRANSACTION_PREPARED_TYPE == 0
         )
         there = min(max(queue.next_offset - first, 0), len(members))
+        stored = np.empty(there, np.int64)
         done = 0
         while done < there:
             units = np.frombuffer(queue.stored_units(first + done, there - done), UNITS)
             if not len(units):
-                return first, done
+                is_right[done:] = False
+                break
             part = slice(done, done + len(units))
-            is_right[part] &= (
-                (units["offset"] == offsets[part])
-                & (units["size"] == rows["size"][members[part]])
-                & (units["tags_code"] == codes[members[part]])
+            is_right[part] &= (units["offset"] == offsets[part]) & (
+                units["size"] == rows["size"][members[part]]
             )
+            stored[part] = units["tags_code"]
             done += len(units)
+        found = members[:done]
+        is_right[:done] &= self._ext.are_right(
+            queue, first, stored[:done], codes[found], rows["timestamp"][found]
+        )
         return first, len(members) if is_right.all() else int(is_right.argmin())
 
     def _place(
         self, queue: ConsumeQueue, rows: _Rows, members: Ints, codes: Ints, first: int
     ) -> None:
-        missing = members[max(queue.next_offset - first, 0) :]
+        there = max(queue.next_offset - first, 0)
+        self._ext.pass_over(queue, first, first + min(there, len(members)))
+        missing = members[there:]
         if len(missing):
             units = np.empty(len(missing), UNITS)
             units["offset"] = rows["offset"][missing]
             units["size"] = rows["size"][missing]
             units["tags_code"] = codes[missing]
+            if queue.ext is not None:
+                units["tags_code"] = self._put_ext(queue, rows, missing, codes, first + there)
             queue.append_units(units.tobytes())
             self.units_written += len(missing)
             self._mark(queue)
         self._next[queue] = first + len(members)
+
+    def _put_ext(
+        self, queue: ConsumeQueue, rows: _Rows, missing: Ints, codes: Ints, queue_offset: int
+    ) -> list[int]:
+        """Write extensions of units that are missing; return what these carry."""
+        buffer = self._chunk.buffer
+        return [
+            self._ext.put(
+                queue,
+                queue_offset,
+                code,
+                store_timestamp,
+                buffer[start:end].decode("utf-8", "replace"),
+            )
+            for code, store_timestamp, start, end in zip(
+                codes[missing].tolist(),
+                rows["timestamp"][missing].tolist(),
+                (rows["topic_to"][missing] + 2).tolist(),
+                rows["end"][missing].tolist(),
+                strict=True,
+            )
+        ]
 
     def _put_keys(
         self, rows: _Rows, texts: _Texts, queues: Ints, of_rows: Ints, starts: Ints, sizes: Ints

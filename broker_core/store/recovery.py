@@ -41,6 +41,7 @@ from broker_core.message.sys_flag import (
 )
 from broker_core.message.tags import tags_code
 from broker_core.store.bulk_scan import BulkScan
+from broker_core.store.ext_replay import ExtReplay
 from broker_core.store.index_replay import IndexReplay
 from broker_core.store.mapped_file import first_not_zero
 from broker_core.store.results import DamagedRange, RecoveryReport
@@ -91,6 +92,7 @@ class Recovery:
         self._clean_exit = clean_exit
         self._check_crc = check_crc
         self._next: dict[ConsumeQueue, int] = {}
+        self._ext = ExtReplay()
         self._replay: IndexReplay | None = None
         self._last_timestamps: list[int] = []
         self._damaged: list[DamagedRange] = []
@@ -164,6 +166,7 @@ class Recovery:
         bulk = BulkScan(
             self._queues,
             self._replay,
+            self._ext,
             self._deleted,
             self._next,
             self._mark,
@@ -336,7 +339,7 @@ class Recovery:
             code = tags_code(properties.get(PROPERTY_TAGS))
             if queue.delay_ms is not None and PROPERTY_DELAY_TIME_LEVEL in properties:
                 code = head.store_timestamp + queue.delay_ms
-            self._put_unit(queue, head, code)
+            self._put_unit(queue, head, code, text)
         self._put_keys(queue, head, properties)
         return True
 
@@ -364,7 +367,7 @@ class Recovery:
             return expected
         return queue.lower_bound(queue.min_offset, lambda offset: offset < head.commit_log_offset)
 
-    def _put_unit(self, queue: ConsumeQueue, head: RecordHead, code: int) -> None:
+    def _put_unit(self, queue: ConsumeQueue, head: RecordHead, code: int, text: str) -> None:
         expected = self._expected(queue, head)
         queue_offset = head.queue_offset
         if expected == queue.next_offset == queue.first_offset() and expected != queue_offset:
@@ -382,6 +385,8 @@ class Recovery:
             return
         for missing in range(expected, queue_offset):
             self._keep_place(queue, missing)
+        place = head.commit_log_offset, head.size
+        code = self._ext.unit_code(queue, queue_offset, place, code, head.store_timestamp, text)
         if queue_offset < queue.next_offset:
             if queue.put_at(queue_offset, head.commit_log_offset, head.size, code):
                 self._units_written += 1
@@ -414,6 +419,9 @@ class Recovery:
         self._units_missing += 1
         unit = queue.unit(queue_offset)
         if unit is not None and unit[1] != FILLER_SIZE and self._is_damaged(unit[0]):
+            if self._ext.keep(queue, queue_offset):
+                self._units_written += 1
+                self._mark(queue)
             return
         if queue_offset < queue.next_offset:
             queue.put_filler_at(queue_offset)
@@ -447,8 +455,13 @@ class Recovery:
                 and self._is_damaged(unit[0])
             ):
                 self._units_missing += 1
+                if self._ext.keep(queue, next_offset):
+                    self._units_written += 1
+                    self._mark(queue)
                 next_offset += 1
-            if not self._clean_exit or next_offset != queue.next_offset:
+            is_cut = not self._clean_exit or next_offset != queue.next_offset
+            if is_cut:
                 queue.truncate(next_offset, thorough=queue in self._next)
+            self._ext.finish(queue, is_cut=is_cut)
             queue.max_offset = queue.next_offset
             queue.correct_min_offset(self._log.min_offset)

@@ -10,6 +10,7 @@ from broker_core.config import StoreConfig
 from broker_core.formats import record
 from broker_core.message import properties as message_properties
 from broker_core.message.ids import host_bytes
+from broker_core.store.consume_queue import no_bit_map
 from broker_core.store.message_store import MessageStore
 from broker_core.store.results import (
     GetMessageResult,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.message.message import MessageExt
     from broker_core.storage import Storage
+    from broker_core.store.consume_queue import BitMapOf
 
 HOST = host_bytes("127.0.0.1", 10911)
 LOG_FILE_SIZE = 64 * 1024
@@ -40,8 +42,13 @@ def store_config(**changes: Any) -> StoreConfig:
     return replace(config, **changes)
 
 
-def a_store(clock: Clock, storage: Storage, config: StoreConfig | None = None) -> MessageStore:
-    return MessageStore(config or store_config(), clock, storage, HOST)
+def a_store(
+    clock: Clock,
+    storage: Storage,
+    config: StoreConfig | None = None,
+    bit_map_of: BitMapOf = no_bit_map,
+) -> MessageStore:
+    return MessageStore(config or store_config(), clock, storage, HOST, bit_map_of)
 
 
 def put(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 
@@ -16,14 +17,27 @@ from tests.support.faulty_storage import FaultyStorage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker_core.config import StoreConfig
+
 V6_HOST = host_bytes("::1", 10911)
 TOPICS = ("one", "two", "SCHEDULE_TOPIC_XXXX")
+CONFIGS = {
+    "": store_config(),
+    " with extensions": store_config(
+        enable_consume_queue_ext=True, mapped_file_size_consume_queue_ext=300
+    ),
+}
 
 
-async def killed_store(dice: random.Random) -> FaultyStorage:
+def bit_map_of(topic: str, properties: str) -> bytes:
+    """A bitmap for some messages, of all sizes that there may be."""
+    return bytes([crc32(properties.encode()) % 256]) * (len(properties) % 5)
+
+
+async def killed_store(dice: random.Random, config: StoreConfig) -> FaultyStorage:
     """Return what a kill leaves of a store with messages of all kinds."""
     storage, clock = FaultyStorage(), ManualClock()
-    store = a_store(clock, storage)
+    store = a_store(clock, storage, config, bit_map_of)
     store.load()
     await store.start()
     for n in range(400):
@@ -51,6 +65,11 @@ def untouched(storage: FaultyStorage, dice: random.Random) -> None:
 
 def without_queues(storage: FaultyStorage, dice: random.Random) -> None:
     for path in [path for path in storage.files if "consumequeue" in path.parts]:
+        del storage.files[path]
+
+
+def without_extensions(storage: FaultyStorage, dice: random.Random) -> None:
+    for path in [path for path in storage.files if "consumequeue_ext" in path.parts]:
         del storage.files[path]
 
 
@@ -88,19 +107,21 @@ def torn_log(storage: FaultyStorage, dice: random.Random) -> None:
     data[cut:] = bytes(LOG_FILE_SIZE - cut)
 
 
+KINDS = ("commitlog", "consumequeue", "index", "consumequeue_ext")
 HURT = {
     "untouched": untouched,
     "without queues": without_queues,
     "without index": without_index,
     "torn log": torn_log,
-    **{f"zeros in {kind}": zeroed_sectors(kind) for kind in ("commitlog", "consumequeue", "index")},
-    **{f"flips in {kind}": flipped_bits(kind) for kind in ("commitlog", "consumequeue", "index")},
+    **{f"zeros in {kind}": zeroed_sectors(kind) for kind in KINDS},
+    **{f"flips in {kind}": flipped_bits(kind) for kind in KINDS},
+    "without consumequeue_ext": without_extensions,
 }
 
 
-def recovered(storage: FaultyStorage) -> tuple[object, dict[str, bytes]]:
+def recovered(storage: FaultyStorage, config: StoreConfig) -> tuple[object, dict[str, bytes]]:
     """Return what recovery says and leaves; index files by number, for their names are times."""
-    store = a_store(ManualClock(), storage, store_config())
+    store = a_store(ManualClock(), storage, config, bit_map_of)
     report = store.load()._replace(duration_ms=0)
     store.close()
     contents = {
@@ -113,24 +134,32 @@ def recovered(storage: FaultyStorage) -> tuple[object, dict[str, bytes]]:
     return report, contents
 
 
-@pytest.mark.parametrize("what", HURT)
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [
+        (what, kind)
+        for kind in CONFIGS
+        for what in HURT
+        if kind or not what.endswith("consumequeue_ext")
+    ],
+)
 @pytest.mark.parametrize(("seed", "chunk"), [(1, 4096), (2, 1 << 20)])
 async def test_bulk_and_single_records_lead_to_the_same(
-    monkeypatch: pytest.MonkeyPatch, what: str, seed: int, chunk: int
+    monkeypatch: pytest.MonkeyPatch, what: str, kind: str, seed: int, chunk: int
 ) -> None:
-    dice = random.Random(seed)
-    storage = await killed_store(dice)
+    dice, config = random.Random(seed), CONFIGS[kind]
+    storage = await killed_store(dice, config)
     HURT[what](storage, dice)
     single = storage.crash()
     monkeypatch.setattr(recovery, "BULK_RECORDS_MIN", 1 << 30)
     monkeypatch.setattr(bulk_scan, "CHUNK_BYTES", 64)
-    expected = recovered(single)
+    expected = recovered(single, config)
     monkeypatch.undo()
     monkeypatch.setattr(bulk_scan, "CHUNK_BYTES", chunk)
     monkeypatch.setattr(recovery, "SINGLE_RECORDS", 3)
     monkeypatch.setattr(recovery, "BULK_RECORDS_MIN", 1)
 
-    found = recovered(storage)
+    found = recovered(storage, config)
 
     assert found[0] == expected[0]
     assert found[1].keys() == expected[1].keys()

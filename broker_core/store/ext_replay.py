@@ -1,0 +1,142 @@
+"""The ConsumeQueue extensions, compared with the log while that is read again.
+
+An extension is kept as long as its units lie one behind the other and say what the log says; the
+bitmaps in them are believed, since nothing else remembers them. From the first unit on that is
+missing or another, the queue's extension is cut and put again, so that addresses always rise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from broker_core.formats.cq_ext_unit import ADDRESS_BASE, ADDRESS_MAX
+from broker_core.formats.cq_unit import UNITS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from broker_core.store.consume_queue import ConsumeQueue
+    from broker_core.store.consume_queue_ext import ConsumeQueueExt
+
+    Ints = NDArray[np.int64]
+
+
+class ExtReplay:
+    """One start's pass over the extensions, in the order of the log. Not to be used twice.
+
+    Of a queue without extension files a unit's code must be the plain one.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[ConsumeQueue, int] = {}
+
+    def unit_code(
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        place: tuple[int, int],
+        code: int,
+        store_timestamp: int,
+        properties: str,
+    ) -> int:
+        """Return what a unit of (commit_log_offset, size) is to carry, and see to its extension."""
+        ext = queue.ext
+        if ext is None:
+            return code
+        unit = queue.unit(queue_offset)
+        if unit is not None and unit[:2] == place and unit[2] > ADDRESS_MAX and unit[2] == code:
+            return code
+        end = self._end(queue, ext, queue_offset)
+        if unit is not None and unit[:2] == place:
+            known = ext.unit(unit[2])
+            if (
+                known is not None
+                and unit[2] - ADDRESS_BASE >= end
+                and (known.tags_code, known.store_timestamp) == (code, store_timestamp)
+            ):
+                self._ends[queue] = unit[2] - ADDRESS_BASE + known.size
+                return unit[2]
+        return self.put(queue, queue_offset, code, store_timestamp, properties)
+
+    def put(
+        self, queue: ConsumeQueue, queue_offset: int, code: int, store_timestamp: int, text: str
+    ) -> int:
+        """Write a unit's extension anew, behind those before it; return what the unit carries."""
+        ext = queue.ext
+        if ext is None:
+            return code
+        end = self._end(queue, ext, queue_offset)
+        if ext.end != end:
+            ext.cut(end, thorough=True)
+        code = queue.put_ext(code, store_timestamp, text)
+        self._ends[queue] = ext.end
+        return code
+
+    def are_right(
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        stored: Ints,
+        codes: Ints,
+        store_timestamps: Ints,
+    ) -> NDArray[np.bool_]:
+        """Tell which of the codes that units from queue_offset on carry are as they should be."""
+        is_right: NDArray[np.bool_] = stored == codes
+        is_address = stored <= ADDRESS_MAX
+        if queue.ext is None or not is_address.any():
+            return is_right
+        chosen = np.flatnonzero(is_address)
+        addresses = stored[chosen]
+        sizes = queue.ext.sizes(addresses, codes[chosen], store_timestamps[chosen])
+        offsets = addresses ^ np.int64(ADDRESS_BASE)
+        ends = np.empty(len(chosen), np.int64)
+        ends[0] = self._end(queue, queue.ext, queue_offset)
+        ends[1:] = (offsets + sizes)[:-1]
+        is_right[chosen] = (sizes > 0) & (offsets >= ends)
+        return is_right
+
+    def pass_over(self, queue: ConsumeQueue, queue_from: int, queue_to: int) -> None:
+        """Take the extensions of units in [queue_from, queue_to) for right."""
+        if queue.ext is None:
+            return
+        while queue_from < queue_to:
+            view = queue.stored_units(queue_from, queue_to - queue_from)
+            codes = np.frombuffer(view, UNITS)["tags_code"]
+            if not len(codes):
+                return
+            addresses = codes[codes <= ADDRESS_MAX]
+            if len(addresses):
+                self._ends[queue] = queue.ext.end_behind(int(addresses[-1]))
+            queue_from += len(codes)
+
+    def keep(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+        """Keep the unit of a lost message; return whether its code had to be changed.
+
+        It must not point at what is, or will be, the extension of another message.
+        """
+        unit = queue.unit(queue_offset)
+        if queue.ext is None or unit is None or unit[2] > ADDRESS_MAX:
+            return False
+        known = queue.ext.unit(unit[2])
+        end = self._end(queue, queue.ext, queue_offset)
+        if known is not None and unit[2] - ADDRESS_BASE >= end:
+            self._ends[queue] = unit[2] - ADDRESS_BASE + known.size
+            return False
+        return queue.put_at(queue_offset, unit[0], unit[1], 0)
+
+    def finish(self, queue: ConsumeQueue, *, is_cut: bool) -> None:
+        """The queue has its end: cut what its units do not lead to."""
+        if queue.ext is not None and (is_cut or queue in self._ends):
+            end = self._end(queue, queue.ext, queue.next_offset)
+            queue.ext.cut(end, thorough=True)
+
+    def _end(self, queue: ConsumeQueue, ext: ConsumeQueueExt, queue_offset: int) -> int:
+        """Return where the extension of a unit may begin, behind those of the units before it."""
+        end = self._ends.get(queue)
+        if end is None:
+            address = queue.last_ext_address(queue_offset)
+            end = 0 if address is None else ext.end_behind(address)
+            self._ends[queue] = end
+        return end
