@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_core.protocol import java_json
-from broker_core.protocol.codes import RequestCode, ResponseCode
+from broker_core.protocol.codes import V5_3_1, RequestCode, ResponseCode
+from broker_core.protocol.command import RemotingCommand
 from tests.support.client import Client, json_body, messages
 
 if TYPE_CHECKING:
     from broker_core.broker import Broker
-    from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
 
 
@@ -182,6 +182,40 @@ async def test_a_live_group_is_told_where_to_go_on(client: Client) -> None:
     table = json_body(told)["offsetTable"]
     assert table['{"brokerName":"broker-a","queueId":0,"topic":"T"}'] == 3
     await consumer.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("asked", "offsets"),
+    [
+        ({"timestamp": 0}, [0, 0]),
+        ({"timestamp": -1}, [3, 1]),
+        ({"timestamp": 0, "isForce": "false"}, [0, 0]),
+        ({"timestamp": -1, "isForce": "false"}, [2, 1]),
+        ({"timestamp": 0, "queueId": 0, "offset": 1}, [1, -1]),
+        ({"timestamp": -1, "queueId": 1, "offset": -1}, [2, 1]),
+    ],
+)
+async def test_a_tool_of_5_x_resets_a_group_that_is_not_connected(
+    broker: Broker, client: Client, asked: dict[str, Any], offsets: list[int]
+) -> None:
+    for queue_id in (0, 0, 0, 1):
+        await client.send("T", queue_id=queue_id)
+    await client.pull("T", group="g")
+    broker.offsets.commit("g", "T", 0, 2)
+    fields = {"topic": "T", "group": "g", "isForce": "true", **asked}
+    request = RemotingCommand.request(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        {name: str(value) for name, value in fields.items()},
+    )
+    request.version = V5_3_1
+
+    answer = await client.remoting.request(client.address, request, 5.0)
+
+    assert answer.code == ResponseCode.SUCCESS
+    assert [broker.offsets.query("g", "T", queue_id) for queue_id in range(2)] == offsets
+    queue_id = asked.get("queueId", 0)
+    key = f'{{"brokerName":"broker-a","queueId":{queue_id},"topic":"T"}}'
+    assert json_body(answer)["offsetTable"][key] == offsets[queue_id]
 
 
 async def test_an_orderly_consumer_locks_its_queues(client: Client) -> None:

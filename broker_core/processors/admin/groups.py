@@ -14,7 +14,7 @@ from broker_core.message import names
 from broker_core.message.subscription import SubscriptionGroupConfig
 from broker_core.processors.heartbeat import read_body
 from broker_core.protocol import java_json
-from broker_core.protocol.codes import V3_0_7_SNAPSHOT, RequestCode, ResponseCode
+from broker_core.protocol.codes import V3_0_7_SNAPSHOT, V5_0_0, RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
 
@@ -241,8 +241,9 @@ class GroupsAdmin:
         """INVOKE_BROKER_TO_RESET_OFFSET: tell a live group's clients where to go on.
 
         Answers SUCCESS with the offsets; SYSTEM_ERROR for an unknown topic or group, a client that
-        is too old; CONSUMER_NOT_ONLINE when nobody of the group is connected: then
-        UPDATE_CONSUMER_OFFSET is the way. 5.x may ask for one queue, and for an offset.
+        is too old. When nobody of the group is connected a 4.9 tool is answered
+        CONSUMER_NOT_ONLINE and goes on with UPDATE_CONSUMER_OFFSET; for one of 5.x, which leaves it
+        to its broker, the offsets are set here. 5.x may ask for one queue, and for an offset.
         """
         header = request.ext_fields
         topic = fields.text(header, "topic")
@@ -266,13 +267,14 @@ class GroupsAdmin:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist"
             )
-        if found is None:
+        if found is None and request.version < V5_0_0:
             raise RequestRefusedError(
                 ResponseCode.CONSUMER_NOT_ONLINE,
                 f"Consumer not online, so can not reset offset, Group: {group} Topic: {topic} "
                 f"Timestamp: {timestamp}",
             )
-        for member in found.members.values():
+        members = found.members if found is not None else {}
+        for member in members.values():
             if member.version < V3_0_7_SNAPSHOT:
                 raise RequestRefusedError(
                     ResponseCode.SYSTEM_ERROR,
@@ -296,7 +298,10 @@ class GroupsAdmin:
         notice_body = body
         if request.language == "CPP":
             notice_body = java_json.encode({"offsetTable": self._as_list(topic, table)})
-        for connection in found.members:
+        if found is None:
+            for queue_id, offset in table.items():
+                self._offsets.commit(group, topic, queue_id, offset)
+        for connection in members:
             notice = RemotingCommand.request(
                 RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
                 {
