@@ -53,6 +53,16 @@ class StoreConfig:
     flush_interval_commit_log: int = 500
     flush_commit_log_least_pages: int = 4
     flush_commit_log_thorough_interval: int = 10_000
+    flush_commit_log_timed: bool = True
+    """Whether ASYNC_FLUSH waits for its interval also when there are least pages to flush."""
+    transient_store_pool_enable: bool = False
+    """Without effect with SYNC_FLUSH: see `is_transient_store_pool_enabled`."""
+    transient_store_pool_size: int = 5
+    """Buffers, each as long as a file of the log."""
+    fast_fail_if_no_buffer_in_store_pool: bool = False
+    commit_interval_commit_log: int = 200
+    commit_commit_log_least_pages: int = 4
+    commit_commit_log_thorough_interval: int = 200
     flush_interval_consume_queue: int = 1_000
     flush_consume_queue_least_pages: int = 2
     flush_consume_queue_thorough_interval: int = 60_000
@@ -78,10 +88,18 @@ class StoreConfig:
     delete_commit_log_files_interval: int = 100
     delete_consume_queue_files_interval: int = 100
     warm_maped_file_enable: bool = False
+    flush_least_pages_when_warm_maped_file: int = 4_096
+    enabled_append_prop_crc: bool = field(default=False, metadata={"key": "enabledAppendPropCRC"})
+    """Guard whole records by a property, as 5.x does."""
     os_page_cache_busy_time_out_mills: int = 1_000
     message_delay_level: str = DEFAULT_MESSAGE_DELAY_LEVEL
     flush_delay_offset_interval: int = 10_000
     enable_schedule_message_stats: bool = True
+
+    @property
+    def is_transient_store_pool_enabled(self) -> bool:
+        """Whether messages wait in buffers: SYNC_FLUSH needs them in their file at once."""
+        return self.transient_store_pool_enable and self.flush_disk_type == "ASYNC_FLUSH"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,18 +264,17 @@ INERT = frozenset(
         "enableScheduleAsyncDeliver",
         "endTransactionPoolQueueCapacity",
         "endTransactionThreadPoolNums",
-        "fastFailIfNoBufferInStorePool",
         "filterServerNums",
-        "flushCommitLogTimed",
         "flushConsumerOffsetHistoryInterval",
-        "flushLeastPagesWhenWarmMapedFile",
         "forceRegister",
+        "forceVerifyPropCRC",
         "haListenPort",
         "heartbeatThreadPoolNums",
         "heartbeatThreadPoolQueueCapacity",
         "highSpeedMode",
         "isolateLogEnable",
         "maxDelayTime",
+        "messageIndexSafe",
         "processReplyMessageThreadPoolNums",
         "pullMessageThreadPoolNums",
         "pullThreadPoolQueueCapacity",
@@ -294,7 +311,6 @@ ONLY = {
     "enableLmq": ("false", "light queues are not served"),
     "enableMultiDispatch": ("false", "light queues are not served"),
     "slaveReadEnable": ("false", "replication is not served"),
-    "transientStorePoolEnable": ("false", "the off-heap store pool is not served"),
 }
 
 # Keys of 5.x that name Java classes, each with ours for what they do. To ignore them would be to
@@ -329,6 +345,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "brokerId": (0, 0),
     "brokerPermission": (0, 7),
     "cleanResourceInterval": (100, 3_600_000),
+    "commitIntervalCommitLog": (1, 60_000),
     "defaultTopicQueueNums": (1, 1024),
     "expectConsumerNumUseFilter": (1, 100_000),
     "maxErrorRateOfBloomFilter": (1, 99),
@@ -337,6 +354,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "flushDelayOffsetInterval": (100, 600_000),
     "flushIntervalCommitLog": (1, 60_000),
     "flushIntervalConsumeQueue": (1, 600_000),
+    "flushLeastPagesWhenWarmMapedFile": (1, 1 << 18),
     "listenPort": (0, 65_535),
     "mappedFileSizeCommitLog": (1 << 16, 1 << 30),
     "mappedFileSizeConsumeQueue": (CQ_UNIT_BYTES, 1 << 30),
@@ -352,6 +370,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "serverChannelMaxIdleTimeSeconds": (1, 86_400),
     "transactionCheckInterval": (100, 3_600_000),
     "transactionCheckMax": (1, 1_000_000),
+    "transientStorePoolSize": (2, 64),
     "serverConnectionsMax": (1, 100_000),
     "serverConnectionsPerHostMax": (1, 100_000),
 }
@@ -363,6 +382,9 @@ UPDATABLE = frozenset(
         "brokerPermission",
         "cleanFileForciblyEnable",
         "cleanResourceInterval",
+        "commitCommitLogLeastPages",
+        "commitCommitLogThoroughInterval",
+        "commitIntervalCommitLog",
         "defaultQueryMaxNum",
         "deleteCommitLogFilesInterval",
         "deleteConsumeQueueFilesInterval",
@@ -370,6 +392,7 @@ UPDATABLE = frozenset(
         "diskMaxUsedSpaceRatio",
         "enableCalcFilterBitMap",
         "enablePropertyFilter",
+        "fastFailIfNoBufferInStorePool",
         "fileReservedTime",
         "filterDataCleanTimeSpan",
         "filterSupportRetry",
@@ -603,6 +626,8 @@ def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:
         for name in options
         if name not in active
     ]
+    if values.get("transientStorePoolEnable") and values.get("flushDiskType") == "SYNC_FLUSH":
+        warnings.append("transientStorePoolEnable has no effect with flushDiskType=SYNC_FLUSH")
     configuration = Configuration(
         broker=_complete_broker(_section(BrokerConfig, values), values),
         store=_complete_store(_section(StoreConfig, values)),

@@ -77,7 +77,7 @@ _REFUSALS: Mapping[PutMessageStatus, tuple[ResponseCode, str]] = {
     PutMessageStatus.FLUSH_DISK_TIMEOUT: (ResponseCode.FLUSH_DISK_TIMEOUT, ""),
     PutMessageStatus.FLUSH_SLAVE_TIMEOUT: (ResponseCode.FLUSH_SLAVE_TIMEOUT, ""),
     PutMessageStatus.SLAVE_NOT_AVAILABLE: (ResponseCode.SLAVE_NOT_AVAILABLE, ""),
-    PutMessageStatus.CREATE_MAPED_FILE_FAILED: (
+    PutMessageStatus.CREATE_MAPEDFILE_FAILED: (
         ResponseCode.SYSTEM_ERROR,
         "create mapped file failed, server is busy or broken.",
     ),

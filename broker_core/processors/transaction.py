@@ -45,7 +45,7 @@ _ILLEGAL = (
     "msg body length limit {max_message_size}B, msg properties length limit 32KB."
 )
 _REFUSALS: Mapping[PutMessageStatus, tuple[ResponseCode, str]] = {
-    PutMessageStatus.CREATE_MAPED_FILE_FAILED: (
+    PutMessageStatus.CREATE_MAPEDFILE_FAILED: (
         ResponseCode.SYSTEM_ERROR,
         "Create mapped file failed.",
     ),

@@ -15,7 +15,13 @@ from zlib import crc32
 import numpy as np
 
 from broker_core.formats.cq_unit import UNITS
-from broker_core.formats.record import CRC_MASK, HEAD_SIZE, MESSAGE_MAGIC, OVERHEAD_V4
+from broker_core.formats.record import (
+    CRC_MASK,
+    HEAD_SIZE,
+    MESSAGE_MAGIC,
+    OVERHEAD_V4,
+    is_guard_right,
+)
 from broker_core.message.ids import HOST_V4_SIZE, HOST_V6_SIZE
 from broker_core.message.names import (
     KEY_SEPARATOR,
@@ -259,6 +265,7 @@ class BulkScan:
         mark: Callable[[ConsumeQueue], None],
         *,
         check_crc: bool,
+        is_guarded: bool = False,
     ) -> None:
         self.units_written = 0
         self._queues = queues
@@ -268,6 +275,7 @@ class BulkScan:
         self._next = next_offsets
         self._mark = mark
         self._check_crc = check_crc
+        self._is_guarded = is_guarded
         self._chunk = _Chunk()
         self._known: dict[tuple[bytes, int], int] = {}
         self._order: list[ConsumeQueue] = []
@@ -290,6 +298,8 @@ class BulkScan:
         rows = _Rows(chunk, positions)
         if self._check_crc:
             rows.cut(_count_whole(chunk, rows))
+            if self._is_guarded:
+                rows.cut(_count_guarded(chunk, rows))
         if len(rows) and (is_compared or self._check_crc):
             texts = _Texts(chunk, rows)
             if self._check_crc:
@@ -527,6 +537,16 @@ def _count_whole(chunk: _Chunk, rows: _Rows) -> int:
     )
     is_whole = (found & CRC_MASK == rows["body_crc"]) | (rows["body_to"] == rows["body_from"])
     return len(rows) if is_whole.all() else int(is_whole.argmin())
+
+
+def _count_guarded(chunk: _Chunk, rows: _Rows) -> int:
+    """Return how many rows come before the first whose checksum of the whole is wrong."""
+    view = chunk.view
+    pairs = zip(rows["position"].tolist(), rows["end"].tolist(), strict=True)
+    for count, (start, end) in enumerate(pairs):
+        if not is_guard_right(view, start, end):
+            return count
+    return len(rows)
 
 
 def _first_odd(of_rows: Ints, sizes: Ints, count: int) -> int:

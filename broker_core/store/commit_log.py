@@ -5,14 +5,21 @@ Files of one size, named by the offset at which they begin. The first file may b
 thread, and pages ahead of the write position are faulted in there too: a first touch costs seven
 times a later one.
 
+With a TransientStorePool a new file is written through a buffer of the pool, which is committed to
+the file later: then `buffer` is that buffer, while readers see the mapping, and in it what was
+committed.
+
 Source: store/CommitLog.java, store/MappedFileQueue.java, store/AllocateMappedFileService.java
 (4.9.8).
+Differs: a file that finds no free buffer is not made (the original writes it through its mapping,
+where it would survive a kill that the end of the file before it does not).
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.errors import StoreError
 from broker_core.formats.paths import offset_file_name, parse_offset_file_name
@@ -21,14 +28,30 @@ from broker_core.store.mapped_file import MappedFile, zero_tail
 
 if TYPE_CHECKING:
     import mmap
+    from collections.abc import Callable
     from concurrent.futures import Executor, Future
     from pathlib import Path
 
     from broker_core.storage import Storage, StorageFile
+    from broker_core.store.transient_store_pool import TransientStorePool
+    from broker_core.store.warm_up import WarmUp
 
 logger = logging.getLogger(__name__)
 
+PAGE_SIZE = 4096
 POPULATE_AHEAD = 16 * 1024 * 1024
+
+
+class BufferShortageError(StoreError):
+    """A file is needed, and all buffers of the pool wait to be committed."""
+
+
+class Piece(NamedTuple):
+    """What of a file is to be committed next."""
+
+    mapped: MappedFile
+    position: int
+    data: memoryview
 
 
 class CommitLog:
@@ -43,10 +66,17 @@ class CommitLog:
         position: where the next record goes, in that file.
         limit: up to where may be written without `make_room`.
         flushed_where: up to here the log is durable.
+        wake_bytes: 0, or after how many bytes at most `on_wake` is called again.
     """
 
     def __init__(
-        self, directory: Path, file_size: int, storage: Storage, allocator: Executor
+        self,
+        directory: Path,
+        file_size: int,
+        storage: Storage,
+        allocator: Executor,
+        pool: TransientStorePool | None = None,
+        warm_up: WarmUp | None = None,
     ) -> None:
         self.directory = directory
         self.file_size = file_size
@@ -55,8 +85,13 @@ class CommitLog:
         self.position = 0
         self.limit = -1
         self.flushed_where = 0
+        self.wake_bytes = 0
+        self.on_wake: Callable[[], None] = _nothing
         self._storage = storage
         self._allocator = allocator
+        self._pool = pool
+        self._warm_up = warm_up
+        self._uncommitted: deque[MappedFile] = deque()
         self._files: list[MappedFile] = []
         self._populated_to = 0
         self._next: Future[MappedFile] | None = None
@@ -70,6 +105,14 @@ class CommitLog:
     def max_offset(self) -> int:
         """Where the next record goes."""
         return self.file_from_offset + self.position
+
+    @property
+    def committed_where(self) -> int:
+        """Up to here the files hold the log: max_offset, unless a buffer waits to be committed."""
+        if not self._uncommitted:
+            return self.max_offset
+        first = self._uncommitted[0]
+        return first.file_from_offset + first.committed_to
 
     @property
     def files(self) -> list[MappedFile]:
@@ -127,6 +170,20 @@ class CommitLog:
             return None
         return file.view[position:end]
 
+    def written_view(self, commit_log_offset: int) -> memoryview | None:
+        """Return what was put from an offset on, committed or not, up to its file's end.
+
+        For the broker's own use: nobody else is shown what is not committed.
+        """
+        file = self.file_at(commit_log_offset)
+        if file is None or commit_log_offset >= self.max_offset:
+            return None
+        position = commit_log_offset - file.file_from_offset
+        end = min(file.size, self.max_offset - file.file_from_offset)
+        if file.write_buffer is None or position < file.committed_to:
+            return file.view[position:end]
+        return memoryview(file.write_buffer)[position:end]
+
     def continue_at(self, commit_log_offset: int) -> int:
         """Make this the end of the log: what lies behind is zeroed, later files are deleted.
 
@@ -155,19 +212,50 @@ class CommitLog:
 
         Raises:
             OSError: no file could be made; nothing has changed.
+            BufferShortageError: a new file would have no buffer; nothing has changed.
         """
         end = self.position + size
         if self.limit >= 0 and end <= self.file_size - BLANK_SIZE_MIN:
             self._look_ahead(end)
             return
+        if self._pool is not None and not self._pool.available_buffer_nums:
+            raise BufferShortageError("all buffers of the transient store pool are in use")
         if self.limit < 0:
             self._append(self._allocate(self.file_from_offset), self.position)
         else:
             following = self._take_next()
             if self.position < self.file_size:
                 encode_blank(self.buffer, self.position, self.file_size - self.position)
+            self._roll(self._files[-1])
             self._append(following, 0)
         self._look_ahead(self.position + size)
+
+    def piece_to_commit(self, size_max: int) -> Piece | None:
+        """Return what is to be written to a file next, None when all that was put is in files."""
+        if not self._uncommitted:
+            return None
+        mapped = self._uncommitted[0]
+        buffer = mapped.write_buffer
+        assert buffer is not None
+        position = mapped.committed_to
+        end = mapped.wrote_to if mapped.is_rolled else self.position
+        if end - position > size_max:
+            # Up to a page's end: what a kill leaves of a record there is told from damage by it.
+            end = position + size_max - (position + size_max) % PAGE_SIZE
+        if end <= position:
+            return None
+        return Piece(mapped, position, memoryview(buffer)[position:end])
+
+    def committed(self, piece: Piece) -> None:
+        """A piece was written to its file: readers may see it."""
+        mapped = piece.mapped
+        mapped.committed_to = piece.position + len(piece.data)
+        piece.data.release()
+        if mapped.is_rolled and mapped.committed_to == mapped.wrote_to:
+            self._uncommitted.popleft()
+            if self._pool is not None and mapped.write_buffer is not None:
+                self._pool.return_buffer(mapped.write_buffer)
+            mapped.write_buffer = None
 
     @property
     def record_size_max(self) -> int:
@@ -205,11 +293,22 @@ class CommitLog:
         mapped.close()
 
     def _append(self, mapped: MappedFile, position: int) -> None:
+        if self._pool is not None:
+            mapped.write_buffer = self._pool.borrow_buffer()
+            mapped.committed_to = position
+            self._uncommitted.append(mapped)
         self._files.append(mapped)
         self._write_to(mapped, position)
 
+    def _roll(self, mapped: MappedFile) -> None:
+        # Behind the head of the blank record a buffer holds what the file before left there.
+        mapped.wrote_to = min(self.position + BLANK_SIZE_MIN, self.file_size)
+        mapped.is_rolled = True
+        if self._warm_up is not None:
+            self._warm_up.release(mapped)
+
     def _write_to(self, mapped: MappedFile, position: int) -> None:
-        self.buffer = mapped.buffer
+        self.buffer = mapped.buffer if mapped.write_buffer is None else mapped.write_buffer
         self.file_from_offset = mapped.file_from_offset
         self.position = position
         self._populated_to = position
@@ -223,7 +322,7 @@ class CommitLog:
             length = min(POPULATE_AHEAD, self.file_size - start)
             self._populated_to = start + length
             if length > 0:
-                self._allocator.submit(mapped.file.populate, mapped.buffer, start, length)
+                self._allocator.submit(mapped.file.populate, self.buffer, start, length)
         half = self.file_size // 2
         if end >= half and self._next is None:
             self._next = self._allocator.submit(
@@ -234,6 +333,9 @@ class CommitLog:
             due = min(due, self._populated_to - POPULATE_AHEAD // 2)
         if self._next is None:
             due = min(due, half)
+        if self.wake_bytes:
+            due = min(due, end + self.wake_bytes)
+            self.on_wake()
         self.limit = max(due, end)
 
     def _take_next(self) -> MappedFile:
@@ -257,4 +359,10 @@ class CommitLog:
             file.close()
             self._storage.unlink(path)
             raise
+        if self._warm_up is not None:
+            self._warm_up.warm(mapped)
         return mapped
+
+
+def _nothing() -> None:
+    """Nobody listens."""

@@ -49,6 +49,9 @@ class CommitLogFlusher(Service):
         on_flushed: called when flushed_where has moved.
         on_failed: called once, with the failure.
         store_timestamp: of the last message put; the put path sets it.
+        committed_timestamp: all messages stored up to then are in their files; the committer of a
+            TransientStorePool sets it, None without one.
+        commit_soon: called when somebody waits for what is not in its file yet.
         flushed_timestamp: all messages stored up to then are durable.
     """
 
@@ -58,6 +61,8 @@ class CommitLogFlusher(Service):
         self.on_flushed: Callable[[], None] = _nothing
         self.on_failed: Callable[[OSError], None] = _ignore
         self.store_timestamp = 0
+        self.committed_timestamp: int | None = None
+        self.commit_soon: Callable[[], None] = _nothing
         self.flushed_timestamp = 0
         self.is_scheduled = False
         self._config = config
@@ -72,7 +77,13 @@ class CommitLogFlusher(Service):
 
     def start(self) -> None:
         """Begin to flush by interval; SYNC_FLUSH flushes after puts instead."""
-        if self._config.flush_disk_type == "ASYNC_FLUSH":
+        config = self._config
+        if config.flush_disk_type == "ASYNC_FLUSH":
+            if not config.flush_commit_log_timed:
+                self._commit_log.wake_bytes = (
+                    max(1, config.flush_commit_log_least_pages) * PAGE_SIZE
+                )
+                self._commit_log.on_wake = self._flush_enough
             self.spawn(self._flush_by_interval(), name="flush-commit-log")
 
     async def shutdown(self) -> None:
@@ -103,8 +114,15 @@ class CommitLogFlusher(Service):
         self._waiters.append((commit_log_offset, deadline, waiter))
         if self._timer is None:
             self._timer = self._clock.call_at(deadline, self._expire)
+        if commit_log_offset > self._commit_log.committed_where:
+            self.commit_soon()
         self.schedule()
         return waiter
+
+    def committed(self) -> None:
+        """More of the log is in files: flush it, if somebody waits for that."""
+        if self._waiters:
+            self.schedule()
 
     async def _flush_by_interval(self) -> None:
         config = self._config
@@ -115,23 +133,32 @@ class CommitLogFlusher(Service):
             least_pages = config.flush_commit_log_least_pages
             if now >= thorough_at + config.flush_commit_log_thorough_interval / 1000:
                 least_pages = 0
-            dirty = self._commit_log.max_offset - self._commit_log.flushed_where
+            dirty = self._commit_log.committed_where - self._commit_log.flushed_where
             if dirty <= 0 or dirty < least_pages * PAGE_SIZE:
                 continue
             thorough_at = now
             self.schedule()
             await self._idle.wait()
 
+    def _flush_enough(self) -> None:
+        """flushCommitLogTimed=false: puts wake the flush when there are enough pages."""
+        log = self._commit_log
+        least = self._config.flush_commit_log_least_pages * PAGE_SIZE
+        if log.committed_where - log.flushed_where >= least:
+            self.schedule()
+
     def _flush(self) -> None:
         self.is_scheduled = False
         log = self._commit_log
-        target = log.max_offset
+        target = log.committed_where
         if target <= log.flushed_where or self.error is not None:
             self._idle.set()
             return
         self._is_flushing = True
         files = log.files_between(log.flushed_where, target)
-        store_timestamp = self.store_timestamp
+        store_timestamp = self.committed_timestamp
+        if store_timestamp is None:
+            store_timestamp = self.store_timestamp
         loop = asyncio.get_running_loop()
         done = loop.run_in_executor(self._thread, _sync, files)
         done.add_done_callback(lambda done: self._flushed(done, target, store_timestamp))

@@ -19,9 +19,29 @@ class MappedFile:
     """A file of fixed size with a mapping over the whole of it.
 
     Slices of `view` may outlive the file's deletion: the memory goes when the last of them does.
+
+    Attributes:
+        write_buffer: the buffer of the pool that records are packed into, until all of it is
+            committed; None for a file that is written through its mapping.
+        wrote_to: behind the last byte in write_buffer that belongs to the file, once it is full.
+        committed_to: up to here write_buffer was written to the file.
+        is_rolled: another file is written now.
+        is_locked: the mapping may not be swapped out.
     """
 
-    __slots__ = ("buffer", "file", "file_from_offset", "path", "size", "view")
+    __slots__ = (
+        "buffer",
+        "committed_to",
+        "file",
+        "file_from_offset",
+        "is_locked",
+        "is_rolled",
+        "path",
+        "size",
+        "view",
+        "write_buffer",
+        "wrote_to",
+    )
 
     def __init__(self, file: StorageFile, file_from_offset: int, size: int) -> None:
         self.file = file
@@ -30,6 +50,11 @@ class MappedFile:
         self.size = size
         self.buffer: mmap.mmap | bytearray = file.map()
         self.view = memoryview(self.buffer)
+        self.write_buffer: mmap.mmap | bytearray | None = None
+        self.wrote_to = 0
+        self.committed_to = 0
+        self.is_rolled = False
+        self.is_locked = False
 
     def close(self) -> None:
         """Give back the descriptor; the mapping goes with its last reader."""

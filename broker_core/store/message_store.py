@@ -20,9 +20,13 @@ from broker_core.formats.paths import StorePaths
 from broker_core.formats.record import (
     CRC_MASK,
     FIXED,
+    GUARDED,
     MESSAGE_MAGIC,
     PROPERTIES_SIZE,
     encode_into,
+    examine,
+    guard,
+    with_crc_room,
 )
 from broker_core.message.ids import HOST_V4_SIZE, HOST_V6_SIZE, parse_host
 from broker_core.message.names import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
@@ -40,25 +44,31 @@ from broker_core.message.sys_flag import (
 )
 from broker_core.message.tags import tags_code as tags_code_of
 from broker_core.service import Service
-from broker_core.store.commit_log import CommitLog
+from broker_core.store.commit import CommitLogCommitter
+from broker_core.store.commit_log import BufferShortageError, CommitLog
 from broker_core.store.consume_queue import no_bit_map
 from broker_core.store.consume_queues import ConsumeQueues, Extension
 from broker_core.store.deleted_topics import DeletedTopics
 from broker_core.store.flush import CommitLogFlusher, ConsumeQueueFlusher
 from broker_core.store.index_service import IndexService
 from broker_core.store.lock_file import take_lock
+from broker_core.store.memory_lock import MemoryLock
 from broker_core.store.quarantine import Quarantine
 from broker_core.store.reads import MessageReader
 from broker_core.store.recovery import Recovery
 from broker_core.store.results import PutBatchResult, PutMessageResult, PutMessageStatus
 from broker_core.store.retention import Retention
 from broker_core.store.store_stats import StoreStats
+from broker_core.store.transient_store_pool import TransientStorePool
+from broker_core.store.warm_up import WarmUp
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from struct import Struct
 
     from broker_core.clock import Clock
     from broker_core.config import StoreConfig
+    from broker_core.formats.record import GuardedFields
     from broker_core.message.message import MessageExt
     from broker_core.storage import Storage, StorageFile
     from broker_core.store.consume_queue import BitMapOf, ConsumeQueue
@@ -73,6 +83,9 @@ logger = logging.getLogger(__name__)
 
 COLD_READ_THREADS = 4
 RECORD_OVERHEAD_MAX = 64 * 1024
+HELD_BACK_MAX = 200_000
+"""So many messages may wait to be flushed, or committed, before they are read; then puts are
+refused. A disk that stands still must not take the memory."""
 DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -106,11 +119,34 @@ class MessageStore(Service):
         self._is_sync_flush = config.flush_disk_type == "SYNC_FLUSH"
         self._allocator = ThreadPoolExecutor(1, "allocate")
         self._cold_reads = ThreadPoolExecutor(COLD_READ_THREADS, "cold-read")
+        self._memory_lock = MemoryLock(storage)
+        self._pool = (
+            TransientStorePool(
+                storage, config.transient_store_pool_size, config.mapped_file_size_commit_log
+            )
+            if config.is_transient_store_pool_enabled
+            else None
+        )
+        self._warm_up = (
+            WarmUp(config, storage, self._memory_lock, self._allocator)
+            if config.warm_maped_file_enable
+            else None
+        )
         self._log = CommitLog(
             self._paths.commit_log,
             config.mapped_file_size_commit_log,
             storage,
             self._allocator,
+            self._pool,
+            self._warm_up,
+        )
+        # What the put path would have to ask for each message is chosen here.
+        self._is_guarded = config.enabled_append_prop_crc
+        self._fixed: Mapping[tuple[int, int], Struct | GuardedFields] = (
+            GUARDED if self._is_guarded else FIXED
+        )
+        self._properties_bytes: Callable[[str], bytes] = (
+            with_crc_room if self._is_guarded else str.encode
         )
         self._queues = ConsumeQueues(
             self._paths.consume_queue,
@@ -150,6 +186,18 @@ class MessageStore(Service):
         self._flusher = CommitLogFlusher(config, clock, self._log)
         self._flusher.on_flushed = self._log_flushed
         self._flusher.on_failed = self._io_failed
+        self._committer = (
+            None
+            if self._pool is None
+            else CommitLogCommitter(config, clock, self._log, self._flusher)
+        )
+        self._holds_back = self._is_sync_flush or self._committer is not None
+        self._make_readable = self._flusher.schedule
+        if self._committer is not None:
+            self._committer.on_committed = self._log_committed
+            self._committer.on_failed = self._io_failed
+            self._flusher.commit_soon = self._committer.commit_all
+            self._make_readable = self._committer.schedule
         self._queue_flusher = ConsumeQueueFlusher(
             config,
             clock,
@@ -177,9 +225,9 @@ class MessageStore(Service):
         self._is_writable = False
         self._last_store_timestamp = 0
         self._now_ms = clock.now_ms
-        # SYNC_FLUSH: units that wait for the log to be flushed, as (end in the log, queue,
-        # max_offset afterwards).
-        self._unflushed: list[tuple[int, ConsumeQueue, int]] = []
+        # Units that wait for the log to be flushed (SYNC_FLUSH) or committed (with a pool), as
+        # (end in the log, queue, max_offset afterwards).
+        self._held_back: list[tuple[int, ConsumeQueue, int]] = []
 
     # -- life
 
@@ -210,6 +258,8 @@ class MessageStore(Service):
         if prepare is not None:
             prepare()
         clean_exit = not storage.exists(paths.abort)
+        if self._pool is not None:
+            self._pool.init()
         self._quarantine.load()
         self._deleted.load()
         self._log.load()
@@ -228,13 +278,16 @@ class MessageStore(Service):
             self._clock,
             clean_exit=clean_exit,
             check_crc=self._config.check_crc_on_recover,
+            is_guarded=self._is_guarded,
         )
         report = recovery.run()
         self._deleted.clamp(report.max_commit_log_offset)
         self._last_store_timestamp = recovery.store_timestamp
         self._flusher.store_timestamp = recovery.store_timestamp
         self._flusher.flushed_timestamp = recovery.store_timestamp
-        if self._is_sync_flush:
+        if self._committer is not None:
+            self._flusher.committed_timestamp = recovery.store_timestamp
+        if self._holds_back:
             self._reader.read_limit = self._log.flushed_where
         logger.info(
             "recovered: clean_exit=%s records=%d min_commit_log_offset=%d max_commit_log_offset=%d "
@@ -253,6 +306,10 @@ class MessageStore(Service):
         self._storage.open(self._paths.abort, create=True).close()
         self._storage.sync_directory(self._paths.root)
         self._retention.check_disk()
+        if self._pool is not None:
+            self._allocator.submit(self._pool.lock, self._memory_lock)
+        if self._committer is not None:
+            self._committer.start()
         self._flusher.start()
         self._queue_flusher.start()
         self._retention.start()
@@ -266,6 +323,8 @@ class MessageStore(Service):
         self._decide_writable()
         await super().shutdown()
         await self._retention.shutdown()
+        if self._committer is not None:
+            await self._committer.shutdown()
         await self._flusher.shutdown()
         await self._queue_flusher.shutdown()
         if was_started and self._failure is None:
@@ -276,9 +335,13 @@ class MessageStore(Service):
     def close(self) -> None:
         """Give back files and the lock, flushing nothing; for a store that was not started."""
         self._is_writable = False
+        if self._warm_up is not None:
+            self._warm_up.close()
         self._allocator.shutdown()
         self._cold_reads.shutdown()
         self._log.close()
+        if self._pool is not None:
+            self._pool.destroy()
         self._queues.close()
         if self._index is not None:
             self._index.close()
@@ -319,9 +382,9 @@ class MessageStore(Service):
             if created is None:
                 return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
             queue = created
-        properties_bytes = properties.encode()
+        properties_bytes = self._properties_bytes(properties)
         body_size = len(body)
-        fixed = FIXED[len(born_host), len(self._store_host)]
+        fixed = self._fixed[len(born_host), len(self._store_host)]
         topic_field = queue.topic_field
         size = fixed.size + body_size + len(topic_field) + 2 + len(properties_bytes)
         log = self._log
@@ -417,7 +480,7 @@ class MessageStore(Service):
                 uniq_key,
                 born_host,
             )
-        if self._is_sync_flush:
+        if self._holds_back:
             self._hold_back(queue, commit_log_offset + size)
         elif has_place:
             queue.max_offset = queue_offset + 1
@@ -452,7 +515,7 @@ class MessageStore(Service):
         tail = batch_properties.encode()
         try:
             items = [
-                (item.flag, item.body, batch.joined_properties(item.properties, tail))
+                (item.flag, item.body, self._batch_properties(item.properties, tail))
                 for item in batch.decode(body)
             ]
             texts = [decode_properties(text.decode()) for _, _, text in items]
@@ -462,7 +525,8 @@ class MessageStore(Service):
             return self._batch_refused(PutMessageStatus.MESSAGE_ILLEGAL)
         if any(len(text) > PROPERTIES_BYTES_MAX for _, _, text in items):
             return self._batch_refused(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
-        overhead = FIXED[len(born_host), len(self._store_host)].size + len(queue.topic_field) + 2
+        fixed = self._fixed[len(born_host), len(self._store_host)]
+        overhead = fixed.size + len(queue.topic_field) + 2
         total = sum(overhead + len(part) + len(text) for _, part, text in items)
         entries = sum(1 + len(text.get(PROPERTY_KEYS, "").split(KEY_SEPARATOR)) for text in texts)
         refusal = self._reserve(queue, total, len(items), entries)
@@ -493,6 +557,8 @@ class MessageStore(Service):
                 store_host=self._store_host,
                 reconsume_times=reconsume_times,
             )
+            if self._is_guarded:
+                guard(log.buffer, log.position, size)
             log.position += size
             offsets.append(commit_log_offset)
             tags = decoded.get(PROPERTY_TAGS)
@@ -524,7 +590,7 @@ class MessageStore(Service):
         if not queue.dirty:
             queue.dirty = True
             self._queues.dirty.append(queue)
-        if self._is_sync_flush:
+        if self._holds_back:
             self._hold_back(queue, log.max_offset)
         else:
             queue.max_offset = queue.next_offset
@@ -646,7 +712,10 @@ class MessageStore(Service):
 
     def look_message(self, commit_log_offset: int) -> memoryview | None:
         """Return the record that begins at an offset of the log, None when there is none."""
-        return self._reader.look_message(commit_log_offset)
+        found = self._reader.look_message(commit_log_offset)
+        if found is None and self._committer is not None and self._failure is None:
+            return self._look_uncommitted(commit_log_offset)
+        return found
 
     def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool | None:
         """Tell whether a message is likely in memory, None when there is no such message."""
@@ -681,7 +750,7 @@ class MessageStore(Service):
         """Delete a topic's queues; a topic of this name begins at queue offset 0 again."""
         if topic in self._queues.table:
             self._deleted.add(topic, self._log.max_offset)
-            self._unflushed = [held for held in self._unflushed if held[1].topic != topic]
+            self._held_back = [held for held in self._held_back if held[1].topic != topic]
             self._queues.delete_topic(topic)
 
     def delete_expired_files_soon(self) -> None:
@@ -714,6 +783,11 @@ class MessageStore(Service):
         return 0
 
     @property
+    def is_transient_store_pool_deficient(self) -> bool:
+        """Whether all buffers of the pool are in use; never without one."""
+        return self._pool is not None and not self._pool.available_buffer_nums
+
+    @property
     def is_writable(self) -> bool:
         """Whether puts are taken."""
         return self._is_writable
@@ -743,14 +817,20 @@ class MessageStore(Service):
                 "dispatchMaxBuffer": "0",
                 "earliestMessageTimeStamp": str(self.earliest_message_timestamp),
                 "remainHowManyDataToFlush": _readable(
-                    self.max_commit_log_offset - self.flushed_where
+                    self._log.committed_where - self.flushed_where
                 ),
-                "remainTransientStoreBufferNumbs": str(0x7FFFFFFF),
+                "remainTransientStoreBufferNumbs": str(
+                    0x7FFFFFFF if self._pool is None else self._pool.available_buffer_nums
+                ),
                 "pageCacheLockTimeMills": "0",
                 "storeState": self._state(),
                 "damagedRanges": str(len(self._quarantine.ranges)),
             }
         )
+        if self._pool is not None:
+            info["remainHowManyDataToCommit"] = _readable(
+                self._log.max_offset - self._log.committed_where
+            )
         return info
 
     def require_writable(self) -> None:
@@ -771,6 +851,8 @@ class MessageStore(Service):
             )
         if self._retention.is_disk_full:
             return "read-only: the disk is full"
+        if len(self._held_back) >= HELD_BACK_MAX:
+            return f"read-only: {HELD_BACK_MAX} messages wait for the disk"
         return "running" if self._is_started else "stopped"
 
     def _make_room(
@@ -805,7 +887,17 @@ class MessageStore(Service):
             return PutMessageStatus.MESSAGE_ILLEGAL
         try:
             if log.position + size > log.limit:
-                log.make_room(size)
+                try:
+                    log.make_room(size)
+                except BufferShortageError:
+                    if self._config.fast_fail_if_no_buffer_in_store_pool:
+                        return PutMessageStatus.CREATE_MAPEDFILE_FAILED
+                    return PutMessageStatus.OS_PAGE_CACHE_BUSY
+                except OSError as error:
+                    if error.errno == errno.ENOSPC:
+                        raise
+                    logger.warning("no file of the log could be made: %s", error)
+                    return PutMessageStatus.CREATE_MAPEDFILE_FAILED
             if queue.position >= queue.limit:
                 queue.make_room()
             if self._index is not None and self._index.room < entries:
@@ -814,9 +906,27 @@ class MessageStore(Service):
             if error.errno == errno.ENOSPC:
                 self._retention.mark_disk_full()
                 return PutMessageStatus.SERVICE_NOT_AVAILABLE
-            logger.warning("no file could be made or extended: %s", error)
-            return PutMessageStatus.CREATE_MAPED_FILE_FAILED
+            logger.warning("no file of a queue or the index could be made or extended: %s", error)
+            return PutMessageStatus.UNKNOWN_ERROR
         return None
+
+    def _batch_properties(self, item: memoryview, tail: bytes) -> bytes:
+        text = batch.joined_properties(item, tail)
+        return with_crc_room(text.decode()) if self._is_guarded else text
+
+    def _look_uncommitted(self, commit_log_offset: int) -> memoryview | None:
+        """Return a copy of a record that waits in a buffer.
+
+        Who ends a transaction names its half message right after it was put.
+        """
+        view = self._log.written_view(commit_log_offset)
+        if view is None:
+            return None
+        try:
+            head = examine(view, 0, len(view), commit_log_offset, check_crc=True)
+        except CorruptRecordError:
+            return None
+        return None if head.is_blank else memoryview(bytes(view[: head.size]))
 
     def _refused(self, status: PutMessageStatus) -> PutMessageResult:
         self._stats.put_failed_times += 1
@@ -827,24 +937,37 @@ class MessageStore(Service):
         return PutBatchResult(status, [])
 
     def _hold_back(self, queue: ConsumeQueue, end: int) -> None:
-        """SYNC_FLUSH: let nobody read what is put until it is flushed."""
-        self._unflushed.append((end, queue, queue.next_offset))
-        self._flusher.schedule()
+        """Let nobody read what is put until it is flushed, or with a pool, committed."""
+        self._held_back.append((end, queue, queue.next_offset))
+        if len(self._held_back) == HELD_BACK_MAX:
+            logger.warning("%d messages wait for the disk, writes are refused", HELD_BACK_MAX)
+            self._decide_writable()
+        self._make_readable()
 
     def _log_flushed(self) -> None:
-        if not self._is_sync_flush:
-            return
-        flushed_where = self._log.flushed_where
-        self._reader.read_limit = flushed_where
+        if self._is_sync_flush:
+            self._show_up_to(self._log.flushed_where)
+
+    def _log_committed(self) -> None:
+        if self._failure is None:
+            self._show_up_to(self._log.committed_where)
+            self._flusher.committed()
+
+    def _show_up_to(self, commit_log_offset: int) -> None:
+        """Let what ends at or before an offset be read."""
+        self._reader.read_limit = commit_log_offset
         count = 0
         arrived: dict[ConsumeQueue, None] = {}
-        for end, queue, max_offset in self._unflushed:
-            if end > flushed_where:
+        for end, queue, max_offset in self._held_back:
+            if end > commit_log_offset:
                 break
             count += 1
             queue.max_offset = max_offset
             arrived[queue] = None
-        del self._unflushed[:count]
+        was_full = len(self._held_back) >= HELD_BACK_MAX
+        del self._held_back[:count]
+        if was_full:
+            self._decide_writable()
         if self.on_arrival is not None:
             for queue in arrived:
                 self.on_arrival(queue.topic, queue.queue_id, queue.max_offset)
@@ -853,6 +976,8 @@ class MessageStore(Service):
         if self._failure is None:
             self._failure = error
             self._flusher.error = self._flusher.error or error
+            if self._committer is not None:
+                self._committer.error = self._committer.error or error
             logger.error(
                 "a flush failed; nothing is acknowledged any more, reads go on up to "
                 "commit_log_offset=%d: %s",
@@ -864,7 +989,10 @@ class MessageStore(Service):
 
     def _decide_writable(self) -> None:
         self._is_writable = (
-            self._is_started and self._failure is None and not self._retention.is_disk_full
+            self._is_started
+            and self._failure is None
+            and not self._retention.is_disk_full
+            and len(self._held_back) < HELD_BACK_MAX
         )
 
     async def _sample_forever(self) -> None:

@@ -285,6 +285,8 @@ class MessageReader:
         return records
 
     def _timestamp_at(self, commit_log_offset: int) -> int:
+        if commit_log_offset >= self.read_limit:
+            return NO_LIMIT  # later than all that may be read, whatever its bytes are by now
         file = self._log.file_at(commit_log_offset)
         if file is None:
             return -1

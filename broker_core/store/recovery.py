@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+PAGE_SIZE = 4096
 BULK_RECORDS_MIN = 16
 """A stretch of fewer records is not worth its chunk: as many are then looked at one by one."""
 SINGLE_RECORDS = 256
@@ -81,6 +82,7 @@ class Recovery:
         *,
         clean_exit: bool,
         check_crc: bool,
+        is_guarded: bool = False,
     ) -> None:
         self._log = commit_log
         self._queues = queues
@@ -91,6 +93,7 @@ class Recovery:
         self._clock = clock
         self._clean_exit = clean_exit
         self._check_crc = check_crc
+        self._is_guarded = check_crc and is_guarded
         self._next: dict[ConsumeQueue, int] = {}
         self._ext = ExtReplay()
         self._replay: IndexReplay | None = None
@@ -171,6 +174,7 @@ class Recovery:
             self._next,
             self._mark,
             check_crc=self._check_crc,
+            is_guarded=self._is_guarded,
         )
         try:
             return self._scan_with(bulk, scan_from, dispatch_from)
@@ -196,7 +200,14 @@ class Recovery:
                     continue
             singles -= 1
             try:
-                head = examine(file.view, position, file.size, offset, check_crc=self._check_crc)
+                head = examine(
+                    file.view,
+                    position,
+                    file.size,
+                    offset,
+                    check_crc=self._check_crc,
+                    is_guarded=self._is_guarded,
+                )
                 if head.is_blank and head.size != file.size - position:
                     raise CorruptRecordError(
                         str(file.path), offset, "a blank record that does not end with the file"
@@ -265,8 +276,9 @@ class Recovery:
     def _end_by_units(self, offset: int, file: MappedFile) -> int | None:
         """Return where the unreadable last record ends if a ConsumeQueue knows it, else None.
 
-        A unit is written after its record. So the record was whole once: unless nothing of it is
-        there, which is what a power cut leaves when only the unit had reached the disk.
+        A unit is written after its record. So the record was whole once: unless the last page of
+        it is empty, which is what a power cut leaves when only the unit had reached the disk, and
+        a kill of a process that was committing a buffer.
         """
         unit = self._unit_of(offset)
         if unit is None:
@@ -275,8 +287,9 @@ class Recovery:
         position = offset - file.file_from_offset
         if position + size > file.size:
             return None
-        record = bytes(file.view[position : position + size])
-        if not self._clean_exit and record.count(0) == size:
+        end = position + size
+        last_page = bytes(file.view[max(position, (end - 1) // PAGE_SIZE * PAGE_SIZE) : end])
+        if not self._clean_exit and last_page.count(0) == len(last_page):
             return None
         return offset + size
 

@@ -286,7 +286,7 @@ async def test_a_file_that_cannot_be_made_has_a_status_of_its_own(clock, storage
     await store.start()
     storage.fail("allocate", error=errno.EIO)
 
-    assert put(store).status is PutMessageStatus.CREATE_MAPED_FILE_FAILED
+    assert put(store).status is PutMessageStatus.CREATE_MAPEDFILE_FAILED
     storage.heal("allocate")
     assert put(store).commit_log_offset == 0
     await store.shutdown()
