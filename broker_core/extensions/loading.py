@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Kind(NamedTuple):
@@ -84,11 +84,11 @@ MESSAGE_STORE_PLUG_INS = Kind(
 )
 
 
-class Loaded(NamedTuple, Generic[T]):
+class Loaded(NamedTuple, Generic[T_co]):
     """An extension that is active; the label, KEY.NAME, is what logs and counts call it."""
 
     label: str
-    extension: T
+    extension: T_co
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +239,8 @@ class _Loader:
         for method, arguments in kind.methods.items():
             wrong = _what_is_wrong(getattr(extension, method, None), arguments)
             if wrong is not None:
-                raise found.refusal(f"has {wrong} {method} of {arguments} arguments")
+                count = "one argument" if arguments == 1 else f"{arguments} arguments"
+                raise found.refusal(f"has {wrong} {method} with {count}")
         logger.info("extension is active: %s of package %s", label, found.package)
         return Loaded(label, extension)
 

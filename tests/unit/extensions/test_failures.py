@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from broker_core.errors import AbortProcessError
+from broker_core.extensions.failures import ExtensionFailedError, Failures
+
+
+def broken(*_: object) -> None:
+    raise ValueError("broken")
+
+
+def refusing(*_: object) -> None:
+    raise AbortProcessError(13, "no")
+
+
+def test_the_first_failure_is_logged_and_all_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    failures = Failures()
+
+    for name in ("a", "a", "b"):
+        with pytest.raises(ExtensionFailedError):
+            failures.call(name, broken)
+    failures.note("a", "returned nothing")
+
+    assert failures.counts == {"a": 3, "b": 1}
+    assert [record.getMessage() for record in caplog.records] == [
+        "extension a failed in broken; its next failures are counted only",
+        "extension b failed in broken; its next failures are counted only",
+    ]
+    assert "ValueError: broken" in caplog.text
+
+
+def test_a_refusal_is_no_failure() -> None:
+    failures = Failures()
+
+    with pytest.raises(AbortProcessError):
+        failures.call("a", refusing)
+
+    assert not failures.counts
+
+
+def test_who_leaves_the_program_has_failed() -> None:
+    with pytest.raises(ExtensionFailedError):
+        Failures().call("a", sys.exit, 1)
+
+
+@pytest.mark.parametrize("method", [broken, refusing])
+def test_an_attempt_raises_nothing(method: object) -> None:
+    failures = Failures()
+
+    failures.attempt("a", method)  # type: ignore[arg-type]
+
+    assert failures.counts == {"a": 1}

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_core.errors import AbortProcessError
+from broker_core.extensions.failures import Failures
+from broker_core.extensions.loading import Loaded
+from broker_core.extensions.plugged_store import PluggedMessageStore
+from broker_core.extensions.store_plug_in import AbstractPluginMessageStore
+from broker_core.store.results import GetMessageResult, GetMessageStatus, PutMessageStatus
+from tests.support.builders import HOST, put, read_all, store_config
+from tests.support.clock import ManualClock
+from tests.support.faulty_storage import FaultyStorage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from broker_core.extensions.store_plug_in import PlugInStore, PutBatch, PutMessage
+    from broker_core.store.results import PutBatchResult, PutMessageResult
+
+CONTEXT: Any = None
+
+
+class Marking(AbstractPluginMessageStore):
+    """Writes its mark before each body."""
+
+    def __init__(self, mark: bytes, next_store: PlugInStore) -> None:
+        super().__init__(CONTEXT, next_store)
+        self.mark = mark
+
+    def put_message(self, message: PutMessage) -> PutMessageResult:
+        return super().put_message(replace(message, body=self.mark + bytes(message.body)))
+
+
+class Broken(AbstractPluginMessageStore):
+    """Does in each method what it was made with."""
+
+    def __init__(self, do: Callable[[], Any], next_store: PlugInStore) -> None:
+        super().__init__(CONTEXT, next_store)
+        self._do = do
+
+    def put_message(self, _: PutMessage) -> Any:
+        return self._do()
+
+    def put_batch(self, _: PutBatch) -> Any:
+        return self._do()
+
+    def get_message(self, *_: Any) -> Any:
+        return self._do()
+
+    def look_message(self, _: int) -> Any:
+        return self._do()
+
+    def query_message(self, *_: Any) -> Any:
+        return self._do()
+
+
+def raise_value_error() -> None:
+    raise ValueError("broken")
+
+
+def refuse() -> None:
+    raise AbortProcessError(13, "no")
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[PluggedMessageStore]:
+    one = PluggedMessageStore(store_config(), ManualClock(), FaultyStorage(), HOST)
+    plug(one)
+    one.load()
+    await one.start()
+    yield one
+    await one.shutdown()
+
+
+def plug(store: PluggedMessageStore, *makers: Callable[[PlugInStore], Any]) -> Failures:
+    failures = Failures()
+    store.plug([Loaded(f"p{number}", make) for number, make in enumerate(makers)], failures)
+    return failures
+
+
+def marking(mark: bytes) -> Callable[[PlugInStore], Any]:
+    return lambda next_store: Marking(mark, next_store)
+
+
+def broken(do: Callable[[], Any]) -> Callable[[PlugInStore], Any]:
+    return lambda next_store: Broken(do, next_store)
+
+
+def test_the_first_plug_in_is_the_outermost(store: PluggedMessageStore) -> None:
+    plug(store, marking(b"first "), marking(b"last "))
+
+    put(store, body=b"body")
+
+    assert [message.body for message in read_all(store)] == [b"last first body"]
+
+
+def test_one_that_hands_everything_on_changes_nothing(store: PluggedMessageStore) -> None:
+    plug(store, lambda next_store: AbstractPluginMessageStore(CONTEXT, next_store))
+
+    result = put(store, body=b"body", tags="A", keys="k1 k2", uniq_key="U", more={"own": "1"})
+
+    (message,) = read_all(store)
+    assert message.properties == {"TAGS": "A", "KEYS": "k1 k2", "UNIQ_KEY": "U", "own": "1"}
+    assert store.look_message(result.commit_log_offset) is not None
+    assert len(store.query_message("TopicTest", "k2", 32, 0, 1 << 62)) == 1
+
+
+def test_other_properties_are_what_the_message_is_found_by(store: PluggedMessageStore) -> None:
+    class Keyed(AbstractPluginMessageStore):
+        def put_message(self, message: PutMessage) -> PutMessageResult:
+            table = {**message.properties, "KEYS": "found"}
+            return super().put_message(replace(message, properties=table))
+
+    plug(store, lambda next_store: Keyed(CONTEXT, next_store))
+
+    put(store, keys="given")
+
+    assert len(store.query_message("TopicTest", "found", 32, 0, 1 << 62)) == 1
+    assert store.query_message("TopicTest", "given", 32, 0, 1 << 62) == []
+
+
+def test_copies_that_the_broker_makes_pass_the_plug_ins(store: PluggedMessageStore) -> None:
+    put(store, body=b"body")
+    (message,) = read_all(store)
+    plug(store, marking(b"m "))
+
+    store.put_copy(message, "Other", 0, message.properties)
+
+    assert [copy.body for copy in read_all(store, "Other")] == [b"m body"]
+
+
+@pytest.mark.parametrize("do", [raise_value_error, refuse, lambda: "?"])
+def test_what_goes_wrong_is_an_outcome_and_counted(
+    store: PluggedMessageStore, do: Callable[[], Any]
+) -> None:
+    put(store, keys="k")
+    failures = plug(store, broken(do))
+
+    assert put(store).status is PutMessageStatus.UNKNOWN_ERROR
+    batch = store.put_batch("T", 0, b"", "", sys_flag=0, born_timestamp=0, born_host=HOST)
+    assert batch.status is PutMessageStatus.UNKNOWN_ERROR
+    assert store.look_message(0) is None
+    assert store.query_message("TopicTest", "k", 32, 0, 1 << 62) == []
+    got = store.get_message("TopicTest", 0, 0, 32, None)
+    assert isinstance(got, GetMessageResult)
+    assert (got.status, got.next_begin_offset, got.max_offset) == (
+        GetMessageStatus.OFFSET_FOUND_NULL,
+        0,
+        1,
+    )
+    assert failures.counts == {"p0": 5}
+
+
+def test_a_plug_in_sees_the_failure_of_the_one_behind_it_as_a_result(
+    store: PluggedMessageStore,
+) -> None:
+    failures = plug(store, marking(b"m "), broken(raise_value_error))
+
+    assert put(store).status is PutMessageStatus.UNKNOWN_ERROR
+    assert failures.counts == {"p1": 1}
+
+
+async def test_a_get_that_waits_may_fail_later(store: PluggedMessageStore) -> None:
+    async def later() -> Any:
+        await asyncio.sleep(0)
+        raise ValueError("broken")
+
+    failures = plug(store, broken(later))
+
+    waiting = store.get_message("TopicTest", 0, 0, 32, None)
+    assert not isinstance(waiting, GetMessageResult)
+    assert (await waiting).status is GetMessageStatus.OFFSET_FOUND_NULL
+    assert failures.counts == {"p0": 1}
+
+
+def test_a_batch_passes_whole(store: PluggedMessageStore) -> None:
+    seen: list[PutBatch] = []
+
+    class Counting(AbstractPluginMessageStore):
+        def put_batch(self, batch: PutBatch) -> PutBatchResult:
+            seen.append(batch)
+            return super().put_batch(batch)
+
+    plug(store, lambda next_store: Counting(CONTEXT, next_store))
+    body = bytes.fromhex("00000019 00000000 00000000 00000000 00000001 61 0003 6b0176")
+    body = (len(body)).to_bytes(4, "big") + body[4:]
+
+    result = store.put_batch(
+        "T", 0, body, "CLUSTER\x01c", sys_flag=0, born_timestamp=7, born_host=HOST
+    )
+
+    assert result.status is PutMessageStatus.PUT_OK
+    assert [(one.topic, one.born_timestamp, one.properties) for one in seen] == [
+        ("T", 7, "CLUSTER\x01c")
+    ]
+    assert [message.body for message in read_all(store, "T")] == [b"a"]
