@@ -250,6 +250,7 @@ class Broker(Service):
             thread_cpu_seconds,
             self.stats.put_latency.take_longest_ms,
             lambda: configuration.store.os_page_cache_busy_time_out_mills,
+            lambda: self.store.is_transient_store_pool_deficient,
         )
 
         self.store.on_arrival = self.hold.on_arrival

@@ -8,9 +8,11 @@ requests of a kind that may not wait so long are refused until its next tick, wh
 serving them, and the loop catches up. Once is a stall: it is over when it is seen.
 
 The page cache is busy when a single put, which only copies into a mapping, took longer than
-osPageCacheBusyTimeOutMills; then sends are refused until the next tick.
+osPageCacheBusyTimeOutMills; then sends are refused until the next tick. So they are while the
+TransientStorePool has no buffer left, whether brokerFastFailureEnable is set or not.
 
-Source: broker/latency/BrokerFastFailure.java, processor/SendMessageProcessor.java (4.9.7).
+Source: broker/latency/BrokerFastFailure.java, processor/SendMessageProcessor.java rejectRequest
+(4.9.7).
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class Overload:
 
     `waits` returns (codes, milliseconds they may wait) of now, nothing when the rule is off;
     `worked_s` the processor time of the loop's thread; `longest_put_ms` how long the longest put
-    since the last call took; `page_cache_busy_ms` from when on that is too long.
+    since the last call took; `page_cache_busy_ms` from when on that is too long;
+    `is_pool_deficient` whether sends would find no buffer.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Overload:
         worked_s: Callable[[], float],
         longest_put_ms: Callable[[], float],
         page_cache_busy_ms: Callable[[], float],
+        is_pool_deficient: Callable[[], bool] = lambda: False,
     ) -> None:
         self.refused = 0
         self._clock = clock
@@ -66,6 +70,7 @@ class Overload:
         self._worked_s = worked_s
         self._longest_put_ms = longest_put_ms
         self._page_cache_busy_ms = page_cache_busy_ms
+        self._is_pool_deficient = is_pool_deficient
         self._due = 0.0
         self._worked_before_s = 0.0
         self._is_refusing = False
@@ -89,8 +94,10 @@ class Overload:
         waits = self._waits()
         busy = {code for codes, wait_ms in waits if waited_ms > wait_ms for code in codes}
         is_disk = bool(waits) and put_ms > self._page_cache_busy_ms()
+        is_deficient = self._is_pool_deficient()
         if is_disk:
             waited_ms = max(waited_ms, put_ms)
+        if is_disk or is_deficient:
             busy.update(SEND_CODES)
         if not busy and not self._is_refusing:
             return
@@ -104,6 +111,8 @@ class Overload:
             f"[{kind}]broker busy, start flow control for a while, period in queue: "
             f"{waited_ms:.0f}ms, size of queue: {waiting}"
         )
+        if is_deficient:
+            self._remark = "[REJECTREQUEST]system busy, start flow control for a while"
         self._is_refusing = bool(busy)
         for server in self._servers:
             server.override(dict.fromkeys(busy, self._refuse))

@@ -26,6 +26,7 @@ class Watched:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.is_on = True
+        self.is_deficient = False
         self.worked_s = 0.0
         self.server = RemotingServer(
             "test server", {RequestCode.SEND_MESSAGE: served, RequestCode.PULL_MESSAGE: served}
@@ -37,6 +38,7 @@ class Watched:
             lambda: self.worked_s,
             lambda: 0.0,
             lambda: DISK_MS,
+            lambda: self.is_deficient,
         )
 
     def late(self, *measurements_ms: float) -> None:
@@ -99,6 +101,23 @@ def test_the_rule_can_be_switched_off(watched: Watched) -> None:
     watched.is_on = False
     watched.late(9_000.0, 9_000.0)
 
+    assert not is_refused(watched.code_of(RequestCode.SEND_MESSAGE))
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_pool_without_buffers_refuses_sends_until_one_is_back(
+    watched: Watched, *, is_on: bool
+) -> None:
+    watched.is_on, watched.is_deficient = is_on, True
+    watched.late(0.0)
+
+    answer = watched.code_of(RequestCode.SEND_MESSAGE)
+    assert is_refused(answer)
+    assert b"[REJECTREQUEST]system busy, start flow control for a while" in answer
+    assert not is_refused(watched.code_of(RequestCode.PULL_MESSAGE))
+
+    watched.is_deficient = False
+    watched.late(0.0)
     assert not is_refused(watched.code_of(RequestCode.SEND_MESSAGE))
 
 
