@@ -22,6 +22,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_core.formats.checkpoint import decode as decode_checkpoint
+from broker_core.formats.cq_ext_unit import (
+    ADDRESS_BASE,
+    ADDRESS_MAX,
+    END_SIZE,
+    HEAD as EXT_HEAD,
+    HEAD_SIZE as EXT_HEAD_SIZE,
+)
 from broker_core.formats.cq_unit import FILLER_SIZE, UNIT, UNIT_SIZE
 from broker_core.formats.index_entry import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, SLOT, SLOT_SIZE
 from broker_core.formats.record import (
@@ -34,6 +41,7 @@ from broker_core.formats.record import (
 from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 PROBLEMS_MAX = 1000
@@ -159,6 +167,7 @@ class Verifier:
         self._report = Report(str(root), clean_exit=not (root / "abort").exists())
         self._log = _Files(commit_log or root / "commitlog", self._report)
         self._queues: dict[tuple[str, int], _Files] = {}
+        self._extensions: dict[tuple[str, int], _Files] = {}
         self._matched: Counter[tuple[str, int]] = Counter()
         self._next: dict[tuple[str, int], int] = {}
         self._end = 0
@@ -344,9 +353,22 @@ class Verifier:
                 )
             return
         self._matched[key] += 1
+        code = unit[2]
+        if code <= ADDRESS_MAX:
+            extension = self._extension(key, code)
+            if extension is None:
+                self._report.add(
+                    path, f"the unit of the record at {record.offset} has no extension at {code}"
+                )
+                return
+            code, store_timestamp, _ = extension
+            if store_timestamp != record.store_timestamp:
+                self._report.add(
+                    path, f"the extension of the record at {record.offset} has another time"
+                )
         tags = record.properties.get("TAGS", "")
         is_delayed = record.topic == RMQ_SYS_SCHEDULE_TOPIC and "DELAY" in record.properties
-        if unit[2] != _java_hash(tags) if not is_delayed else unit[2] < record.store_timestamp:
+        if code != _java_hash(tags) if not is_delayed else code < record.store_timestamp:
             self._report.add(
                 path, f"the unit of the record at {record.offset} has another tags code"
             )
@@ -354,12 +376,15 @@ class Verifier:
     # -- queues
 
     def _open_queues(self) -> None:
-        root = self._root / "consumequeue"
-        for topic in sorted(root.iterdir()) if root.is_dir() else ():
-            for directory in sorted(topic.iterdir()) if topic.is_dir() else ():
-                if directory.name.isdigit():
-                    key = (topic.name, int(directory.name))
-                    self._queues[key] = _Files(directory, self._report)
+        for name, table in (
+            ("consumequeue", self._queues),
+            ("consumequeue_ext", self._extensions),
+        ):
+            root = self._root / name
+            for topic in sorted(root.iterdir()) if root.is_dir() else ():
+                for directory in sorted(topic.iterdir()) if topic.is_dir() else ():
+                    if directory.name.isdigit():
+                        table[topic.name, int(directory.name)] = _Files(directory, self._report)
 
     def _unit(self, key: tuple[str, int], queue_offset: int) -> tuple[int, int, int] | None:
         files = self._queues.get(key)
@@ -368,6 +393,72 @@ class Verifier:
             return None
         unit = UNIT.unpack_from(place[0], place[1])
         return unit if unit[1] > 0 else None
+
+    def _extension(self, key: tuple[str, int], address: int) -> tuple[int, int, bytes] | None:
+        """Return (tags code, store timestamp, bitmap) of the extension at an address."""
+        files = self._extensions.get(key)
+        place = None if files is None else files.at(address - ADDRESS_BASE)
+        if place is None or len(place[0]) - place[1] < EXT_HEAD_SIZE + END_SIZE:
+            return None
+        data, position, _ = place
+        size, tags_code, store_timestamp, bit_map_size = EXT_HEAD.unpack_from(data, position)
+        start = position + EXT_HEAD_SIZE
+        end = start + max(bit_map_size, 0)
+        if size != end - position or end > len(data) - END_SIZE:
+            return None
+        return tags_code, store_timestamp, bytes(data[start:end])
+
+    def _check_extensions(self) -> int:
+        """Each address in a queue's units must be where an extension begins, and they must rise.
+
+        Extensions that no unit leads to are none of anybody's: the original leaves some. Returns
+        how many there are.
+        """
+        count = 0
+        for key, files in self._extensions.items():
+            starts: list[int] = []
+            for file_from in sorted(files.maps):
+                starts += self._walk_extensions(files, file_from)
+            count += len(starts)
+            known = set(starts)
+            path = self._root / "consumequeue_ext" / key[0] / str(key[1])
+            last = -1
+            for offset in self._extension_offsets(key):
+                if offset >= min(files.maps, default=0):
+                    if offset not in known:
+                        self._report.add(path, f"a unit leads to {offset}: no extension begins")
+                    elif offset <= last:
+                        self._report.add(path, f"a unit leads to {offset}, which is before {last}")
+                    last = max(last, offset)
+        return count
+
+    def _extension_offsets(self, key: tuple[str, int]) -> Iterator[int]:
+        queue = self._queues.get(key)
+        for _, data in sorted(queue.maps.items()) if queue is not None else ():
+            for _, size, code in UNIT.iter_unpack(data):
+                if size <= 0:
+                    break
+                if code <= ADDRESS_MAX:
+                    yield code - ADDRESS_BASE
+
+    def _walk_extensions(self, files: _Files, file_from: int) -> list[int]:
+        """Return where extensions of a file begin, up to its end, its mark or what is not one."""
+        data = files.maps[file_from]
+        starts: list[int] = []
+        position = 0
+        while position + EXT_HEAD_SIZE <= len(data) - END_SIZE:
+            size, _, _, bit_map_size = EXT_HEAD.unpack_from(data, position)
+            if size <= 0:
+                break
+            if size != EXT_HEAD_SIZE + max(bit_map_size, 0):
+                self._report.add(files.paths[file_from], f"no extension at {position}")
+                break
+            starts.append(file_from + position)
+            position += size
+        may_go_on = file_from == max(files.maps) or not self._report.clean_exit
+        if _int(data, position, 2) != -1 and not may_go_on:
+            self._report.add(files.paths[file_from], f"it ends at {position} without a mark")
+        return starts
 
     def _check_queues(self) -> None:
         units = fillers = 0
@@ -395,6 +486,7 @@ class Verifier:
             "queues": len(self._queues),
             "units": units,
             "fillers": fillers,
+            "extensions": self._check_extensions(),
         }
 
     # -- index

@@ -46,6 +46,68 @@ def units_file(root: Path) -> Path:
     return root / "consumequeue" / "TopicTest" / "0" / ("0" * 20)
 
 
+@pytest.fixture
+async def extended(tmp_path: Path) -> Path:
+    config = store_config(
+        store_path_root_dir=str(tmp_path),
+        enable_consume_queue_ext=True,
+        mapped_file_size_consume_queue_ext=1000,
+    )
+    store = MessageStore(config, SystemClock(), FileStorage(), HOST, lambda topic, text: b"bits")
+    store.load()
+    await store.start()
+    put_some(store, 0, COUNT)
+    await store.shutdown()
+    return tmp_path
+
+
+def ext_file(root: Path, number: int) -> Path:
+    return root / "consumequeue_ext" / "TopicTest" / "0" / f"{number * 1000:020d}"
+
+
+async def test_extensions_are_read(extended: Path) -> None:
+    report = verify(extended)
+
+    assert report.problems == []
+    assert report.consume_queues["extensions"] == COUNT
+
+
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        (24 * 3 + 1, "has no extension at"),
+        (24 * 3 + 9, "has another tags code"),
+        (24 * 3 + 17, "has another time"),
+        (24 * 3 + 19, "has no extension at"),
+        (24 * 41 + 1, "without a mark"),
+    ],
+)
+async def test_a_flipped_bit_in_an_extension_is_found(
+    extended: Path, position: int, words: str
+) -> None:
+    flip(ext_file(extended, 0), position)
+
+    assert any(words in problem for problem in verify(extended).problems)
+
+
+async def test_missing_extensions_are_found(extended: Path) -> None:
+    ext_file(extended, 1).unlink()
+
+    problems = verify(extended).problems
+
+    assert any("has no extension at" in problem for problem in problems)
+    assert any("a file is missing before this one" in problem for problem in problems)
+
+
+async def test_units_with_the_extensions_of_others_are_found(extended: Path) -> None:
+    path = units_file(extended)
+    data = bytearray(path.read_bytes())
+    data[12:20], data[112:120] = data[112:120], data[12:20]
+    path.write_bytes(data)
+
+    assert any("which is before" in problem for problem in verify(extended).problems)
+
+
 async def test_a_good_store_is_sound(root: Path) -> None:
     report = verify(root)
 
