@@ -86,7 +86,7 @@ class CommitLog:
         self.limit = -1
         self.flushed_where = 0
         self.wake_bytes = 0
-        self.on_wake: Callable[[], None] = _nothing
+        self.on_wake: Callable[[], object] = _nothing
         self._storage = storage
         self._allocator = allocator
         self._pool = pool

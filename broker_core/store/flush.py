@@ -83,7 +83,9 @@ class CommitLogFlusher(Service):
                 self._commit_log.wake_bytes = (
                     max(1, config.flush_commit_log_least_pages) * PAGE_SIZE
                 )
-                self._commit_log.on_wake = self._flush_enough
+                # After the put that wakes: what it writes counts.
+                loop = asyncio.get_running_loop()
+                self._commit_log.on_wake = lambda: loop.call_soon(self._flush_enough)
             self.spawn(self._flush_by_interval(), name="flush-commit-log")
 
     async def shutdown(self) -> None:
@@ -120,9 +122,11 @@ class CommitLogFlusher(Service):
         return waiter
 
     def committed(self) -> None:
-        """More of the log is in files: flush it, if somebody waits for that."""
+        """More of the log is in files: flush it, if somebody waits for that, or if it is enough."""
         if self._waiters:
             self.schedule()
+        elif not self._config.flush_commit_log_timed:
+            self._flush_enough()
 
     async def _flush_by_interval(self) -> None:
         config = self._config

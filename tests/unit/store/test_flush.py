@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import threading
 
 import pytest
 
 from broker_core.store.results import GetMessageStatus, PutMessageStatus
 from tests.support.builders import a_store, durable, get, messages_of, put, read_all, store_config
+from tests.support.gate import Gate, until
 
 
 @pytest.fixture
@@ -19,32 +19,6 @@ async def sync_store(clock, storage):
     await store.start()
     yield store
     await store.shutdown()
-
-
-async def until(condition) -> None:
-    """Let the loop run until a flush, which has a thread of its own, has come back."""
-    for _ in range(100_000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it did not happen")
-
-
-class Gate:
-    """Holds every fdatasync until it is opened."""
-
-    def __init__(self, storage) -> None:
-        self.entered = threading.Event()
-        self.open = threading.Event()
-        storage.on_call = self._hold
-
-    def _hold(self, call: str) -> None:
-        if call == "fdatasync":
-            self.entered.set()
-            assert self.open.wait(10)
-
-    async def until_entered(self) -> None:
-        assert await asyncio.to_thread(self.entered.wait, 10)
 
 
 async def test_async_flush_promises_nothing_to_wait_for(store):
@@ -100,7 +74,7 @@ async def test_what_is_durable_already_is_not_waited_for(sync_store):
 
 
 async def test_nothing_is_read_before_it_is_durable(sync_store, storage):
-    gate = Gate(storage)
+    gate = Gate(storage, "fdatasync")
     arrived = []
     sync_store.on_arrival = lambda *place: arrived.append(place)
     put(sync_store, keys="k")
@@ -122,7 +96,7 @@ async def test_nothing_is_read_before_it_is_durable(sync_store, storage):
 
 
 async def test_what_is_put_while_a_flush_runs_waits_for_the_next(sync_store, storage):
-    gate = Gate(storage)
+    gate = Gate(storage, "fdatasync")
     first = sync_store.until_durable(put(sync_store))
     await gate.until_entered()
     second = sync_store.until_durable(put(sync_store))
@@ -144,7 +118,7 @@ async def test_a_message_that_nobody_waits_for_is_flushed_and_read_too(sync_stor
 
 
 async def test_a_slow_flush_is_a_timeout_and_the_message_stays(sync_store, storage, clock):
-    gate = Gate(storage)
+    gate = Gate(storage, "fdatasync")
     wait = sync_store.until_durable(put(sync_store))
     await gate.until_entered()
 
@@ -228,3 +202,40 @@ async def test_a_shutdown_flushes_everything_and_is_clean(clock, storage):
     assert report.clean_exit
     assert len(read_all(again)) == 10
     again.close()
+
+
+async def test_a_flush_that_is_not_timed_is_woken_by_enough_pages(clock, storage):
+    store = a_store(clock, storage, store_config(flush_commit_log_timed=False))
+    store.load()
+    await store.start()
+    put(store)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert store.flushed_where == 0
+
+    while store.max_commit_log_offset < 17_000:
+        put(store, body=b"x" * 1000)
+    await until(lambda: store.flushed_where >= 16_384)
+    await store.shutdown()
+
+
+@pytest.mark.parametrize("mode", [{"flush_disk_type": "SYNC_FLUSH"}, {}])
+async def test_so_many_messages_wait_for_a_disk_that_stands_still_and_no_more(
+    clock, storage, monkeypatch, mode
+):
+    monkeypatch.setattr("broker_core.store.message_store.HELD_BACK_MAX", 10)
+    pooled = {} if mode else {"transient_store_pool_enable": True}
+    store = a_store(clock, storage, store_config(**mode, **pooled))
+    store.load()
+    await store.start()
+    gate = Gate(storage, "pwrite" if pooled else "fdatasync")
+
+    statuses = [put(store).status for _ in range(12)]
+
+    assert statuses[:10] == [PutMessageStatus.PUT_OK] * 10
+    assert statuses[10:] == [PutMessageStatus.SERVICE_NOT_AVAILABLE] * 2
+    assert "10 messages wait for the disk" in store.runtime_info()["storeState"]
+    gate.open.set()
+    await store.flush()
+    assert put(store).status is PutMessageStatus.PUT_OK
+    await store.shutdown()
