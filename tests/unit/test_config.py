@@ -109,9 +109,16 @@ def test_a_key_that_means_nothing_here_is_accepted_and_marked() -> None:
 
 
 def test_no_key_stands_in_two_tables() -> None:
-    tables = [set(config.KNOWN), set(config.INERT), set(config.ONLY), set(config.ALIASES)]
+    tables = [
+        set(config.KNOWN),
+        set(config.INERT),
+        set(config.ONLY),
+        set(config.JAVA_CLASSES),
+        set(config.ALIASES),
+    ]
 
     assert sum(map(len, tables)) == len(set().union(*tables))
+    assert set(config.EXTENSION_KEYS) <= set(config.KNOWN)
     assert set(config.RANGES) <= set(config.KNOWN)
     assert set(config.IMPORTANT) <= set(config.KNOWN)
 
@@ -211,3 +218,64 @@ def test_a_certificate_without_its_key_is_refused() -> None:
 def test_an_address_server_is_asked_instead_of_a_name_server_of_our_own() -> None:
     assert not build(fetchNamesrvAddrByAddressServer="true").broker.embedded_namesrv
     assert one_error(namesrvAddressServer="https://x/").key == "namesrvAddressServer"
+
+
+@pytest.mark.parametrize(
+    ("key", "ours"),
+    [
+        ("messageStorePlugIn", "messageStorePlugIn"),
+        ("rpcHooks", "rpcHooks"),
+        ("authenticationProvider", "accessValidators"),
+        ("authorizationStrategy", "accessValidators"),
+    ],
+)
+def test_a_java_class_is_refused_with_what_to_do_instead(key: str, ours: str) -> None:
+    sentence = str(one_error(**{key: "org.apache.rocketmq.Some"}))
+
+    assert "Java classes cannot be loaded: write a Python package with an entry point" in sentence
+    assert f"name that in {ours} (docs/extensions.md)" in sentence
+    assert "\n" not in sentence
+
+
+def test_without_names_there_are_no_extensions() -> None:
+    broker = build(messageStorePlugIn="", authenticationProvider="").broker
+
+    assert not broker.message_store_plug_in
+    assert not broker.send_message_hooks
+    assert broker.access_validators == "plain_acl"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("sendMessageHooks", "two words"),
+        ("sendMessageHooks", "a,a"),
+        ("sendMessageHooks", ",".join(f"h{number}" for number in range(33))),
+        ("transactionListener", "a,b"),
+        ("accessValidators", ""),
+        ("accessValidators", "mine"),
+    ],
+)
+def test_names_of_extensions_are_checked(key: str, value: str) -> None:
+    assert one_error(**{key: value}).key == key
+
+
+def test_other_validators_need_access_control_to_be_on() -> None:
+    broker = build(aclEnable="true", accessValidators="plain_acl,mine").broker
+
+    assert config.names_of(broker.access_validators) == ["plain_acl", "mine"]
+
+
+def test_an_extensions_own_keys_are_kept_for_it_and_shown_to_nobody() -> None:
+    configuration = build(rpcHooks="a", **{"extension.a.secret.key": "s", "extension.a.x": "1"})
+
+    assert configuration.extension_options == {"a": {"secret.key": "s", "x": "1"}}
+    assert configuration.warnings == ()
+    assert dict(configuration.items())["extension.a.secret.key"] == config.HIDDEN
+    assert "'s'" not in repr(configuration)
+
+
+def test_keys_of_an_extension_that_is_not_named_are_warned_of() -> None:
+    (warning,) = build(rpcHooks="a", **{"extension.b.x": "1"}).warnings
+
+    assert "no extension 'b' is named" in warning

@@ -30,3 +30,21 @@ def test_half_and_schedule_topics_are_not_sent_to_by_clients() -> None:
     assert names.is_not_allowed_send_topic("RMQ_SYS_TRANS_HALF_TOPIC")
     assert names.is_not_allowed_send_topic("SCHEDULE_TOPIC_XXXX")
     assert not names.is_not_allowed_send_topic("RMQ_SYS_TRACE_TOPIC")
+
+
+@pytest.mark.parametrize(
+    ("resource", "namespace"),
+    [
+        ("T", ""),
+        ("", ""),
+        ("ns%T", "ns"),
+        ("%RETRY%ns%group", "ns"),
+        ("%DLQ%ns%group", "ns"),
+        ("%RETRY%group", ""),
+        ("%T", ""),
+        ("rmq_sys_a%b", ""),
+        ("CID_RMQ_SYS_a%b", ""),
+    ],
+)
+def test_a_namespace_stands_before_the_name(resource: str, namespace: str) -> None:
+    assert names.namespace_of(resource) == namespace

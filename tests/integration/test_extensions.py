@@ -1,0 +1,256 @@
+"""Extensions in a broker: of installed packages, on their requests, until it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from broker_core.config import parse_properties
+from broker_core.message import properties
+from broker_core.protocol.codes import RequestCode
+from tests.support.broker import running_broker
+from tests.support.broker_process import ROOT, BrokerProcess
+from tests.support.client import Client, json_body, messages
+from tests.support.installed import EXAMPLES, install_project
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    import pytest
+
+    from broker_core.broker import Broker
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.dispatch import Handler
+
+PREPARED = 4
+SHOWN_FILE = re.compile(r"^`([\w./-]+)`:\n\n```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+class BadgedClient(Client):
+    """Shows its badge with each request."""
+
+    async def ask(self, code: int, body: bytes = b"", /, **fields: Any) -> RemotingCommand:
+        return await super().ask(code, body, **{"badge": "B1", **fields})
+
+
+def notes_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def facts(notes: list[dict[str, Any]], event: str, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(note[name] for name in names) for note in notes if note["event"] == event]
+
+
+async def send_half(client: Client) -> RemotingCommand:
+    table = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "U1"}
+    return await client.ask(
+        RequestCode.SEND_MESSAGE_V2,
+        b"undecided",
+        a="pg",
+        b="Tx",
+        c="TBW102",
+        d="4",
+        e="0",
+        f=str(PREPARED),
+        g="1795252759675",
+        h="0",
+        i=properties.encode(table),
+        m="false",
+    )
+
+
+async def test_a_broker_runs_with_an_extension_of_each_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
+    notes_file, listener_file = tmp_path / "notes", tmp_path / "listener"
+    broker = BrokerProcess(
+        tmp_path / "broker",
+        aclEnable="true",
+        transactionTimeOut=0,
+        transactionCheckInterval=100,
+        transactionCheckMax=1,
+        sendMessageHooks="notes,keyed",
+        consumeMessageHooks="notes",
+        rpcHooks="notes",
+        accessValidators="badge",
+        transactionListener="commits",
+        messageStorePlugIn="notes",
+        **{
+            "extension.notes.file": notes_file,
+            "extension.keyed.topic": "Keyed",
+            "extension.badge.badge": "B1",
+            "extension.commits.file": listener_file,
+        },
+    )
+    broker.start()
+    stranger = Client(f"127.0.0.1:{broker.port}")
+    client = BadgedClient(f"127.0.0.1:{broker.port}")
+    try:
+        refused = await stranger.send("Keyed", keys="k")
+        without_key = await client.send("Keyed")
+        sent = await client.send("Keyed", b"hello", keys="k")
+        pulled = await client.pull("Keyed")
+        await client.ask(15, consumerGroup="g", topic="Keyed", queueId=0, commitOffset=1)
+        await send_half(client)
+        committed = await client.pull("Tx", suspend_ms=20_000, timeout_s=30.0)
+        info = json_body(await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
+    finally:
+        await client.shutdown()
+        await stranger.shutdown()
+        exit_code = broker.stop()
+
+    assert (refused.code, refused.remark) == (16, "show your badge")
+    assert (without_key.code, without_key.remark) == (13, "messages of Keyed need a key")
+    assert [message.body for message in messages(pulled)] == [b"hello"]
+    assert [message.body for message in messages(committed)] == [b"undecided"]
+    assert exit_code == 0, broker.words()
+    assert "keyed:trebuchet-examples 1.0" in info["extensions"]
+    assert "sendMessageHooks.keyed:0" in info["extensionFailures"]
+    notes = notes_of(notes_file)
+    before = [("Keyed", None), ("Keyed", "k"), ("Tx", None)]
+    assert facts(notes, "before", "topic", "keys") == before
+    assert facts(notes, "after", "topic", "code", "queue_offset") == [
+        ("Keyed", 0, int(sent.ext_fields["queueOffset"])),
+        ("Tx", 0, 0),
+    ]
+    assert facts(notes, "pulled", "group", "count") == [("g", 1), ("g", 1)]
+    assert facts(notes, "consumed", "group", "to")[-1] == ("g", 1)
+    assert ("Keyed", "PUT_OK") in facts(notes, "put", "topic", "status")
+    assert ("Tx", "PUT_OK") in facts(notes, "put", "topic", "status")
+    # The stranger's request is refused before any hook sees it.
+    assert len(facts(notes, "request", "code")) == len(facts(notes, "response", "code")) == 7
+    discards = facts(notes_of(listener_file), "discard", "uniq_key", "checks")
+    assert discards == [("U1", 1)]
+    assert facts(notes, "closed", "what").count(("SendNotes",)) == 1
+
+
+def test_an_extension_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, rpcHooks="absent")
+
+    broker.launch()
+
+    assert broker.wait() == 2
+    (sentence,) = broker.words().splitlines()
+    assert sentence.startswith("broker_core: rpcHooks=absent: expected names of installed ")
+
+
+def test_a_java_class_ends_the_start(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, messageStorePlugIn="org.apache.rocketmq.tieredstore.X")
+
+    broker.launch()
+
+    assert broker.wait() == 2
+    (sentence,) = broker.words().splitlines()
+    assert "Java classes cannot be loaded" in sentence
+
+
+def test_a_store_that_is_in_use_does_not_leave_extensions_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
+    notes_file = tmp_path / "notes"
+    (tmp_path / "store").write_text("a file where the store should be")
+    broker = BrokerProcess(tmp_path, rpcHooks="notes", **{"extension.notes.file": notes_file})
+
+    broker.launch()
+
+    assert broker.wait() == 1, broker.words()
+    assert facts(notes_of(notes_file), "closed", "what") == [("RequestNotes",)]
+
+
+@asynccontextmanager
+async def extended_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **keys: Any
+) -> AsyncIterator[tuple[Broker, Client]]:
+    """Run a broker in this process with the examples at hand."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    async with running_broker(tmp_path, **keys) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        yield broker, client
+        await client.shutdown()
+
+
+async def test_a_pull_that_waits_is_told_of_when_it_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "notes"
+    keys = {"consumeMessageHooks": "notes", "extension.notes.file": str(file)}
+    async with extended_broker(tmp_path, monkeypatch, **keys) as (broker, client):
+        await client.send("T", b"first")
+        waiting = asyncio.create_task(client.pull("T", 1, suspend_ms=20_000))
+        while not len(broker.hold):  # noqa: ASYNC110  the hold has no event to wait for
+            await asyncio.sleep(0)
+        assert not file.read_text()
+
+        await client.send("T", b"second")
+
+        assert [message.body for message in messages(await waiting)] == [b"second"]
+        assert facts(notes_of(file), "pulled", "count") == [(1,)]
+
+
+async def test_the_vip_port_has_the_same_hooks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {"sendMessageHooks": "keyed", "extension.keyed.topic": "Keyed"}
+    async with extended_broker(tmp_path, monkeypatch, **keys) as (broker, _):
+        vip = Client(f"127.0.0.1:{broker.listen_port - 2}")
+
+        assert (await vip.send("Keyed")).code == 13
+        assert (await vip.send("Other")).code == 0
+
+        await vip.shutdown()
+
+
+async def test_a_validator_beside_plain_acl_leaves_accounts_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {
+        "aclEnable": "true",
+        "accessValidators": "badge,plain_acl",
+        "extension.badge.badge": "B1",
+        "aclFile": str(tmp_path / "plain_acl.yml"),
+    }
+    (tmp_path / "plain_acl.yml").write_text("accounts: []\n")
+    async with extended_broker(tmp_path, monkeypatch, **keys) as (_, client):
+        nobody = await client.send("T")
+        badged = await client.ask(RequestCode.GET_MAX_OFFSET, topic="T", queueId=0, badge="B1")
+
+    assert nobody.code == 16
+    assert badged.code == 1
+    assert "No accessKey is configured" in (badged.remark or "")
+
+
+async def test_without_extensions_the_tables_are_the_plain_ones(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        assert type(broker.store).__module__ == "broker_core.store.message_store"
+        table: dict[int, Handler] = {}
+        assert broker._hooked(table) is table
+
+
+async def test_the_example_of_the_documentation_works_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = dict(SHOWN_FILE.findall((ROOT / "docs/extensions.md").read_text()))
+    site = tmp_path / "site"
+    install_project(site, files["pyproject.toml"], keyed_topics=files["keyed_topics.py"])
+    monkeypatch.syspath_prepend(site)
+    keys: dict[str, Any] = {**parse_properties(files["broker.conf"])}
+    async with running_broker(tmp_path, **keys) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        refused = await client.send("orders")
+        taken = [await client.send("orders", keys="k"), await client.send("others")]
+        await client.shutdown()
+
+    assert (refused.code, refused.remark) == (
+        13,
+        "messages of orders need a key, this one has none",
+    )
+    assert [answer.code for answer in taken] == [0, 0]
+    hook = sys.modules.pop("keyed_topics")
+    assert hook.MESSAGE_ILLEGAL == 13
