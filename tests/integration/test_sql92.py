@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker_core.delivery.sql_filter import SqlFilter
+from broker_core.formats.record import decode
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.broker import running_broker
@@ -178,3 +180,118 @@ async def test_retried_messages_are_filtered_where_that_is_wanted(tmp_path: Path
         await client.shutdown()
 
     assert bodies(found) == [b"15"]
+
+
+EXTENDED: dict[str, Any] = {
+    "enablePropertyFilter": "true",
+    "enableConsumeQueueExt": "true",
+    "enableCalcFilterBitMap": "true",
+}
+
+
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Return the prices of the records that a filter looks at from now on."""
+    prices: list[bytes] = []
+    by_record = SqlFilter.by_record
+
+    def looking(sql: SqlFilter, record: memoryview) -> bool:
+        prices.append(decode(record).body)
+        return by_record(sql, record)
+
+    monkeypatch.setattr(SqlFilter, "by_record", looking)
+    return prices
+
+
+async def test_bitmaps_save_the_look_at_records_that_do_not_match(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_broker(tmp_path, **EXTENDED) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await send_prices(client, 1, 11)
+        await client.heartbeat(consumer_groups={"g": {"T": "price > 10"}}, expression_type=SQL)
+        born_before_now(broker)
+        prices = looked_at(monkeypatch)
+        await send_prices(client, 5, 15, 6, 16)
+
+        answer = await client.pull("T", subscription=None, max_msg_nums=32)
+
+        assert bodies(answer) == [b"11", b"15", b"16"]
+        # Those from before the filter have no bitmaps.
+        assert prices == [b"1", b"11", b"15", b"16"]
+        await client.shutdown()
+
+
+def born_before_now(broker: Broker) -> None:
+    """Let the filter's bits count for what is sent in this millisecond."""
+    found = broker.filters.find("T", "g")
+    assert found is not None
+    found.born_time -= 1
+
+
+async def test_bitmaps_are_made_while_that_is_switched_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_broker(tmp_path, **EXTENDED) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await client.heartbeat(consumer_groups={"g": {"T": "price > 10"}}, expression_type=SQL)
+        born_before_now(broker)
+        prices = looked_at(monkeypatch)
+        await send_prices(client, 5, 15)
+        await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"enableCalcFilterBitMap=false\n")
+        await send_prices(client, 6, 16)
+        await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"enableCalcFilterBitMap=true\n")
+        await send_prices(client, 7, 17)
+
+        answer = await client.pull("T", subscription=None, max_msg_nums=32)
+
+        assert bodies(answer) == [b"15", b"16", b"17"]
+        assert prices == [b"15", b"6", b"16", b"17"]
+        await client.shutdown()
+
+
+async def test_a_group_that_comes_back_trusts_the_bitmaps_made_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = {"g": {"T": "price > 10"}}
+    async with running_broker(tmp_path, **EXTENDED) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await client.heartbeat(consumer_groups=groups, expression_type=SQL)
+        born_before_now(broker)
+        await client.ask(RequestCode.UNREGISTER_CLIENT, clientID="client-1", consumerGroup="g")
+        await send_prices(client, 5, 15)
+        await client.shutdown()
+
+    async with running_broker(tmp_path, **EXTENDED) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await send_prices(client, 6, 16)
+        await client.heartbeat(consumer_groups=groups, expression_type=SQL)
+        prices = looked_at(monkeypatch)
+
+        answer = await client.pull("T", subscription=None, max_msg_nums=32)
+
+        assert bodies(answer) == prices == [b"15", b"16"]
+        await client.shutdown()
+
+
+async def test_the_length_of_bitmaps_is_shown_as_it_is(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, expectConsumerNumUseFilter="64") as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+
+        shown = await client.ask(RequestCode.GET_BROKER_CONFIG)
+
+        assert b"\nbitMapLengthConsumeQueueExt=216\n" in shown.body
+        await client.shutdown()
+
+
+async def test_a_changed_time_of_keeping_filters_takes_effect(
+    tmp_path: Path, broker: Broker, client: Client
+) -> None:
+    await client.heartbeat(consumer_groups={"g": {"T": "a > 1"}}, expression_type=SQL)
+    await client.ask(RequestCode.UNREGISTER_CLIENT, clientID="client-1", consumerGroup="g")
+    broker.filters.persist()
+    assert broker.filters.find("T", "g") is not None
+
+    await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"filterDataCleanTimeSpan=0\n")
+    broker.filters.persist()
+
+    assert broker.filters.find("T", "g") is None

@@ -6,6 +6,7 @@ from hypothesis import given, strategies as st
 from broker_core.delivery.sql92.parser import compile_expression
 from broker_core.delivery.sql_filter import (
     UNITS_MIN,
+    FilterBits,
     RecordProperties,
     RetryFilter,
     SqlFilter,
@@ -13,6 +14,7 @@ from broker_core.delivery.sql_filter import (
 )
 from broker_core.delivery.tag_filter import TagFilter
 from broker_core.formats import record
+from broker_core.formats.cq_ext_unit import ADDRESS_BASE, CqExtUnit
 from broker_core.message import properties as message_properties
 from broker_core.store.results import FILTERED_UNITS_MAX
 from tests.support.builders import HOST
@@ -66,6 +68,40 @@ def test_records_are_matched_by_their_properties() -> None:
     assert not sql.by_record(a_record(encoded(region="eu", price="25")))
     assert not sql.by_record(a_record(encoded(price="15")))
     assert not sql.by_record(a_record(encoded(region="eu", price="cheap")))
+
+
+def test_a_bitmap_says_which_records_need_not_be_looked_at() -> None:
+    sql = SqlFilter(compile_expression("a = 1"), FilterBits(b"\x00\x81", born_time=10))
+
+    assert sql.by_ext_unit(CqExtUnit(0, 11, b"\x00\x81"))
+    assert sql.by_ext_unit(CqExtUnit(0, 11, b"\xff\xff"))
+    assert not sql.by_ext_unit(CqExtUnit(0, 11, b"\xff\x80"))
+    assert not sql.by_ext_unit(CqExtUnit(0, 11, b"\x00\x00"))
+
+
+@pytest.mark.parametrize(
+    "unit", [CqExtUnit(0, 10, b"\0\0"), CqExtUnit(0, 11, b""), CqExtUnit(0, 11, b"\0")]
+)
+def test_bitmaps_from_before_the_filter_or_of_another_size_say_nothing(unit: CqExtUnit) -> None:
+    sql = SqlFilter(compile_expression("a = 1"), FilterBits(b"\x00\x81", born_time=10))
+
+    assert sql.by_ext_unit(unit)
+    assert SqlFilter(compile_expression("a = 1")).by_ext_unit(unit)
+
+
+def test_a_retry_topic_is_matched_by_its_own_tags() -> None:
+    tags = TagFilter(frozenset({1}))
+    retry = RetryFilter(tags, lambda topic: None)
+
+    assert tags.by_ext_unit(CqExtUnit(1, 1, b""))
+    assert not tags.by_ext_unit(CqExtUnit(2, 1, b""))
+    assert not retry.by_ext_unit(CqExtUnit(2, 1, b""))
+    assert RetryFilter(None, lambda topic: None).by_ext_unit(CqExtUnit(2, 1, b""))
+
+
+def test_an_address_that_leads_nowhere_matches_all_tags() -> None:
+    assert TagFilter(frozenset({1})).by_tags_code(ADDRESS_BASE)
+    assert not TagFilter(frozenset({1})).by_tags_code(-(1 << 31))
 
 
 def test_a_damaged_record_does_not_match() -> None:

@@ -172,3 +172,31 @@ def test_a_file_of_another_shape_is_refused_with_its_name(tmp_path, clock):
 
     with pytest.raises(StoreError, match=r"consumerFilter\.json"):
         filters_in(tmp_path, clock).load()
+
+
+def test_a_filters_bits_are_those_of_the_file(tmp_path, clock, filters):
+    filters.register("group", [sql("topic", "a = 1", 7)])
+
+    (one,) = filters.of_topic("topic")
+    assert one.bit_pos == [79, 21, 21]
+    assert one.bit_map == ((1 << 79) | (1 << 21)).to_bytes(14, "little")
+    filters.persist()
+    loaded = filters_in(tmp_path, clock)
+    loaded.load()
+    assert [other.bit_map for other in loaded.of_topic("topic")] == [one.bit_map]
+    assert list(loaded.of_topic("other")) == []
+
+
+def test_a_filter_of_a_group_that_is_gone_still_has_its_bits_in_bitmaps(filters):
+    filters.register("group", [sql("topic", "a = 1", 7)])
+    filters.unregister("group")
+
+    assert [one.consumer_group for one in filters.of_topic("topic")] == ["group"]
+
+
+def test_no_filter_is_older_than_the_messages_that_were_stored_before_it(filters, clock):
+    filters.newest_stored_ms = lambda: clock.now_ms() + 5000
+
+    filters.register("group", [sql("topic", "a = 1", 7)])
+
+    assert filters.find("topic", "group").born_time == clock.now_ms() + 5000
