@@ -587,7 +587,7 @@ class Broker(Service):
             ),
             connections=ConnectionsAdmin(self.consumers, self.producers),
             clients=ClientsAdmin(config.broker_name, self.consumers, self.store),
-            messages=MessagesAdmin(self.topics, self.consumers, self.store),
+            messages=MessagesAdmin(self.topics, self.consumers, self.filters, self.store),
             broker=BrokerAdmin(
                 self.configuration,
                 self.topics,

@@ -186,6 +186,12 @@ class ConsumerFilters(Generic[E]):
             self._document.save(self.document())
             self._dirty = False
 
+    def text(self, one: ConsumerFilter[E] | None) -> str:
+        """Return a filter as the file would hold it, "null" for none."""
+        if one is None:
+            return "null"
+        return self._document.text(msgspec.to_builtins(self._stored(one))).decode()
+
     def document(self) -> dict[str, Any]:
         """Return all filters in the file's shape."""
         return {

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock
     from broker_core.config import StoreConfig
+    from broker_core.formats.cq_ext_unit import CqExtUnit
     from broker_core.formats.record import GuardedFields
     from broker_core.message.message import MessageExt
     from broker_core.storage import Storage, StorageFile
@@ -684,6 +685,18 @@ class MessageStore(Service):
                 code if code > ADDRESS_MAX else self._reader.code(queue, commit_log_offset, code),
             )
             for commit_log_offset, size, code in UNIT.iter_unpack(queue.units(queue_offset, count))
+        ]
+
+    def extended_units(
+        self, topic: str, queue_id: int, queue_offset: int, count: int
+    ) -> list[tuple[int, int, int, CqExtUnit | None]]:
+        """Return what `units` does, with codes as they are stored and what addresses lead to."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return []
+        return [
+            (*unit, queue.ext_unit(unit[2]))
+            for unit in UNIT.iter_unpack(queue.units(queue_offset, count))
         ]
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:

@@ -295,3 +295,31 @@ async def test_a_changed_time_of_keeping_filters_takes_effect(
     broker.filters.persist()
 
     assert broker.filters.find("T", "g") is None
+
+
+async def test_the_units_of_a_queue_are_shown_with_their_extensions(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, **EXTENDED) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await client.heartbeat(consumer_groups={"g": {"T": "price > 10"}}, expression_type=SQL)
+        born_before_now(broker)
+        await send_prices(client, 5, 15)
+
+        answer = await client.ask(
+            RequestCode.QUERY_CONSUME_QUEUE,
+            topic="T",
+            queueId="0",
+            index="0",
+            count="9",
+            consumerGroup="g",
+        )
+        await client.shutdown()
+
+    body = json.loads(answer.body)
+    first, second = body["queueData"]
+    assert (first["eval"], second["eval"]) == (False, True)
+    assert first["tagsCode"] == -(1 << 63)
+    assert json.loads(first["extendDataJson"])["filterBitMap"] == "A" * 19 + "="
+    assert first["bitMap"].split() == ["0" * 48, "0" * 64]
+    positions = json.loads(body["filterData"])["bloomFilterData"]["bitPos"]
+    bits = second["bitMap"].replace("\n", "")[::-1]
+    assert {place for place, bit in enumerate(bits) if bit == "1"} == set(positions)

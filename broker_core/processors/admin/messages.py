@@ -5,21 +5,28 @@ Source: broker/processor/AdminBrokerProcessor.java queryConsumeQueue (4.9.7).
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from broker_core.delivery.sql_filter import FilterBits, SqlFilter
 from broker_core.errors import RequestRefusedError
+from broker_core.formats.cq_ext_unit import ADDRESS_MAX
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
     from broker_core.clients.consumers import Consumers
+    from broker_core.delivery.sql92.expression import Expression
+    from broker_core.formats.cq_ext_unit import CqExtUnit
+    from broker_core.metadata.consumer_filters import ConsumerFilters
     from broker_core.metadata.topics import Topics
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
     from broker_core.store.message_store import MessageStore
+    from broker_core.store.results import MessageFilter
 
 UNITS_MAX = 10_000
 
@@ -29,21 +36,32 @@ class MessagesAdmin:
     DELETE_EXPIRED_COMMITLOG. Event loop only.
     """
 
-    def __init__(self, topics: Topics, consumers: Consumers, store: MessageStore) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        consumers: Consumers,
+        filters: ConsumerFilters[Expression],
+        store: MessageStore,
+    ) -> None:
         self._topics = topics
         self._consumers = consumers
+        self._filters = filters
         self._store = store
 
     def query_consume_queue(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """QUERY_CONSUME_QUEUE. Answers SUCCESS with the units, without a body when there is none
-        at the index; SYSTEM_ERROR for a queue nobody wrote to.
+        at the index; SYSTEM_ERROR for a queue that there is not.
+
+        Differs: the original makes the queue by looking at it.
         """
         header = request.ext_fields
         topic = fields.text(header, "topic")
         queue_id = fields.int32(header, "queueId")
         index = fields.int64(header, "index", low=0)
         count = fields.int32(header, "count", low=0)
-        if queue_id not in self._store.queue_ids(topic):
+        topic_config = self._topics.find(topic)
+        is_configured = topic_config is not None and 0 <= queue_id < topic_config.read_queue_nums
+        if not is_configured and queue_id not in self._store.queue_ids(topic):
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!"
             )
@@ -52,26 +70,34 @@ class MessagesAdmin:
             "minQueueIndex": self._store.min_offset_in_queue(topic, queue_id),
         }
         group = header.get("consumerGroup")
+        wanted: MessageFilter | None = None
+        is_subscribed = False
         if group is not None:
             found = self._consumers.find(group)
             subscription = None if found is None else found.subscriptions.get(topic)
             if subscription is None:
                 body["filterData"] = f"{group}@{topic} is not online!"
             else:
-                body["filterData"] = "null"
+                is_subscribed = True
+                registered = self._filters.find(topic, group)
+                body["filterData"] = self._filters.text(registered)
                 body["subscriptionData"] = msgspec.to_builtins(subscription.data)
-        units = self._store.units(topic, queue_id, index, min(count, UNITS_MAX))
+                wanted = subscription.tag_filter
+                if registered is not None and not subscription.data.is_tag_expression:
+                    bits = FilterBits(registered.bit_map, registered.born_time)
+                    wanted = SqlFilter(registered.expression, bits)
+        units = self._store.extended_units(topic, queue_id, index, min(count, UNITS_MAX))
         if not units:
             remark = f"Index {index} of {queue_id}@{topic} is not exist!"
             return request.answer(ResponseCode.SUCCESS, remark)
         body["queueData"] = [
             {
-                "eval": False,
                 "physicOffset": commit_log_offset,
                 "physicSize": size,
                 "tagsCode": tags_code,
+                **_extension(tags_code, extension, wanted, is_subscribed=is_subscribed),
             }
-            for commit_log_offset, size, tags_code in units
+            for commit_log_offset, size, tags_code, extension in units
         ]
         return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
 
@@ -101,3 +127,34 @@ class MessagesAdmin:
         """
         self._store.delete_expired_files_soon()
         return request.answer(ResponseCode.SUCCESS)
+
+
+def _extension(
+    tags_code: int, unit: CqExtUnit | None, wanted: MessageFilter | None, *, is_subscribed: bool
+) -> dict[str, Any]:
+    """Return what is said of a unit's extension; nothing is, of a unit that has none."""
+    if unit is None:
+        if tags_code > ADDRESS_MAX:
+            return {"eval": False}
+        return {"eval": False, "msg": f"Cq extend not exist!addr: {tags_code}"}
+    said: dict[str, Any] = {
+        "eval": is_subscribed and (wanted is None or wanted.by_ext_unit(unit)),
+    }
+    content: dict[str, Any] = {
+        "msgStoreTime": unit.store_timestamp,
+        "size": unit.size,
+        "tagsCode": unit.tags_code,
+    }
+    if unit.bit_map:
+        content["filterBitMap"] = base64.b64encode(unit.bit_map).decode()
+        said["bitMap"] = _bits(unit.bit_map)
+    said["extendDataJson"] = java_json.encode(content).decode()
+    return said
+
+
+def _bits(bit_map: bytes) -> str:
+    """Return a bitmap as BitsArray.toString does, the last bit first."""
+    return "".join(
+        f"{byte:08b}" + ("" if place % 8 else "\n")
+        for place, byte in reversed(list(enumerate(bit_map)))
+    )
