@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,12 +24,18 @@ from tests.support.builders import (
 from tests.support.faulty_storage import PAGE
 from tests.support.gate import Gate, until
 
+if TYPE_CHECKING:
+    from broker_core.clock import Clock
+    from broker_core.config import StoreConfig
+    from broker_core.storage import Storage
+    from broker_core.store.message_store import MessageStore
 
-def pooled(**changes):
+
+def pooled(**changes: Any) -> StoreConfig:
     return store_config(transient_store_pool_enable=True, **changes)
 
 
-async def started(clock, storage, **changes):
+async def started(clock: Clock, storage: Storage, **changes: Any) -> MessageStore:
     store = a_store(clock, storage, pooled(**changes))
     store.load()
     await store.start()
@@ -50,7 +57,7 @@ def log_bytes(storage) -> list[bytes]:
     ]
 
 
-async def until_committed(store) -> None:
+async def until_committed(store: MessageStore) -> None:
     await until(lambda: store.runtime_info()["remainHowManyDataToCommit"] == "0.0 B")
 
 
@@ -240,8 +247,9 @@ async def test_without_a_buffer_no_file_is_begun(clock, storage, fast_fail, stat
         fast_fail_if_no_buffer_in_store_pool=fast_fail,
     )
     gate = Gate(storage, "pwrite")
-    while (result := put(store, body=b"x" * 5000)).status is PutMessageStatus.PUT_OK:
-        last = result
+    last = result = put(store, body=b"x" * 5000)
+    while result.status is PutMessageStatus.PUT_OK:
+        last, result = result, put(store, body=b"x" * 5000)
 
     assert result.status is status
     assert store.is_transient_store_pool_deficient

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,11 +12,16 @@ from broker_core.store.results import PutMessageStatus
 from tests.support.builders import LOG_FILE_SIZE, a_store, put, read_all, store_config
 from tests.support.gate import until
 
+if TYPE_CHECKING:
+    from broker_core.clock import Clock
+    from broker_core.storage import Storage
+    from broker_core.store.message_store import MessageStore
+
 PAGE = 4096
 STEP_PAGES = 4
 
 
-async def started(clock, storage, **changes):
+async def started(clock: Clock, storage: Storage, **changes: Any) -> MessageStore:
     config = store_config(
         warm_maped_file_enable=True,
         flush_least_pages_when_warm_maped_file=STEP_PAGES,
