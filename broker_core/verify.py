@@ -52,6 +52,8 @@ CONFIG_NAMES = (
     "delayOffset.json",
     "consumerFilter.json",
 )
+GUARD_SIZE = 20
+_GUARD = re.compile(rb"__CRC32#\x01([0-9]{10})\x02")
 _NUMBER_KEY = re.compile(r'"(?:\\.|[^"\\])*"|([{,]\s*)(-?\d+)(\s*:)')
 
 
@@ -637,6 +639,9 @@ def _parse(record: bytes, offset: int, topic_size_bytes: int) -> _Record:
     body = record[body_at : body_at + body_size]
     if body and zlib.crc32(body) & CRC_MASK != _int(record, 8, 4):
         raise ValueError("the checksum of its body is wrong")
+    guard = _GUARD.fullmatch(record[-GUARD_SIZE:])
+    if guard and int(guard[1][::-1]) != zlib.crc32(record[:-GUARD_SIZE]) & CRC_MASK:
+        raise ValueError("the checksum of the whole of it is wrong")
     pairs = (pair.partition("\x01") for pair in record[properties_at:].decode().split("\x02"))
     return _Record(
         offset,

@@ -2,7 +2,7 @@
 
     python -m tests.faults kill --cycles 1000           the broker, under load, both flush modes
     python -m tests.faults kill-store --cycles 1000     a process that is nothing but a store
-    python -m tests.faults flip --count 2000
+    python -m tests.faults flip --count 2000 [--guarded]
     python -m tests.faults power --cuts 1000            SYNC_FLUSH, an ext4 that forgets; root only
     python -m tests.faults recovery --body 1024         how fast a start goes through the log
     python -m tests.faults syscalls                     every n-th call of a kind fails, or kills
@@ -30,6 +30,7 @@ def main() -> int:
         command.add_argument("--cycles", type=int, default=30, help="of each flush mode")
     bits = commands.add_parser("flip", help="flip single bits of a log")
     bits.add_argument("--count", type=int, default=200)
+    bits.add_argument("--guarded", action="store_true", help="with enabledAppendPropCRC=true")
     speed = commands.add_parser("recovery", help="measure how fast a start is")
     speed.add_argument("--megabytes", type=int, default=700)
     speed.add_argument("--body", type=int, default=1024, help="bytes")
@@ -57,7 +58,7 @@ def main() -> int:
         print(cut)
         return 1 if cut.wrong else 0
     if arguments.command == "flip":
-        flipped = flips.run(arguments.count, dice)
+        flipped = flips.run(arguments.count, dice, is_guarded=arguments.guarded)
         print(flipped)
         return 1 if flipped.wrong else 0
     wrong = False

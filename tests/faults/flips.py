@@ -1,4 +1,8 @@
-"""One flipped bit anywhere in the log: at most the message it hit is lost, and that is said."""
+"""One flipped bit anywhere in the log: at most the message it hit is lost, and that is said.
+
+Guarded (enabledAppendPropCRC=true), every flip in a record is said; without that, those that hit
+what nothing guards may leave the message there, altered.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker_core.formats import record
-from tests.support.builders import LOG_FILE_SIZE, a_store, get, put
+from tests.support.builders import LOG_FILE_SIZE, a_store, get, put, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
 
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
+    from broker_core.config import StoreConfig
     from broker_core.store.message_store import MessageStore
 
 MESSAGES = 300
@@ -31,12 +36,14 @@ class Findings:
     wrong: list[str] = field(default_factory=list)
 
 
-def run(count: int, dice: Random) -> Findings:
+def run(count: int, dice: Random, *, is_guarded: bool = False) -> Findings:
     """Flip one bit of a store that was killed, open it, count; again and again."""
-    killed, bodies, end = asyncio.run(_killed_store())
+    config = store_config(enabled_append_prop_crc=is_guarded)
+    killed, bodies, ends = asyncio.run(_killed_store(config))
     findings = Findings()
     for _ in range(count):
-        position, bit = dice.randrange(end), dice.randrange(8)
+        start, end = ends[dice.randrange(len(ends))] if is_guarded else (0, ends[-1][1])
+        position, bit = dice.randrange(start, end), dice.randrange(8)
         hurt = killed.crash()
         path = next(
             path
@@ -45,23 +52,29 @@ def run(count: int, dice: Random) -> Findings:
             and int(path.name) == position // LOG_FILE_SIZE * LOG_FILE_SIZE
         )
         hurt.files[path].data[position % LOG_FILE_SIZE] ^= 1 << bit
-        _check(hurt, bodies, f"bit {bit} of byte {position}", findings)
+        _check(hurt, config, bodies, f"bit {bit} of byte {position}", findings)
         findings.flips += 1
+    if is_guarded and findings.altered:
+        findings.wrong.append(f"{findings.altered} flips in records were not seen")
     return findings
 
 
-async def _killed_store() -> tuple[FaultyStorage, list[bytes], int]:
+async def _killed_store(
+    config: StoreConfig,
+) -> tuple[FaultyStorage, list[bytes], list[tuple[int, int]]]:
+    """Return what was left, the bodies in it, and where their records begin and end."""
     storage = FaultyStorage()
-    store = a_store(ManualClock(), storage)
+    store = a_store(ManualClock(), storage, config)
     store.load()
     await store.start()
     bodies = [b"%d" % n + b"." * (n * 37 % 700) for n in range(MESSAGES)]
+    ends = []
     for n, body in enumerate(bodies):
-        put(store, queue_id=n % QUEUES, body=body, tags=f"T{n % 7}", keys=f"k{n}")
-    end = store.max_commit_log_offset
+        result = put(store, queue_id=n % QUEUES, body=body, tags=f"T{n % 7}", keys=f"k{n}")
+        ends.append((result.commit_log_offset, result.commit_log_offset + result.wrote_size))
     killed = storage.crash()
     await store.shutdown()
-    return killed, bodies, end
+    return killed, bodies, ends
 
 
 def _bodies(store: MessageStore, queue_id: int) -> Iterator[tuple[int, bytes]]:
@@ -78,8 +91,14 @@ def _bodies(store: MessageStore, queue_id: int) -> Iterator[tuple[int, bytes]]:
         queue_offset = result.next_begin_offset
 
 
-def _check(storage: FaultyStorage, bodies: list[bytes], what: str, findings: Findings) -> None:
-    store = a_store(ManualClock(), storage)
+def _check(
+    storage: FaultyStorage,
+    config: StoreConfig,
+    bodies: list[bytes],
+    what: str,
+    findings: Findings,
+) -> None:
+    store = a_store(ManualClock(), storage, config)
     report = store.load()
     found: dict[int, bytes] = {}
     for queue_id in range(QUEUES):

@@ -246,3 +246,17 @@ async def test_what_fastjson_writes_is_read(root: Path) -> None:
 
     path.write_text('{"offsetTable":')
     assert "cannot be read" in verify(root).problems[0]
+
+
+async def test_what_only_the_checksum_of_a_whole_record_can_tell_is_found(tmp_path: Path) -> None:
+    config = store_config(store_path_root_dir=str(tmp_path), enabled_append_prop_crc=True)
+    store = MessageStore(config, SystemClock(), FileStorage(), HOST)
+    store.load()
+    await store.start()
+    for _ in range(2):
+        put(store, more={"color": "blue"})
+    await store.shutdown()
+    assert verify(tmp_path).problems == []
+    flip(log_file(tmp_path), log_file(tmp_path).read_bytes().index(b"blue"))
+
+    assert any("checksum of the whole" in problem for problem in verify(tmp_path).problems)

@@ -15,6 +15,7 @@ from broker_core.store.results import GetMessageStatus, PutMessageStatus
 from tests.support.builders import (
     LOG_FILE_SIZE,
     a_store,
+    durable,
     get,
     messages_of,
     put,
@@ -305,7 +306,7 @@ async def test_the_file_of_the_last_start_is_written_without_a_buffer(clock, sto
 
 async def test_synchronous_flush_knows_no_pool(clock, storage):
     store = await started(clock, storage, flush_disk_type="SYNC_FLUSH")
-    await store.until_durable(put(store))
+    await durable(store, put(store))
 
     assert storage.calls["buffer"] == 0
     assert not store.is_transient_store_pool_deficient
