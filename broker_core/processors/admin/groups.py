@@ -144,8 +144,7 @@ class GroupsAdmin:
                 )
                 tps = self._consume_tps(group, topic)
                 by_topic.append({"consumeTps": tps, "offsetTable": table})
-            if by_topic:
-                groups.append({group: by_topic})
+            groups.append({group: by_topic})
         body = {
             "brokerAddr": f"{self._config.broker_ip1}:{self._listen_port}",
             "consumeStatsList": groups,

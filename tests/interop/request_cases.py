@@ -1,0 +1,553 @@
+"""Requests by code, each row of the tables of the broker and of the name server at least once.
+
+They are asked one after the other: some need what an earlier one made. `{offset}`, `{msg_id}`,
+`{half_offset}` and `{half_queue_offset}` stand for where a broker stored a message.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from broker_core.protocol.codes import RequestCode as Code
+from tests.support.raw_remoting import pull_fields, send_fields, topic_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TOPIC, GROUP, LIVE_GROUP, LIVE_PRODUCERS = "rows", "rows-group", "rows-live", "rows-producers"
+CLIENT_ID = "rows-client"
+DLQ_TOPIC = f"%DLQ%{GROUP}"
+QUEUES = 2
+MESSAGES = 5
+COMMITTED = 3
+LEAVES_OUT = "what a request leaves out is named, not taken for a zero or a null"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One request.
+
+    Attributes:
+        name_server: it goes to the name server.
+        differs: why ours answers otherwise, on purpose; a case that is answered alike has none.
+    """
+
+    name: str
+    code: int
+    fields: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    name_server: bool = False
+    differs: str = ""
+
+
+def text(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def heartbeat(
+    client_id: str, group: str, expression_type: str = "TAG", expression: str = "*"
+) -> bytes:
+    subscription = {
+        "classFilterMode": False,
+        "codeSet": [],
+        "expressionType": expression_type,
+        "subString": expression,
+        "subVersion": 1,
+        "tagsSet": [],
+        "topic": TOPIC,
+    }
+    consumer = {
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "consumeType": "CONSUME_PASSIVELY",
+        "groupName": group,
+        "messageModel": "CLUSTERING",
+        "subscriptionDataSet": [subscription],
+        "unitMode": False,
+    }
+    return text(
+        {
+            "clientID": client_id,
+            "consumerDataSet": [consumer],
+            "producerDataSet": [{"groupName": LIVE_PRODUCERS}],
+        }
+    )
+
+
+def check_config(expression_type: str, expression: str) -> bytes:
+    return text(
+        {
+            "clientId": "c",
+            "group": GROUP,
+            "subscriptionData": {
+                "expressionType": expression_type,
+                "subString": expression,
+                "subVersion": 1,
+                "topic": TOPIC,
+            },
+        }
+    )
+
+
+def without(fields: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in fields.items() if key != name}
+
+
+def queue(queue_id: int = 0) -> dict[str, Any]:
+    return {"brokerName": "broker-a", "queueId": queue_id, "topic": TOPIC}
+
+
+def lock(client_id: str) -> bytes:
+    return text({"clientId": client_id, "consumerGroup": LIVE_GROUP, "mqSet": [queue()]})
+
+
+SEND = send_fields(TOPIC)
+SEND_V2 = {
+    "a": "p",
+    "b": TOPIC,
+    "c": "TBW102",
+    "d": "4",
+    "e": "1",
+    "f": "0",
+    "g": "1",
+    "h": "0",
+    "i": "",
+    "j": "0",
+    "k": "false",
+    "m": "false",
+}
+PULL = pull_fields(TOPIC, 0, 0)
+QUEUE = {"topic": TOPIC, "queueId": "0"}
+NO_QUEUE = {"topic": TOPIC, "queueId": "77"}
+NO_TOPIC = {"topic": "nowhere", "queueId": "0"}
+OFFSET = {"consumerGroup": GROUP, **QUEUE}
+QUERY = {
+    "topic": TOPIC,
+    "key": "k1",
+    "maxNum": "32",
+    "beginTimestamp": "0",
+    "endTimestamp": "9999999999999",
+}
+BACK = {"offset": "{offset}", "group": GROUP, "delayLevel": "0", "originTopic": TOPIC}
+END = {
+    "producerGroup": "half-producers",
+    "tranStateTableOffset": "{half_queue_offset}",
+    "commitLogOffset": "{half_offset}",
+    "commitOrRollback": "8",
+    "fromTransactionCheck": "false",
+    "msgId": "x",
+}
+RESET = {"topic": TOPIC, "group": GROUP, "timestamp": "0", "isForce": "true"}
+GROUP_CONFIG = {
+    "brokerId": 0,
+    "consumeBroadcastEnable": True,
+    "consumeEnable": True,
+    "consumeFromMinEnable": True,
+    "groupName": "made",
+    "notifyConsumerIdsChangedEnable": True,
+    "retryMaxTimes": 16,
+    "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
+CALL = {"consumerGroup": GROUP, "clientId": "nobody"}
+BROKER = {
+    "brokerName": "other",
+    "brokerAddr": "127.0.0.1:1",
+    "clusterName": "other-cluster",
+    "brokerId": "0",
+    "haServerAddr": "127.0.0.1:2",
+}
+STATS = {
+    "TOPIC_PUT_NUMS": TOPIC,
+    "TOPIC_PUT_SIZE": TOPIC,
+    "GROUP_GET_NUMS": f"{TOPIC}@raw-consumer",
+    "GROUP_GET_SIZE": f"{TOPIC}@raw-consumer",
+    "GROUP_GET_LATENCY": f"0@{TOPIC}@raw-consumer",
+    "QUEUE_PUT_NUMS": "SCHEDULE_TOPIC_XXXX@1",
+    "QUEUE_PUT_SIZE": "SCHEDULE_TOPIC_XXXX@1",
+    "QUEUE_GET_NUMS": "SCHEDULE_TOPIC_XXXX@0@SCHEDULE_CONSUMER",
+    "QUEUE_GET_SIZE": "SCHEDULE_TOPIC_XXXX@0@SCHEDULE_CONSUMER",
+    "SNDBCK_PUT_NUMS": f"{TOPIC}@{GROUP}",
+    "BROKER_PUT_NUMS": "DefaultCluster",
+    "BROKER_GET_NUMS": "DefaultCluster",
+    "GROUP_GET_FROM_DISK_NUMS": f"{TOPIC}@raw-consumer",
+    "BROKER_GET_FROM_DISK_SIZE": "DefaultCluster",
+    "COMMERCIAL_SEND_TIMES": f"owner@{TOPIC}@{GROUP}@SEND_SUCCESS",
+    "GROUP_GET_FALL_SIZE": f"0@{TOPIC}@raw-consumer",
+    "GROUP_GET_FALL_TIME": f"0@{TOPIC}@raw-consumer",
+    "NO_SUCH_SET": TOPIC,
+}
+CASES = [
+    # -- messages
+    Case("send", Code.SEND_MESSAGE, SEND, b"x"),
+    Case("send, short names", Code.SEND_MESSAGE_V2, SEND_V2, b"x"),
+    Case(
+        "send to a queue of the broker's choice",
+        Code.SEND_MESSAGE,
+        {**SEND, "topic": "BenchmarkTest", "queueId": "-1"},
+        b"x",
+    ),
+    Case(
+        "send a half message",
+        Code.SEND_MESSAGE,
+        {**SEND, "properties": "TRAN_MSG\x01true\x02PGROUP\x01gone"},
+        b"x",
+    ),
+    Case(
+        "send with a delay beyond the last",
+        Code.SEND_MESSAGE,
+        {**SEND, "properties": "DELAY\x0199"},
+        b"x",
+    ),
+    Case("send without a body", Code.SEND_MESSAGE, SEND),
+    Case(
+        "send a batch that is none",
+        Code.SEND_BATCH_MESSAGE,
+        {**SEND_V2, "m": "true"},
+        b"x",
+        differs="such a message is illegal, where the original fails",
+    ),
+    Case(
+        "reply to nobody",
+        Code.SEND_REPLY_MESSAGE,
+        {**SEND, "topic": "DefaultCluster_REPLY_TOPIC", "properties": "REPLY_TO_CLIENT\x01nobody"},
+        b"x",
+    ),
+    Case(
+        "reply without an address",
+        Code.SEND_REPLY_MESSAGE,
+        {**SEND, "topic": "DefaultCluster_REPLY_TOPIC"},
+        b"x",
+    ),
+    Case("give back", Code.CONSUMER_SEND_MSG_BACK, BACK),
+    Case("give back for good", Code.CONSUMER_SEND_MSG_BACK, {**BACK, "delayLevel": "-1"}),
+    Case("give back what is not there", Code.CONSUMER_SEND_MSG_BACK, {**BACK, "offset": "3"}),
+    Case("give back without a group", Code.CONSUMER_SEND_MSG_BACK, without(BACK, "group")),
+    Case("pull", Code.PULL_MESSAGE, PULL),
+    Case("pull without a group", Code.PULL_MESSAGE, without(PULL, "consumerGroup")),
+    Case(
+        "pull the subscription of a group that is not online",
+        Code.PULL_MESSAGE,
+        {**PULL, "sysFlag": "0"},
+    ),
+    Case(
+        "pull what a group does not subscribe to",
+        Code.PULL_MESSAGE,
+        {**PULL, "sysFlag": "0", "consumerGroup": LIVE_GROUP, "topic": "TBW102"},
+    ),
+    Case(
+        "pull ahead of the heartbeat",
+        Code.PULL_MESSAGE,
+        {**PULL, "sysFlag": "0", "consumerGroup": LIVE_GROUP, "subVersion": "99"},
+    ),
+    Case(
+        "pull as subscribed",
+        Code.PULL_MESSAGE,
+        {**PULL, "sysFlag": "0", "consumerGroup": LIVE_GROUP, "subVersion": "1"},
+    ),
+    Case(
+        "pull what is no expression",
+        Code.PULL_MESSAGE,
+        {**PULL, "expressionType": "SQL92", "subscription": "a >"},
+        differs="the original delivers everything then",
+    ),
+    Case("query by key", Code.QUERY_MESSAGE, QUERY),
+    Case("query by a key that is not there", Code.QUERY_MESSAGE, {**QUERY, "key": "none"}),
+    Case("query by key in the past", Code.QUERY_MESSAGE, {**QUERY, "endTimestamp": "1000"}),
+    Case("query without a key", Code.QUERY_MESSAGE, without(QUERY, "key"), differs=LEAVES_OUT),
+    Case("view", Code.VIEW_MESSAGE_BY_ID, {"offset": "{offset}"}),
+    Case("view what is not there", Code.VIEW_MESSAGE_BY_ID, {"offset": "999999999"}),
+    Case("view nothing", Code.VIEW_MESSAGE_BY_ID),
+    Case("end a transaction of nobody", Code.END_TRANSACTION, {**END, "producerGroup": "wrong"}),
+    Case(
+        "end a transaction at a wrong place",
+        Code.END_TRANSACTION,
+        {**END, "tranStateTableOffset": "77"},
+    ),
+    Case(
+        "end a transaction that is not there",
+        Code.END_TRANSACTION,
+        {**END, "commitLogOffset": "99999999"},
+    ),
+    Case("end a transaction", Code.END_TRANSACTION, END),
+    Case(
+        "resume what is not there",
+        Code.RESUME_CHECK_HALF_MESSAGE,
+        {"msgId": "7F0000010000000100000000FFFFFFFF"},
+    ),
+    # -- offsets
+    *(
+        Case(f"{code.name} of {what}", code, fields)
+        for code in (Code.GET_MAX_OFFSET, Code.GET_MIN_OFFSET, Code.GET_EARLIEST_MSG_STORETIME)
+        for what, fields in (
+            ("a queue", QUEUE),
+            ("no queue", NO_QUEUE),
+            ("no topic", NO_TOPIC),
+            ("nothing", {}),
+        )
+    ),
+    *(
+        Case(
+            f"SEARCH_OFFSET_BY_TIMESTAMP of {what}",
+            Code.SEARCH_OFFSET_BY_TIMESTAMP,
+            {**fields, "timestamp": "0"},
+        )
+        for what, fields in (("a queue", QUEUE), ("no queue", NO_QUEUE), ("no topic", NO_TOPIC))
+    ),
+    Case("offset of a group", Code.QUERY_CONSUMER_OFFSET, OFFSET),
+    Case(
+        "offset of a group without one",
+        Code.QUERY_CONSUMER_OFFSET,
+        {**OFFSET, "consumerGroup": "new"},
+    ),
+    Case("offset in no queue", Code.QUERY_CONSUMER_OFFSET, {**OFFSET, **NO_QUEUE}),
+    Case("offset in no topic", Code.QUERY_CONSUMER_OFFSET, {**OFFSET, **NO_TOPIC}),
+    Case("offset of nobody", Code.QUERY_CONSUMER_OFFSET, QUEUE, differs=LEAVES_OUT),
+    Case("commit", Code.UPDATE_CONSUMER_OFFSET, {**OFFSET, "commitOffset": str(COMMITTED)}),
+    Case("commit nothing", Code.UPDATE_CONSUMER_OFFSET, OFFSET),
+    # -- clients
+    Case("heartbeat", Code.HEART_BEAT, body=heartbeat("passing", "passing-group")),
+    Case("heartbeat of nothing", Code.HEART_BEAT),
+    Case("heartbeat that is no JSON", Code.HEART_BEAT, body=b"{"),
+    Case(
+        "unregister",
+        Code.UNREGISTER_CLIENT,
+        {"clientID": "x", "consumerGroup": GROUP, "producerGroup": "x"},
+    ),
+    Case("unregister nothing", Code.UNREGISTER_CLIENT),
+    Case("check tags", Code.CHECK_CLIENT_CONFIG, body=check_config("TAG", "A")),
+    Case("check an expression", Code.CHECK_CLIENT_CONFIG, body=check_config("SQL92", "a > 1")),
+    Case("check what is none", Code.CHECK_CLIENT_CONFIG, body=check_config("SQL92", "a >")),
+    Case("check nothing", Code.CHECK_CLIENT_CONFIG),
+    Case("members", Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": LIVE_GROUP}),
+    Case("members of no group", Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "none"}),
+    Case("members of nothing", Code.GET_CONSUMER_LIST_BY_GROUP),
+    Case("lock", Code.LOCK_BATCH_MQ, body=lock("one")),
+    Case("lock what another has", Code.LOCK_BATCH_MQ, body=lock("two")),
+    Case("unlock", Code.UNLOCK_BATCH_MQ, body=lock("one")),
+    Case("lock nothing", Code.LOCK_BATCH_MQ),
+    # -- topics
+    Case("create a topic", Code.UPDATE_AND_CREATE_TOPIC, topic_fields("made")),
+    Case("delete a topic", Code.DELETE_TOPIC_IN_BROKER, {"topic": "made"}),
+    Case("delete no topic", Code.DELETE_TOPIC_IN_BROKER, {"topic": "made"}),
+    Case("delete a system topic", Code.DELETE_TOPIC_IN_BROKER, {"topic": "TBW102"}),
+    Case("all topics", Code.GET_ALL_TOPIC_CONFIG),
+    Case("statistics of a topic", Code.GET_TOPIC_STATS_INFO, {"topic": TOPIC}),
+    Case("statistics of no topic", Code.GET_TOPIC_STATS_INFO, {"topic": "nowhere"}),
+    Case("groups of a topic", Code.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": TOPIC}),
+    Case("groups of no topic", Code.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "nowhere"}),
+    Case("system topics", Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER),
+    # -- groups
+    Case("create a group", Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=text(GROUP_CONFIG)),
+    Case("create no group", Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=b""),
+    Case("all groups", Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+    Case(
+        "delete a group",
+        Code.DELETE_SUBSCRIPTIONGROUP,
+        {"groupName": "made", "removeOffset": "true"},
+    ),
+    Case("delete no group", Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "made"}),
+    Case("backlog", Code.GET_CONSUME_STATS, {"consumerGroup": GROUP}),
+    Case("backlog in a topic", Code.GET_CONSUME_STATS, {"consumerGroup": GROUP, "topic": TOPIC}),
+    Case("backlog of no group", Code.GET_CONSUME_STATS, {"consumerGroup": "none"}),
+    Case("backlog of all", Code.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}),
+    Case("backlog of the ordered", Code.GET_BROKER_CONSUME_STATS, {"isOrder": "true"}),
+    Case("all offsets", Code.GET_ALL_CONSUMER_OFFSET),
+    Case("span of times", Code.QUERY_CONSUME_TIME_SPAN, {"topic": TOPIC, "group": GROUP}),
+    Case(
+        "span of times in no topic",
+        Code.QUERY_CONSUME_TIME_SPAN,
+        {"topic": "nowhere", "group": GROUP},
+    ),
+    Case(
+        "corrected offsets", Code.QUERY_CORRECTION_OFFSET, {"topic": TOPIC, "compareGroup": GROUP}
+    ),
+    Case(
+        "clone offsets",
+        Code.CLONE_GROUP_OFFSET,
+        {"srcGroup": GROUP, "destGroup": "cloned", "topic": TOPIC, "offline": "true"},
+    ),
+    Case(
+        "clone offsets of no topic",
+        Code.CLONE_GROUP_OFFSET,
+        {"srcGroup": GROUP, "destGroup": "cloned", "topic": "nowhere", "offline": "true"},
+    ),
+    Case("reset who is not online", Code.INVOKE_BROKER_TO_RESET_OFFSET, RESET),
+    Case(
+        "reset to the end who is not online",
+        Code.INVOKE_BROKER_TO_RESET_OFFSET,
+        {**RESET, "timestamp": "-1"},
+    ),
+    Case("reset nobody", Code.INVOKE_BROKER_TO_RESET_OFFSET, {**RESET, "group": "none"}),
+    Case("reset in no topic", Code.INVOKE_BROKER_TO_RESET_OFFSET, {**RESET, "topic": "nowhere"}),
+    Case("reset who is online", Code.INVOKE_BROKER_TO_RESET_OFFSET, {**RESET, "group": LIVE_GROUP}),
+    Case(
+        "status of nobody",
+        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+        {"topic": TOPIC, "group": "none"},
+    ),
+    Case(
+        "status of one who is not there",
+        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+        {"topic": TOPIC, "group": LIVE_GROUP, "clientAddr": "nobody"},
+    ),
+    Case("running info of nobody", Code.GET_CONSUMER_RUNNING_INFO, CALL),
+    Case(
+        "consume directly by nobody",
+        Code.CONSUME_MESSAGE_DIRECTLY,
+        {**CALL, "msgId": "{msg_id}", "brokerName": "broker-a"},
+    ),
+    Case(
+        "consume directly what is no id",
+        Code.CONSUME_MESSAGE_DIRECTLY,
+        {**CALL, "msgId": "x", "brokerName": "broker-a"},
+    ),
+    Case(
+        "connections of a group", Code.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": LIVE_GROUP}
+    ),
+    Case("connections of no group", Code.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "none"}),
+    Case(
+        "producers of a group", Code.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": LIVE_PRODUCERS}
+    ),
+    Case("producers of no group", Code.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "none"}),
+    Case("all producers", Code.GET_ALL_PRODUCER_INFO),
+    # -- the broker
+    Case(
+        "units",
+        Code.QUERY_CONSUME_QUEUE,
+        {**QUEUE, "index": "0", "count": "3", "consumerGroup": GROUP},
+    ),
+    Case(
+        "units of one who is online",
+        Code.QUERY_CONSUME_QUEUE,
+        {**QUEUE, "index": "1", "count": "1", "consumerGroup": LIVE_GROUP},
+    ),
+    Case("units beyond the end", Code.QUERY_CONSUME_QUEUE, {**QUEUE, "index": "99", "count": "3"}),
+    Case(
+        "units of no queue",
+        Code.QUERY_CONSUME_QUEUE,
+        {"topic": TOPIC, "queueId": "78", "index": "0", "count": "3"},
+    ),
+    Case("clean queues", Code.CLEAN_EXPIRED_CONSUMEQUEUE),
+    Case("clean topics", Code.CLEAN_UNUSED_TOPIC),
+    Case("clean the log", Code.DELETE_EXPIRED_COMMITLOG),
+    Case("delay offsets", Code.GET_ALL_DELAY_OFFSET),
+    Case("runtime info", Code.GET_BROKER_RUNTIME_INFO),
+    Case("configuration", Code.GET_BROKER_CONFIG),
+    Case("set the configuration", Code.UPDATE_BROKER_CONFIG, body=b"traceOn=true\n"),
+    Case(
+        "set a path",
+        Code.UPDATE_BROKER_CONFIG,
+        body=b"storePathIndex=/tmp/x\n",
+        differs="no path is set over the wire",
+    ),
+    Case("set nothing", Code.UPDATE_BROKER_CONFIG),
+    *(
+        Case(f"count {name}", Code.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
+        for name, key in STATS.items()
+    ),
+    Case("count nothing", Code.VIEW_BROKER_STATS_DATA),
+    # -- codes that no broker of 4.9 serves
+    *(
+        Case(f"code {code}", code)
+        for code in (13, 22, 23, 27, 47, 209, 210, 211, 212, 213, 214, 301, 302, 353, 370, 9_999)
+    ),
+    # -- the name server
+    Case("route of nothing", Code.GET_ROUTEINFO_BY_TOPIC, name_server=True, differs=LEAVES_OUT),
+    *(
+        Case(name, code, fields, body, name_server=True)
+        for name, code, fields, body in (
+            ("put", Code.PUT_KV_CONFIG, {"namespace": "n", "key": "k", "value": "v"}, b""),
+            ("put nothing", Code.PUT_KV_CONFIG, {}, b""),
+            ("get", Code.GET_KV_CONFIG, {"namespace": "n", "key": "k"}, b""),
+            ("get what is not there", Code.GET_KV_CONFIG, {"namespace": "n", "key": "none"}, b""),
+            ("list", Code.GET_KVLIST_BY_NAMESPACE, {"namespace": "n"}, b""),
+            ("list what is not there", Code.GET_KVLIST_BY_NAMESPACE, {"namespace": "none"}, b""),
+            ("delete", Code.DELETE_KV_CONFIG, {"namespace": "n", "key": "k"}, b""),
+            (
+                "delete what is not there",
+                Code.DELETE_KV_CONFIG,
+                {"namespace": "n", "key": "k"},
+                b"",
+            ),
+            (
+                "register",
+                Code.REGISTER_BROKER,
+                {**BROKER, "compressed": "false", "bodyCrc32": "0"},
+                text(
+                    {
+                        "filterServerList": [],
+                        "topicConfigSerializeWrapper": {
+                            "dataVersion": {"counter": 1, "timestamp": 1},
+                            "topicConfigTable": {
+                                "theirs": {
+                                    "order": False,
+                                    "perm": 6,
+                                    "readQueueNums": 3,
+                                    "topicFilterType": "SINGLE_TAG",
+                                    "topicName": "theirs",
+                                    "topicSysFlag": 0,
+                                    "writeQueueNums": 3,
+                                }
+                            },
+                        },
+                    }
+                ),
+            ),
+            (
+                "register with a wrong checksum",
+                Code.REGISTER_BROKER,
+                {**BROKER, "compressed": "false", "bodyCrc32": "7"},
+                b"{}",
+            ),
+            (
+                "version that is known",
+                Code.QUERY_DATA_VERSION,
+                BROKER,
+                text({"counter": 1, "timestamp": 1}),
+            ),
+            (
+                "version that is old",
+                Code.QUERY_DATA_VERSION,
+                BROKER,
+                text({"counter": 2, "timestamp": 2}),
+            ),
+            ("route", Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "theirs"}, b""),
+            ("route of ours", Code.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}, b""),
+            (
+                "route in plain JSON",
+                Code.GET_ROUTEINFO_BY_TOPIC,
+                {"topic": "theirs", "acceptStandardJsonOnly": "true"},
+                b"",
+            ),
+            ("cluster", Code.GET_BROKER_CLUSTER_INFO, {}, b""),
+            ("wipe", Code.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "other"}, b""),
+            ("wipe nobody", Code.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "none"}, b""),
+            ("route that is wiped", Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "theirs"}, b""),
+            ("add", Code.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "other"}, b""),
+            (
+                "delete what a broker has deleted",
+                Code.DELETE_TOPIC_IN_NAMESRV,
+                {"topic": "made"},
+                b"",
+            ),
+            ("all topics of all", Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, b""),
+            ("topics of a cluster", Code.GET_TOPICS_BY_CLUSTER, {"cluster": "other-cluster"}, b""),
+            ("topics of no cluster", Code.GET_TOPICS_BY_CLUSTER, {"cluster": "none"}, b""),
+            ("system topics of all", Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, {}, b""),
+            ("unit topics", Code.GET_UNIT_TOPIC_LIST, {}, b""),
+            ("unit subscriptions", Code.GET_HAS_UNIT_SUB_TOPIC_LIST, {}, b""),
+            ("unit subscriptions of others", Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, {}, b""),
+            (
+                "delete a topic of a cluster",
+                Code.DELETE_TOPIC_IN_NAMESRV,
+                {"topic": "theirs", "clusterName": "other-cluster"},
+                b"",
+            ),
+            ("delete a topic everywhere", Code.DELETE_TOPIC_IN_NAMESRV, {"topic": "theirs"}, b""),
+            ("configuration of the name server", Code.GET_NAMESRV_CONFIG, {}, b""),
+            ("unregister a broker", Code.UNREGISTER_BROKER, BROKER, b""),
+        )
+    ),
+]
