@@ -30,6 +30,7 @@ from broker_core.errors import BrokerError, ConfigError, StoreError
 from broker_core.extensions.loading import load as load_extensions
 from broker_core.extensions.plugged_store import PluggedMessageStore
 from broker_core.formats.bloom_filter import BloomFilter
+from broker_core.formats.paths import StorePaths
 from broker_core.message.ids import host_bytes, offset_msg_id
 from broker_core.message.names import (
     PROPERTY_PRODUCER_GROUP,
@@ -89,6 +90,7 @@ from broker_core.stats.counters import BrokerStats
 from broker_core.stats.water_mark import WaterMark
 from broker_core.storage import FileStorage
 from broker_core.store.message_store import MessageStore
+from broker_core.store.self_check import SelfCheck
 from broker_core.trace.tracer import Tracer
 from broker_core.transaction.check import CheckSettings, TransactionCheck
 from broker_core.transaction.resolve import Transactions
@@ -219,7 +221,19 @@ class Broker(Service):
             self.groups.disable_consume,
             self._clock,
         )
-        self.water_mark = WaterMark(self._clock, lambda: self.store.dispatch_behind_bytes)
+        self.water_mark = WaterMark(
+            self._clock,
+            lambda: self.store.dispatch_behind_bytes,
+            # Replication is not served: no slave has any of it, and a master says so by this.
+            lambda: self.store.max_commit_log_offset,
+        )
+        self.self_check = SelfCheck(
+            StorePaths.of(store_config.store_path_root_dir, store_config.store_path_commit_log),
+            store_config.mapped_file_size_commit_log,
+            store_config.mapped_file_size_consume_queue,
+            self._clock,
+            self._storage,
+        )
         # Two ports, and the embedded name server's: one certificate, one mode.
         self._tls = TlsGate(configuration.tls)
         self.acl = self._acl_files()
@@ -325,6 +339,7 @@ class Broker(Service):
         self.spawn(self._persist_filters_forever(), name="consumer-filters")
         self.topics.on_change = self.registration.topic_changed
         self.water_mark.start()
+        self.self_check.start()
         self.overload.start()
         if self.address_server is not None:
             await self.address_server.start()
@@ -334,6 +349,7 @@ class Broker(Service):
         """Stop announcing, then serving, then storing; everything held is answered or persisted."""
         self.overload.shutdown()
         await self.water_mark.shutdown()
+        await self.self_check.shutdown()
         if self.address_server is not None:
             await self.address_server.shutdown()
         await self.registration.shutdown()

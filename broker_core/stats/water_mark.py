@@ -3,7 +3,7 @@
 RocketMQ prints the sizes and ages of its pools' queues each second. One event loop has one queue,
 that of the loop; its age is how late a timer comes.
 
-Source: broker/BrokerController.java printWaterMark (4.9.7).
+Source: broker/BrokerController.java printWaterMark, printMasterAndSlaveDiff (4.9.7).
 """
 
 from __future__ import annotations
@@ -27,17 +27,23 @@ LATE_MS = 200.0
 
 
 class WaterMark(Service):
-    """Says every second how late the loop is, every minute how far dispatch is behind.
+    """Says every second how late the loop is, every minute how far dispatch and slaves are behind.
 
     Event loop only. `late_ms` is the last measurement, `waiting` counts what the line also names.
     """
 
-    def __init__(self, clock: Clock, dispatch_behind_bytes: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        dispatch_behind_bytes: Callable[[], int],
+        slave_behind_bytes: Callable[[], int],
+    ) -> None:
         super().__init__()
         self.late_ms = 0.0
         self.waiting: Callable[[], dict[str, int]] = dict
         self._clock = clock
         self._dispatch_behind_bytes = dispatch_behind_bytes
+        self._slave_behind_bytes = slave_behind_bytes
 
     def start(self) -> None:
         self.spawn(self._print_forever(), name="water-mark")
@@ -54,6 +60,10 @@ class WaterMark(Service):
         """Log by how many bytes the indexes are behind the log."""
         logger.info("dispatch behind commit log %d bytes", self._dispatch_behind_bytes())
 
+    def print_master_and_slave_diff(self) -> None:
+        """Log by how many bytes the best slave is behind the log."""
+        logger.info("Slave fall behind master: %d bytes", self._slave_behind_bytes())
+
     async def _print_forever(self) -> None:
         rounds = 0
         while True:
@@ -63,3 +73,4 @@ class WaterMark(Service):
             rounds += 1
             if rounds % BEHIND_EVERY == 0:
                 self.print_dispatch_behind()
+                self.print_master_and_slave_diff()

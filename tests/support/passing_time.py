@@ -18,5 +18,10 @@ async def pass_time(clock: ManualClock, milliseconds: int) -> None:
         step = min(milliseconds, STEP_MS)
         clock.advance_ms(step)
         milliseconds -= step
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
+        await settle()
+
+
+async def settle() -> None:
+    """Let what is ready run until it sleeps."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def test_a_loop_in_time_says_nothing_in_a_quiet_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    water_mark = WaterMark(ManualClock(), lambda: 0)
+    water_mark = WaterMark(ManualClock(), lambda: 0, lambda: 0)
 
     water_mark.print_water_mark(3.0)
 
@@ -21,7 +21,7 @@ def test_a_loop_in_time_says_nothing_in_a_quiet_log(caplog: pytest.LogCaptureFix
 
 
 def test_a_late_loop_says_how_late_and_what_waits(caplog: pytest.LogCaptureFixture) -> None:
-    water_mark = WaterMark(ManualClock(), lambda: 17)
+    water_mark = WaterMark(ManualClock(), lambda: 17, lambda: 0)
     water_mark.waiting = lambda: {"held_pulls": 5}
 
     water_mark.print_water_mark(1_500.0)
@@ -32,6 +32,14 @@ def test_a_late_loop_says_how_late_and_what_waits(caplog: pytest.LogCaptureFixtu
 def test_the_backlog_of_dispatch_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
-    WaterMark(ManualClock(), lambda: 17).print_dispatch_behind()
+    WaterMark(ManualClock(), lambda: 17, lambda: 0).print_dispatch_behind()
 
     assert "dispatch behind commit log 17 bytes" in caplog.text
+
+
+def test_how_far_the_slaves_are_behind_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    WaterMark(ManualClock(), lambda: 0, lambda: 19).print_master_and_slave_diff()
+
+    assert "Slave fall behind master: 19 bytes" in caplog.text
