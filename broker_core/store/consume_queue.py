@@ -142,15 +142,19 @@ class ConsumeQueue(QueueFiles):
 
     # -- write
 
-    def make_room(self) -> None:
-        """See to it that one unit may be written at `position`.
+    def make_room(self, units: int = 1) -> None:
+        """See to it that so many units may be written from `position` on: a batch is not torn.
 
         Raises:
-            OSError: no blocks could be had; nothing has changed.
+            OSError: no blocks could be had; no unit has changed.
         """
-        self.position = self._write_at(self.next_offset * UNIT_SIZE, UNIT_SIZE)
+        offset, size = self.next_offset * UNIT_SIZE, units * UNIT_SIZE
+        self.position = self._write_at(
+            offset, min(size, self._file_size - offset % self._file_size)
+        )
         # One more than the last place at which a unit may begin.
         self.limit += 1 - UNIT_SIZE
+        self._reserve_to(offset + size)
 
     def append(self, commit_log_offset: int, size: int, tags_code: int) -> None:
         """Write the next unit. The put path of the store does the same, inline."""

@@ -911,8 +911,8 @@ class MessageStore(Service):
                         raise
                     logger.warning("no file of the log could be made: %s", error)
                     return PutMessageStatus.CREATE_MAPEDFILE_FAILED
-            if queue.position >= queue.limit:
-                queue.make_room()
+            if queue.position + (units - 1) * UNIT_SIZE >= queue.limit:
+                queue.make_room(units)
             if self._index is not None and self._index.room < entries:
                 self._index.make_room(entries)
         except OSError as error:

@@ -36,6 +36,7 @@ class QueueFiles:
         "_files",
         "_mapped",
         "_on_mapped",
+        "_reserved_to",
         "_rolled",
         "_size_key",
         "_step",
@@ -75,6 +76,8 @@ class QueueFiles:
         self._write: MappedFile | None = None
         self._rolled: list[StorageFile] = []
         self._step = ALLOCATE_STEP_MIN
+        # Blocks were had up to here already, beyond the file that is written.
+        self._reserved_to = 0
 
     def directory(self) -> Path:
         """Return where the files are."""
@@ -150,13 +153,31 @@ class QueueFiles:
                 self._rolled.append(write.file)
             write = following
         position = offset - file_from_offset
-        length = min(max(self._step, least), self._file_size - position)
-        write.file.allocate(position, length)
-        self._step = min(self._step * 2, ALLOCATE_STEP_MAX)
+        if offset + least <= self._reserved_to:
+            length = min(self._reserved_to - offset, self._file_size - position)
+        else:
+            length = min(max(self._step, least), self._file_size - position)
+            write.file.allocate(position, length)
+            self._step = min(self._step * 2, ALLOCATE_STEP_MAX)
         self._write = write
         self.buffer = write.buffer
         self.limit = position + length
         return position
+
+    def _reserve_to(self, end: int) -> None:
+        """Make the files behind the one that is written, with their blocks, up to an offset.
+
+        Raises:
+            OSError: no blocks could be had; empty files may have been made.
+        """
+        write = self._write
+        assert write is not None
+        start = write.file_from_offset + self._file_size
+        while start < end:
+            length = min(self._file_size, end - start)
+            self._map(start, create=True).file.allocate(0, length)
+            self._reserved_to = start + length
+            start += length
 
     def _stop_writing(self) -> None:
         self._write = None
@@ -192,6 +213,7 @@ class QueueFiles:
 
     def _delete_file(self, file_from_offset: int) -> None:
         self._files.remove(file_from_offset)
+        self._reserved_to = 0
         mapped = self._mapped.pop(file_from_offset, None)
         if mapped is not None:
             mapped.close()

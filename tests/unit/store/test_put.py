@@ -280,6 +280,22 @@ async def test_a_full_disk_refuses_writes_until_there_is_room(clock):
     await store.shutdown()
 
 
+async def test_a_batch_whose_second_queue_file_has_no_blocks_is_not_put_at_all(store, storage):
+    for _ in range(UNITS_PER_FILE - 1):
+        put(store)
+    end = store.max_commit_log_offset
+    storage.fail("allocate", error=errno.ENOSPC)
+
+    result = put_batch(store, *[batch_item(b"a")] * 3)
+
+    assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert store.max_commit_log_offset == end
+    storage.heal("allocate")
+    store._retention.check_disk()
+    assert put_batch(store, *[batch_item(b"a")] * 3).queue_offset == UNITS_PER_FILE - 1
+    assert len(read_all(store)) == UNITS_PER_FILE + 2
+
+
 async def test_a_file_that_cannot_be_made_has_a_status_of_its_own(clock, storage):
     store = a_store(clock, storage)
     store.load()
