@@ -307,7 +307,14 @@ class MessageReader:
             return None
         view = file.view[position:limit]
         try:
-            head = examine(view, 0, len(view), commit_log_offset, check_crc=True)
+            head = examine(
+                view,
+                0,
+                len(view),
+                commit_log_offset,
+                check_crc=True,
+                is_guarded=self._config.enabled_append_prop_crc,
+            )
         except CorruptRecordError:
             return None
         return None if head.is_blank else (view[: head.size], head)

@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from tests.faults import broker_kill, flips, kill, power, recovery_speed, syscalls
+from tests.faults.writer import POOLED
 
 
 def main() -> int:
@@ -62,7 +63,10 @@ def main() -> int:
         print(flipped)
         return 1 if flipped.wrong else 0
     wrong = False
-    for flush_disk_type in ("ASYNC_FLUSH", "SYNC_FLUSH"):
+    modes = ["ASYNC_FLUSH", "SYNC_FLUSH"]
+    if arguments.command == "kill-store":
+        modes.append(POOLED)
+    for flush_disk_type in modes:
         with tempfile.TemporaryDirectory() as directory:
             runner = broker_kill.run if arguments.command == "kill" else kill.run
             killed = runner(Path(directory), flush_disk_type, arguments.cycles, dice)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults import kill
+from tests.faults.writer import POOLED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CYCLES = 15
+CYCLES_WITH_BUFFERS = 6
 SEED = 20_261_121
 
 
@@ -24,3 +26,12 @@ def test_what_was_acknowledged_survives_every_kill(tmp_path: Path, flush_disk_ty
     assert findings.wrong == []
     assert findings.cycles == CYCLES
     assert findings.stored >= findings.acknowledged > CYCLES
+
+
+@pytest.mark.fault
+def test_what_could_be_read_survives_a_kill_of_a_store_with_buffers(tmp_path: Path) -> None:
+    findings = kill.run(tmp_path, POOLED, CYCLES_WITH_BUFFERS, random.Random(SEED))
+
+    assert findings.wrong == []
+    assert findings.cycles == CYCLES_WITH_BUFFERS
+    assert findings.stored >= findings.acknowledged > CYCLES_WITH_BUFFERS

@@ -3,7 +3,8 @@
     python -m tests.faults.writer STORE_DIR FLUSH_DISK_TYPE FIRST_NUMBER [GROUPS]
 
 Each acknowledged message is a line `number queue_id queue_offset` on standard output, written after
-the store has promised what its flush mode promises. With GROUPS it stops by itself after so many
+the store has promised what its flush mode promises; with `TRANSIENT_STORE_POOL` for the flush mode
+that is when it may be read. With GROUPS it stops by itself after so many
 groups, having deleted topics meanwhile, and says `done`; a group that is not acknowledged does not
 end it then, and one that is acknowledged after a failed flush makes it say `acknowledged after`.
 """
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from broker_core.config import StoreConfig
     from broker_core.store.results import PutMessageResult
 
+POOLED = "TRANSIENT_STORE_POOL"
 TOPIC = "killed"
 DELETED_TOPIC = "deleted"
 QUEUES = 4
 GROUP = 50
+BUSY_S = 0.001
 GROUPS_BETWEEN_DELETIONS = 4
 LOG_FILE_SIZE = 4 << 20
 LOG_FILE_SIZE_OF_BOUNDED = 128 << 10
@@ -39,7 +42,8 @@ LOG_FILE_SIZE_OF_BOUNDED = 128 << 10
 def config(root: str, flush_disk_type: str, log_file_size: int = LOG_FILE_SIZE) -> StoreConfig:
     return store_config(
         store_path_root_dir=root,
-        flush_disk_type=flush_disk_type,
+        flush_disk_type="ASYNC_FLUSH" if flush_disk_type == POOLED else flush_disk_type,
+        transient_store_pool_enable=flush_disk_type == POOLED,
         mapped_file_size_commit_log=log_file_size,
         mapped_file_size_consume_queue=20_000,
         max_index_num=5_000,
@@ -64,6 +68,12 @@ async def put_group(store: MessageStore, number: int) -> tuple[PutMessageStatus,
     return status, [f"{n} {n % QUEUES} {result.queue_offset}\n" for n, result in group]
 
 
+def readable(store: MessageStore, line: str) -> bool:
+    """Tell whether a message whose line this is may be read."""
+    _, queue_id, queue_offset = map(int, line.split())
+    return queue_offset < store.max_offset_in_queue(TOPIC, queue_id)
+
+
 async def main(root: str, flush_disk_type: str, number: int, groups: int | None) -> None:
     log_file_size = LOG_FILE_SIZE if groups is None else LOG_FILE_SIZE_OF_BOUNDED
     settings = config(root, flush_disk_type, log_file_size)
@@ -71,13 +81,18 @@ async def main(root: str, flush_disk_type: str, number: int, groups: int | None)
     store.load()
     await store.start()
     done = 0
+    waiting: list[str] = []
     while groups is None or done < groups:
         had_failed = "failed write" in store.runtime_info()["storeState"]
         status, lines = await put_group(store, number)
         if status is PutMessageStatus.PUT_OK:
             if had_failed:
                 say("acknowledged after\n")
-            say("".join(lines))
+            waiting += lines
+            say("".join(line for line in waiting if readable(store, line)))
+            waiting = [line for line in waiting if not readable(store, line)]
+        elif status is PutMessageStatus.OS_PAGE_CACHE_BUSY:
+            await asyncio.sleep(BUSY_S)
         else:
             assert groups is not None, status
         number += GROUP
