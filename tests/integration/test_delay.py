@@ -119,12 +119,30 @@ async def test_how_far_each_level_is_can_be_asked(client: Client, clock: ManualC
 
 async def test_deliveries_are_counted(broker: Broker, client: Client, clock: ManualClock) -> None:
     await client.send("T", DELAY="1")
-    await pass_time(clock, 2_000)
+    await pass_time(clock, 3_000)
 
     stats = broker.stats
     assert stats.group_get_nums["SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER"].value == 1
     assert stats.topic_put_nums["SCHEDULE_TOPIC_XXXX"].value == 1
     assert stats.topic_put_nums["T"].value == 1
+    for name, key in (
+        ("QUEUE_PUT_NUMS", "SCHEDULE_TOPIC_XXXX@0"),
+        ("QUEUE_GET_NUMS", "SCHEDULE_TOPIC_XXXX@0@SCHEDULE_CONSUMER"),
+    ):
+        answer = await client.ask(RequestCode.VIEW_BROKER_STATS_DATA, statsName=name, statsKey=key)
+        assert json_body(answer)["statsDay"]["sum"] == 1
+
+
+async def test_counting_deliveries_can_be_switched_off(tmp_path: Path, clock: ManualClock) -> None:
+    async with running_broker(tmp_path, clock=clock, enableScheduleMessageStats="false") as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await client.send("T", DELAY="1")
+        await pass_time(clock, 2_000)
+
+        assert len(messages(await client.pull("T"))) == 1
+        assert "T" not in broker.stats.topic_put_nums
+        assert broker.stats.topic_put_nums["SCHEDULE_TOPIC_XXXX"].value == 1
+        await client.shutdown()
 
 
 async def test_a_restart_delivers_what_waited(tmp_path: Path, clock: ManualClock) -> None:
