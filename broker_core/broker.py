@@ -84,7 +84,7 @@ from broker_core.remoting.overload import (
     Overload,
 )
 from broker_core.remoting.server import RemotingServer
-from broker_core.remoting.tls import TlsGate
+from broker_core.remoting.tls import TlsGate, client_context
 from broker_core.service import Service
 from broker_core.stats.counters import BrokerStats
 from broker_core.stats.water_mark import WaterMark
@@ -503,7 +503,7 @@ class Broker(Service):
             identity,
             lambda: (self.topics.data_version, self.topics.table),
             self._clock,
-            client=RemotingClient() if has_outside else None,
+            client=self._outer_client() if has_outside else None,
             name_servers=parse_addresses(config.namesrv_addr),
             routes=self.name_server.routes if self.name_server is not None else None,
             broker_permission=lambda: config.broker_permission,
@@ -513,6 +513,10 @@ class Broker(Service):
             period_s=lambda: config.register_name_server_period / 1000,
             timeout_s=config.register_broker_timeout_mills / 1000,
         )
+
+    def _outer_client(self) -> RemotingClient:
+        tls = self.configuration.tls
+        return RemotingClient(tls=client_context(tls) if tls.use_tls else None)
 
     def _processors(self, store_host: bytes) -> registry.Processors:
         config, clock = self.configuration.broker, self._clock

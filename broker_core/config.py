@@ -203,6 +203,16 @@ class TlsConfig:
     )
     auth_client: bool = field(default=False, metadata={"key": "tls.server.authClient"})
     trust_cert_path: str = field(default="", metadata={"key": "tls.server.trustCertPath"})
+    # What the broker shows, and asks to see, where it is the client: at name servers.
+    use_tls: bool = field(default=False, metadata={"key": "useTLS"})
+    """By default as tls.server.mode=enforcing."""
+    client_cert_path: str = field(default="", metadata={"key": "tls.client.certPath"})
+    client_key_path: str = field(default="", metadata={"key": "tls.client.keyPath"})
+    client_key_password: str = field(
+        default="", metadata={"key": "tls.client.keyPassword"}, repr=False
+    )
+    client_auth_server: bool = field(default=False, metadata={"key": "tls.client.authServer"})
+    client_trust_cert_path: str = field(default="", metadata={"key": "tls.client.trustCertPath"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,7 +348,11 @@ EXTENSION_KEYS = {
 }
 """Keys that name extensions, each with how many it may name."""
 
-ALIASES = {"mapedFileSizeCommitLog": "mappedFileSizeCommitLog"}
+ALIASES = {
+    "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
+    # A system property of the original's client.
+    "tls.enable": "useTLS",
+}
 
 RANGES: Mapping[str, tuple[int, int]] = {
     "accessMessageInMemoryMaxRatio": (0, 100),
@@ -527,9 +541,7 @@ def load(
 
 def fixed_items() -> dict[str, str]:
     """Return the keys that have one value here; tools fail on null where they miss one."""
-    return {"filterServerNums": "0", "useTLS": "false"} | {
-        key: only for key, (only, _) in ONLY.items()
-    }
+    return {"filterServerNums": "0"} | {key: only for key, (only, _) in ONLY.items()}
 
 
 def update(configuration: Configuration, table: Mapping[str, str]) -> list[str]:
@@ -607,6 +619,7 @@ def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:
             inert.append((key, text))
         else:
             warnings.append(_unknown(given))
+    values.setdefault("useTLS", values.get("tls.server.mode") == "enforcing")
     if bool(values.get("tls.server.certPath")) != bool(values.get("tls.server.keyPath")):
         wanted = "given together with tls.server.keyPath"
         errors.append(
@@ -668,7 +681,7 @@ def _tls_table(path: str | None) -> dict[str, str]:
     except OSError as error:
         wanted = f"a readable file ({error.strerror})"
         raise ConfigError("tls.config.file", str(file), wanted) from error
-    ours = ("tls.server.", "tls.test.")  # the file may hold a client's keys as well
+    ours = ("tls.server.", "tls.client.", "tls.test.")
     return {key: value for key, value in parse_properties(text).items() if key.startswith(ours)}
 
 

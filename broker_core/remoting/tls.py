@@ -132,6 +132,44 @@ def _context(config: TlsConfig) -> ssl.SSLContext:
     return context
 
 
+def client_context(config: TlsConfig) -> ssl.SSLContext:
+    """Return what secures connections that the broker makes.
+
+    As in the original, a peer's certificate is only looked at with tls.client.authServer, and its
+    name not even then: brokers and name servers are known by address.
+
+    Raises:
+        ConfigError: a certificate of tls.client.* cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED if config.client_auth_server else ssl.CERT_NONE
+    try:
+        if config.client_trust_cert_path:
+            context.load_verify_locations(config.client_trust_cert_path)
+        else:
+            context.load_default_certs()
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            "tls.client.trustCertPath", config.client_trust_cert_path, f"certificates ({error})"
+        ) from error
+    if config.client_cert_path or config.client_key_path:
+        try:
+            context.load_cert_chain(
+                config.client_cert_path,
+                config.client_key_path or None,
+                config.client_key_password or None,
+            )
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                "tls.client.certPath",
+                config.client_cert_path,
+                f"a certificate with its key ({error})",
+            ) from error
+    return context
+
+
 def _self_signed() -> ssl.SSLContext | None:
     """Make a certificate for the life of this process; None when openssl is missing."""
     openssl = shutil.which("openssl")

@@ -279,3 +279,17 @@ def test_keys_of_an_extension_that_is_not_named_are_warned_of() -> None:
     (warning,) = build(rpcHooks="a", **{"extension.b.x": "1"}).warnings
 
     assert "no extension 'b' is named" in warning
+
+
+def test_who_takes_only_tls_speaks_it_to_name_servers_too() -> None:
+    assert not build().tls.use_tls
+    assert build(**{"tls.server.mode": "enforcing"}).tls.use_tls
+    assert not build(**{"tls.server.mode": "enforcing", "useTLS": "false"}).tls.use_tls
+    assert build(**{"tls.enable": "true"}).tls.use_tls
+
+
+def test_a_filter_server_is_accepted_without_effect() -> None:
+    configuration = build(filterServerNums="2")
+
+    assert configuration.inert == (("filterServerNums", "2"),)
+    assert config.fixed_items()["filterServerNums"] == "0"

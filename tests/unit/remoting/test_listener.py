@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +17,7 @@ from broker_core.remoting.client import RemotingClient
 from broker_core.remoting.limits import RemotingLimits
 from broker_core.remoting.server import SWEEP_S, RemotingServer
 from broker_core.remoting.tls import TlsGate
+from tests.support.certificates import certificate
 from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -38,21 +38,6 @@ def echo(request: RemotingCommand, connection: Connection) -> RemotingCommand:
 
 def big(request: RemotingCommand, _: Connection) -> RemotingCommand:
     return request.answer(0, body=bytes(BIG_BYTES))
-
-
-def certificate(directory: Path, name: str) -> tuple[Path, Path]:
-    """Make a certificate of one day; return its file and its key's."""
-    made, key = directory / f"{name}.pem", directory / f"{name}.key"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"),
-            *("ec_paramgen_curve:prime256v1", "-nodes", "-days", "1", "-subj", f"/CN={name}"),
-            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)),
-        ],
-        capture_output=True,
-        check=True,
-    )
-    return made, key
 
 
 def tls_config(**keys: Any) -> config.TlsConfig:

@@ -1,0 +1,24 @@
+"""Certificates that are good for a test."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def certificate(directory: Path, name: str) -> tuple[Path, Path]:
+    """Make a certificate of one day; return its file and its key's."""
+    made, key = directory / f"{name}.pem", directory / f"{name}.key"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"),
+            *("ec_paramgen_curve:prime256v1", "-nodes", "-days", "1", "-subj", f"/CN={name}"),
+            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)),
+        ],
+        capture_output=True,
+        check=True,
+    )
+    return made, key
