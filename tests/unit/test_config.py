@@ -108,6 +108,38 @@ def test_a_key_that_means_nothing_here_is_accepted_and_marked() -> None:
     assert configuration.inert == (("sendMessageThreadPoolNums", "16"),)
 
 
+def test_buffers_have_no_effect_with_synchronous_flush_and_that_is_said() -> None:
+    keys = {"transientStorePoolEnable": "true", "transientStorePoolSize": "3"}
+    asynchronous = build(**keys)
+    synchronous = build(**keys, flushDiskType="SYNC_FLUSH")
+
+    assert asynchronous.store.is_transient_store_pool_enabled
+    assert asynchronous.store.transient_store_pool_size == 3
+    assert asynchronous.warnings == ()
+    assert not synchronous.store.is_transient_store_pool_enabled
+    (warning,) = synchronous.warnings
+    assert "no effect" in warning
+
+
+@pytest.mark.parametrize(
+    ("key", "default"),
+    [
+        ("commitIntervalCommitLog", "200"),
+        ("commitCommitLogLeastPages", "4"),
+        ("commitCommitLogThoroughInterval", "200"),
+        ("fastFailIfNoBufferInStorePool", "false"),
+        ("flushCommitLogTimed", "true"),
+        ("flushLeastPagesWhenWarmMapedFile", "4096"),
+        ("transientStorePoolEnable", "false"),
+        ("transientStorePoolSize", "5"),
+        ("warmMapedFileEnable", "false"),
+        ("enabledAppendPropCRC", "false"),
+    ],
+)
+def test_keys_of_memory_and_flush_have_rocketmqs_defaults(key: str, default: str) -> None:
+    assert dict(build().items())[key] == default
+
+
 def test_no_key_stands_in_two_tables() -> None:
     tables = [
         set(config.KNOWN),
