@@ -15,7 +15,7 @@ from broker_core.protocol.codes import RequestCode
 from tests.support.broker import running_broker
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.client import Client, json_body, messages
-from tests.support.installed import EXAMPLES, install_project
+from tests.support.installed import EXAMPLES, install, install_project
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -192,6 +192,56 @@ async def test_a_pull_that_waits_is_told_of_when_it_is_answered(
 
         assert [message.body for message in messages(await waiting)] == [b"second"]
         assert facts(notes_of(file), "pulled", "count") == [(1,)]
+
+
+GATEKEEPER = """
+from broker_core.errors import AbortProcessError
+
+class Gatekeeper:
+    interface_version = 1
+
+    def __init__(self, context):
+        self._group = context.options["group"]
+
+    def consume_message_before(self, context):
+        if context.consumer_group == self._group:
+            raise AbortProcessError(16, "not this group")
+        if context.consumer_group == "broken":
+            raise ValueError("broken")
+
+    def consume_message_after(self, context):
+        raise AbortProcessError(16, "too late")
+"""
+
+
+async def test_a_consume_hook_refuses_a_pull_that_is_answered_at_once_or_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = {"trebuchet.consume_message_hooks": {"gate": "gatekeeper:Gatekeeper"}}
+    install(tmp_path / "site", "gatekeeper", "1.0", points, gatekeeper=GATEKEEPER)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    keys = {"consumeMessageHooks": "gate", "extension.gate.group": "kept-out"}
+    async with extended_broker(tmp_path, monkeypatch, **keys) as (broker, client):
+        await client.send("T", b"first")
+        at_once = await client.pull("T", group="kept-out")
+        waiting = asyncio.create_task(
+            client.pull("T", 1, group="kept-out", suspend_ms=20_000, timeout_s=30.0)
+        )
+        while not len(broker.hold):  # noqa: ASYNC110  the hold has no event to wait for
+            await asyncio.sleep(0)
+        await client.send("T", b"second")
+        later = await waiting
+        others = [await client.pull("T", group=group) for group in ("welcome", "broken")]
+        committed = await client.ask(
+            15, consumerGroup="welcome", topic="T", queueId=0, commitOffset=1
+        )
+        counts = dict(broker.extensions.failures.counts)
+    sys.modules.pop("gatekeeper")
+
+    assert [(one.code, one.remark) for one in (at_once, later)] == [(16, "not this group")] * 2
+    assert [len(messages(one)) for one in others] == [2, 2]
+    assert committed.code == 0
+    assert counts == {"consumeMessageHooks.gate": 2}
 
 
 async def test_the_vip_port_has_the_same_hooks(
