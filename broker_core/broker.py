@@ -218,7 +218,7 @@ class Broker(Service):
         self.slow_consumers = SlowConsumers(
             config.consumer_fallbehind_threshold,
             self.store,
-            self.groups.disable_consume,
+            self.groups,
             self._clock,
         )
         self.water_mark = WaterMark(

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Protocol
 from broker_core.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker_core.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -36,6 +34,14 @@ class PulledStore(Protocol):
     ) -> list[tuple[int, int, int]]: ...
 
 
+class ConsumerGroups(Protocol):
+    """Who stops a group; metadata's SubscriptionGroups does."""
+
+    def disable_consume(self, group: str) -> None: ...
+
+    def is_stopped(self, group: str) -> bool: ...
+
+
 class SlowConsumers(Service):
     """Event loop only.
 
@@ -47,14 +53,14 @@ class SlowConsumers(Service):
         self,
         threshold_bytes: int,
         store: PulledStore,
-        disable: Callable[[str], None],
+        groups: ConsumerGroups,
         clock: Clock,
     ) -> None:
         super().__init__()
         self.disabled: dict[str, int] = {}
         self._threshold_bytes = threshold_bytes
         self._store = store
-        self._disable = disable
+        self._groups = groups
         self._clock = clock
         self._behind: dict[str, dict[tuple[str, int], int]] = {}
 
@@ -88,10 +94,12 @@ class SlowConsumers(Service):
                 self._threshold_bytes,
             )
             self.disabled[group] = behind
-            self._disable(group)
+            self._groups.disable_consume(group)
 
     def runtime_info(self) -> dict[str, str]:
-        """Return a row for GET_BROKER_RUNTIME_INFO: which groups were stopped."""
+        """Return a row for GET_BROKER_RUNTIME_INFO: which groups are stopped."""
+        for group in [one for one in self.disabled if not self._groups.is_stopped(one)]:
+            del self.disabled[group]
         return {"slowConsumerGroups": ",".join(sorted(self.disabled))}
 
     async def _scan_forever(self) -> None:

@@ -38,6 +38,7 @@ class SubscriptionGroups:
             group: SubscriptionGroupConfig(group_name=group, consume_broadcast_enable=True)
             for group in sorted(names.SYSTEM_GROUPS)
         }
+        self._stopped: set[str] = set()
 
     def load(self) -> None:
         """Put what the file says over the groups that exist at boot.
@@ -78,6 +79,7 @@ class SubscriptionGroups:
         return created
 
     def put(self, group_config: SubscriptionGroupConfig) -> None:
+        self._stopped.discard(group_config.group_name)
         self.table[group_config.group_name] = group_config
         self._changed()
 
@@ -85,6 +87,7 @@ class SubscriptionGroups:
         """Forget a group; False when there was none."""
         if self.table.pop(group, None) is None:
             return False
+        self._stopped.discard(group)
         self._changed()
         return True
 
@@ -92,14 +95,28 @@ class SubscriptionGroups:
         """Let a group consume no more, until it is configured again or the broker starts anew."""
         found = self.table.get(group)
         if found is not None and found.consume_enable:
+            self._stopped.add(group)
             self.table[group] = msgspec.structs.replace(found, consume_enable=False)
             self.data_version = self.data_version.next(self._clock.now_ms())
 
+    def is_stopped(self, group: str) -> bool:
+        """Say whether disable_consume is in force for a group."""
+        return group in self._stopped
+
     def _changed(self) -> None:
+        kept = self.table
+        if self._stopped:
+            # The file says what was configured: a new start lets them consume again.
+            kept = {
+                group: msgspec.structs.replace(one, consume_enable=True)
+                if group in self._stopped
+                else one
+                for group, one in self.table.items()
+            }
         self.data_version = self.data_version.next(self._clock.now_ms())
         self._document.save(
             {
                 "dataVersion": msgspec.to_builtins(self.data_version),
-                "subscriptionGroupTable": msgspec.to_builtins(self.table),
+                "subscriptionGroupTable": msgspec.to_builtins(kept),
             }
         )

@@ -41,4 +41,6 @@ async def test_a_group_far_behind_is_refused_and_shown_until_it_is_configured_ag
 
         await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"slow"}')
         assert (await client.pull("T", 1, group="slow")).code == 0
+        info = json_body(await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
+        assert info["slowConsumerGroups"] == ""
         await client.shutdown()

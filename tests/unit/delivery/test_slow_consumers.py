@@ -19,9 +19,27 @@ class FakeStore:
         return [(queue_offset * 1_000, 1_000, 0)] if 0 <= queue_offset < 1_000 else []
 
 
+class FakeGroups:
+    """Groups that are stopped, and may be configured again."""
+
+    def __init__(self) -> None:
+        self.stopped: list[str] = []
+
+    def disable_consume(self, group: str) -> None:
+        self.stopped.append(group)
+
+    def is_stopped(self, group: str) -> bool:
+        return group in self.stopped
+
+
 @pytest.fixture
-def stopped() -> list[str]:
-    return []
+def groups() -> FakeGroups:
+    return FakeGroups()
+
+
+@pytest.fixture
+def stopped(groups: FakeGroups) -> list[str]:
+    return groups.stopped
 
 
 @pytest.fixture
@@ -30,8 +48,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def slow(stopped: list[str], clock: ManualClock) -> SlowConsumers:
-    return SlowConsumers(500_000, FakeStore(), stopped.append, clock)
+def slow(groups: FakeGroups, clock: ManualClock) -> SlowConsumers:
+    return SlowConsumers(500_000, FakeStore(), groups, clock)
 
 
 def test_a_group_that_reads_too_far_behind_is_stopped(slow, stopped) -> None:
@@ -42,6 +60,15 @@ def test_a_group_that_reads_too_far_behind_is_stopped(slow, stopped) -> None:
 
     assert stopped == ["behind"]
     assert slow.runtime_info() == {"slowConsumerGroups": "behind"}
+
+
+def test_a_group_that_is_configured_again_is_no_longer_shown(slow, stopped) -> None:
+    slow.on_pulled("behind", "T", 0, 100)
+    slow.scan()
+
+    stopped.clear()
+
+    assert slow.runtime_info() == {"slowConsumerGroups": ""}
 
 
 def test_a_group_that_caught_up_in_time_goes_on(slow, stopped) -> None:

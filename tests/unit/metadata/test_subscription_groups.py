@@ -50,3 +50,29 @@ def test_a_group_is_changed_and_deleted(tmp_path: Path) -> None:
     assert not found.consume_enable
     assert groups.delete("g")
     assert make_groups(tmp_path).find("g") is None
+
+
+def test_a_group_that_was_stopped_consumes_again_after_a_restart(tmp_path: Path) -> None:
+    groups = make_groups(tmp_path)
+    groups.find_or_create("slow")
+    groups.disable_consume("slow")
+    groups.find_or_create("another")
+
+    again = make_groups(tmp_path).find("slow")
+
+    stopped = groups.find("slow")
+    assert stopped is not None
+    assert not stopped.consume_enable
+    assert again is not None
+    assert again.consume_enable
+
+
+def test_a_group_that_was_stopped_consumes_when_it_is_configured_again(tmp_path: Path) -> None:
+    groups = make_groups(tmp_path)
+    groups.find_or_create("slow")
+    groups.disable_consume("slow")
+    assert groups.is_stopped("slow")
+
+    groups.put(SubscriptionGroupConfig(group_name="slow"))
+
+    assert not groups.is_stopped("slow")
