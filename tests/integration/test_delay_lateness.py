@@ -1,14 +1,20 @@
-"""How late delayed messages are when many wait: the real clock, a minute long."""
+"""How late delayed messages are when many wait: the real clock, a minute long.
+
+Lateness is the broker's own: the time that its thread was ready to run while others had the CPUs
+is not counted, so that a busy machine shows the same as an idle one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import bisect
 import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from broker_core.clock import SystemClock
 from broker_core.message import properties
 from broker_core.message.ids import host_bytes
 from broker_core.store.results import PutMessageResult, PutMessageStatus
@@ -25,21 +31,60 @@ PENDING = 100_000
 LEVELS_S = range(8, 70)
 P99_MS_MAX = 200
 WAIT_S = 120
-STARVED_S_MAX = 5.0
-"""A machine that keeps this thread waiting for longer shows nothing about lateness."""
+SAMPLE_S = 0.005
 HOST = host_bytes("127.0.0.1", 5000)
+
+
+class CpuWait:
+    """How long this thread was ready to run and did not, over time; sampled by the loop itself.
+
+    A wait lies between two samples: the loop takes none while it waits, nor while it works.
+    """
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._times_ms: list[int] = []
+        self._waited_ms: list[float] = []
+        self.sample()
+
+    def sample(self) -> None:
+        run_delay_ns = Path("/proc/thread-self/schedstat").read_text().split()[1]
+        self._times_ms.append(self._clock.now_ms())
+        self._waited_ms.append(int(run_delay_ns) / 1e6)
+
+    async def sample_forever(self) -> None:
+        while True:
+            self.sample()
+            await asyncio.sleep(SAMPLE_S)
+
+    def since_ms(self, moment_ms: int) -> float:
+        """Return what was waited from a moment to the last sample, that is from the one before."""
+        before = max(0, bisect.bisect_right(self._times_ms, moment_ms) - 1)
+        return self._waited_ms[-1] - self._waited_ms[before]
+
+    @property
+    def total_ms(self) -> float:
+        return self._waited_ms[-1] - self._waited_ms[0]
 
 
 async def test_a_hundred_thousand_pending_messages_are_on_time(
     tmp_path: Path, rng: random.Random
 ) -> None:
     late_ms: list[int] = []
+    own_ms: list[float] = []
     all_came = asyncio.Event()
     due_ms: dict[str, int] = {}
-    before_s = waited_for_cpu_s()
+    cpu_wait = CpuWait()
 
     def on_delivered(message: MessageExt, _: str, __: int, result: PutMessageResult) -> None:
-        late_ms.append(result.store_timestamp - due_ms.pop(message.properties["UNIQ_KEY"]))
+        due = due_ms.pop(message.properties["UNIQ_KEY"])
+        late = result.store_timestamp - due
+        late_ms.append(late)
+        own = float(late)
+        if late > P99_MS_MAX // 4:
+            cpu_wait.sample()
+            own -= min(late, cpu_wait.since_ms(due))
+        own_ms.append(own)
         if not due_ms:
             all_came.set()
 
@@ -52,6 +97,7 @@ async def test_a_hundred_thousand_pending_messages_are_on_time(
     ) as broker:
         broker.topics.create_retry("T", 4)
         broker.schedule.on_delivered = on_delivered
+        sampling = asyncio.create_task(cpu_wait.sample_forever())
         for number in range(PENDING):
             level = rng.randrange(len(LEVELS_S)) + 1
             table = {
@@ -79,17 +125,12 @@ async def test_a_hundred_thousand_pending_messages_are_on_time(
             if number % 500 == 0:
                 await asyncio.sleep(0)
         await asyncio.wait_for(all_came.wait(), WAIT_S)
+        sampling.cancel()
 
-    p99 = statistics.quantiles(late_ms, n=100)[98]
-    starved_s = waited_for_cpu_s() - before_s
+    p99 = statistics.quantiles(own_ms, n=100)[98]
     assert len(late_ms) == PENDING
     assert min(late_ms) >= 0
-    if p99 > P99_MS_MAX and starved_s > STARVED_S_MAX:
-        pytest.skip(f"p99 {p99:.0f} ms: others held the CPUs for {starved_s:.1f} s meanwhile")
-    assert p99 <= P99_MS_MAX
-
-
-def waited_for_cpu_s() -> float:
-    """Return how long this thread was ready to run and did not."""
-    run_delay_ns = Path("/proc/thread-self/schedstat").read_text().split()[1]
-    return int(run_delay_ns) / 1e9
+    assert p99 <= P99_MS_MAX, (
+        f"p99 {p99:.0f} ms of the broker's own; with {cpu_wait.total_ms / 1e3:.1f} s of waiting "
+        f"for the CPU {statistics.quantiles(late_ms, n=100)[98]:.0f} ms"
+    )
