@@ -276,6 +276,17 @@ async def test_a_validator_beside_plain_acl_leaves_accounts_in_force(
     assert "No accessKey is configured" in (badged.remark or "")
 
 
+async def test_without_plain_acl_there_are_no_accounts_to_administrate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {"aclEnable": "true", "accessValidators": "badge", "extension.badge.badge": "B1"}
+    async with extended_broker(tmp_path, monkeypatch, **keys) as (_, client):
+        answer = await client.ask(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, badge="B1")
+
+    assert answer.code == 1
+    assert "accessValidators does not name plain_acl" in (answer.remark or "")
+
+
 async def test_without_extensions_the_tables_are_the_plain_ones(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         assert type(broker.store).__module__ == "broker_core.store.message_store"

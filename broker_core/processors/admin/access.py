@@ -120,7 +120,11 @@ class AccessAdmin:
 
     def _acl(self, code: ResponseCode) -> AclFiles:
         if self._files is None:
-            raise RequestRefusedError(code, "access control is off; aclEnable=true turns it on")
+            if self._config.acl_enable:
+                remark = "there are no accounts here: accessValidators does not name plain_acl"
+            else:
+                remark = "access control is off; aclEnable=true turns it on"
+            raise RequestRefusedError(code, remark)
         return self._files
 
 
