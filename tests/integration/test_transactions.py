@@ -313,3 +313,24 @@ async def test_a_restart_forgets_no_transaction(
         assert await bodies(producer) == [b"done", b"undecided"]
         assert producer.questions.empty()
         await producer.shutdown()
+
+
+async def test_a_transaction_is_ended_while_its_half_message_waits_in_a_buffer(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    async with running_broker(
+        tmp_path, clock=clock, transientStorePoolEnable="true", transientStorePoolSize=2
+    ) as broker:
+        producer = Producer(f"127.0.0.1:{broker.listen_port}")
+        sent = await producer.half(b"yes")
+        assert (await producer.end(sent, COMMIT)).code == ResponseCode.SUCCESS
+        assert await bodies(producer) == []
+
+        async def commit_later() -> None:
+            assert await bodies(producer) == []  # the pull that is held came before this one
+            await pass_time(clock, 200)
+
+        pulled, _ = await asyncio.gather(producer.pull("T", suspend_ms=15_000), commit_later())
+
+        assert [message.body for message in messages(pulled)] == [b"yes"]
+        await producer.shutdown()
