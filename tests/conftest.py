@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import shutil
@@ -81,6 +82,7 @@ def require_java() -> None:
         pytest.skip(f"{', '.join(missing)} missing (deploy/test all --install adds it)")
 
 
+@functools.cache
 def built(version: str, tmp_path_factory: pytest.TempPathFactory) -> JavaClients:
     require_java()
     clients = JavaClients(version, tmp_path_factory.mktemp(f"rocketmq-client-{version}"))

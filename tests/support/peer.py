@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import tempfile
 from pathlib import Path
@@ -11,7 +12,6 @@ from tests.support.ports import accepts, free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import TracebackType
 
 PACKAGES = ("rocketmq-broker", "rocketmq-namesrv")
@@ -121,7 +121,8 @@ def _path() -> str:
     return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def classpath(version: str, packages: Sequence[str]) -> str:
+@functools.cache
+def classpath(version: str, packages: tuple[str, ...]) -> str:
     """Return the jars of published packages, from the local repository when they are there."""
     dependencies = "".join(
         f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>{name}</artifactId>"
