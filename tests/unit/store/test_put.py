@@ -308,6 +308,20 @@ async def test_a_file_that_cannot_be_made_has_a_status_of_its_own(clock, storage
     await store.shutdown()
 
 
+async def test_a_queue_that_cannot_be_made_is_another_failure(clock, storage):
+    store = a_store(clock, storage)
+    store.load()
+    await store.start()
+    put(store)
+    storage.fail("allocate", error=errno.EIO)
+
+    assert put(store, "Other").status is PutMessageStatus.UNKNOWN_ERROR
+    storage.heal("allocate")
+    assert put(store, "Other").queue_offset == 0
+    assert len(read_all(store)) == 1
+    await store.shutdown()
+
+
 async def test_properties_survive_as_a_map(store):
     properties = {f"k{n}": f"v{n}" for n in range(50)}
 
