@@ -74,6 +74,7 @@ _BLANK = KEY_SEPARATOR.encode()
 _MARGIN = 16
 _POWERS = np.array([pow(31, n, 1 << 32) for n in range(HASHED_BYTES_MAX, -1, -1)], np.uint32)
 
+_WORD = np.dtype(">u8")
 _TOPIC_POWERS = np.array(
     [pow(0x100000001B3, n, 1 << 64) for n in range(HASHED_BYTES_MAX, -1, -1)], np.uint64
 )
@@ -90,6 +91,11 @@ class Stretch(NamedTuple):
     """Of the last ones."""
 
 
+def _at_any_place(buffer: bytearray, kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return what stands at each place of a buffer, when it is read as a kind."""
+    return np.ndarray((len(buffer) - kind.itemsize + 1,), kind, buffer, strides=(1,))
+
+
 class _Chunk:
     """A piece of the log in a buffer of ours, to be read as numbers at any place."""
 
@@ -98,14 +104,10 @@ class _Chunk:
         self.buffer = bytearray(CHUNK_BYTES)
         self.view = memoryview(self.buffer)
         self.bytes = np.frombuffer(self.buffer, np.uint8)
-        self.heads: NDArray[np.void] = self._at_any_place(HEADS)
-        self.shorts = self._at_any_place(np.dtype(">i2"))
-        self.ints = self._at_any_place(np.dtype(">i4"))
-        self.longs = self._at_any_place(np.dtype(">i8"))
-
-    def _at_any_place(self, kind: np.dtype[Any]) -> NDArray[Any]:
-        count = len(self.buffer) - kind.itemsize + 1
-        return np.ndarray((count,), kind, self.buffer, strides=(1,))
+        self.heads: NDArray[np.void] = _at_any_place(self.buffer, HEADS)
+        self.shorts = _at_any_place(self.buffer, np.dtype(">i2"))
+        self.ints = _at_any_place(self.buffer, np.dtype(">i4"))
+        self.longs = _at_any_place(self.buffer, np.dtype(">i8"))
 
 
 class _Rows:
@@ -184,7 +186,9 @@ class _Texts:
         self.bytes[self.starts] = 2
         self.bytes[properties_from - 2] = 0xFF
         self.bytes[properties_from - 1] = 2
-        self._ends: Ints | None = None
+        self._equal_signs: Ints = self.starts
+        self._ends: Ints = self.starts
+        self._words: NDArray[np.uint64] = np.empty(0, np.uint64)
 
     def rows_of(self, places: Ints) -> Ints:
         """Return the rows in which places lie."""
@@ -195,19 +199,23 @@ class _Texts:
         at = self.data.find(0)
         return len(self.starts) if at < 0 else int(self.rows_of(np.array([at]))[0])
 
-    def equal_signs(self) -> Ints:
-        """Return where names and values are parted."""
-        return np.flatnonzero(self.bytes == 1)
+    def find_properties(self) -> None:
+        """Find where names and values are parted, and what comes before that."""
+        self._equal_signs = np.flatnonzero(self.bytes == 1)
+        self._ends = np.flatnonzero(self.bytes == 2)
+        words = _at_any_place(self.data, _WORD)[self._equal_signs - _WORD.itemsize]
+        self._words = words.astype(np.uint64)
 
-    def values(self, equal_signs: Ints, name: bytes) -> tuple[Ints, Ints, Ints]:
+    def values(self, name: bytes) -> tuple[Ints, Ints, Ints]:
         """Return (rows, starts, sizes) of the values of a property."""
-        chosen = equal_signs
-        for back, byte in enumerate(reversed(b"\x02" + name), start=1):
-            chosen = chosen[self.bytes[chosen - back] == byte]
-            if not len(chosen):
-                break
-        if self._ends is None:
-            self._ends = np.flatnonzero(self.bytes == 2)
+        # All of a name but the longest ones is compared at once, with the separator before it.
+        word = b"\x02" + name
+        tail = word[-_WORD.itemsize :]
+        unused = np.uint64(8 * (_WORD.itemsize - len(tail)))
+        is_named = self._words << unused == np.uint64(int.from_bytes(tail, "big")) << unused
+        chosen = self._equal_signs[is_named]
+        for back in range(_WORD.itemsize + 1, len(word) + 1):
+            chosen = chosen[self.bytes[chosen - back] == word[-back]]
         starts = chosen + 1
         ends = self._ends[np.searchsorted(self._ends, chosen)]
         return self.rows_of(chosen), starts, ends - starts
@@ -215,16 +223,16 @@ class _Texts:
     def hashes(self, starts: Ints, sizes: Ints, seeds: Ints) -> Ints:
         """Return Java's hashes modulo 2^32 of (what a seed is the hash of) + a word."""
         hashes = np.zeros(len(starts), np.int64)
-        for size in np.unique(sizes).tolist():
+        for size in _distinct(sizes):
             chosen = np.flatnonzero(sizes == size)
             is_plain: NDArray[np.bool_] = np.zeros(len(chosen), bool)
             if size <= HASHED_BYTES_MAX:
-                units = self.bytes[starts[chosen][:, None] + np.arange(size)]
-                is_plain = np.all(units < 128, axis=1)
-                tails = (units * _POWERS[HASHED_BYTES_MAX + 1 - size :]).sum(1, dtype=np.uint32)
-                factor = np.uint64(_POWERS[HASHED_BYTES_MAX - size])
-                heads = seeds[chosen].astype(np.uint64) * factor
-                hashes[chosen] = (heads + tails) & np.uint64(0xFFFFFFFF)
+                units = self._gather(starts[chosen], size)
+                is_plain = units.max(axis=1, initial=0) < 128
+                tails = units.astype(np.uint32) @ _POWERS[HASHED_BYTES_MAX + 1 - size :]
+                factor = _POWERS[HASHED_BYTES_MAX - size]
+                # 32 bits overflow, as Java's do.
+                hashes[chosen] = seeds[chosen].astype(np.uint32) * factor + tails
             for at in chosen[~is_plain].tolist():
                 word = self.data[starts[at] : starts[at] + size].decode("utf-8", "replace")
                 hashes[at] = index_hash(int(seeds[at]), word)
@@ -234,18 +242,25 @@ class _Texts:
         """Return the topics there are, and for each row which of them is its own."""
         topics: list[bytes] = []
         numbers = np.zeros(len(self.starts), np.int64)
-        for size in np.unique(self.topic_sizes).tolist():
+        for size in _distinct(self.topic_sizes):
             chosen = np.flatnonzero(self.topic_sizes == size)
-            names = self.bytes[self.starts[chosen][:, None] + np.arange(1, size + 1)]
+            names = self._gather(self.starts[chosen] + 1, size)
             powers = _TOPIC_POWERS[HASHED_BYTES_MAX + 1 - size :]
             _, firsts, which = np.unique(
-                (names * powers).sum(1, dtype=np.uint64), return_index=True, return_inverse=True
+                names.astype(np.uint64) @ powers, return_index=True, return_inverse=True
             )
             # Names with the same hash that are not the same: as if no queue had them.
             is_equal = np.all(names == names[firsts][which], axis=1)
             numbers[chosen] = np.where(is_equal, which + len(topics), -1)
             topics += [bytes(names[first]) for first in firsts.tolist()]
         return topics, numbers
+
+    def _gather(self, starts: Ints, size: int) -> NDArray[np.uint8]:
+        """Return pieces of one size, a row each."""
+        if not size:
+            return np.zeros((len(starts), 0), np.uint8)
+        pieces = _at_any_place(self.data, np.dtype(f"V{size}"))[starts]
+        return pieces.view(np.uint8).reshape(len(starts), size)
 
 
 class BulkScan:
@@ -318,10 +333,10 @@ class BulkScan:
         """Keep the rows that queues and index agree with; put what these lack at their ends."""
         queues = self._queues_of(rows, texts)
         rows.cut(len(queues))
-        equal_signs = texts.equal_signs()
-        codes = self._codes_of(rows, texts, equal_signs, queues)
+        texts.find_properties()
+        codes = self._codes_of(rows, texts, queues)
         rows.cut(len(codes))
-        keys = self._keys_of(rows, texts, equal_signs)
+        keys = self._keys_of(rows, texts)
         if not len(rows):
             return
         order = np.argsort(queues[: len(rows)], kind="stable")
@@ -369,9 +384,9 @@ class BulkScan:
         is_missing = queues < 0
         return queues[: int(is_missing.argmax())] if is_missing.any() else queues
 
-    def _codes_of(self, rows: _Rows, texts: _Texts, equal_signs: Ints, queues: Ints) -> Ints:
+    def _codes_of(self, rows: _Rows, texts: _Texts, queues: Ints) -> Ints:
         """Return the tags codes that units must have, up to the first that is not plain."""
-        of_rows, starts, sizes = texts.values(equal_signs, PROPERTY_TAGS.encode())
+        of_rows, starts, sizes = texts.values(PROPERTY_TAGS.encode())
         count = _first_odd(of_rows, sizes, len(rows))
         hashes = texts.hashes(starts, sizes, np.zeros(len(starts), np.int64))
         codes = np.zeros(len(rows), np.int64)
@@ -383,19 +398,17 @@ class BulkScan:
         waits = delays[queues[: len(rows)]]
         if (waits >= 0).any():
             is_delayed = np.zeros(len(rows), bool)
-            of_rows, _, _ = texts.values(equal_signs, PROPERTY_DELAY_TIME_LEVEL.encode())
+            of_rows, _, _ = texts.values(PROPERTY_DELAY_TIME_LEVEL.encode())
             is_delayed[of_rows[of_rows < len(rows)]] = True
             codes = np.where(is_delayed & (waits >= 0), rows["timestamp"] + waits, codes)
         return codes[:count]
 
-    def _keys_of(
-        self, rows: _Rows, texts: _Texts, equal_signs: Ints
-    ) -> tuple[Ints, Ints, Ints] | None:
+    def _keys_of(self, rows: _Rows, texts: _Texts) -> tuple[Ints, Ints, Ints] | None:
         """Return (rows, starts, sizes) of what is indexed; keep rows up to the first not plain."""
         if self._index is None:
             return None
-        uniq_rows, uniq_starts, uniq_sizes = texts.values(equal_signs, PROPERTY_UNIQ_KEY.encode())
-        key_rows, key_starts, key_sizes = texts.values(equal_signs, PROPERTY_KEYS.encode())
+        uniq_rows, uniq_starts, uniq_sizes = texts.values(PROPERTY_UNIQ_KEY.encode())
+        key_rows, key_starts, key_sizes = texts.values(PROPERTY_KEYS.encode())
         rows.cut(_first_odd(uniq_rows, uniq_sizes, len(rows)))
         rows.cut(_first_odd(key_rows, key_sizes, len(rows)))
         words = _words(texts, key_rows, key_starts, key_sizes)
@@ -547,6 +560,11 @@ def _count_guarded(chunk: _Chunk, rows: _Rows) -> int:
         if not is_guard_right(view, start, end):
             return count
     return len(rows)
+
+
+def _distinct(sizes: Ints) -> list[int]:
+    """Return which sizes there are, of 0 up to a few thousand."""
+    return np.flatnonzero(np.bincount(sizes)).tolist()
 
 
 def _first_odd(of_rows: Ints, sizes: Ints, count: int) -> int:

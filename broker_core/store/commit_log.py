@@ -184,9 +184,10 @@ class CommitLog:
             return file.view[position:end]
         return memoryview(file.write_buffer)[position:end]
 
-    def continue_at(self, commit_log_offset: int) -> int:
+    def continue_at(self, commit_log_offset: int, zero_from: int | None = None) -> int:
         """Make this the end of the log: what lies behind is zeroed, later files are deleted.
 
+        zero_from: from here on the file that holds the end is known to be zero.
         Returns the number of bytes that were not zero in the file that holds the end.
         """
         while self._files and self._files[-1].file_from_offset > commit_log_offset:
@@ -198,7 +199,8 @@ class CommitLog:
             return 0
         last = self._files[-1]
         position = commit_log_offset - last.file_from_offset
-        dirty = zero_tail(last, position)
+        zero_at = last.size if zero_from is None else zero_from - last.file_from_offset
+        dirty = zero_tail(last, position, min(zero_at, last.size))
         if dirty:
             last.file.fdatasync()
         self._write_to(last, position)

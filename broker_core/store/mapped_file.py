@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     import mmap
     from pathlib import Path
@@ -61,32 +63,32 @@ class MappedFile:
         self.file.close()
 
 
-def zero_tail(mapped: MappedFile, position: int) -> int:
+def zero_tail(mapped: MappedFile, position: int, to: int | None = None) -> int:
     """Zero all from position to the end; return how far behind position something was found.
 
-    Only chunks that hold something are written, so that a sparse file stays sparse.
+    Only chunks that hold something are written, so that a sparse file stays sparse. What is known
+    to hold nothing from a position on need not be looked at: to.
     """
     dirty = 0
-    for data_from, data_to in mapped.file.data_ranges(position, mapped.size):
-        for start in range(data_from, data_to, ZERO_STEP):
+    limit = mapped.size if to is None else to
+    for data_from, data_to in mapped.file.data_ranges(position, limit):
+        start = data_from
+        while (start := first_not_zero(mapped, start, data_to)) < data_to:
             end = min(start + ZERO_STEP, data_to)
-            zeros = _ZEROS[: end - start]
-            if bytes(mapped.view[start:end]) != zeros:
-                mapped.view[start:end] = zeros
-                dirty = end - position
+            mapped.view[start:end] = _ZEROS[: end - start]
+            dirty = end - position
+            start = end
     return dirty
 
 
 def first_not_zero(mapped: MappedFile, position: int, end: int) -> int:
     """Return where the piece begins that has the first byte that is not zero; end for none."""
-    buffer = bytearray(ZERO_STEP)
-    view = memoryview(buffer)
+    # Looked at in the mapping: a file's tail of a gigabyte is read in a tenth of the time that it
+    # takes to copy it.
+    data = np.frombuffer(mapped.buffer, np.uint8)
     while position < end:
-        wanted = min(ZERO_STEP, end - position)
-        size = mapped.file.pread_into(position, view[:wanted])
-        if size == 0:
-            break
-        if buffer[:size] != _ZEROS[:size]:
+        following = min(position + ZERO_STEP, end)
+        if data[position:following].max():
             return position
-        position += size
+        position = following
     return end

@@ -99,6 +99,7 @@ class Recovery:
         self._replay: IndexReplay | None = None
         self._last_timestamps: list[int] = []
         self._damaged: list[DamagedRange] = []
+        self._zero_from: int | None = None
         self._records = 0
         self._units_written = 0
         self._units_missing = 0
@@ -113,7 +114,7 @@ class Recovery:
         end = self._scan(scan_from, dispatch_from)
         if self._replay is not None:
             self._replay.finish(end)
-        dirty = self._log.continue_at(end)
+        dirty = self._log.continue_at(end, self._zero_from)
         if dirty:
             logger.warning("torn tail cut: commit_log_offset=%d bytes=%d", end, dirty)
         self._finish_queues(dispatch_from, end)
@@ -218,6 +219,7 @@ class Recovery:
                     found = self._end_by_units(offset, file)
                 if found is None:
                     return offset
+                self._zero_from = None
                 self._damaged.append(DamagedRange(offset, found, f"{file.path}: {error.reason}"))
                 offset = found
                 continue
@@ -248,20 +250,24 @@ class Recovery:
     def _search(self, offset: int) -> int | None:
         """Return where the first readable record behind offset begins, None when there is none."""
         file = self._log.file_at(offset)
+        self._zero_from = offset + 1
         while file is not None:
             start = max(offset - file.file_from_offset + 1, 0)
             for data_from, data_to in file.file.data_ranges(start, file.size):
-                found = self._search_range(file, max(data_from, start), data_to)
+                # Mostly there are only zeros, up to a whole file of them.
+                begin = first_not_zero(file, max(data_from, start), data_to)
+                if begin == data_to:
+                    continue
+                if start:
+                    self._zero_from = None
+                begin = max(begin - MAGIC_POSITION - len(MESSAGE_MAGIC_BYTES), data_from, start)
+                found = self._search_range(file, begin, data_to)
                 if found is not None:
                     return found
             file = self._log.file_at(file.file_from_offset + file.size)
         return None
 
     def _search_range(self, file: MappedFile, start: int, end: int) -> int | None:
-        # Mostly there are only zeros, up to a whole file of them: those are passed over quickly.
-        start = max(
-            first_not_zero(file, start, end) - MAGIC_POSITION - len(MESSAGE_MAGIC_BYTES), start
-        )
         found: list[int] = []
         for magic in (MESSAGE_MAGIC_BYTES, MESSAGE_MAGIC_V2_BYTES):
             at = file.buffer.find(magic, start, end)
