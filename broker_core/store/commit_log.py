@@ -21,7 +21,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker_core.errors import StoreError
+from broker_core.errors import StoreError, StoreUnavailableError
 from broker_core.formats.paths import offset_file_name, parse_offset_file_name
 from broker_core.formats.record import BLANK_SIZE_MIN, encode_blank
 from broker_core.store.mapped_file import MappedFile, zero_tail
@@ -40,10 +40,6 @@ logger = logging.getLogger(__name__)
 
 PAGE_SIZE = 4096
 POPULATE_AHEAD = 16 * 1024 * 1024
-
-
-class BufferShortageError(StoreError):
-    """A file is needed, and all buffers of the pool wait to be committed."""
 
 
 class Piece(NamedTuple):
@@ -112,7 +108,7 @@ class CommitLog:
         if not self._uncommitted:
             return self.max_offset
         first = self._uncommitted[0]
-        return first.file_from_offset + first.committed_to
+        return first.file_from_offset + first.committed_position
 
     @property
     def files(self) -> list[MappedFile]:
@@ -166,7 +162,7 @@ class CommitLog:
             return None
         position = commit_log_offset - file.file_from_offset
         end = position + size
-        if size <= 0 or end > file.size or commit_log_offset + size > self.max_offset:
+        if size <= 0 or end > file.size or commit_log_offset + size > self.committed_where:
             return None
         return file.view[position:end]
 
@@ -180,7 +176,7 @@ class CommitLog:
             return None
         position = commit_log_offset - file.file_from_offset
         end = min(file.size, self.max_offset - file.file_from_offset)
-        if file.write_buffer is None or position < file.committed_to:
+        if file.write_buffer is None or position < file.committed_position:
             return file.view[position:end]
         return memoryview(file.write_buffer)[position:end]
 
@@ -214,14 +210,14 @@ class CommitLog:
 
         Raises:
             OSError: no file could be made; nothing has changed.
-            BufferShortageError: a new file would have no buffer; nothing has changed.
+            StoreUnavailableError: a new file would have no buffer; nothing has changed.
         """
         end = self.position + size
         if self.limit >= 0 and end <= self.file_size - BLANK_SIZE_MIN:
             self._look_ahead(end)
             return
         if self._pool is not None and not self._pool.available_buffer_nums:
-            raise BufferShortageError("all buffers of the transient store pool are in use")
+            raise StoreUnavailableError("all buffers of the transient store pool are in use")
         if self.limit < 0:
             self._append(self._allocate(self.file_from_offset), self.position)
         else:
@@ -239,8 +235,8 @@ class CommitLog:
         mapped = self._uncommitted[0]
         buffer = mapped.write_buffer
         assert buffer is not None
-        position = mapped.committed_to
-        end = mapped.wrote_to if mapped.is_rolled else self.position
+        position = mapped.committed_position
+        end = mapped.wrote_position if mapped.is_rolled else self.position
         if end - position > size_max:
             # Up to a page's end: what a kill leaves of a record there is told from damage by it.
             end = position + size_max - (position + size_max) % PAGE_SIZE
@@ -251,9 +247,9 @@ class CommitLog:
     def committed(self, piece: Piece) -> None:
         """A piece was written to its file: readers may see it."""
         mapped = piece.mapped
-        mapped.committed_to = piece.position + len(piece.data)
+        mapped.committed_position = piece.position + len(piece.data)
         piece.data.release()
-        if mapped.is_rolled and mapped.committed_to == mapped.wrote_to:
+        if mapped.is_rolled and mapped.committed_position == mapped.wrote_position:
             self._uncommitted.popleft()
             if self._pool is not None and mapped.write_buffer is not None:
                 self._pool.return_buffer(mapped.write_buffer)
@@ -297,14 +293,14 @@ class CommitLog:
     def _append(self, mapped: MappedFile, position: int) -> None:
         if self._pool is not None:
             mapped.write_buffer = self._pool.borrow_buffer()
-            mapped.committed_to = position
+            mapped.committed_position = position
             self._uncommitted.append(mapped)
         self._files.append(mapped)
         self._write_to(mapped, position)
 
     def _roll(self, mapped: MappedFile) -> None:
         # Behind the head of the blank record a buffer holds what the file before left there.
-        mapped.wrote_to = min(self.position + BLANK_SIZE_MIN, self.file_size)
+        mapped.wrote_position = min(self.position + BLANK_SIZE_MIN, self.file_size)
         mapped.is_rolled = True
         if self._warm_up is not None:
             self._warm_up.release(mapped)

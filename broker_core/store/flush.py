@@ -80,9 +80,7 @@ class CommitLogFlusher(Service):
         config = self._config
         if config.flush_disk_type == "ASYNC_FLUSH":
             if not config.flush_commit_log_timed:
-                self._commit_log.wake_bytes = (
-                    max(1, config.flush_commit_log_least_pages) * PAGE_SIZE
-                )
+                self._commit_log.wake_bytes = PAGE_SIZE
                 # After the put that wakes: what it writes counts.
                 loop = asyncio.get_running_loop()
                 self._commit_log.on_wake = lambda: loop.call_soon(self._flush_enough)
@@ -148,6 +146,7 @@ class CommitLogFlusher(Service):
         """flushCommitLogTimed=false: puts wake the flush when there are enough pages."""
         log = self._commit_log
         least = self._config.flush_commit_log_least_pages * PAGE_SIZE
+        log.wake_bytes = max(least, PAGE_SIZE)
         if log.committed_where - log.flushed_where >= least:
             self.schedule()
 

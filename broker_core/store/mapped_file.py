@@ -25,15 +25,15 @@ class MappedFile:
     Attributes:
         write_buffer: the buffer of the pool that records are packed into, until all of it is
             committed; None for a file that is written through its mapping.
-        wrote_to: behind the last byte in write_buffer that belongs to the file, once it is full.
-        committed_to: up to here write_buffer was written to the file.
+        wrote_position: once the file is full, behind what of write_buffer belongs to it.
+        committed_position: up to here write_buffer was written to the file.
         is_rolled: another file is written now.
         is_locked: the mapping may not be swapped out.
     """
 
     __slots__ = (
         "buffer",
-        "committed_to",
+        "committed_position",
         "file",
         "file_from_offset",
         "is_locked",
@@ -42,7 +42,7 @@ class MappedFile:
         "size",
         "view",
         "write_buffer",
-        "wrote_to",
+        "wrote_position",
     )
 
     def __init__(self, file: StorageFile, file_from_offset: int, size: int) -> None:
@@ -53,8 +53,8 @@ class MappedFile:
         self.buffer: mmap.mmap | bytearray = file.map()
         self.view = memoryview(self.buffer)
         self.write_buffer: mmap.mmap | bytearray | None = None
-        self.wrote_to = 0
-        self.committed_to = 0
+        self.wrote_position = 0
+        self.committed_position = 0
         self.is_rolled = False
         self.is_locked = False
 

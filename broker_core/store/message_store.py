@@ -45,7 +45,7 @@ from broker_core.message.sys_flag import (
 from broker_core.message.tags import tags_code as tags_code_of
 from broker_core.service import Service
 from broker_core.store.commit import CommitLogCommitter
-from broker_core.store.commit_log import BufferShortageError, CommitLog
+from broker_core.store.commit_log import CommitLog
 from broker_core.store.consume_queue import no_bit_map
 from broker_core.store.consume_queues import ConsumeQueues, Extension
 from broker_core.store.deleted_topics import DeletedTopics
@@ -902,7 +902,7 @@ class MessageStore(Service):
             if log.position + size > log.limit:
                 try:
                     log.make_room(size)
-                except BufferShortageError:
+                except StoreUnavailableError:
                     if self._config.fast_fail_if_no_buffer_in_store_pool:
                         return PutMessageStatus.CREATE_MAPEDFILE_FAILED
                     return PutMessageStatus.OS_PAGE_CACHE_BUSY
