@@ -205,22 +205,23 @@ class IndexFile:
             return False
         if not len(entries):
             return bool((slots < number_from).all())
+        # As each entry names an older one, no slot has two heads, and each entry is a head or has
+        # one successor in its own chain, all are in the right chain in the right order.
         chain = hashes % self._slot_num
-        order = np.argsort(chain, kind="stable")
-        ordered = chain[order]
-        numbers = order + number_from
-        previous = entries["previous"][order]
-        goes_on = ordered[1:] == ordered[:-1]
-        ends = np.append(~goes_on, True)
-        begins = np.insert(~goes_on, 0, True)
-        if (previous[1:][goes_on] != numbers[:-1][goes_on]).any():
+        numbers = np.arange(number_from, self.count)
+        previous = entries["previous"].astype(np.int64)
+        goes_on = previous >= number_from
+        named = previous[goes_on] - number_from
+        if (previous < 0).any() or (previous >= numbers).any():
             return False
-        if (previous[begins] >= number_from).any() or (previous[begins] < 0).any():
+        times = np.bincount(named, minlength=len(numbers))
+        if times.max() > 1 or (chain[named] != chain[goes_on]).any():
             return False
+        is_head = times == 0
         # No other chain may have a head among them.
         return bool(
-            (slots[ordered[ends]] == numbers[ends]).all()
-            and int((slots >= number_from).sum()) == int(ends.sum())
+            (slots[chain[is_head]] == numbers[is_head]).all()
+            and int((slots >= number_from).sum()) == int(is_head.sum())
         )
 
     def cut_from(self, commit_log_offset: int) -> None:
