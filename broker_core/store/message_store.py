@@ -288,7 +288,8 @@ class MessageStore(Service):
         self._flusher.flushed_timestamp = recovery.store_timestamp
         if self._committer is not None:
             self._flusher.committed_timestamp = recovery.store_timestamp
-        if self._holds_back:
+            self._reader.read_limit = self._log.committed_where
+        elif self._is_sync_flush:
             self._reader.read_limit = self._log.flushed_where
         logger.info(
             "recovered: clean_exit=%s records=%d min_commit_log_offset=%d max_commit_log_offset=%d "
