@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.faults.kill import ROOT, Findings as Killed, check
-from tests.faults.writer import LOG_FILE_SIZE_OF_BOUNDED
+from tests.faults.writer import LOG_FILE_SIZE_OF_BOUNDED, POOLED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,10 @@ FAULTS = (
     ("fallocate", "error=ENOSPC"),
     ("fallocate", "error=EIO"),
     ("fsync", "error=EIO"),
+    ("pwrite64", "signal=SIGKILL"),
 )
+MODES = {"pwrite64": POOLED}
+"""SYNC_FLUSH for other calls; buffers are what is written by this one."""
 
 
 @dataclass
@@ -62,11 +65,12 @@ def _is_through(directory: Path, call: str, effect: str, nth: int, findings: Fin
     directory.mkdir()
     trace = directory / "trace"
     store = directory / "store"
+    mode = MODES.get(call, "SYNC_FLUSH")
     finished = subprocess.run(
         [
             *("strace", "-f", "-qq", "-o", str(trace), "-e", f"trace={call}"),
             *("-e", f"inject={call}:{effect}:when={nth}"),
-            *(sys.executable, "-m", "tests.faults.writer", str(store), "SYNC_FLUSH", "0"),
+            *(sys.executable, "-m", "tests.faults.writer", str(store), mode, "0"),
             str(GROUPS),
         ],
         cwd=ROOT,
@@ -86,7 +90,7 @@ def _is_through(directory: Path, call: str, effect: str, nth: int, findings: Fin
     met = finished.returncode == -signal.SIGKILL or "INJECTED" in trace.read_text()
     if store.exists():
         seen = Killed()
-        check(store, "SYNC_FLUSH", promised, seen, LOG_FILE_SIZE_OF_BOUNDED)
+        check(store, mode, promised, seen, LOG_FILE_SIZE_OF_BOUNDED)
         findings.wrong += [f"{what}: {one}" for one in seen.wrong]
     if not met and lines[-1:] != ["done"]:
         findings.wrong.append(f"{what}: ended by itself: {finished.stderr.decode()[-500:]}")
