@@ -187,7 +187,10 @@ class Broker(Service):
             is_sync_flush=configuration.store.flush_disk_type == "SYNC_FLUSH",
         )
         self.stats = BrokerStats(
-            config.broker_cluster_name, self._clock, is_detailed=config.enable_detail_stat
+            config.broker_cluster_name,
+            self._clock,
+            lambda: self.store.put_total,
+            is_detailed=config.enable_detail_stat,
         )
         self.tracer = Tracer(self._clock)
         self.hold = PullHold(self._clock)

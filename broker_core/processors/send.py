@@ -251,7 +251,6 @@ class SendProcessor:
             reconsume_times=reconsume_times,
         )
         if result.status is not PutMessageStatus.PUT_OK:
-            self._stats.totals.put_failed_times += 1
             return self._refuse(request, *self._remarks[result.status])
         self._stats.put(place[0], 1, result.wrote_size)
         commit_log_offset = result.commit_log_offset
@@ -370,7 +369,6 @@ class SendProcessor:
             reconsume_times=fields.int32(header, "j", 0),
         )
         if result.status is not PutMessageStatus.PUT_OK:
-            self._stats.totals.put_failed_times += 1
             return self._refuse(request, *self._remarks[result.status])
         offsets = result.commit_log_offsets
         self._stats.put(topic, len(offsets), result.wrote_size)
@@ -402,7 +400,6 @@ class SendProcessor:
         status = await durable
         if status is PutMessageStatus.PUT_OK:
             return answer
-        self._stats.totals.put_failed_times += 1
         return self._refuse(request, *self._remarks[status])
 
     def _check_topic(

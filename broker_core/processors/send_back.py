@@ -113,12 +113,11 @@ class SendBackProcessor:
             message, *(held or place), table, reconsume_times=message.reconsume_times + 1
         )
         if result.status is not PutMessageStatus.PUT_OK:
-            self._stats.totals.put_failed_times += 1
             return request.answer(ResponseCode.SYSTEM_ERROR, result.status.name)
         if held is not None:
             self._schedule.note_put(held[1], result)
             self._stats.put_again(held[0], result.wrote_size)
-        self._stats.sent_back(group, table[names.PROPERTY_RETRY_TOPIC], result.wrote_size)
+        self._stats.sent_back(group, table[names.PROPERTY_RETRY_TOPIC])
         durable = self._store.until_durable(result)
         if durable is None:
             return request.answer(ResponseCode.SUCCESS)

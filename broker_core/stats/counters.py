@@ -1,16 +1,17 @@
-"""Counters of the broker: messages and bytes put and got, by topic, by group, in all.
+"""Counters of the broker: messages and bytes put and got, by topic, by group; each day's.
 
 Names of the sets, forms of their keys and what is counted in them are RocketMQ's. Of the sets that
 it names some never get a key there, and none here: those read from disk (GROUP_GET_FROM_DISK_NUMS,
 BROKER_GET_FROM_DISK_NUMS, ..._SIZE), which nothing adds to, and those of its commercial hooks
 (COMMERCIAL_...).
 
-Source: store/stats/BrokerStatsManager.java, store/StoreStatsService.java (4.9.7).
+What the store puts and gets in all it counts by itself.
+
+Source: store/stats/BrokerStatsManager.java, store/stats/BrokerStats.java (4.9.7).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +20,7 @@ from broker_core.stats.latency import Latency
 from broker_core.stats.windows import SAMPLE_SECONDS, StatsItem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from datetime import date
 
     from broker_core.clock import Clock
@@ -38,9 +39,6 @@ BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
 ITEMS_MAX = 200_000
 """Keys beyond this are not counted by themselves: memory is bounded, totals stay right."""
-
-TPS_SECONDS = (10, 60, 600)
-TOTALS_KEPT = max(TPS_SECONDS) + 1
 
 
 class StatsSet(dict[str, StatsItem]):
@@ -70,37 +68,24 @@ class Flow(NamedTuple):
     latency: StatsItem | None = None
 
 
-class Totals:
-    """What the broker did since it started."""
-
-    __slots__ = ("get_found_times", "get_miss_times", "got", "put", "put_failed_times", "put_size")
-
-    def __init__(self) -> None:
-        self.put = 0
-        self.put_size = 0
-        self.put_failed_times = 0
-        self.got = 0
-        self.get_found_times = 0
-        self.get_miss_times = 0
-
-    def snapshot(self) -> tuple[int, int, int, int]:
-        return self.put, self.get_found_times, self.get_miss_times, self.got
-
-
 class BrokerStats(Service):
     """Everything counted. Event loop only."""
 
-    def __init__(self, cluster_name: str, clock: Clock, *, is_detailed: bool = True) -> None:
+    def __init__(
+        self,
+        cluster_name: str,
+        clock: Clock,
+        put_total: Callable[[], int],
+        *,
+        is_detailed: bool = True,
+    ) -> None:
         super().__init__()
         self._clock = clock
+        self._put_total = put_total
         self._is_detailed = is_detailed
-        self.boot_timestamp = clock.now_ms()
-        self._boot_monotonic = clock.monotonic()
-        self.totals = Totals()
+        self.got_total = 0
         self.put_latency = Latency(clock.monotonic)
         self.get_latency = Latency(clock.monotonic)
-        self._seconds: deque[tuple[float, tuple[int, int, int, int]]] = deque(maxlen=TOTALS_KEPT)
-        self._seconds.append((self._boot_monotonic, self.totals.snapshot()))
         self.topic_put_nums = StatsSet(clock)
         self.topic_put_size = StatsSet(clock)
         self.group_get_nums = StatsSet(clock)
@@ -144,14 +129,12 @@ class BrokerStats(Service):
         self.spawn(self._sample_forever(), name="stats")
 
     @property
-    def running_seconds(self) -> float:
-        return self._clock.monotonic() - self._boot_monotonic
+    def put_total(self) -> int:
+        """How many messages the store has put since the start, copies of its own among them."""
+        return self._put_total()
 
     def put(self, topic: str, message_count: int, byte_count: int) -> None:
         """Count what was stored; called for every send."""
-        totals = self.totals
-        totals.put += message_count
-        totals.put_size += byte_count
         try:
             nums, size, _ = self._puts[topic]
         except KeyError:
@@ -166,17 +149,14 @@ class BrokerStats(Service):
     def got(
         self, topic: str, group: str, queue_id: int, message_count: int, byte_count: int
     ) -> None:
-        """Count what a pull was answered with; nothing is a miss.
+        """Count what a pull was answered with, if anything.
 
         In milliseconds a pull out of memory takes none: of GROUP_GET_LATENCY this is the times,
         and `got_late` the time.
         """
-        totals = self.totals
         if message_count == 0:
-            totals.get_miss_times += 1
             return
-        totals.get_found_times += 1
-        totals.got += message_count
+        self.got_total += message_count
         try:
             nums, size, latency = self._gets[topic, group, queue_id]
         except KeyError:
@@ -195,10 +175,8 @@ class BrokerStats(Service):
             seconds * 1000
         )
 
-    def sent_back(self, group: str, topic: str, byte_count: int) -> None:
+    def sent_back(self, group: str, topic: str) -> None:
         """Count what a consumer could not consume and gave back, by the topic it came from."""
-        self.totals.put += 1
-        self.totals.put_size += byte_count
         self.sndbck_put_nums[f"{topic}@{group}"].add(1)
 
     def held(self, held_in: str, queue_id: int, byte_count: int) -> None:
@@ -211,10 +189,7 @@ class BrokerStats(Service):
     def delivered(
         self, group: str, held_in: str, held_queue_id: int, topic: str, byte_count: int
     ) -> None:
-        """Count what a service of this broker, by a group's name, moved from one topic to another.
-
-        Totals are left alone: they count what clients send and get.
-        """
+        """Count what a service of this broker, by a group's name, moved to another topic."""
         if self._is_detailed:
             key = f"{held_in}@{held_queue_id}@{group}"
             self.queue_get_nums[key].add(1)
@@ -283,7 +258,6 @@ class BrokerStats(Service):
     def sample_second(self) -> None:
         self.put_latency.sample()
         self.get_latency.sample()
-        self._seconds.append((self._clock.monotonic(), self.totals.snapshot()))
 
     def sample_items(self) -> None:
         now = self._clock.monotonic()
@@ -294,34 +268,9 @@ class BrokerStats(Service):
     def roll_day(self) -> None:
         """Make today's totals yesterday's; called at local midnight."""
         self.put_until_yesterday = self.put_until_today
-        self.put_until_today = self.totals.put
+        self.put_until_today = self.put_total
         self.got_until_yesterday = self.got_until_today
-        self.got_until_today = self.totals.got
-
-    def rates(self) -> dict[str, str]:
-        """Return the averages over 10, 60 and 600 seconds under RocketMQ's keys."""
-        spans = []
-        now = self._clock.monotonic()
-        current = self.totals.snapshot()
-        for span in TPS_SECONDS:
-            then, before = self._seconds[max(0, len(self._seconds) - span - 1)]
-            seconds = now - then
-            spans.append(
-                [
-                    (after - earlier) / seconds if seconds > 0 else 0.0
-                    for after, earlier in zip(current, before, strict=True)
-                ]
-            )
-        transferred = _triple(got for _, _, _, got in spans)
-        return {
-            "putTps": _triple(put for put, _, _, _ in spans),
-            "getFoundTps": _triple(found for _, found, _, _ in spans),
-            "getMissTps": _triple(miss for _, _, miss, _ in spans),
-            "getTotalTps": _triple(found + miss for _, found, miss, _ in spans),
-            # 4.9 spells it with one r, 5.x with two; each tool reads its own.
-            "getTransferedTps": transferred,
-            "getTransferredTps": transferred,
-        }
+        self.got_until_today = self.got_total
 
     async def _sample_forever(self) -> None:
         day = _local_day(self._clock.now_ms())
@@ -336,10 +285,6 @@ class BrokerStats(Service):
             if today != day:
                 day = today
                 self.roll_day()
-
-
-def _triple(rates: Iterable[float]) -> str:
-    return " ".join(f"{rate:.2f}" for rate in rates)
 
 
 def _local_day(now_ms: int) -> date:

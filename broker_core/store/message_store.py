@@ -792,6 +792,11 @@ class MessageStore(Service):
         return self._last_store_timestamp
 
     @property
+    def put_total(self) -> int:
+        """How many messages were put since the start, whoever put them."""
+        return self._stats.put_times
+
+    @property
     def dispatch_behind_bytes(self) -> int:
         """Always 0: a message is dispatched before its put returns."""
         return 0

@@ -47,15 +47,16 @@ class StoreStats:
 
     def sample(self) -> None:
         """Take down the counters."""
+        self._samples.append(self._now())
+
+    def _now(self) -> _Sample:
         reader = self._reader
-        self._samples.append(
-            _Sample(
-                self._clock.monotonic(),
-                self.put_times,
-                reader.get_found_times,
-                reader.get_miss_times,
-                reader.transferred_messages,
-            )
+        return _Sample(
+            self._clock.monotonic(),
+            self.put_times,
+            reader.get_found_times,
+            reader.get_miss_times,
+            reader.transferred_messages,
         )
 
     def runtime_info(self) -> dict[str, str]:
@@ -89,7 +90,7 @@ class StoreStats:
 
     def _tps(self, counter: Callable[[_Sample], int]) -> str:
         """Return averages over 10 seconds, 1 minute, 10 minutes, with blanks between them."""
-        last = self._samples[-1]
+        last = self._now()
         texts = []
         for window in WINDOWS_SECONDS:
             first = self._samples[max(len(self._samples) - 1 - window, 0)]

@@ -84,23 +84,14 @@ class BrokerAdmin:
     def runtime_info(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_BROKER_RUNTIME_INFO. Answers SUCCESS with a KVTable of texts."""
         stats = self._stats
-        totals = stats.totals
         late_ms = str(int(self._late_ms()))
         put_latency, get_latency = stats.put_latency, stats.get_latency
-        average = totals.put_size / totals.put if totals.put else 0.0
         table = {
             **NO_QUEUES,
             **self._store.runtime_info(),
             **self._schedule.runtime_info(),
             **self._slow_consumers.runtime_info(),
             **self.more_info(),
-            **stats.rates(),
-            "bootTimestamp": str(stats.boot_timestamp),
-            "runtime": _duration(stats.running_seconds),
-            "putMessageTimesTotal": str(totals.put),
-            "putMessageFailedTimes": str(totals.put_failed_times),
-            "putMessageSizeTotal": str(totals.put_size),
-            "putMessageAverageSize": str(average),
             "putMessageEntireTimeMax": str(round(put_latency.max_ms)),
             "putMessageDistributeTime": put_latency.distribution(),
             "getMessageEntireTimeMax": str(round(get_latency.max_ms)),
@@ -111,10 +102,10 @@ class BrokerAdmin:
             "queryThreadPoolQueueHeadWaitTimeMills": late_ms,
             "msgPutTotalYesterdayMorning": str(stats.put_until_yesterday),
             "msgPutTotalTodayMorning": str(stats.put_until_today),
-            "msgPutTotalTodayNow": str(totals.put),
+            "msgPutTotalTodayNow": str(stats.put_total),
             "msgGetTotalYesterdayMorning": str(stats.got_until_yesterday),
             "msgGetTotalTodayMorning": str(stats.got_until_today),
-            "msgGetTotalTodayNow": str(totals.got),
+            "msgGetTotalTodayNow": str(stats.got_total),
             "brokerVersion": str(BROKER_VERSION),
             "brokerVersionDesc": BROKER_VERSION_DESC,
             "brokerActive": "true",
@@ -183,10 +174,3 @@ class BrokerAdmin:
             "statsMinute": item.minute(now)._asdict(),
         }
         return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
-
-
-def _duration(seconds: float) -> str:
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    return f"[ {days} days, {hour} hours, {minute} minutes, {second} seconds ]"
