@@ -13,7 +13,7 @@ from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.store.consume_queue_ext import ConsumeQueueExt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from broker_core.storage import Storage, StorageFile
@@ -103,17 +103,40 @@ class ConsumeQueues:
         return queue
 
     def delete_topic(self, topic: str) -> None:
-        """Delete the queues of a topic; their messages stay in the log until it expires."""
-        queues = self.table.pop(topic, None)
-        if queues is None:
-            return
-        self.dirty = [queue for queue in self.dirty if queue.topic != topic]
-        for queue in queues.values():
-            queue.delete()
-        self._storage.remove_directory(self._directory / topic)
+        """Delete the queues of a topic; their messages stay in the log until it expires.
+
+        Durably: files that a power cut brings back would have the places of later messages.
+        """
+        for queue in list(self.table.get(topic, {}).values()):
+            self._delete(queue)
+        directories = [self._directory]
         if self._extension is not None:
-            self._storage.remove_directory(self._extension.directory / topic)
-        for key in [key for key in self._mapped if key[0].topic == topic]:
+            directories.append(self._extension.directory)
+        for directory in directories:
+            if self._storage.is_directory(directory / topic):
+                self._storage.remove_directory(directory / topic)
+                self._storage.sync_directory(directory)
+
+    def drop_deleted(self, deleted_before: Callable[[str], int]) -> None:
+        """Delete the queues whose messages all belong to a topic that was deleted.
+
+        deleted_before says up to where in the log the messages of a topic are gone. A process that
+        is killed while it deletes a topic leaves some of them.
+        """
+        for queue in list(self):
+            end = deleted_before(queue.topic)
+            if end and 0 < queue.end_commit_log_offset() <= end:
+                self._delete(queue)
+
+    def _delete(self, queue: ConsumeQueue) -> None:
+        queues = self.table[queue.topic]
+        del queues[queue.queue_id]
+        if not queues:
+            del self.table[queue.topic]
+        if queue.dirty:
+            self.dirty.remove(queue)
+        queue.delete()
+        for key in [key for key in self._mapped if key[0] is queue or key[0] is queue.ext]:
             del self._mapped[key]
 
     def take_files_to_flush(self, least_units: int) -> tuple[list[StorageFile], list[Path]]:

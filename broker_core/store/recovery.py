@@ -68,7 +68,10 @@ STEADY_RECORDS = 3
 
 
 class Recovery:
-    """One run; not to be used twice. `run` is a plain call without threads or sockets."""
+    """One run; not to be used twice.
+
+    `run` is a plain call without sockets; the thread that reads ahead for it ends with it.
+    """
 
     def __init__(
         self,
@@ -108,6 +111,7 @@ class Recovery:
     def run(self) -> RecoveryReport:
         """Bring log, queues and index in line; return what was found."""
         started = self._clock.monotonic()
+        self._queues.drop_deleted(self._deleted.deleted_before)
         scan_from, dispatch_from = self._starting_points()
         if self._index is not None:
             self._replay = IndexReplay(self._index, dispatch_from, clean_exit=self._clean_exit)
@@ -180,6 +184,7 @@ class Recovery:
         try:
             return self._scan_with(bulk, scan_from, dispatch_from)
         finally:
+            bulk.close()
             self._units_written += bulk.units_written
 
     def _scan_with(self, bulk: BulkScan, scan_from: int, dispatch_from: int) -> int:
