@@ -144,6 +144,8 @@ class Retention(Service):
 
     async def _follow_the_log(self) -> None:
         min_offset = self._log.min_offset
+        # A power cut must not bring back files of which is forgotten what was deleted in them.
+        self._storage.sync_directory(self._log.directory)
         for queue in list(self._queues):
             deleted = queue.delete_before(min_offset)
             queue.correct_min_offset(min_offset)
