@@ -9,6 +9,7 @@ stretch, and is looked at by `Recovery`.
 from __future__ import annotations
 
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
@@ -39,6 +40,7 @@ from broker_core.message.tags import index_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
@@ -110,6 +112,37 @@ class _Chunk:
         self.longs = _at_any_place(self.buffer, np.dtype(">i8"))
 
 
+class _ReadAhead:
+    """Chunks of the log; while one is looked at, a thread reads the next."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "read-ahead")
+        self._chunk, self._next = _Chunk(), _Chunk()
+        self._awaited: tuple[MappedFile, int, int] | None = None
+        self._size: Future[int] | None = None
+
+    def read(self, file: MappedFile, position: int, wanted: int) -> tuple[_Chunk, int]:
+        """Return a chunk and how many bytes of it there are; it is good until the next call."""
+        size = self._size.result() if self._size is not None else 0
+        self._size = None
+        if self._awaited == (file, position, wanted):
+            self._chunk, self._next = self._next, self._chunk
+        else:
+            size = file.file.pread_into(position, self._chunk.view[:wanted])
+        self._awaited = None
+        self._chunk.offset = file.file_from_offset + position
+        return self._chunk, size
+
+    def begin(self, file: MappedFile, position: int, wanted: int) -> None:
+        """Begin to read what will be asked for next."""
+        self._awaited = file, position, wanted
+        self._size = self._thread.submit(file.file.pread_into, position, self._next.view[:wanted])
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown()
+
+
 class _Rows:
     """Records of a chunk as columns; places are those in the chunk."""
 
@@ -171,16 +204,19 @@ class _Texts:
     """
 
     def __init__(self, chunk: _Chunk, rows: _Rows) -> None:
-        buffer = chunk.buffer
-        parts = [
-            buffer[start:end]
-            for start, end in zip(rows["body_to"].tolist(), rows["end"].tolist(), strict=True)
-        ]
-        margin = b"\xff" * _MARGIN
-        self.data = bytearray(b"".join([margin, *parts, b"\x02", margin]))
-        self.bytes = np.frombuffer(self.data, np.uint8)
         sizes = rows["end"] - rows["body_to"]
         self.starts = np.cumsum(sizes) - sizes + _MARGIN
+        end = _MARGIN + int(sizes.sum())
+        self.data = bytearray(end + 1 + _MARGIN)
+        self.bytes = np.frombuffer(self.data, np.uint8)
+        self.bytes[:_MARGIN] = 0xFF
+        self.bytes[end:] = 0xFF
+        self.data[end] = 2
+        for size in _distinct(sizes):
+            chosen = np.flatnonzero(sizes == size)
+            kind = np.dtype(f"V{size}")
+            pieces = _at_any_place(chunk.buffer, kind)[rows["body_to"][chosen]]
+            _at_any_place(self.data, kind)[self.starts[chosen]] = pieces
         self.topic_sizes = rows["topic_to"] - rows["body_to"] - 1
         properties_from = self.starts + self.topic_sizes + 3
         self.bytes[self.starts] = 2
@@ -228,7 +264,10 @@ class _Texts:
             is_plain: NDArray[np.bool_] = np.zeros(len(chosen), bool)
             if size <= HASHED_BYTES_MAX:
                 units = self._gather(starts[chosen], size)
-                is_plain = units.max(axis=1, initial=0) < 128
+                if units.max(initial=0) < 128:
+                    is_plain[:] = True
+                else:
+                    is_plain = units.max(axis=1) < 128
                 tails = units.astype(np.uint32) @ _POWERS[HASHED_BYTES_MAX + 1 - size :]
                 factor = _POWERS[HASHED_BYTES_MAX - size]
                 # 32 bits overflow, as Java's do.
@@ -245,6 +284,10 @@ class _Texts:
         for size in _distinct(self.topic_sizes):
             chosen = np.flatnonzero(self.topic_sizes == size)
             names = self._gather(self.starts[chosen] + 1, size)
+            if (names == names[0]).all():
+                numbers[chosen] = len(topics)
+                topics.append(bytes(names[0]))
+                continue
             powers = _TOPIC_POWERS[HASHED_BYTES_MAX + 1 - size :]
             _, firsts, which = np.unique(
                 names.astype(np.uint64) @ powers, return_index=True, return_inverse=True
@@ -291,7 +334,7 @@ class BulkScan:
         self._mark = mark
         self._check_crc = check_crc
         self._is_guarded = is_guarded
-        self._chunk = _Chunk()
+        self._chunks = _ReadAhead()
         self._known: dict[tuple[bytes, int], int] = {}
         self._order: list[ConsumeQueue] = []
 
@@ -301,13 +344,13 @@ class BulkScan:
         Records before dispatch_from are checked for themselves, others are compared with their
         units, which are written where the queue ends, and with the index.
         """
-        chunk = self._chunk
-        chunk.offset = file.file_from_offset + position
-        is_compared = chunk.offset >= dispatch_from
-        limit = file.size if is_compared else dispatch_from - file.file_from_offset
-        wanted = min(len(chunk.buffer), file.size - position, limit - position)
-        size = file.file.pread_into(position, chunk.view[:wanted])
-        positions = _walk(chunk, size)
+        is_compared = file.file_from_offset + position >= dispatch_from
+        wanted = _wanted(file, position, dispatch_from)
+        chunk, size = self._chunks.read(file, position, wanted)
+        positions, end = _walk(chunk, size)
+        following = _wanted(file, position + end, dispatch_from)
+        if positions and following >= OVERHEAD_V4:
+            self._chunks.begin(file, position + end, following)
         if not positions:
             return None
         rows = _Rows(chunk, positions)
@@ -320,7 +363,7 @@ class BulkScan:
             if self._check_crc:
                 rows.cut(texts.first_row_with_zeros())
             if is_compared and len(rows):
-                self._compare(rows, texts)
+                self._compare(chunk, rows, texts)
         if not len(rows):
             return None
         return Stretch(
@@ -329,7 +372,11 @@ class BulkScan:
             rows["timestamp"][-STEADY_ROWS:].tolist(),
         )
 
-    def _compare(self, rows: _Rows, texts: _Texts) -> None:
+    def close(self) -> None:
+        """Let go of what was used for reading."""
+        self._chunks.close()
+
+    def _compare(self, chunk: _Chunk, rows: _Rows, texts: _Texts) -> None:
         """Keep the rows that queues and index agree with; put what these lack at their ends."""
         queues = self._queues_of(rows, texts)
         rows.cut(len(queues))
@@ -357,7 +404,7 @@ class BulkScan:
         for (queue, members), first in zip(groups, firsts, strict=True):
             kept = members[: int(np.searchsorted(members, count))]
             if len(kept):
-                self._place(queue, rows, kept, codes, first)
+                self._place(chunk, queue, rows, kept, codes, first)
         if self._index is not None and keys is not None:
             self._put_keys(rows, texts, queues, *keys)
 
@@ -465,7 +512,13 @@ class BulkScan:
         return first, len(members) if is_right.all() else int(is_right.argmin())
 
     def _place(
-        self, queue: ConsumeQueue, rows: _Rows, members: Ints, codes: Ints, first: int
+        self,
+        chunk: _Chunk,
+        queue: ConsumeQueue,
+        rows: _Rows,
+        members: Ints,
+        codes: Ints,
+        first: int,
     ) -> None:
         there = max(queue.next_offset - first, 0)
         self._ext.pass_over(queue, first, first + min(there, len(members)))
@@ -476,17 +529,25 @@ class BulkScan:
             units["size"] = rows["size"][missing]
             units["tags_code"] = codes[missing]
             if queue.ext is not None:
-                units["tags_code"] = self._put_ext(queue, rows, missing, codes, first + there)
+                units["tags_code"] = self._put_ext(
+                    chunk, queue, rows, missing, codes, first + there
+                )
             queue.append_units(units.tobytes())
             self.units_written += len(missing)
             self._mark(queue)
         self._next[queue] = first + len(members)
 
     def _put_ext(
-        self, queue: ConsumeQueue, rows: _Rows, missing: Ints, codes: Ints, queue_offset: int
+        self,
+        chunk: _Chunk,
+        queue: ConsumeQueue,
+        rows: _Rows,
+        missing: Ints,
+        codes: Ints,
+        queue_offset: int,
     ) -> list[int]:
         """Write extensions of units that are missing; return what these carry."""
-        buffer = self._chunk.buffer
+        buffer = chunk.buffer
         return [
             self._ext.put(
                 queue,
@@ -520,8 +581,16 @@ class BulkScan:
         self._index.put_all(hashes, rows["offset"][of_rows], rows["timestamp"][of_rows])
 
 
-def _walk(chunk: _Chunk, limit: int) -> list[int]:
-    """Return where records begin, by their sizes alone."""
+def _wanted(file: MappedFile, position: int, dispatch_from: int) -> int:
+    """Return how much is read at a position: not beyond where comparing with queues begins."""
+    end = file.size
+    if file.file_from_offset + position < dispatch_from:
+        end = min(end, dispatch_from - file.file_from_offset)
+    return min(CHUNK_BYTES, end - position)
+
+
+def _walk(chunk: _Chunk, limit: int) -> tuple[list[int], int]:
+    """Return where records begin, and where the last of them ends, by their sizes alone."""
     unpack, buffer = _SIZE.unpack_from, chunk.buffer
     positions: list[int] = []
     append = positions.append
@@ -530,12 +599,10 @@ def _walk(chunk: _Chunk, limit: int) -> list[int]:
     while position < stop:
         size = unpack(buffer, position)[0]
         if size < OVERHEAD_V4:
-            return positions
+            return positions, position
         append(position)
         position += size
-    if position > limit:
-        del positions[-1]
-    return positions
+    return positions, positions.pop() if position > limit else position
 
 
 def _count_whole(chunk: _Chunk, rows: _Rows) -> int:
