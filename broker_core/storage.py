@@ -113,6 +113,10 @@ class Storage(Protocol):
         """Make additions to and removals from a directory durable."""
         ...
 
+    def sync_file_system(self, path: Path) -> None:
+        """Make durable whatever was written to the file system of path, by whomever."""
+        ...
+
     def rename(self, source: Path, target: Path) -> None:
         """Rename, replacing the target."""
         ...
@@ -288,6 +292,15 @@ class FileStorage:
         finally:
             os.close(fd)
 
+    def sync_file_system(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            if _libc.syncfs(fd) != 0:
+                error = ctypes.get_errno()
+                raise OSError(error, os.strerror(error), str(path))
+        finally:
+            os.close(fd)
+
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
 
@@ -362,6 +375,8 @@ def _load_libc() -> ctypes.CDLL:
     libc.mlock2.restype = ctypes.c_int
     libc.munlock.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
     libc.munlock.restype = ctypes.c_int
+    libc.syncfs.argtypes = (ctypes.c_int,)
+    libc.syncfs.restype = ctypes.c_int
     return libc
 
 

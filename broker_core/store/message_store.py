@@ -282,6 +282,11 @@ class MessageStore(Service):
             is_guarded=self._is_guarded,
         )
         report = recovery.run()
+        if not clean_exit:
+            # Written by the process that was killed, durable or not: it counts as durable from here
+            # on, and the next checkpoint vouches for it.
+            for directory in {paths.root, paths.commit_log}:
+                storage.sync_file_system(directory)
         self._deleted.clamp(report.max_commit_log_offset)
         self._last_store_timestamp = recovery.store_timestamp
         self._flusher.store_timestamp = recovery.store_timestamp

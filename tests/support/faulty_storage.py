@@ -252,6 +252,14 @@ class FaultyStorage:
             known for known in self.directories if known.parent == path or known == path
         }
 
+    def sync_file_system(self, path: Path) -> None:
+        self.called("sync_file_system")
+        self.durable = dict(self.files)
+        for inode in self.files.values():
+            inode.durable = bytearray(inode.data)
+        self.durable_directories = set(self.directories)
+        self._unsynced = []
+
     def rename(self, source: Path, target: Path) -> None:
         self.called("rename")
         inode = self.files[target] = self.files.pop(source)
