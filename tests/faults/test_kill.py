@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults import kill
-from tests.faults.writer import POOLED
+from tests.faults.writer import EXTENDED, POOLED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,15 @@ def test_what_was_acknowledged_survives_every_kill(tmp_path: Path, flush_disk_ty
 @pytest.mark.fault
 def test_what_could_be_read_survives_a_kill_of_a_store_with_buffers(tmp_path: Path) -> None:
     findings = kill.run(tmp_path, POOLED, CYCLES_WITH_BUFFERS, random.Random(SEED))
+
+    assert findings.wrong == []
+    assert findings.cycles == CYCLES_WITH_BUFFERS
+    assert findings.stored >= findings.acknowledged > CYCLES_WITH_BUFFERS
+
+
+@pytest.mark.fault
+def test_extensions_are_right_after_every_kill(tmp_path: Path) -> None:
+    findings = kill.run(tmp_path, EXTENDED, CYCLES_WITH_BUFFERS, random.Random(SEED))
 
     assert findings.wrong == []
     assert findings.cycles == CYCLES_WITH_BUFFERS

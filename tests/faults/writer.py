@@ -4,8 +4,8 @@
 
 Each acknowledged message is a line `number queue_id queue_offset` on standard output, written after
 the store has promised what its flush mode promises; with `TRANSIENT_STORE_POOL` for the flush mode
-that is when it may be read. With GROUPS it stops by itself after so many
-groups, having deleted topics meanwhile, and says `done`; a group that is not acknowledged does not
+that is when it may be read; with `CONSUME_QUEUE_EXT` queues have extensions. With GROUPS it stops
+by itself after so many groups, having deleted topics meanwhile, and says `done`; a group that is not acknowledged does not
 end it then, and one that is acknowledged after a failed flush makes it say `acknowledged after`.
 """
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from broker_core.store.results import PutMessageResult
 
 POOLED = "TRANSIENT_STORE_POOL"
+EXTENDED = "CONSUME_QUEUE_EXT"
 TOPIC = "killed"
 DELETED_TOPIC = "deleted"
 QUEUES = 4
@@ -42,8 +43,12 @@ LOG_FILE_SIZE_OF_BOUNDED = 128 << 10
 def config(root: str, flush_disk_type: str, log_file_size: int = LOG_FILE_SIZE) -> StoreConfig:
     return store_config(
         store_path_root_dir=root,
-        flush_disk_type="ASYNC_FLUSH" if flush_disk_type == POOLED else flush_disk_type,
+        flush_disk_type=(
+            "ASYNC_FLUSH" if flush_disk_type in {POOLED, EXTENDED} else flush_disk_type
+        ),
         transient_store_pool_enable=flush_disk_type == POOLED,
+        enable_consume_queue_ext=flush_disk_type == EXTENDED,
+        mapped_file_size_consume_queue_ext=20_000,
         mapped_file_size_commit_log=log_file_size,
         mapped_file_size_consume_queue=20_000,
         max_index_num=5_000,
