@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.peer import Peer
 from tests.support.raw_remoting import Answer, RawClient, pull_fields, send_fields, topic_fields
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +35,7 @@ SEARCH_OFFSET_BY_TIMESTAMP = 29
 QUERY_CONSUMER_OFFSET = 14
 UPDATE_CONSUMER_OFFSET = 15
 HEART_BEAT = 34
+VIEW_BROKER_STATS_DATA = 315
 NOTIFY_CONSUMER_IDS_CHANGED = 40
 GET_CONSUMER_LIST_BY_GROUP = 38
 GET_TOPIC_STATS_INFO = 202
@@ -309,6 +312,30 @@ def told(brokers: tuple[BrokerProcess, Peer]) -> Told:
         return {
             case.name: [each.ask(case) for each in (ours, theirs)] for case in request_cases.CASES
         }
+
+
+def counted(broker: BrokerProcess | Peer) -> dict[str, Any]:
+    """Return the minute's sum and average of each counter, None for one that there is not."""
+    table = {}
+    with RawClient(broker.port) as client:
+        for name, key in request_cases.STATS.items():
+            fields = {"statsName": name, "statsKey": key}
+            answer = client.ask(VIEW_BROKER_STATS_DATA, fields)
+            minute = json.loads(answer.body)["statsMinute"] if answer.code == 0 else {}
+            table[name] = [minute.get("sum"), minute.get("avgpt")]
+    # A pull out of memory takes ours no millisecond.
+    del table["GROUP_GET_LATENCY"]
+    return table
+
+
+@pytest.mark.usefixtures("told")
+def test_the_counters_are_the_real_ones(brokers: tuple[BrokerProcess, Peer]) -> None:
+    ours, theirs = brokers
+    # The original shows what it has counted at its next sample, within ten seconds.
+    until(lambda: counted(theirs) == counted(ours), "the counters to agree", seconds=25)
+
+    assert counted(ours)["QUEUE_GET_NUMS"] == [1, 1.0]
+    assert counted(ours)["SNDBCK_PUT_NUMS"] == [2, 1.0]
 
 
 def test_every_row_of_the_table_is_asked() -> None:
