@@ -207,6 +207,19 @@ async def test_an_offset_beyond_the_queue_is_corrected(
     await again.stop()
 
 
+async def test_an_offset_whose_message_was_deleted_goes_on_with_the_first_that_is_there(
+    delayed: Delayed,
+) -> None:
+    for number in range(4):
+        delayed.send(1, b"%d" % number)
+    queue = delayed.store._queues.find("SCHEDULE_TOPIC_XXXX", 0)
+    assert queue is not None
+    queue.min_offset = 2  # as when the log's first file has expired
+
+    assert await delayed.after(1_100) == [b"2", b"3"]
+    assert delayed.offsets.table == {1: 4}
+
+
 async def test_levels_that_became_shorter_hold_up_nobody(
     delayed: Delayed, clock: ManualClock, storage: FaultyStorage
 ) -> None:
