@@ -5,8 +5,9 @@
 Each acknowledged message is a line `number queue_id queue_offset` on standard output, written after
 the store has promised what its flush mode promises; with `TRANSIENT_STORE_POOL` for the flush mode
 that is when it may be read; with `CONSUME_QUEUE_EXT` queues have extensions. With GROUPS it stops
-by itself after so many groups, having deleted topics meanwhile, and says `done`; a group that is not acknowledged does not
-end it then, and one that is acknowledged after a failed flush makes it say `acknowledged after`.
+by itself after so many groups, having deleted topics meanwhile, and says `done`; a group that is
+not acknowledged does not end it then, and one that is acknowledged after a failed flush makes it
+say `acknowledged after`.
 """
 
 from __future__ import annotations
