@@ -198,7 +198,14 @@ class SendProcessor:
             born_timestamp = int(header["g"])
             flag = int(header["h"])
             reconsume_times = int(header.get("j") or 0)
-        except (KeyError, ValueError):
+            # All in one, since these are small but for what is rare or wrong.
+            if (
+                not 0
+                <= flag | sys_flag | reconsume_times | born_timestamp >> 32
+                <= fields.INT32_MAX
+            ):
+                _check_ranges(header)
+        except (KeyError, ValueError, RequestRefusedError):
             return self._refuse(request, *_what_is_wrong(header))
         topic_config = self._topics.table.get(topic)
         refusal = None
@@ -478,13 +485,25 @@ class SendProcessor:
         return request.answer(code, remark, dict(self._ext))
 
 
+def _check_ranges(header: Mapping[str, str]) -> None:
+    """Refuse a number that has no room in a record; a negative one has."""
+    for letter in ("f", "h"):
+        fields.int32(header, letter)
+    if header.get("j"):
+        fields.int32(header, "j")
+    fields.int64(header, "g")
+
+
 def _what_is_wrong(header: Mapping[str, str]) -> tuple[int, str]:
     """Name the mandatory field that is missing, else the one that is no number."""
     named = {LONG_NAMES[letter]: value for letter, value in header.items() if letter in LONG_NAMES}
+    if not named.get("reconsumeTimes"):
+        named["reconsumeTimes"] = "0"
     try:
         fields.text(named, "topic")
-        for name in ("queueId", "sysFlag", "bornTimestamp", "flag", "reconsumeTimes"):
-            fields.int64(named, name, 0 if name == "reconsumeTimes" else None)
+        for name in ("queueId", "sysFlag", "flag", "reconsumeTimes"):
+            fields.int32(named, name)
+        fields.int64(named, "bornTimestamp")
     except RequestRefusedError as refusal:
         return refusal.code, refusal.remark
     return ResponseCode.SYSTEM_ERROR, "the request's header cannot be read"
