@@ -244,7 +244,7 @@ class FaultyStorage:
                 self.durable[known] = inode
         self._unsynced = [one for one in self._unsynced if one[0].parent != path]
         # A directory that is gone from this one takes with it what was in it.
-        for known in [known for known in self.durable if path in known.parents]:
+        for known in [known for known in list(self.durable) if path in known.parents]:
             if any(path in d.parents and d not in self.directories for d in known.parents):
                 del self.durable[known]
                 self._unsynced = [one for one in self._unsynced if one[0] != known]
