@@ -198,12 +198,9 @@ class SendProcessor:
             born_timestamp = int(header["g"])
             flag = int(header["h"])
             reconsume_times = int(header.get("j") or 0)
-            # All in one, since these are small but for what is rare or wrong.
-            if (
-                not 0
-                <= flag | sys_flag | reconsume_times | born_timestamp >> 32
-                <= fields.INT32_MAX
-            ):
+            # One look at all, since they are small but for what is rare or wrong.
+            bits = flag | sys_flag | reconsume_times | born_timestamp >> 32
+            if not 0 <= bits <= fields.INT32_MAX:
                 _check_ranges(header)
         except (KeyError, ValueError, RequestRefusedError):
             return self._refuse(request, *_what_is_wrong(header))

@@ -241,6 +241,37 @@ async def test_a_missing_field_is_named(client: Client) -> None:
     assert answer.remark == "the request has no queueId"
 
 
+@pytest.mark.parametrize(
+    ("letter", "name", "value"),
+    [
+        ("f", "sysFlag", 1 << 31),
+        ("h", "flag", -(1 << 31) - 1),
+        ("j", "reconsumeTimes", 1 << 31),
+        ("g", "bornTimestamp", 1 << 63),
+    ],
+)
+async def test_a_number_without_room_in_a_record_is_named(
+    client: Client, letter: str, name: str, value: int
+) -> None:
+    fields: dict[str, Any] = dict.fromkeys("efhj", 0)
+    fields |= {"a": "pg", "b": "T", "c": "TBW102", "d": 4, "g": 1}
+
+    answer = await client.ask(RequestCode.SEND_MESSAGE_V2, b"x", **fields | {letter: value})
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert f"the request's {name} is not a number" in (answer.remark or "")
+
+
+async def test_a_negative_flag_is_a_flag(client: Client) -> None:
+    fields: dict[str, Any] = {"a": "pg", "b": "T", "c": "TBW102", "d": 4, "e": 0, "f": 0}
+    fields |= {"g": 1, "h": -1}
+
+    answer = await client.ask(RequestCode.SEND_MESSAGE_V2, b"x", **fields)
+
+    assert answer.code == ResponseCode.SUCCESS
+    assert messages(await client.pull("T"))[0].flag == -1
+
+
 async def test_a_pull_at_the_end_waits_for_the_next_message(client: Client) -> None:
     await client.send("T")
     waiting = asyncio.create_task(client.pull("T", 1, suspend_ms=10_000, timeout_s=8.0))
