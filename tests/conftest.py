@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import random
 import shutil
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
 SEED_VARIABLE = "TREBUCHET_TEST_SEED"
 CLIENT_VERSIONS = ("4.9.7", "5.3.3")
+_BUILT: dict[str, JavaClients] = {}
+"""By version: several fixtures want them, and they take seconds to make."""
 
 
 def _seed() -> int:
@@ -82,12 +83,14 @@ def require_java() -> None:
         pytest.skip(f"{', '.join(missing)} missing (deploy/test all --install adds it)")
 
 
-@functools.cache
 def built(version: str, tmp_path_factory: pytest.TempPathFactory) -> JavaClients:
     require_java()
+    if version in _BUILT:
+        return _BUILT[version]
     clients = JavaClients(version, tmp_path_factory.mktemp(f"rocketmq-client-{version}"))
     try:
         clients.build()
     except subprocess.CalledProcessError as error:
         pytest.fail(f"The RocketMQ client {version} could not be made ready: {error}")
+    _BUILT[version] = clients
     return clients
