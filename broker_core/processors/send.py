@@ -444,7 +444,11 @@ class SendProcessor:
         topic: str,
         reconsume_times: int,
     ) -> TopicConfig | tuple[int, str] | None:
-        """Return the dead-letter topic when a consumer's retry came too often, or a refusal."""
+        """Return the dead-letter topic when a consumer's retry came too often, or a refusal.
+
+        Differs: the original clears the delay, then reads the properties anew, so that the dead
+        letter waits like the retry that it is not.
+        """
         group = topic[len(names.RETRY_GROUP_TOPIC_PREFIX) :]
         group_config = self._groups.find_or_create(group)
         if group_config is None:

@@ -117,6 +117,13 @@ SEND_V2 = {
     "k": "false",
     "m": "false",
 }
+DEAD = {**SEND, "topic": f"%RETRY%{GROUP}", "reconsumeTimes": "1"}
+RETRY = {
+    **SEND,
+    "topic": f"%RETRY%{GROUP}",
+    "properties": f"DELAY\x014\x02RETRY_TOPIC\x01{TOPIC}",
+    "reconsumeTimes": "1",
+}
 PULL = pull_fields(TOPIC, 0, 0)
 QUEUE = {"topic": TOPIC, "queueId": "0"}
 NO_QUEUE = {"topic": TOPIC, "queueId": "77"}
@@ -182,10 +189,11 @@ CASES = [
     # -- messages
     Case("send", Code.SEND_MESSAGE, SEND, b"x"),
     Case("send, short names", Code.SEND_MESSAGE_V2, SEND_V2, b"x"),
+    Case("create a topic of one queue", Code.UPDATE_AND_CREATE_TOPIC, topic_fields("single", 1)),
     Case(
         "send to a queue of the broker's choice",
         Code.SEND_MESSAGE,
-        {**SEND, "topic": "BenchmarkTest", "queueId": "-1"},
+        {**SEND, "topic": "single", "queueId": "-1"},
         b"x",
     ),
     Case(
@@ -224,6 +232,38 @@ CASES = [
     Case("give back for good", Code.CONSUMER_SEND_MSG_BACK, {**BACK, "delayLevel": "-1"}),
     Case("give back what is not there", Code.CONSUMER_SEND_MSG_BACK, {**BACK, "offset": "3"}),
     Case("give back without a group", Code.CONSUMER_SEND_MSG_BACK, without(BACK, "group")),
+    Case("give back, no retries", Code.CONSUMER_SEND_MSG_BACK, {**BACK, "maxReconsumeTimes": "0"}),
+    Case("give back for long", Code.CONSUMER_SEND_MSG_BACK, {**BACK, "delayLevel": "99"}),
+    Case(
+        "give back a half message",
+        Code.CONSUMER_SEND_MSG_BACK,
+        {**BACK, "offset": "{half_offset}"},
+        differs="nobody was given it",
+    ),
+    Case("retry by a send", Code.SEND_MESSAGE, RETRY, b"x"),
+    # Without a delay: the original forgets to clear it, and delays the dead letter.
+    Case("retry by a send too often", Code.SEND_MESSAGE, {**DEAD, "reconsumeTimes": "16"}, b"x"),
+    Case(
+        "retry by a send, no retries", Code.SEND_MESSAGE, {**DEAD, "maxReconsumeTimes": "1"}, b"x"
+    ),
+    Case(
+        "retry by a send of a new group",
+        Code.SEND_MESSAGE,
+        {**RETRY, "topic": "%RETRY%rows-new"},
+        b"x",
+    ),
+    Case("send to dead letters", Code.SEND_MESSAGE, {**SEND, "topic": DLQ_TOPIC}, b"x"),
+    Case("dead letters", Code.PULL_MESSAGE, pull_fields(DLQ_TOPIC, 0, 0)),
+    Case("how many dead letters", Code.GET_MAX_OFFSET, {"topic": DLQ_TOPIC, "queueId": "0"}),
+    Case("how many retries", Code.GET_MAX_OFFSET, {"topic": f"%RETRY%{GROUP}", "queueId": "0"}),
+    *(
+        Case(
+            f"how many wait at level {level}",
+            Code.GET_MAX_OFFSET,
+            {"topic": "SCHEDULE_TOPIC_XXXX", "queueId": str(level - 1)},
+        )
+        for level in (1, 2, 4, 18)
+    ),
     Case("pull", Code.PULL_MESSAGE, PULL),
     Case("pull without a group", Code.PULL_MESSAGE, without(PULL, "consumerGroup")),
     Case(
