@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +13,11 @@ from broker_core.protocol.codes import RequestCode
 from broker_core.protocol.signature import Credentials
 from broker_core.remoting.client import RemotingClient
 from tests.conftest import require_java
+from tests.interop.client_steps import STEPS
+from tests.support import outcome_page
 from tests.support.broker_process import BrokerProcess
 from tests.support.client import Client
+from tests.support.outcome_page import OURS, THEIRS
 from tests.support.peer import Peer
 
 if TYPE_CHECKING:
@@ -250,6 +254,44 @@ def test_a_group_without_permission_gets_nothing(
     lines = consume(java_4, namesrv, topic, "closed-group", "price >= 0", count=1, seconds=5)
 
     assert lines in (["refused 1"], ["started", "received"])
+
+
+SENDERS = [
+    ("open", "application", SECRET),
+    ("closed", "application", SECRET),
+    ("open", "powerless", SECRET),
+    ("open", "application", "wrong-secret"),
+    ("open", "unknown-account", SECRET),
+]
+"""A topic, an account, its secret key or another one."""
+
+
+def test_each_java_client_sends_as_far_as_its_account_may(
+    java: JavaClients, brokers: tuple[BrokerProcess, Peer]
+) -> None:
+    arguments = [part for sender in SENDERS for part in sender]
+    for kind, broker in ((OURS, brokers[0]), (THEIRS, brokers[1])):
+        lines = java.run("Accounts", broker.namesrv, *arguments)
+        text = f"sent with five accounts: {', '.join(line[1] for line in lines)}"
+        outcome_page.require(STEPS, "accounts", f"Java {java.version}", kind, text)
+
+
+def test_the_go_client_sends_as_far_as_its_account_may(
+    program: Path, brokers: tuple[BrokerProcess, Peer]
+) -> None:
+    for kind, broker in ((OURS, brokers[0]), (THEIRS, brokers[1])):
+        ends = []
+        for sender in SENDERS:
+            done = subprocess.run(
+                [str(program), "signed", broker.namesrv, *sender],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=True,
+            )
+            ends.append(done.stdout.strip().removeprefix("send "))
+        text = f"sent with five accounts: {', '.join(ends)}"
+        outcome_page.require(STEPS, "accounts", "Go", kind, text)
 
 
 def keys_wanted(expression: str) -> list[str]:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.conftest import require_java
-from tests.support import raw_remoting
+from tests.interop.client_steps import STEPS
+from tests.support import outcome_page, raw_remoting
 from tests.support.broker_process import BrokerProcess
+from tests.support.outcome_page import OURS, THEIRS
 from tests.support.peer import Peer
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.interop
 
-SOURCES = Path(__file__).resolve().parent / "go"
-BUILD_SECONDS = 600
 RUN_SECONDS = 120
 COUNT = 60
 QUEUES = 4
@@ -41,17 +40,6 @@ KEYS = {
 }
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("go") is None:
-        pytest.skip("go is missing (1.21 or later; https://go.dev/dl)")
-    built = tmp_path_factory.mktemp("go") / "interop"
-    subprocess.run(
-        ["go", "build", "-o", str(built), "."], cwd=SOURCES, timeout=BUILD_SECONDS, check=True
-    )
-    return built
-
-
 @pytest.fixture(scope="module", params=["ours", "theirs"])
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, program: Path
@@ -66,6 +54,12 @@ def broker(
     ours.start()
     yield ours
     ours.stop()
+
+
+def require_outcome(broker: BrokerProcess | Peer, step: str, text: str) -> None:
+    """Hold what was seen against the table of outcomes."""
+    kind = THEIRS if isinstance(broker, Peer) else OURS
+    outcome_page.require(STEPS, step, "Go", kind, text)
 
 
 def run(program: Path, *arguments: object) -> list[list[str]]:
@@ -180,6 +174,7 @@ def test_delayed_messages_come_once_each_and_never_early(
 
     assert Counter(key for key, _, _ in consumed) == {line[1]: 1 for line in lines}
     assert all(waited >= DELAYS_S[1] * 1_000 for _, _, waited in consumed)
+    require_outcome(broker, "delayed messages", f"{len(consumed)} received once each, none early")
 
 
 def test_a_message_that_fails_comes_again_until_it_is_consumed(
@@ -193,6 +188,8 @@ def test_a_message_that_fails_comes_again_until_it_is_consumed(
     for key in {key for key, _, _ in consumed}:
         assert [times for one, times, _ in consumed if one == key] == [0, 1, 2]
     assert len(consumed) == 4 * 3
+    attempts = Counter(times for _, times, _ in consumed)
+    require_outcome(broker, "a message that fails", f"attempts {sorted(attempts.items())}")
 
 
 def test_committed_transactions_come_once_and_rolled_back_ones_never(
@@ -207,6 +204,8 @@ def test_committed_transactions_come_once_and_rolled_back_ones_never(
     committed = {f"go-half-{n}" for n in range(9) if n % 3 != 1}
     assert asked >= {f"go-half-{n}" for n in range(9) if n % 3 == 2}
     assert Counter(key for key, _, _ in consumed) == dict.fromkeys(committed, 1)
+    text = f"9 prepared, committed {sorted(committed)}"
+    require_outcome(broker, "transactions", text)
 
 
 def test_a_request_gets_its_reply_or_times_out(broker: BrokerProcess | Peer, program: Path) -> None:
@@ -231,3 +230,5 @@ def test_a_request_gets_its_reply_or_times_out(broker: BrokerProcess | Peer, pro
     assert {tuple(line) for line in lines if line[0] == "called"} == {
         ("called", key, "2") for key in keys if key.startswith("async")
     }
+    text = f"replied {sorted(line[1] for line in lines if line[0] == 'replied')}, in vain {in_vain}"
+    require_outcome(broker, "request and reply", text)

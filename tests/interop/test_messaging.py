@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import require_java
-from tests.support import raw_remoting
+from tests.interop.client_steps import STEPS
+from tests.support import outcome_page, raw_remoting
 from tests.support.broker_process import BrokerProcess
+from tests.support.outcome_page import OURS, THEIRS
 from tests.support.peer import Peer
 
 if TYPE_CHECKING:
@@ -52,6 +54,12 @@ def broker(
     ours.stop()
 
 
+def require_outcome(java: JavaClients, broker: Either, step: str, text: str) -> None:
+    """Hold what was seen against the table of outcomes."""
+    kind = THEIRS if isinstance(broker, Peer) else OURS
+    outcome_page.require(STEPS, step, f"Java {java.version}", kind, text)
+
+
 def topic_of(java: JavaClients, broker: Either, name: str) -> str:
     topic = f"{name}-{java.version.replace('.', '_')}"
     raw_remoting.create_topic(broker.port, topic)
@@ -74,6 +82,9 @@ def test_delayed_messages_come_once_each_and_never_early(java: JavaClients, brok
         delay_ms = DELAYS_S[int(level) - 1] * 1_000
         assert int(born) + delay_ms <= int(stored) <= int(arrived)
         assert int(stored) <= int(born) + delay_ms + LATE_MS_MAX
+    levels = Counter(line[1] for line in received)
+    text = f"{len(received)} received once each, none early: {sorted(levels.items())} by level"
+    require_outcome(java, broker, "delayed messages", text)
 
 
 def test_a_message_that_fails_comes_again_until_it_is_consumed(
@@ -100,6 +111,9 @@ def test_a_message_that_fails_comes_again_until_it_is_consumed(
         times = [int(line[2]) for line in mine]
         assert times[1] - times[0] >= DELAYS_S[2] * 1_000
         assert times[2] - times[1] >= DELAYS_S[3] * 1_000
+    attempts = Counter(line[1] for line in received)
+    text = f"attempts {sorted(attempts.items())}, each after its delay"
+    require_outcome(java, broker, "a message that fails", text)
 
 
 def test_a_message_that_always_fails_is_dead_once(java: JavaClients, broker: Either) -> None:
@@ -116,6 +130,8 @@ def test_a_message_that_always_fails_is_dead_once(java: JavaClients, broker: Eit
     assert attempts == {(f"x-sync-{n}", str(times)): 1 for n in range(3) for times in range(3)}
     dead = read_topic(broker, f"%DLQ%{group}", 1)
     assert dead == [f"body of x-sync-{n}" for n in range(3)]
+    text = f"{sum(attempts.values())} attempts, dead {dead}"
+    require_outcome(java, broker, "a message that always fails", text)
 
 
 def test_transactions_end_as_the_producer_says(java: JavaClients, broker: Either) -> None:
@@ -128,7 +144,10 @@ def test_transactions_end_as_the_producer_says(java: JavaClients, broker: Either
     checked = {line[1] for line in lines if line[0] == "checked"}
     assert halves == [f"t-{n}" for n in range(40)]
     assert checked == {f"t-{n}" for n in range(40) if n % 4 >= 2}
-    assert read_topic(broker, topic) == sorted(f"body of t-{n}" for n in range(40) if n % 2 == 0)
+    committed = read_topic(broker, topic)
+    assert committed == sorted(f"body of t-{n}" for n in range(40) if n % 2 == 0)
+    text = f"{len(halves)} prepared, {len(checked)} asked about, {len(committed)} committed"
+    require_outcome(java, broker, "transactions", text)
 
 
 def test_another_producer_of_the_group_answers_for_one_that_is_gone(
@@ -142,7 +161,10 @@ def test_another_producer_of_the_group_answers_for_one_that_is_gone(
 
     checked = {line[1] for line in lines if line[0] == "checked"}
     assert checked <= {"o-2", "o-3", "o-6", "o-7"}
-    assert read_topic(broker, topic) == [f"body of o-{n}" for n in (0, 2, 4, 6)]
+    committed = read_topic(broker, topic)
+    assert committed == [f"body of o-{n}" for n in (0, 2, 4, 6)]
+    text = f"committed {committed}"
+    require_outcome(java, broker, "transactions of a producer that is gone", text)
 
 
 def test_a_request_gets_its_reply_or_times_out(java: JavaClients, broker: Either) -> None:
@@ -154,3 +176,5 @@ def test_a_request_gets_its_reply_or_times_out(java: JavaClients, broker: Either
     assert [line for line in lines if line[0] == "replied"] == [
         ["replied", f"q-{n}", f"answer-to-q-{n}"] for n in range(5)
     ]
+    text = "; ".join(" ".join(line) for line in lines)
+    require_outcome(java, broker, "request and reply", text)

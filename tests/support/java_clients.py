@@ -54,7 +54,9 @@ class JavaClients:
         )
         self._classpath = f"{classes}:{jars}"
 
-    def start(self, program: str, *arguments: object) -> subprocess.Popen[str]:
+    def start(
+        self, program: str, *arguments: object, stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[str]:
         """Start a program; its lines are read from the pipe, its log goes to the directory."""
         with (self._directory / f"{program}.err").open("ab") as errors:
             return subprocess.Popen(
@@ -63,7 +65,7 @@ class JavaClients:
                     f"-Duser.home={self._directory}",
                     *("-cp", self._classpath, program, *map(str, arguments)),
                 ],
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,

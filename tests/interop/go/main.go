@@ -7,6 +7,9 @@
 //	interop transact NAMESRV TOPIC GROUP COUNT SECONDS
 //	interop consume NAMESRV TOPIC GROUP FAILURES COUNT QUIET_MS SECONDS
 //	interop request NAMESRV TOPIC GROUP COUNT TIMEOUT_MS
+//	interop steps NAMESRV BROKER_ADDRESS
+//	interop live NAMESRV TOPIC GROUP
+//	interop signed NAMESRV TOPIC ACCESS_KEY SECRET_KEY
 //
 // "send" sends COUNT messages by themselves, COUNT in one batch and COUNT without an answer, and says
 // "sent KEY" of each, "sent KEY QUEUE_ID QUEUE_OFFSET" of those that were answered. "receive" says
@@ -20,6 +23,7 @@
 // "request" asks COUNT questions and waits for each reply, COUNT with a callback, then one of each kind that
 // nobody replies to. It says "answered KEY STATUS" or "refused KEY REASON" as the one who replies, "replied KEY BODY" of each reply,
 // "timeout KEY MS" of a question that waited in vain, and "called KEY TIMES" of each callback.
+// "steps", "live" and "signed" are in steps.go.
 package main
 
 import (
@@ -393,6 +397,12 @@ func main() {
 	case "request":
 		timeout := time.Duration(number(given[5])) * time.Millisecond
 		request(given[1], given[2], given[3], number(given[4]), timeout)
+	case "steps":
+		steps(given[1], given[2])
+	case "live":
+		live(given[1], given[2], given[3])
+	case "signed":
+		signed(given[1], given[2], given[3], given[4])
 	case "pull":
 		pull(given[1], given[2], given[3], given[4], number(given[5]), number(given[6]), number(given[7]))
 	}

@@ -1,0 +1,50 @@
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/**
+ * A push consumer that stays until its standard input ends, for what is asked of it meanwhile.
+ *
+ * <p>Arguments: NAMESRV TOPIC GROUP. Lines: "ready" once it has a queue, "received KEY" for each delivery.
+ */
+public final class LiveConsumer {
+    public static void main(String[] args) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args[2]);
+        consumer.setNamesrvAddr(args[0]);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setPersistConsumerOffsetInterval(500);
+        consumer.subscribe(args[1], "*");
+        consumer.registerMessageListener(
+                (MessageListenerConcurrently)
+                        (messages, context) -> {
+                            for (MessageExt message : messages) {
+                                say("received " + message.getKeys());
+                            }
+                            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                        });
+        consumer.start();
+        while (!hasQueue(consumer, args[1])) {
+            Thread.sleep(20);
+        }
+        say("ready");
+        while (System.in.read() >= 0) {
+            continue;
+        }
+        consumer.shutdown();
+        System.exit(0);
+    }
+
+    private static boolean hasQueue(DefaultMQPushConsumer consumer, String topic) {
+        return consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()
+                .stream().anyMatch(queue -> queue.getTopic().equals(topic));
+    }
+
+    private static synchronized void say(String line) {
+        System.out.println(line);
+        System.out.flush();
+    }
+
+    private LiveConsumer() {}
+}

@@ -1,0 +1,42 @@
+"""The table of outcomes is whole: each step of each client, against both brokers, has its facts."""
+
+from __future__ import annotations
+
+from tests.interop.client_steps import STEPS
+from tests.support.outcome_page import OURS, PAGE, THEIRS, page_of, read
+
+
+def test_each_step_has_its_facts_and_nothing_else_is_there() -> None:
+    expected = {
+        (step.name, client, broker)
+        for step in STEPS
+        for client in step.clients
+        for broker in (OURS, THEIRS)
+    }
+
+    found = read()
+
+    assert sorted(expected - found.keys()) == [], "run with TREBUCHET_WRITE_OUTCOMES=1"
+    assert sorted(found.keys() - expected) == [], "steps that nobody takes"
+
+
+def test_what_differs_has_a_reason_and_what_does_not_has_none() -> None:
+    facts = read()
+    differing = {
+        (step.name, client)
+        for step in STEPS
+        for client in step.clients
+        if facts.get((step.name, client, OURS)) != facts.get((step.name, client, THEIRS))
+    }
+
+    assert differing == {(step.name, client) for step in STEPS for client in step.differs}
+
+
+def test_no_step_of_ours_broke_off() -> None:
+    broken = [key for key, text in read().items() if key[2] == OURS and "broke off" in text]
+
+    assert broken == []
+
+
+def test_the_page_is_as_it_is_written() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page_of(STEPS, read())
