@@ -1,0 +1,235 @@
+"""Frames that real clients sent are read as they were meant, and each gets an answer it knows."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.protocol.frame import FrameDecoder
+from tests.golden.frames import corpus
+from tests.golden.frames.proxy import Head
+from tests.golden.frames.replay import Replay, is_answered
+from tests.support.broker import running_broker
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    from broker_core.protocol.command import RemotingCommand
+    from tests.golden.frames.corpus import Recorded
+
+CLIENTS = corpus.clients()
+JSON = 0
+NOT_SUPPORTED = 3
+CUT_BYTES_MAX = 1_500
+"""Longer frames are cut at their first bytes and at some others."""
+SEND = {0, 1, 2, 10, 11, 12, 13, 14, 16, 17, 26}
+PULL = {0, 1, 16, 17, 19, 20, 21, 23, 24, 25, 26, 27, 28}
+DONE = {0, 1}
+REFERENCE: dict[str, dict[int, set[int]]] = {
+    "broker": {
+        **dict.fromkeys((10, 310, 320, 324, 325), SEND),
+        **dict.fromkeys((11, 361), PULL),
+        12: {0, 22},
+        14: {0, 22},
+        15: {0},
+        17: DONE,
+        18: {NOT_SUPPORTED},
+        21: {0},
+        25: {0, 1, 16},
+        26: {0},
+        28: {0},
+        29: {0},
+        30: {0},
+        31: {0},
+        32: {0},
+        33: DONE,
+        34: {0},
+        35: {0},
+        36: {0, 1, 16, 26},
+        37: {0, 1, 11, 13, 14},
+        38: DONE,
+        41: {0},
+        42: {0},
+        43: DONE,
+        45: {0},
+        46: {0, 1, 23},
+        50: {0, 209},
+        51: {0, 210},
+        # Without access control the original does not answer.
+        52: DONE,
+        53: {0, 211},
+        54: DONE,
+        200: DONE,
+        201: {0},
+        202: {0, 17},
+        203: {0, 206},
+        204: DONE,
+        207: DONE,
+        208: {0},
+        215: DONE,
+        222: {0, 1, 206},
+        223: DONE,
+        300: {0},
+        303: {0, 17},
+        305: {0},
+        306: {0},
+        307: {0, 1, 207},
+        309: {0, 1, 207},
+        315: DONE,
+        316: {0},
+        317: {0},
+        321: DONE,
+        328: {0},
+        329: {0},
+    },
+    "namesrv": {
+        100: DONE,
+        101: {0, 22},
+        102: {0},
+        103: DONE,
+        104: {0},
+        105: {0, 17},
+        106: {0},
+        205: {0},
+        206: {0},
+        216: {0},
+        224: {0},
+        304: {0},
+        318: {0, 1, 16},
+        319: {0},
+        322: {0},
+        327: {0},
+    },
+}
+"""What each request may be answered with."""
+REFERENCE["vip"] = REFERENCE["broker"] | {11: {NOT_SUPPORTED}, 361: {NOT_SUPPORTED}}
+
+
+def decoded(frame: bytes) -> RemotingCommand:
+    decoder = FrameDecoder()
+    decoder.feed(frame)
+    command = decoder.next_command()
+    assert command is not None
+    assert decoder.next_command() is None
+    decoder.settle()
+    assert decoder.kept_bytes == 0
+    return command
+
+
+def test_the_corpus_has_every_client_and_both_forms_of_the_header() -> None:
+    frames = corpus.everything()
+
+    assert {"go", "mqadmin-4.9.7", "broker-4.9.7", "java-4.9.7", "java-5.3.3"} <= set(CLIENTS)
+    assert {Head(one.frame).type for one in frames} == {0, 1}
+    assert {one.answers for one in frames} >= {None, 221, 307, 309, 326}
+    assert len({one.code for one in frames}) >= 60
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_frame_is_read_as_it_was_meant(client: str) -> None:
+    for one in corpus.read(client):
+        meant = Head(one.frame)
+
+        read = decoded(one.frame)
+
+        assert (read.code, read.flag, read.opaque) == (meant.code, meant.flag, meant.opaque)
+        assert read.serialize_type == meant.type
+        assert read.body == meant.body
+        # Java reads an empty value of a binary header back as null.
+        is_there = (lambda value: True) if meant.type == JSON else bool
+        assert read.ext_fields == {k: v for k, v in meant.fields.items() if is_there(v)}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_frame_is_written_as_it_was_read(client: str) -> None:
+    for one in corpus.read(client):
+        read = decoded(one.frame)
+
+        written = read.encode()
+
+        assert decoded(written) == read
+        # Go has an order of its own; Java writes empty values into a binary header, and reads
+        # them back as null, as ours does.
+        if client != "go" and (
+            "" not in Head(one.frame).fields.values() or not read.serialize_type
+        ):
+            assert same_form(written) == same_form(one.frame)
+
+
+def same_form(frame: bytes) -> bytes:
+    """Return a frame's header and body without what Java leaves out when it is null."""
+    return frame[8:].replace(b'"remark":null,', b"").replace(b'"extFields":{},', b"")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_frame_cut_anywhere_is_the_same_frame(client: str, rng: random.Random) -> None:
+    for one in corpus.read(client):
+        frame = one.frame
+        whole = decoded(frame)
+        cuts = list(range(1, len(frame)))
+        if len(frame) > CUT_BYTES_MAX:
+            cuts = [*range(1, 64), *rng.sample(range(64, len(frame)), 64)]
+        for cut in cuts:
+            decoder = FrameDecoder()
+            decoder.feed(frame[:cut])
+            assert decoder.next_command() is None
+            decoder.settle()
+            decoder.feed(frame[cut:])
+            assert decoder.next_command() == whole
+
+
+def test_a_stream_in_random_pieces_is_the_same_frames(rng: random.Random) -> None:
+    frames = [one.frame for one in corpus.everything()]
+    stream = b"".join(frames)
+    decoder = FrameDecoder()
+    received = []
+    at = 0
+    while at < len(stream):
+        to = at + rng.choice((1, 7, 100, 3_000, 60_000))
+        decoder.feed(stream[at:to])
+        while (command := decoder.next_command()) is not None:
+            received.append(command)
+        decoder.settle()
+        at = to
+
+    assert received == [decoded(frame) for frame in frames]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_each_request_gets_an_answer_that_its_client_knows(
+    client: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    frames = corpus.read(client)
+    async with running_broker(tmp_path, enablePropertyFilter="true") as broker:
+        ports = {
+            "broker": broker.listen_port,
+            "vip": broker.listen_port - 2,
+            "namesrv": broker.configuration.broker.namesrv_listen_port,
+        }
+        replay = Replay(ports)
+        await replay.send(frames)
+    # Pulls that waited were answered at the end, or had their connection closed.
+    await replay.close()
+
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    unanswered = [frames[place].code for place in replay.unanswered]
+    assert [code for code in unanswered if code not in (11, 361)] == []
+    strange = [
+        describe(frames[place], head)
+        for place, head in replay.answers.items()
+        if head.code not in REFERENCE[frames[place].to].get(frames[place].code, set())
+    ]
+    assert strange == []
+    for place, head in replay.answers.items():
+        request = Head(frames[place].frame)
+        assert is_answered(request)
+        assert (head.opaque, head.type) == (request.opaque, request.type)
+        if head.code == NOT_SUPPORTED:
+            assert frames[place].real == NOT_SUPPORTED, "the real broker serves it"
+
+
+def describe(one: Recorded, head: Head) -> str:
+    return f"{one.to} {one.code}: {head.code}, the real one {one.real}"
