@@ -455,7 +455,7 @@ class Broker(Service):
 
     def _remoting_server(self, name: str, handlers: dict[int, Handler]) -> RemotingServer:
         registry.time_requests(handlers, self.stats.put_latency, self.stats.get_latency)
-        return RemotingServer(
+        server = RemotingServer(
             name,
             self._hooked(handlers),
             self._clock,
@@ -463,6 +463,8 @@ class Broker(Service):
             self._tls,
             is_proxied=self.configuration.server.ha_proxy_protocol_enable,
         )
+        server.watch_turns(self.stats.put_latency.end_turn)
+        return server
 
     def _waits(self) -> list[tuple[Sequence[int], float]]:
         """Return how long requests may wait; nothing while that rule is off."""

@@ -35,3 +35,12 @@ def encode(properties: Mapping[str, str]) -> str:
     return PROPERTY_SEPARATOR.join(
         [f"{key}{NAME_VALUE_SEPARATOR}{value}" for key, value in properties.items()]
     )
+
+
+def without(text: str, name: str, value: str) -> str:
+    r"""Return the text without the pairs of this name and value, and with a \x02 at its end."""
+    if text[-1] != PROPERTY_SEPARATOR:
+        text += PROPERTY_SEPARATOR
+    pair = f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}"
+    text = text.removeprefix(pair)
+    return text.replace(PROPERTY_SEPARATOR + pair, PROPERTY_SEPARATOR)

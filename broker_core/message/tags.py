@@ -10,10 +10,10 @@ from operator import mul
 
 TAGS_CACHED_MAX = 4096
 TAIL_LENGTH = 4
-_POWERS_MAX = 256
+POWERS_MAX = 256
 _TAIL_POWER: int = 31**TAIL_LENGTH
 # 31^(255) .. 31^0, modulo 2^32: the factors of the last n characters are the last n of these.
-_POWERS = tuple(pow(31, n, 1 << 32) for n in range(_POWERS_MAX - 1, -1, -1))
+_POWERS = tuple(pow(31, n, 1 << 32) for n in range(POWERS_MAX - 1, -1, -1))
 
 
 def utf16_units(text: str) -> bytes | tuple[int, ...]:
@@ -28,7 +28,7 @@ def unsigned_hash(text: str, seed: int = 0) -> int:
     """Return the hash modulo 2^32 of (what seed is the hash of) + text."""
     units = utf16_units(text)
     length = len(units)
-    if length < _POWERS_MAX:
+    if length < POWERS_MAX:
         # One C-level pass: a tenth of the time of a loop.
         head = seed * _POWERS[-1 - length] if seed else 0
         return (head + sum(map(mul, units, _POWERS[-length:]))) & 0xFFFFFFFF if length else seed
@@ -70,7 +70,7 @@ def index_hash(seed: int, key: str) -> int:
     cached.
     """
     length = len(key)
-    if length <= TAIL_LENGTH or length >= _POWERS_MAX or not key.isascii():
+    if length <= TAIL_LENGTH or length >= POWERS_MAX or not key.isascii():
         return unsigned_hash(key, seed)
     a, b, c, d = key[-TAIL_LENGTH:].encode()
     tail: int = ((a * 31 + b) * 31 + c) * 31 + d

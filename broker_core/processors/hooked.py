@@ -20,9 +20,9 @@ from broker_core.extensions.send_message_hook import SendMessageContext
 from broker_core.message import properties
 from broker_core.message.names import PROPERTY_UNIQ_KEY, namespace_of
 from broker_core.processors.pull import PullProcessor, code_of
-from broker_core.processors.send import SHORT_NAMES
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import PREFIX, RemotingCommand, decode
+from broker_core.protocol.headers.send_message import SHORT_NAMES
 from broker_core.store.results import GetMessageStatus
 
 if TYPE_CHECKING:
@@ -314,6 +314,7 @@ class RequestHooks:
     def _around(self, handler: Handler) -> Handler:
         def serve(request: RemotingCommand, connection: Connection) -> Answer | Awaitable[Answer]:
             remote_address = connection.remote_address
+            request = request.with_texts()
             for label, hook in self._hooks:
                 try:
                     self._failures.call(label, hook.do_before_request, remote_address, request)

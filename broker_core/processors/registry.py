@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from broker_core.remoting.dispatch import Handler
     from broker_core.stats.latency import Latency
 
+TURN_CODES = frozenset(
+    {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
+)
+"""What is measured by the turn of the loop that served it: two clock readings are not nothing."""
 ANSWERS = (RemotingCommand, bytes)
 """What a handler answers at once; anything else is awaited."""
 
@@ -128,10 +132,10 @@ def handlers(processors: Processors) -> dict[int, Handler]:
 
 
 def time_requests(table: dict[int, Handler], put: Latency, get: Latency) -> None:
-    """Have the table's sends and pulls measured."""
+    """Have the table's sends and pulls measured, except the sends that a turn measures."""
     for codes, latency in ((SEND_CODES, put), (PULL_CODES, get)):
         for code in codes:
-            if code in table:
+            if code in table and code not in TURN_CODES:
                 table[code] = latency.timed(table[code], ANSWERS)
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, cast
 from broker_core.errors import RemotingError
 from broker_core.message import names, properties
 from broker_core.message.ids import host_text, offset_msg_id
-from broker_core.processors.send import LONG_NAMES, SHORT_NAMES
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
+from broker_core.protocol.headers.send_message import LONG_NAMES, SHORT_NAMES, SendHeader
 from broker_core.store.results import PutMessageStatus
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class ReplyProcessor:
     ) -> RemotingCommand:
         topic = fields.text(header, "b")
         queue_id = fields.int32(header, "e")
-        topic_config = self._sends.require_topic(header, topic, queue_id, connection)
+        topic_config = self._sends.require_topic(SendHeader.of(header), connection)
         if queue_id < 0:
             queue_id = random.randrange(max(1, topic_config.write_queue_nums))
         table = properties.decode(header.get("i", ""))

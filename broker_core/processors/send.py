@@ -12,12 +12,28 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from broker_core.errors import RequestRefusedError
-from broker_core.message import names, properties
+from broker_core.message import names
 from broker_core.message.ids import offset_msg_id
+from broker_core.message.names import (
+    NOT_ALLOWED_SEND_TOPICS,
+    PROPERTY_CLUSTER,
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_UNIQ_KEY,
+    PROPERTY_WAIT_STORE_MSG_OK,
+)
+from broker_core.message.properties import (
+    PROPERTY_SEPARATOR,
+    decode as decode_properties,
+    encode as encode_properties,
+    without,
+)
 from broker_core.message.topic_config import PERM_WRITE
 from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
-from broker_core.protocol.command import json_answer
-from broker_core.protocol.headers import fields
+from broker_core.protocol.command import SendCommand, answer_template, framed
+from broker_core.protocol.headers.send_message import SHORT_NAMES, SendHeader
 from broker_core.store.results import PutMessageStatus
 from broker_core.transaction.half import prepare
 
@@ -42,36 +58,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LONG_NAMES = {
-    "a": "producerGroup",
-    "b": "topic",
-    "c": "defaultTopic",
-    "d": "defaultTopicQueueNums",
-    "e": "queueId",
-    "f": "sysFlag",
-    "g": "bornTimestamp",
-    "h": "flag",
-    "i": "properties",
-    "j": "reconsumeTimes",
-    "k": "unitMode",
-    "l": "maxReconsumeTimes",
-    "m": "batch",
-}
-"""SendMessageRequestHeaderV2's letters and what they stand for."""
-
+PUT_OK = PutMessageStatus.PUT_OK
 TRANSACTION_TYPE = 0x4 | 0x8
 """The sysFlag bits that say prepared, commit, rollback."""
 DLQ_QUEUE_NUMS = 1
 UNSERVED_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 SPECIAL_PROPERTIES = frozenset(
     {
-        names.PROPERTY_TRANSACTION_PREPARED,
-        names.PROPERTY_DELAY_TIME_LEVEL,
+        PROPERTY_TRANSACTION_PREPARED,
+        PROPERTY_DELAY_TIME_LEVEL,
+        PROPERTY_CLUSTER,
         *UNSERVED_PROPERTIES,
     }
 )
-"""A message without any of these goes straight to its queue."""
-SHORT_NAMES = {long: short for short, long in LONG_NAMES.items()}
+"""A message without any of these goes straight to its queue, with the text that came."""
 
 _REFUSALS: Mapping[PutMessageStatus, tuple[ResponseCode, str]] = {
     PutMessageStatus.FLUSH_DISK_TIMEOUT: (ResponseCode.FLUSH_DISK_TIMEOUT, ""),
@@ -137,6 +137,9 @@ class SendProcessor:
         self._tracer = tracer
         self._clock = clock
         self._cluster_name = config.broker_cluster_name
+        self._topic_table = topics.table
+        self._latency = stats.put_latency
+        self._cluster_pair = encode_properties({PROPERTY_CLUSTER: self._cluster_name})
         self.reconfigure(max_message_size)
 
     def reconfigure(self, max_message_size: int) -> None:
@@ -144,18 +147,20 @@ class SendProcessor:
         config = self._config
         self._is_writable = bool(config.broker_permission & PERM_WRITE)
         self._accept_from = config.start_accept_send_request_time_stamp
+        # Whether more than a topic's name and its queues decides what may be sent.
+        self._is_checked = bool(self._accept_from) or not self._is_writable
         # A producer dereferences these two in every answer.
         self.ext_fields = self._ext = {
             "MSG_REGION": config.region_id,
             "TRACE_ON": "true" if config.trace_on else "false",
         }
         constant = msgspec.json.encode(self._ext)[:-1]
-        # % formatting of one template is the fastest way CPython has to make these bytes.
-        self._template = (
+        self._msg_id = self._store_host.hex().upper() + "%016X"
+        self._template = answer_template(
             constant.replace(b"%", b"%%")
             + b',"msgId":"'
-            + self._store_host.hex().upper().encode()
-            + b'%016X","queueId":"%d","queueOffset":"%d"}'
+            + self._msg_id.encode()
+            + b'","queueId":"%d","queueOffset":"%d"}'
         )
         self._remarks = {
             status: (code, remark.format(max_message_size=max_message_size) or None)
@@ -164,13 +169,15 @@ class SendProcessor:
 
     def send_message(self, request: RemotingCommand, connection: Connection) -> Answer:
         """SEND_MESSAGE. Answers as send_message_v2."""
-        ext_fields = request.ext_fields
-        short = {
-            SHORT_NAMES[name]: value for name, value in ext_fields.items() if name in SHORT_NAMES
-        }
-        if short.get("m") == "true":
-            return self._send_batch(request, connection, short)
-        return self._send(request, connection, short)
+        return self._serve(
+            request,
+            connection,
+            {
+                SHORT_NAMES[name]: value
+                for name, value in request.ext_fields.items()
+                if name in SHORT_NAMES
+            },
+        )
 
     def send_message_v2(self, request: RemotingCommand, connection: Connection) -> Answer:
         """SEND_MESSAGE_V2.
@@ -179,95 +186,104 @@ class SendProcessor:
         same); SYSTEM_ERROR, NO_PERMISSION, TOPIC_NOT_EXIST, MESSAGE_ILLEGAL, SYSTEM_BUSY,
         SUBSCRIPTION_GROUP_NOT_EXIST or SERVICE_NOT_AVAILABLE.
         """
-        ext_fields = request.ext_fields
-        if ext_fields.get("m") == "true":
-            return self._send_batch(request, connection, ext_fields)
-        return self._send(request, connection, ext_fields)
+        if type(request) is SendCommand and (header := request.ext_fields) is not None:
+            if header.batch == "true":
+                return self._send_batch(request, connection, header)
+            return self._send(request, connection, header)
+        return self._serve(request, connection, request.ext_fields)
 
     def send_batch_message(self, request: RemotingCommand, connection: Connection) -> Answer:
         """SEND_BATCH_MESSAGE. Answers as send_message_v2; msgId lists the ids of all messages."""
-        return self._send_batch(request, connection, request.ext_fields)
+        if type(request) is SendCommand and (header := request.ext_fields) is not None:
+            return self._send_batch(request, connection, header)
+        return self._serve(request, connection, request.ext_fields, is_batch=True)
 
-    def _send(
-        self, request: RemotingCommand, connection: Connection, header: Mapping[str, str]
+    def _serve(
+        self,
+        request: RemotingCommand,
+        connection: Connection,
+        ext_fields: Mapping[str, str],
+        *,
+        is_batch: bool = False,
     ) -> Answer:
+        """Serve a send whose header came as texts."""
         try:
-            topic = header["b"]
-            queue_id = int(header["e"])
-            sys_flag = int(header["f"])
-            born_timestamp = int(header["g"])
-            flag = int(header["h"])
-            reconsume_times = int(header.get("j") or 0)
-            # One look at all, since they are small but for what is rare or wrong.
-            bits = flag | sys_flag | reconsume_times | born_timestamp >> 32
-            if not 0 <= bits <= fields.INT32_MAX:
-                _check_ranges(header)
-        except (KeyError, ValueError, RequestRefusedError):
-            return self._refuse(request, *_what_is_wrong(header))
-        topic_config = self._topics.table.get(topic)
-        refusal = None
-        if topic_config is None or topic in names.NOT_ALLOWED_SEND_TOPICS or self._accept_from:
-            topic_config, refusal = self._check_topic(header, topic, connection)
-            if topic_config is None:
-                return self._refuse(request, *refusal)
-        queue_nums = max(topic_config.write_queue_nums, topic_config.read_queue_nums)
-        if not 0 <= queue_id < queue_nums:
-            if queue_id >= queue_nums or topic_config.write_queue_nums < 1:
-                return self._refuse(request, *_illegal_queue_id(queue_id, topic_config, connection))
-            queue_id = random.randrange(topic_config.write_queue_nums)
-        if not self._is_writable and topic_config.order:
-            return self._refuse(request, *self._broker_not_writable())
-        message_properties = properties.decode(header.get("i", ""))
-        if topic[0] == "%" and topic.startswith(names.RETRY_GROUP_TOPIC_PREFIX):
-            moved = self._move_to_dead_letters(request, header, topic, reconsume_times)
-            if isinstance(moved, tuple):
-                return self._refuse(request, *moved)
-            if moved is not None:
-                topic, queue_id = moved.topic_name, 0
-                message_properties.pop(names.PROPERTY_DELAY_TIME_LEVEL, None)
-        wait = message_properties.pop(names.PROPERTY_WAIT_STORE_MSG_OK, None)
-        message_properties[names.PROPERTY_CLUSTER] = self._cluster_name
-        place, is_held = (topic, queue_id), False
-        if not SPECIAL_PROPERTIES.isdisjoint(message_properties):
-            held = self._hold(message_properties, topic, queue_id)
+            header = SendHeader.of(ext_fields)
+        except RequestRefusedError as refusal:
+            return self._refuse(request, refusal.code, refusal.remark)
+        if is_batch or header.batch == "true":
+            return self._send_batch(request, connection, header)
+        return self._send(request, connection, header)
+
+    def _send(self, request: RemotingCommand, connection: Connection, header: SendHeader) -> Answer:
+        topic = header.topic
+        queue_id = header.queue_id
+        topic_config = self._topic_table.get(topic)
+        if (
+            topic_config is None
+            or not 0 <= queue_id < topic_config.write_queue_nums
+            or self._is_checked
+            or topic[0] == "%"
+            or topic in NOT_ALLOWED_SEND_TOPICS
+        ):
+            place = self._place(request, connection, header)
+            if not isinstance(place, tuple):
+                return place
+            topic, queue_id = place
+        put_topic, put_queue_id, held = topic, queue_id, None
+        text = header.properties
+        table = decode_properties(text)
+        wait = table.get(PROPERTY_WAIT_STORE_MSG_OK)
+        if SPECIAL_PROPERTIES.isdisjoint(table):
+            if wait is not None:
+                text = without(text, PROPERTY_WAIT_STORE_MSG_OK, wait)
+            elif text and text[-1] != PROPERTY_SEPARATOR:
+                text += PROPERTY_SEPARATOR
+            text += self._cluster_pair
+        else:
+            table.pop(PROPERTY_WAIT_STORE_MSG_OK, None)
+            table[PROPERTY_CLUSTER] = self._cluster_name
+            if topic is not header.topic:
+                # A dead letter waits for nothing.
+                table.pop(PROPERTY_DELAY_TIME_LEVEL, None)
+            held = self._hold(table, topic, queue_id)
             if isinstance(held, RequestRefusedError):
                 return self._refuse(request, held.code, held.remark)
             if held is not None:
-                place, is_held = held, True
+                put_topic, put_queue_id = held
                 if wait is not None:
                     # Stored with what is held, as in the original.
-                    message_properties[names.PROPERTY_WAIT_STORE_MSG_OK] = wait
-        get = message_properties.get
-        tags = get(names.PROPERTY_TAGS)
-        keys = get(names.PROPERTY_KEYS)
-        uniq_key = get(names.PROPERTY_UNIQ_KEY)
+                    table[PROPERTY_WAIT_STORE_MSG_OK] = wait
+            text = encode_properties(table)
+        get = table.get
+        tags = get(PROPERTY_TAGS)
+        keys = get(PROPERTY_KEYS)
+        uniq_key = get(PROPERTY_UNIQ_KEY)
+        body = request.body
         result = self._store.put_message(
-            *place,
-            request.body,
-            properties.encode(message_properties),
+            put_topic,
+            put_queue_id,
+            body,
+            text,
             tags=tags,
             keys=keys,
             uniq_key=uniq_key,
-            flag=flag,
-            sys_flag=sys_flag & ~TRANSACTION_TYPE,
-            born_timestamp=born_timestamp,
+            flag=header.flag,
+            sys_flag=header.sys_flag & ~TRANSACTION_TYPE,
+            born_timestamp=header.born_timestamp,
             born_host=connection.remote_host,
-            reconsume_times=reconsume_times,
+            reconsume_times=header.reconsume_times,
         )
-        if result.status is not PutMessageStatus.PUT_OK:
+        if result.status is not PUT_OK:
             return self._refuse(request, *self._remarks[result.status])
-        self._stats.put(place[0], 1, result.wrote_size)
+        self._stats.put(put_topic, 1, result.wrote_size)
         commit_log_offset = result.commit_log_offset
-        if is_held:
-            if place[0] == names.RMQ_SYS_SCHEDULE_TOPIC:
-                self._schedule.note_put(place[1], result)
+        if held is not None:
+            if put_topic == names.RMQ_SYS_SCHEDULE_TOPIC:
+                self._schedule.note_put(put_queue_id, result)
             else:
                 self._transactions.add(
-                    result,
-                    message_properties,
-                    request.body,
-                    born_timestamp,
-                    connection.remote_host,
+                    result, table, body, header.born_timestamp, connection.remote_host
                 )
         elif self._tracer.watching:
             self._tracer.emit(
@@ -282,18 +298,50 @@ class SendProcessor:
                 keys=keys,
                 uniq_key=uniq_key,
                 offset_msg_id=offset_msg_id(self._store_host, commit_log_offset),
-                producer_group=header.get("a"),
+                producer_group=header.producer_group,
                 client=connection.remote_address,
-                latency_us=max(0, result.store_timestamp - born_timestamp) * 1000,
+                latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
             )
         if request.serialize_type == SERIALIZE_JSON:
-            ext = self._template % (commit_log_offset, queue_id, result.queue_offset)
-            answer: RemotingCommand | bytes = json_answer(request.opaque, 0, ext)
+            # % formatting of one template is the fastest way CPython has to make these bytes.
+            head = self._template % (
+                commit_log_offset,
+                queue_id,
+                result.queue_offset,
+                request.opaque,
+            )
+            answer: RemotingCommand | bytes = framed(head)
         else:
-            msg_id = offset_msg_id(self._store_host, commit_log_offset)
+            msg_id = self._msg_id % commit_log_offset
             answer = self._success(request, msg_id, queue_id, result.queue_offset)
         durable = self._store.until_durable(result) if wait != "false" else None
-        return answer if durable is None else self._after(request, durable, answer)
+        if durable is None:
+            self._latency.served += 1
+            return answer
+        return self._after(request, durable, answer)
+
+    def _place(
+        self, request: RemotingCommand, connection: Connection, header: SendHeader
+    ) -> tuple[str, int] | RemotingCommand:
+        """Return the topic and the queue that a message goes to, or the answer that refuses it."""
+        topic, queue_id = header.topic, header.queue_id
+        topic_config, refusal = self._check_topic(header, connection)
+        if topic_config is None:
+            return self._refuse(request, *refusal)
+        queue_nums = max(topic_config.write_queue_nums, topic_config.read_queue_nums)
+        if queue_id >= queue_nums or (queue_id < 0 and topic_config.write_queue_nums < 1):
+            return self._refuse(request, *_illegal_queue_id(queue_id, topic_config, connection))
+        if queue_id < 0:
+            queue_id = random.randrange(topic_config.write_queue_nums)
+        if not self._is_writable and topic_config.order:
+            return self._refuse(request, *self._broker_not_writable())
+        if topic.startswith(names.RETRY_GROUP_TOPIC_PREFIX):
+            moved = self._move_to_dead_letters(request, header, topic)
+            if isinstance(moved, tuple):
+                return self._refuse(request, *moved)
+            if moved is not None:
+                return moved.topic_name, 0
+        return topic, queue_id
 
     def _hold(
         self, message_properties: dict[str, str], topic: str, queue_id: int
@@ -303,7 +351,7 @@ class SendProcessor:
         The properties get where it goes after that; or it is refused.
         """
         is_retry = names.is_retry_topic(topic) or names.is_dlq_topic(topic)
-        prepared = message_properties.get(names.PROPERTY_TRANSACTION_PREPARED, "")
+        prepared = message_properties.get(PROPERTY_TRANSACTION_PREPARED, "")
         # A consumer's retry repeats the property of a message that was committed.
         if prepared.lower() == "true" and not is_retry:
             if self._config.reject_transaction_message:
@@ -325,15 +373,14 @@ class SendProcessor:
         except ValueError as error:
             return RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error))
 
-    def require_topic(
-        self, header: Mapping[str, str], topic: str, queue_id: int, connection: Connection
-    ) -> TopicConfig:
+    def require_topic(self, header: SendHeader, connection: Connection) -> TopicConfig:
         """Return the configuration of the topic of a send.
 
         Raises:
             RequestRefusedError: it may not be sent to, or has no such queue.
         """
-        topic_config, refusal = self._check_topic(header, topic, connection)
+        queue_id = header.queue_id
+        topic_config, refusal = self._check_topic(header, connection)
         if topic_config is None:
             raise RequestRefusedError(refusal[0], refusal[1] or "")
         if queue_id >= max(topic_config.write_queue_nums, topic_config.read_queue_nums):
@@ -343,13 +390,13 @@ class SendProcessor:
         return topic_config
 
     def _send_batch(
-        self, request: RemotingCommand, connection: Connection, header: Mapping[str, str]
+        self, request: RemotingCommand, connection: Connection, header: SendHeader
     ) -> Answer:
-        topic = fields.text(header, "b")
-        queue_id = fields.int32(header, "e")
-        sys_flag = fields.int32(header, "f")
-        born_timestamp = fields.int64(header, "g")
-        topic_config, refusal = self._check_topic(header, topic, connection)
+        topic = header.topic
+        queue_id = header.queue_id
+        sys_flag = header.sys_flag
+        born_timestamp = header.born_timestamp
+        topic_config, refusal = self._check_topic(header, connection)
         if topic_config is None:
             return self._refuse(request, *refusal)
         queue_nums = max(topic_config.write_queue_nums, topic_config.read_queue_nums)
@@ -357,26 +404,27 @@ class SendProcessor:
             return self._refuse(request, *_illegal_queue_id(queue_id, topic_config, connection))
         if queue_id < 0:
             queue_id = random.randrange(topic_config.write_queue_nums)
-        batch_properties = properties.decode(header.get("i", ""))
-        if sys_flag & TRANSACTION_TYPE or names.PROPERTY_DELAY_TIME_LEVEL in batch_properties:
+        batch_properties = decode_properties(header.properties)
+        if sys_flag & TRANSACTION_TYPE or PROPERTY_DELAY_TIME_LEVEL in batch_properties:
             return self._refuse(request, *self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])
-        waits = batch_properties.get(names.PROPERTY_WAIT_STORE_MSG_OK) != "false"
-        batch_properties[names.PROPERTY_CLUSTER] = self._cluster_name
+        waits = batch_properties.get(PROPERTY_WAIT_STORE_MSG_OK) != "false"
+        batch_properties[PROPERTY_CLUSTER] = self._cluster_name
         result = self._store.put_batch(
             topic,
             queue_id,
             request.body,
-            properties.encode(batch_properties),
+            encode_properties(batch_properties),
             sys_flag=sys_flag,
             born_timestamp=born_timestamp,
             born_host=connection.remote_host,
-            reconsume_times=fields.int32(header, "j", 0),
+            reconsume_times=header.reconsume_times,
         )
         if result.status is not PutMessageStatus.PUT_OK:
             return self._refuse(request, *self._remarks[result.status])
         offsets = result.commit_log_offsets
         self._stats.put(topic, len(offsets), result.wrote_size)
-        ids = [offset_msg_id(self._store_host, offset) for offset in offsets]
+        msg_id = self._msg_id
+        ids = [msg_id % offset for offset in offsets]
         if self._tracer.watching:
             for index, commit_log_offset in enumerate(offsets):
                 self._tracer.emit(
@@ -386,13 +434,16 @@ class SendProcessor:
                     result.queue_offset + index,
                     commit_log_offset=str(commit_log_offset),
                     offset_msg_id=ids[index],
-                    producer_group=header.get("a"),
+                    producer_group=header.producer_group,
                     client=connection.remote_address,
                     latency_us=max(0, result.store_timestamp - born_timestamp) * 1000,
                 )
         answer = self._success(request, ",".join(ids), queue_id, result.queue_offset)
         durable = self._store.until_durable(result) if waits else None
-        return answer if durable is None else self._after(request, durable, answer)
+        if durable is None:
+            self._latency.served += 1
+            return answer
+        return self._after(request, durable, answer)
 
     async def _after(
         self,
@@ -401,15 +452,18 @@ class SendProcessor:
         answer: RemotingCommand | bytes,
     ) -> RemotingCommand | bytes:
         """Answer when the promise of the flush mode is kept, or say that it is not."""
+        put_at = self._clock.monotonic()
         status = await durable
+        self._latency.record(self._clock.monotonic() - put_at)
         if status is PutMessageStatus.PUT_OK:
             return answer
         return self._refuse(request, *self._remarks[status])
 
     def _check_topic(
-        self, header: Mapping[str, str], topic: str, connection: Connection
+        self, header: SendHeader, connection: Connection
     ) -> tuple[TopicConfig | None, tuple[int, str | None]]:
         """Return the topic's configuration, made now if it may be, else why the send is refused."""
+        topic = header.topic
         if self._accept_from > self._clock.now_ms():
             return None, (
                 ResponseCode.SYSTEM_ERROR,
@@ -418,7 +472,7 @@ class SendProcessor:
         wrong = names.check_topic(topic)
         if wrong is not None:
             return None, (ResponseCode.SYSTEM_ERROR, wrong)
-        if topic in names.NOT_ALLOWED_SEND_TOPICS:
+        if topic in NOT_ALLOWED_SEND_TOPICS:
             return None, (
                 ResponseCode.NO_PERMISSION,
                 f"Sending message to topic[{topic}] is forbidden.",
@@ -426,8 +480,9 @@ class SendProcessor:
         topic_config = self._topics.find(topic)
         if topic_config is None:
             logger.info("send to an unknown topic: topic=%s from=%s", topic, connection)
-            queue_nums = fields.int32(header, "d", 4)
-            topic_config = self._topics.create_from_default(topic, header.get("c", ""), queue_nums)
+            topic_config = self._topics.create_from_default(
+                topic, header.default_topic, header.default_topic_queue_nums
+            )
         if topic_config is None and names.is_retry_topic(topic):
             topic_config = self._topics.create_retry(topic, 1)
         if topic_config is None:
@@ -440,9 +495,8 @@ class SendProcessor:
     def _move_to_dead_letters(
         self,
         request: RemotingCommand,
-        header: Mapping[str, str],
+        header: SendHeader,
         topic: str,
-        reconsume_times: int,
     ) -> TopicConfig | tuple[int, str] | None:
         """Return the dead-letter topic when a consumer's retry came too often, or a refusal.
 
@@ -457,9 +511,9 @@ class SendProcessor:
                 f"subscription group not exist, {group}",
             )
         maximum = group_config.retry_max_times
-        if request.version >= V3_4_9 and header.get("l"):
-            maximum = fields.int32(header, "l")
-        if reconsume_times < maximum:
+        if request.version >= V3_4_9 and header.max_reconsume_times is not None:
+            maximum = header.max_reconsume_times
+        if header.reconsume_times < maximum:
             return None
         return self._topics.create_retry(names.dlq_topic(group), DLQ_QUEUE_NUMS)
 
@@ -484,30 +538,6 @@ class SendProcessor:
 
     def _refuse(self, request: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
         return request.answer(code, remark, dict(self._ext))
-
-
-def _check_ranges(header: Mapping[str, str]) -> None:
-    """Refuse a number that has no room in a record; a negative one has."""
-    for letter in ("f", "h"):
-        fields.int32(header, letter)
-    if header.get("j"):
-        fields.int32(header, "j")
-    fields.int64(header, "g")
-
-
-def _what_is_wrong(header: Mapping[str, str]) -> tuple[int, str]:
-    """Name the mandatory field that is missing, else the one that is no number."""
-    named = {LONG_NAMES[letter]: value for letter, value in header.items() if letter in LONG_NAMES}
-    if not named.get("reconsumeTimes"):
-        named["reconsumeTimes"] = "0"
-    try:
-        fields.text(named, "topic")
-        for name in ("queueId", "sysFlag", "flag", "reconsumeTimes"):
-            fields.int32(named, name)
-        fields.int64(named, "bornTimestamp")
-    except RequestRefusedError as refusal:
-        return refusal.code, refusal.remark
-    return ResponseCode.SYSTEM_ERROR, "the request's header cannot be read"
 
 
 def _illegal_queue_id(

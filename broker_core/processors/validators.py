@@ -51,7 +51,7 @@ class AccessValidators:
     ) -> None:
         validate: Callable[[RemotingCommand, str], object] = validator.validate
         try:
-            outcome = self._failures.call(label, validate, request, remote_address)
+            outcome = self._failures.call(label, validate, request.with_texts(), remote_address)
         except AbortProcessError as refusal:
             raise checked(refusal) from None
         except ExtensionFailedError:

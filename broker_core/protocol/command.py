@@ -26,11 +26,13 @@ from broker_core.protocol.codes import (
     RESPONSE_FLAG,
     SERIALIZE_JSON,
     SERIALIZE_ROCKETMQ,
+    RequestCode,
 )
+from broker_core.protocol.headers.send_message import SendHeader  # noqa: TC001
 from broker_core.protocol.json_header import OUR_LANGUAGE, Header
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     Parts = Sequence[bytes | memoryview]
     NoParts = Parts | None
@@ -65,6 +67,10 @@ class RemotingCommand(Header, gc=False):
     @property
     def is_oneway(self) -> bool:
         return self.flag & ONEWAY_FLAG != 0
+
+    def with_texts(self) -> RemotingCommand:
+        """Return this command with ext fields that are a dict and may be changed."""
+        return self
 
     @classmethod
     def request(
@@ -129,7 +135,50 @@ def _nbytes(part: bytes | memoryview) -> int:
     return part.nbytes if isinstance(part, memoryview) else len(part)
 
 
+SEND_HEADER_CODES = frozenset(
+    {int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)}
+)
+
+
+class SendCommand(RemotingCommand, gc=False):
+    """A send in the short form, as its decoder fills it; ext_fields read like those of others."""
+
+    ext_fields: SendHeader | None = msgspec.field(  # type: ignore[assignment]
+        default=None, name="extFields"
+    )
+
+    def with_texts(self) -> RemotingCommand:
+        assert self.ext_fields is not None
+        return RemotingCommand(
+            self.code,
+            self.flag,
+            self.opaque,
+            self.version,
+            self.language,
+            self.remark,
+            self.ext_fields.ext_fields(),
+            self.body,
+        )
+
+
 _decode_json = msgspec.json.Decoder(RemotingCommand).decode
+_decode_send = msgspec.json.Decoder(SendCommand, strict=False).decode
+
+
+def decode_send(header: memoryview, body: bytes) -> RemotingCommand:
+    """Return the command of a JSON header that looks like a send in the short form, whatever it is.
+
+    Raises:
+        FrameError: as decode.
+    """
+    try:
+        command = _decode_send(header)
+    except (ValueError, RecursionError):
+        return decode(SERIALIZE_JSON, header, body)
+    if command.code not in SEND_HEADER_CODES or command.ext_fields is None:
+        return decode(SERIALIZE_JSON, header, body)
+    command.body = body
+    return command
 
 
 def decode(serialize_type: int, header: bytes | memoryview, body: bytes) -> RemotingCommand:
@@ -165,23 +214,22 @@ def _from_header(header: Header) -> RemotingCommand:
     )
 
 
-# The fast path of processors that know their answer's shape, SEND_MESSAGE above all.
 _ANSWER = (
     b'{"code":%d,"extFields":%b,"flag":1,"language":"PYTHON","opaque":%d,'
     b'"serializeTypeCurrentRPC":"JSON","version":' + str(BROKER_VERSION).encode() + b"}"
 )
 
 
-def json_answer(opaque: int, code: int, ext_json: bytes) -> bytes:
-    """Return the frame of an answer without body whose ext fields are JSON already.
+def answer_template(ext_fields: bytes) -> bytes:
+    """Return the header of answers with SUCCESS as a template for %, the opaque its last value.
 
-    Only for a request whose `serialize_type` is JSON. It saves the command, the dict and its
-    encoding: 0.4 µs where `answer` with `encode` takes 1.1.
+    For a processor that knows its answer's shape: ext_fields is a JSON object that may have
+    places for values. Only for a request whose `serialize_type` is JSON. It saves the command,
+    the dict and their encoding: 0.4 µs where `answer` with `encode` takes 1.1.
     """
-    header = _ANSWER % (code, ext_json, opaque)
+    return _ANSWER.replace(b"%d", b"0", 1).replace(b"%b", ext_fields)
+
+
+def framed(header: bytes) -> bytes:
+    """Return the frame of a JSON header without a body."""
     return PREFIX.pack(4 + len(header), len(header)) + header
-
-
-def ext_json(ext_fields: Mapping[str, str]) -> bytes:
-    """Return ext fields as the JSON object that `json_answer` takes."""
-    return msgspec.json.encode(ext_fields)

@@ -48,8 +48,10 @@ class Wire:
         "emptied",
         "kept_bytes",
         "limits",
+        "monotonic",
         "on_lost",
         "on_made",
+        "on_turn",
         "owner",
         "peer_log",
         "receive_buffer",
@@ -69,6 +71,9 @@ class Wire:
     ) -> None:
         self.dispatcher = dispatcher
         self.clock = clock
+        self.monotonic = clock.monotonic
+        # Called with the seconds that the requests of one turn of one connection took.
+        self.on_turn: Callable[[float], None] | None = None
         self.limits = limits
         self.owner = owner
         self.peer_log = peer_log
@@ -354,13 +359,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle_frames(self) -> None:
         """Serve every whole frame that came; the answers that are ready leave in one write."""
-        next_command = self._decoder.next_command
         dispatch = self._dispatch
         out = self._out
         frames = 0
+        wire = self._wire
+        started = wire.monotonic() if wire.on_turn is not None else 0.0
         self._is_handling = True
         try:
-            while (command := next_command()) is not None:
+            for command in self._decoder.commands():
                 frames += 1
                 if command.flag & RESPONSE_FLAG:
                     self._resolve(command)
@@ -377,11 +383,13 @@ class Connection(asyncio.BufferedProtocol):
                         if not self._is_writable:
                             break
         except FrameError as error:
-            self._wire.peer_log.report("connection closed", self.remote_address, error)
+            wire.peer_log.report("connection closed", self.remote_address, error)
             self._is_handling = False
             self.close()
             return
         self._is_handling = False
+        if wire.on_turn is not None:
+            wire.on_turn(wire.monotonic() - started)
         if out:
             self._flush()
         if not self._is_stopped:

@@ -61,6 +61,9 @@ class Dispatcher:
             return self._frame(command, not_supported(command))
         try:
             answer = handler(command, connection)
+            # The fast path: an answer's frame, to a request that wants one.
+            if type(answer) is bytes and not command.flag & ONEWAY_FLAG:
+                return answer
             if answer is None:
                 return None
             if isinstance(answer, RemotingCommand | bytes):

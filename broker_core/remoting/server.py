@@ -68,6 +68,10 @@ class RemotingServer(Service):
         """The peers connected now."""
         return frozenset(self._wire.connections)
 
+    def watch_turns(self, on_turn: Callable[[float], None]) -> None:
+        """Have on_turn called with the seconds that each turn of a connection's requests took."""
+        self._wire.on_turn = on_turn
+
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port, which the system chose when 0 was asked for.
 

@@ -42,10 +42,16 @@ B = TypeVar("B")
 
 
 class Latency:
-    """How long one kind of request took. Event loop only; `sample` is called every second."""
+    """How long one kind of request took. Event loop only; `sample` is called every second.
+
+    Attributes:
+        served: requests that were answered in the turn of the loop that is going on; `end_turn`
+            counts the whole turn for each, which is when their answers leave.
+    """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.max_ms = 0.0
+        self.served = 0
         self._longest_s = 0.0
         self._monotonic = monotonic
         self._counts = [0] * (len(FINE_MS) + 1)
@@ -58,8 +64,19 @@ class Latency:
             self.max_ms = took_ms
         self._counts[bisect_left(FINE_MS, took_ms)] += 1
 
+    def end_turn(self, seconds: float) -> None:
+        """Count the requests of a turn that took so long."""
+        served, self.served = self.served, 0
+        if served:
+            took_ms = seconds * 1000.0
+            if took_ms > self.max_ms:
+                self.max_ms = took_ms
+            if seconds > self._longest_s:
+                self._longest_s = seconds
+            self._counts[bisect_left(FINE_MS, took_ms)] += served
+
     def take_longest_ms(self) -> float:
-        """Return the longest hold of the loop by one request since the last call."""
+        """Return the longest hold of the loop by requests, since the last call."""
         longest_s, self._longest_s = self._longest_s, 0.0
         return longest_s * 1000
 

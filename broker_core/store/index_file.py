@@ -147,6 +147,44 @@ class IndexFile:
             number + 1,
         )
 
+    def put_all(
+        self, key_hashes: NDArray[np.int64], offsets: NDArray[np.int64], times: NDArray[np.int64]
+    ) -> None:
+        """Add entries in this order, as `put` would; the caller has checked that there is room."""
+        count = len(key_hashes)
+        number = self.count
+        numbers = np.arange(number, number + count)
+        chain = key_hashes % self._slot_num
+        order = np.argsort(chain, kind="stable")
+        ordered = chain[order]
+        goes_on = ordered[1:] == ordered[:-1]
+        ends = order[np.append(~goes_on, True)]
+        begins = order[np.insert(~goes_on, 0, True)]
+        slots = self._slots()
+        heads = slots[chain[begins]].astype(np.int64)
+        heads[(heads < 0) | (heads >= number)] = 0
+        previous = np.empty(count, np.int64)
+        previous[begins] = heads
+        previous[order[1:][goes_on]] = numbers[order[:-1][goes_on]]
+        begin = self.begin_timestamp
+        seconds = np.clip((times - begin) // 1000, 0, SECONDS_MAX) if begin > 0 else times * 0
+        if number <= 1:
+            self.begin_timestamp = int(times[0])
+            self.begin_phy_offset = int(offsets[0])
+            if begin <= 0:
+                seconds[1:] = np.clip((times[1:] - times[0]) // 1000, 0, SECONDS_MAX)
+        entries = self.entries(number, number + count)
+        entries["hash"] = key_hashes
+        entries["offset"] = offsets
+        entries["seconds"] = seconds
+        entries["previous"] = previous
+        slots[chain[ends]] = numbers[ends]
+        self.used_slots += int((heads == 0).sum())
+        self.count = number + count
+        self.end_timestamp = int(times[-1])
+        self.end_phy_offset = int(offsets[-1])
+        self._write_header()
+
     def find(self, key_hash: int, begin_ms: int, end_ms: int, max_num: int) -> list[int]:
         """Return offsets of messages whose keys have this hash, newest first."""
         buffer = self._mapped.buffer

@@ -23,13 +23,11 @@ from broker_core.formats.record import (
     GUARDED,
     MESSAGE_MAGIC,
     PROPERTIES_SIZE,
-    encode_into,
     examine,
-    guard,
     with_crc_room,
 )
 from broker_core.message.ids import HOST_V4_SIZE, HOST_V6_SIZE, parse_host
-from broker_core.message.names import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
+from broker_core.message.names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from broker_core.message.properties import (
     PROPERTIES_BYTES_MAX,
     decode as decode_properties,
@@ -82,6 +80,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+PUT_OK = PutMessageStatus.PUT_OK
+pack_unit = UNIT.pack_into
+pack_text_size = PROPERTIES_SIZE.pack
 COLD_READ_THREADS = 4
 RECORD_OVERHEAD_MAX = 64 * 1024
 HELD_BACK_MAX = 200_000
@@ -143,9 +144,11 @@ class MessageStore(Service):
         )
         # What the put path would have to ask for each message is chosen here.
         self._is_guarded = config.enabled_append_prop_crc
-        self._fixed: Mapping[tuple[int, int], Struct | GuardedFields] = (
+        fixed: Mapping[tuple[int, int], Struct | GuardedFields] = (
             GUARDED if self._is_guarded else FIXED
         )
+        self._fixed_v4 = fixed[HOST_V4_SIZE, len(store_host)]
+        self._fixed_v6 = fixed[HOST_V6_SIZE, len(store_host)]
         self._properties_bytes: Callable[[str], bytes] = (
             with_crc_room if self._is_guarded else str.encode
         )
@@ -390,17 +393,24 @@ class MessageStore(Service):
                 return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
             queue = created
         properties_bytes = self._properties_bytes(properties)
+        properties_size = len(properties_bytes)
         body_size = len(body)
-        fixed = self._fixed[len(born_host), len(self._store_host)]
+        if len(born_host) == HOST_V4_SIZE:
+            fixed = self._fixed_v4
+            sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag
+        else:
+            fixed = self._fixed_v6
+            sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag | BORNHOST_V6_FLAG
         topic_field = queue.topic_field
-        size = fixed.size + body_size + len(topic_field) + 2 + len(properties_bytes)
+        fixed_size = fixed.size
+        size = fixed_size + body_size + len(topic_field) + 2 + properties_size
         log = self._log
         position = log.position
-        index = self._index
+        index = self._index if uniq_key or keys else None
         if (
             position + size > log.limit
             or queue.position >= queue.limit
-            or len(properties_bytes) > PROPERTIES_BYTES_MAX
+            or properties_size > PROPERTIES_BYTES_MAX
             or body_size > self._config.max_message_size
             or "\0" in properties
             or (index is not None and index.room <= (len(keys) if keys else 0))
@@ -415,25 +425,19 @@ class MessageStore(Service):
             # The wall clock went back. Recovery and time queries need times in order.
             store_timestamp = self._last_store_timestamp
         else:
-            self._last_store_timestamp = store_timestamp
-        if len(born_host) == HOST_V4_SIZE:
-            sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag
-        else:
-            sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag | BORNHOST_V6_FLAG
+            self._last_store_timestamp = self._flusher.store_timestamp = store_timestamp
         # PREPARED and ROLLBACK (the bit is in both) are stored without a place in the queue.
         has_place = not sys_flag & TRANSACTION_PREPARED_TYPE
         queue_offset = queue.next_offset if has_place else 0
 
         buffer = log.buffer
         commit_log_offset = log.file_from_offset + position
-        body_from = position + fixed.size
+        body_from = position + fixed_size
         tail_from = body_from + body_size
         end = position + size
         # The head comes last: a process that is killed here leaves zeros where it would be.
         buffer[body_from:tail_from] = body
-        buffer[tail_from:end] = (
-            topic_field + PROPERTIES_SIZE.pack(len(properties_bytes)) + properties_bytes
-        )
+        buffer[tail_from:end] = topic_field + pack_text_size(properties_size) + properties_bytes
         fixed.pack_into(
             buffer,
             position,
@@ -461,18 +465,17 @@ class MessageStore(Service):
                 code = tags_code_of(tags) if tags else 0
             else:
                 code = code_of(store_timestamp, tags, properties)
-            UNIT.pack_into(queue.buffer, queue.position, commit_log_offset, size, code)
+            pack_unit(queue.buffer, queue.position, commit_log_offset, size, code)
             queue.position += UNIT_SIZE
             queue.next_offset = queue_offset + 1
             if not queue.dirty:
                 queue.dirty = True
                 self._queues.dirty.append(queue)
-        if index is not None and (uniq_key or keys):
+        if index is not None:
             index.put(queue.key_seed, uniq_key, keys, commit_log_offset, store_timestamp)
         stats = self._stats
         stats.put_times += 1
         stats.put_bytes += size
-        self._flusher.store_timestamp = store_timestamp
         if self.on_dispatch is not None:
             self.on_dispatch(
                 topic,
@@ -493,9 +496,7 @@ class MessageStore(Service):
             queue.max_offset = queue_offset + 1
             if self.on_arrival is not None:
                 self.on_arrival(topic, queue_id, queue_offset + 1)
-        return PutMessageResult(
-            PutMessageStatus.PUT_OK, commit_log_offset, queue_offset, store_timestamp, size
-        )
+        return PutMessageResult(PUT_OK, commit_log_offset, queue_offset, store_timestamp, size)
 
     def put_batch(
         self,
@@ -519,65 +520,91 @@ class MessageStore(Service):
             or len(body) > self._config.max_message_size
         ):
             return self._batch_refused(PutMessageStatus.MESSAGE_ILLEGAL)
+        is_v4 = len(born_host) == HOST_V4_SIZE
+        fixed = self._fixed_v4 if is_v4 else self._fixed_v6
+        sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag
+        if not is_v4:
+            sys_flag |= BORNHOST_V6_FLAG
+        topic_field = queue.topic_field
+        overhead = fixed.size + len(topic_field) + 2
         tail = batch_properties.encode()
+        items = []
+        total = entries = 0
         try:
-            items = [
-                (item.flag, item.body, self._batch_properties(item.properties, tail))
-                for item in batch.decode(body)
-            ]
-            texts = [decode_properties(text.decode()) for _, _, text in items]
+            for flag, part, own in batch.decode(body):
+                text = self._batch_properties(own, tail)
+                if b"\0" in text:
+                    return self._batch_refused(PutMessageStatus.MESSAGE_ILLEGAL)
+                if len(text) > PROPERTIES_BYTES_MAX:
+                    return self._batch_refused(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+                properties = text.decode()
+                get = decode_properties(properties).get
+                keys = get(PROPERTY_KEYS)
+                size = overhead + len(part) + len(text)
+                items.append(
+                    (
+                        flag,
+                        part,
+                        text,
+                        properties,
+                        size,
+                        get(PROPERTY_TAGS),
+                        keys,
+                        get(PROPERTY_UNIQ_KEY),
+                    )
+                )
+                total += size
+                entries += 1 + (len(keys) if keys else 0)
         except (CorruptRecordError, UnicodeDecodeError):
             return self._batch_refused(PutMessageStatus.MESSAGE_ILLEGAL)
-        if any(b"\0" in text for _, _, text in items):
-            return self._batch_refused(PutMessageStatus.MESSAGE_ILLEGAL)
-        if any(len(text) > PROPERTIES_BYTES_MAX for _, _, text in items):
-            return self._batch_refused(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
-        fixed = self._fixed[len(born_host), len(self._store_host)]
-        overhead = fixed.size + len(queue.topic_field) + 2
-        total = sum(overhead + len(part) + len(text) for _, part, text in items)
-        entries = sum(1 + len(text.get(PROPERTY_KEYS, "").split(KEY_SEPARATOR)) for text in texts)
         refusal = self._reserve(queue, total, len(items), entries)
         if not items or refusal is not None:
             return self._batch_refused(refusal or PutMessageStatus.MESSAGE_ILLEGAL)
         store_timestamp = max(self._now_ms(), self._last_store_timestamp)
         self._last_store_timestamp = self._flusher.store_timestamp = store_timestamp
         log = self._log
-        first_queue_offset = queue.next_offset
+        buffer = log.buffer
+        position = log.position
+        file_from_offset = log.file_from_offset
+        index = self._index
+        code_of = queue.code_of
+        first_queue_offset = queue_offset = queue.next_offset
         offsets: list[int] = []
-        for (flag, part, text), decoded in zip(items, texts, strict=True):
-            queue_offset = queue.next_offset
-            commit_log_offset = log.max_offset
-            size = encode_into(
-                log.buffer,
-                log.position,
-                topic=queue.topic_field[1:],
-                queue_id=queue_id,
-                queue_offset=queue_offset,
-                commit_log_offset=commit_log_offset,
-                body=part,
-                properties=text,
-                flag=flag,
-                sys_flag=sys_flag,
-                born_timestamp=born_timestamp,
-                born_host=born_host,
-                store_timestamp=store_timestamp,
-                store_host=self._store_host,
-                reconsume_times=reconsume_times,
+        for flag, part, text, properties, size, tags, keys, uniq_key in items:
+            commit_log_offset = file_from_offset + position
+            body_size = len(part)
+            body_from = position + fixed.size
+            end = position + size
+            # As in put_message.
+            buffer[body_from:end] = b"".join((part, topic_field, pack_text_size(len(text)), text))
+            fixed.pack_into(
+                buffer,
+                position,
+                size,
+                MESSAGE_MAGIC,
+                crc32(part) & CRC_MASK if body_size else 0,
+                queue_id,
+                flag,
+                queue_offset,
+                commit_log_offset,
+                sys_flag,
+                born_timestamp,
+                born_host,
+                store_timestamp,
+                self._store_host,
+                reconsume_times,
+                0,
+                body_size,
             )
-            if self._is_guarded:
-                guard(log.buffer, log.position, size)
-            log.position += size
+            log.position = position = end
             offsets.append(commit_log_offset)
-            tags = decoded.get(PROPERTY_TAGS)
-            keys = decoded.get(PROPERTY_KEYS)
-            uniq_key = decoded.get(PROPERTY_UNIQ_KEY)
-            if queue.code_of is None:
-                code = tags_code_of(tags)
+            if code_of is None:
+                code = tags_code_of(tags) if tags else 0
             else:
-                code = queue.code_of(store_timestamp, tags, text.decode())
+                code = code_of(store_timestamp, tags, properties)
             queue.append(commit_log_offset, size, code)
-            if self._index is not None and (uniq_key or keys):
-                self._index.put(queue.key_seed, uniq_key, keys, commit_log_offset, store_timestamp)
+            if index is not None and (uniq_key or keys):
+                index.put(queue.key_seed, uniq_key, keys, commit_log_offset, store_timestamp)
             if self.on_dispatch is not None:
                 self.on_dispatch(
                     topic,
@@ -586,12 +613,13 @@ class MessageStore(Service):
                     commit_log_offset,
                     store_timestamp,
                     size,
-                    len(part),
+                    body_size,
                     tags,
                     keys,
                     uniq_key,
                     born_host,
                 )
+            queue_offset += 1
         self._stats.put_times += len(items)
         self._stats.put_bytes += total
         if not queue.dirty:

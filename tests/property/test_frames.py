@@ -37,9 +37,7 @@ def command(draw: st.DrawFn) -> RemotingCommand:
 
 def drained(decoder: FrameDecoder, piece: bytes) -> list[RemotingCommand]:
     decoder.feed(piece)
-    found = []
-    while (one := decoder.next_command()) is not None:
-        found.append(one)
+    found = list(decoder.commands())
     decoder.settle()
     return found
 
@@ -70,11 +68,10 @@ def test_a_decoder_given_up_anywhere_resumes_there(
     decoder.feed(b"".join(one.encode() for one in sent))
     taken = data.draw(st.integers(0, len(sent)))
 
-    received = [decoder.next_command() for _ in range(taken)]
+    received = [next(decoder.commands(), None) for _ in range(taken)]
     decoder.settle()
     decoder.resume()
-    while (one := decoder.next_command()) is not None:
-        received.append(one)
+    received += decoder.commands()
 
     assert received == sent
 

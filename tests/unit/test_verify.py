@@ -165,7 +165,9 @@ async def test_a_copy_made_while_messages_came_is_sound(
     assert report.problems == []
     if first == ["commitlog"]:
         assert report.commit_log["records"] == COUNT
-        assert report.ahead == {"units": 100, "entries": 100}
+        assert report.ahead["units"] == 100
+        # Entries wait in memory until there are many.
+        assert 0 <= report.ahead.get("entries", 0) <= 100
     else:
         assert report.commit_log["records"] == COUNT + 100
         assert report.behind == {"units": 100}

@@ -16,7 +16,7 @@ from broker_core.processors.hooked import (
     command_of,
 )
 from broker_core.protocol.codes import RequestCode
-from broker_core.protocol.command import RemotingCommand, json_answer
+from broker_core.protocol.command import RemotingCommand, answer_template, framed
 from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Stage:
     def serve(self, request: RemotingCommand, _: object) -> bytes:
         self.served.append(request)
         self.clock.hold_ms(3)
-        return json_answer(request.opaque, 0, STORED)
+        return framed(answer_template(STORED) % request.opaque)
 
 
 def v2(**changes: str) -> RemotingCommand:
@@ -127,7 +127,7 @@ def test_a_send_hook_is_told_before_and_after(stage: Stage) -> None:
 
     answer = stage.sends(stage.serve, hook)(v2(), PEER)
 
-    assert answer == json_answer(0, 0, STORED)
+    assert answer == framed(answer_template(STORED) % 0)
     (context,) = hook.before
     assert hook.after == [context]
     assert (context.request_code, context.producer_group, context.topic) == (310, "pg", "ns%T")
@@ -173,7 +173,7 @@ def test_a_broken_hook_changes_nothing(stage: Stage) -> None:
 
     answer = stage.sends(stage.serve, broken, last)(v2(), PEER)
 
-    assert answer == json_answer(0, 0, STORED)
+    assert answer == framed(answer_template(STORED) % 0)
     assert stage.failures.counts == {"h0": 2}
     assert len(last.after) == 1
 
@@ -183,7 +183,7 @@ def test_a_refusal_after_the_send_comes_too_late(stage: Stage) -> None:
         def send_message_after(self, _: SendMessageContext) -> None:
             raise AbortProcessError(13, "no")
 
-    assert stage.sends(stage.serve, Late())(v2(), PEER) == json_answer(0, 0, STORED)
+    assert stage.sends(stage.serve, Late())(v2(), PEER) == framed(answer_template(STORED) % 0)
     assert stage.failures.counts == {"h0": 1}
 
 

@@ -15,9 +15,7 @@ def a_frame(body: bytes = b"", serialize_type: int = 0) -> bytes:
 
 def drained(decoder: FrameDecoder, piece: bytes | memoryview) -> list[bytes]:
     decoder.feed(piece)
-    bodies = []
-    while (command := decoder.next_command()) is not None:
-        bodies.append(command.body)
+    bodies = [command.body for command in decoder.commands()]
     decoder.settle()
     return bodies
 
@@ -63,26 +61,26 @@ def test_the_piece_may_be_reused_after_settling() -> None:
 def test_what_was_given_up_is_returned_after_resuming() -> None:
     decoder = FrameDecoder()
     decoder.feed(a_frame(b"1") + a_frame(b"2") + a_frame(b"3")[:-1])
-    first = decoder.next_command()
+    first = next(decoder.commands(), None)
     decoder.settle()
 
     decoder.resume()
 
     assert first is not None
     assert first.body == b"1"
-    second = decoder.next_command()
+    second = next(decoder.commands(), None)
     assert second is not None
     assert second.body == b"2"
-    assert decoder.next_command() is None
+    assert next(decoder.commands(), None) is None
 
 
 def test_frames_before_a_broken_one_are_returned() -> None:
     decoder = FrameDecoder()
     decoder.feed(a_frame(b"1") + b"GET / HTTP/1.1\r\n")
 
-    assert decoder.next_command() is not None
+    assert next(decoder.commands(), None) is not None
     with pytest.raises(FrameError, match="16777216"):
-        decoder.next_command()
+        next(decoder.commands(), None)
 
 
 def test_the_longest_frame_is_taken_one_byte_more_is_not() -> None:
@@ -134,10 +132,10 @@ def test_memory_follows_what_came_not_what_was_announced() -> None:
 def test_after_discarding_nothing_comes() -> None:
     decoder = FrameDecoder()
     decoder.feed(a_frame() * 2)
-    decoder.next_command()
+    next(decoder.commands(), None)
 
     decoder.discard()
 
-    assert decoder.next_command() is None
+    assert next(decoder.commands(), None) is None
     decoder.settle()
     assert decoder.kept_bytes == 0

@@ -56,7 +56,7 @@ class Peer:
     async def receive(self) -> RemotingCommand:
         while True:
             self._decoder.resume()
-            command = self._decoder.next_command()
+            command = next(self._decoder.commands(), None)
             self._decoder.settle()
             if command is not None:
                 return command

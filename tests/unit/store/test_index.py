@@ -74,6 +74,7 @@ async def test_the_header_names_the_first_and_last_message(store, storage, clock
     first = put(store, keys="a")
     clock.advance_ms(2500)
     last = put(store, keys="b")
+    assert found(store, "b")  # which writes what waits
 
     data = next(i.data for path, i in storage.files.items() if path.parent.name == "index")
     assert HEADER.unpack_from(data) == (
