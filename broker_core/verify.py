@@ -435,12 +435,14 @@ class Verifier:
         return count
 
     def _extension_offsets(self, key: tuple[str, int]) -> Iterator[int]:
+        """Yield where the units of messages lead to that are not damaged, in their order."""
+        damaged = [(one["from"], one["to"]) for one in self._report.commit_log["damaged"]]
         queue = self._queues.get(key)
         for _, data in sorted(queue.maps.items()) if queue is not None else ():
-            for _, size, code in UNIT.iter_unpack(data):
+            for offset, size, code in UNIT.iter_unpack(data):
                 if size <= 0:
                     break
-                if code <= ADDRESS_MAX:
+                if code <= ADDRESS_MAX and not any(low <= offset < high for low, high in damaged):
                     yield code - ADDRESS_BASE
 
     def _walk_extensions(self, files: _Files, file_from: int) -> list[int]:
@@ -549,6 +551,7 @@ class Verifier:
         if count <= 1:
             return None
         default = 5_000_000
+        zeros: int | None = None
         for slot_num in (default, *range(1, (len(data) - HEADER_SIZE) // SLOT_SIZE)):
             rest = len(data) - HEADER_SIZE - slot_num * SLOT_SIZE
             if rest < ENTRY_SIZE * 2 or rest % ENTRY_SIZE:
@@ -563,8 +566,11 @@ class Verifier:
             while 1 < number < count:
                 *_, number = ENTRY.unpack_from(data, start + number * ENTRY_SIZE)
             if number == 1:
-                return int(slot_num)
-        return None
+                if data[start + ENTRY_SIZE : start + 2 * ENTRY_SIZE] != bytes(ENTRY_SIZE):
+                    return int(slot_num)
+                # Slots that nobody has used look like an entry of hash 0 at the log's begin.
+                zeros = zeros or int(slot_num)
+        return zeros
 
     def _check_entry(self, path: Path, number: int, hash_: int, offset: int) -> None:
         if offset < min(self._log.maps, default=0):

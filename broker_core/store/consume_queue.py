@@ -138,7 +138,7 @@ class ConsumeQueue(QueueFiles):
                     break
                 self.min_offset += 1
         if self.ext is not None:
-            self.ext.load(self.last_ext_address(self.next_offset))
+            self.ext.load(self.last_ext_address(self.next_offset), trust_end=trust_end)
 
     # -- write
 
@@ -284,7 +284,10 @@ class ConsumeQueue(QueueFiles):
         return None if self.ext is None else self.ext.unit(address)
 
     def last_ext_address(self, queue_offset: int) -> int | None:
-        """Return the address in the last unit before an offset that has one, None for none."""
+        """Return the address in the last unit before an offset that has one, None for none.
+
+        Addresses rise. Where they do not, the highest is taken: nothing is written over then.
+        """
         file_units = self._file_size // UNIT_SIZE
         to = min(queue_offset, self.next_offset)
         while to > self.first_offset():
@@ -292,7 +295,7 @@ class ConsumeQueue(QueueFiles):
             codes = np.frombuffer(self.stored_units(start, to - start), UNITS)["tags_code"]
             found = np.flatnonzero(codes <= ADDRESS_MAX)
             if len(found):
-                return int(codes[found[-1]])
+                return int(codes[found].max())
             to = start
         return None
 
@@ -300,15 +303,25 @@ class ConsumeQueue(QueueFiles):
         """Return the queue_offset of the first unit in the files, removed messages included."""
         return self._files[0] // UNIT_SIZE if self._files else self.next_offset
 
-    def lower_bound(self, queue_from: int, is_before: Callable[[int], bool]) -> int:
+    def lower_bound(
+        self,
+        queue_from: int,
+        is_before: Callable[[int], bool],
+        is_lost: Callable[[int], bool] | None = None,
+    ) -> int:
         """Return the first queue_offset in [queue_from, next_offset] whose message is not before.
 
-        is_before is asked for commit_log_offsets and must be monotonic; fillers are passed over.
+        is_before is asked for commit_log_offsets and must be monotonic; fillers are passed over,
+        and messages that is_lost says can no longer be read.
         """
         low, high = queue_from, self.next_offset
         while low < high:
             middle = probe = (low + high) // 2
-            while probe < high and (unit := self.unit(probe)) and unit[1] == FILLER_SIZE:
+            while (
+                probe < high
+                and (unit := self.unit(probe))
+                and (unit[1] == FILLER_SIZE or (is_lost is not None and is_lost(unit[0])))
+            ):
                 probe += 1
             if probe < high and unit is not None and is_before(unit[0]):
                 low = probe + 1

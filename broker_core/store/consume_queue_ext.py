@@ -63,8 +63,10 @@ class ConsumeQueueExt(QueueFiles):
         self.end = 0
         self._room = file_size - END_SIZE
 
-    def load(self, last_address: int | None) -> None:
+    def load(self, last_address: int | None, *, trust_end: bool) -> None:
         """Find the files; go on behind the last unit that the ConsumeQueue refers to.
+
+        trust_end: the ConsumeQueue is whole (a clean exit): what it does not refer to may go.
 
         Raises:
             StoreError: a stray file, or one of another size.
@@ -73,6 +75,9 @@ class ConsumeQueueExt(QueueFiles):
         self.end = self._size_of_files()
         if last_address is not None:
             self.end = self.end_behind(last_address)
+            if trust_end:
+                # Written while extensions were switched on, before the last start without them.
+                self.cut(self.end, thorough=True)
         else:
             self.cut(0, thorough=False)
 

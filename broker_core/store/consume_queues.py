@@ -99,7 +99,7 @@ class ConsumeQueues:
             return None
         queue = self._add(topic, queue_id)
         if queue.ext is not None:
-            queue.ext.load(None)
+            queue.ext.load(None, trust_end=True)
         return queue
 
     def delete_topic(self, topic: str) -> None:

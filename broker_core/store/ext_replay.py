@@ -117,13 +117,14 @@ class ExtReplay:
         It must not point at what is, or will be, the extension of another message.
         """
         unit = queue.unit(queue_offset)
-        if queue.ext is None or unit is None or unit[2] > ADDRESS_MAX:
+        if unit is None or unit[2] > ADDRESS_MAX:
             return False
-        known = queue.ext.unit(unit[2])
-        end = self._end(queue, queue.ext, queue_offset)
-        if known is not None and unit[2] - ADDRESS_BASE >= end:
-            self._ends[queue] = unit[2] - ADDRESS_BASE + known.size
-            return False
+        known = queue.ext_unit(unit[2])
+        if queue.ext is not None and known is not None:
+            end = self._end(queue, queue.ext, queue_offset)
+            if unit[2] - ADDRESS_BASE >= end:
+                self._ends[queue] = unit[2] - ADDRESS_BASE + known.size
+                return False
         return queue.put_at(queue_offset, unit[0], unit[1], 0)
 
     def finish(self, queue: ConsumeQueue, *, is_cut: bool) -> None:

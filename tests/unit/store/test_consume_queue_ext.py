@@ -127,7 +127,7 @@ def test_the_files_are_rocketmqs() -> None:
     """What ConsumeQueueExt of 4.9.7 makes of these units, with files of 100 bytes."""
     storage = FaultyStorage()
     ext = ConsumeQueueExt("T", 0, QUEUE, 100, storage, lambda files, start: None)
-    ext.load(None)
+    ext.load(None, trust_end=True)
     first = CqExtUnit(tags_code("TagA"), 1_795_252_759_675, bytes(range(14)))
     empty = CqExtUnit(-1, 1, b"")
 
@@ -154,7 +154,7 @@ def test_the_files_are_rocketmqs() -> None:
 def test_a_unit_that_fits_no_file_is_not_written() -> None:
     storage = FaultyStorage()
     ext = ConsumeQueueExt("T", 0, QUEUE, FILE_SIZE, storage, lambda files, start: None)
-    ext.load(None)
+    ext.load(None, trust_end=True)
 
     assert ext.put(CqExtUnit(1, 1, bytes(277))) is None
     assert ext.put(CqExtUnit(1, 1, bytes(276))) == ADDRESS_BASE
@@ -333,17 +333,46 @@ async def test_after_a_power_cut_every_code_is_that_of_its_message(seed: int) ->
         await store.shutdown()
 
 
-def check_codes(store: MessageStore) -> None:
-    """Each message that can be read has the code of its tags."""
+def check_codes(store: MessageStore, *, is_extended: bool = True) -> None:
+    """Each message that can be read has the code of its tags, or none without extensions."""
     seen = queue_offset = 0
     while units := store.units("TopicTest", 0, queue_offset, 32):
         for commit_log_offset, size, code in units:
             record = None if size == FILLER_SIZE else store.look_message(commit_log_offset)
             if record is not None:
-                assert code == tags_code(decode_record(record).tags)
+                expected = tags_code(decode_record(record).tags)
+                assert code == expected or (code == 0 and not is_extended)
                 seen += 1
         queue_offset += len(units)
     assert seen
+
+
+@pytest.mark.parametrize("seed", range(15))
+async def test_whatever_a_store_goes_through_no_code_is_anothers(seed: int) -> None:
+    dice = random.Random(seed)
+    storage, clock = FaultyStorage(), ManualClock()
+    for _ in range(5):
+        config = store_config(
+            enable_consume_queue_ext=dice.random() < 0.8,
+            mapped_file_size_consume_queue_ext=FILE_SIZE,
+        )
+        store = a_store(clock, storage, config, bit_map_of)
+        store.load()
+        await store.start()
+        for _ in range(dice.randrange(100)):
+            clock.advance_ms(dice.randrange(5))
+            if dice.random() < 0.02:
+                store.delete_topic("TopicTest")
+            elif dice.random() < 0.03:
+                await store.flush()
+            else:
+                put(store, body=bytes(dice.randrange(900)), tags=dice.choice([None, "T1", "T2"]))
+        put(store, tags="T2")
+        check_codes(store, is_extended=config.enable_consume_queue_ext)
+        left = {"clean": storage, "kill": storage.crash(), "power": storage.cut_power(dice)}
+        end = dice.choice(list(left))
+        await store.shutdown()
+        storage = left[end]
 
 
 async def test_a_deleted_topic_leaves_no_extension() -> None:
