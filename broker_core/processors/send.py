@@ -61,6 +61,7 @@ logger = logging.getLogger(__name__)
 PUT_OK = PutMessageStatus.PUT_OK
 TRANSACTION_TYPE = 0x4 | 0x8
 """The sysFlag bits that say prepared, commit, rollback."""
+DEFAULT_QUEUE_NUMS = 4
 DLQ_QUEUE_NUMS = 1
 UNSERVED_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 SPECIAL_PROPERTIES = frozenset(
@@ -231,7 +232,7 @@ class SendProcessor:
                 return place
             topic, queue_id = place
         put_topic, put_queue_id, held = topic, queue_id, None
-        text = header.properties
+        text = header.properties or ""
         table = decode_properties(text)
         wait = table.get(PROPERTY_WAIT_STORE_MSG_OK)
         if SPECIAL_PROPERTIES.isdisjoint(table):
@@ -272,7 +273,7 @@ class SendProcessor:
             sys_flag=header.sys_flag & ~TRANSACTION_TYPE,
             born_timestamp=header.born_timestamp,
             born_host=connection.remote_host,
-            reconsume_times=header.reconsume_times,
+            reconsume_times=header.reconsume_times or 0,
         )
         if result.status is not PUT_OK:
             return self._refuse(request, *self._remarks[result.status])
@@ -404,7 +405,7 @@ class SendProcessor:
             return self._refuse(request, *_illegal_queue_id(queue_id, topic_config, connection))
         if queue_id < 0:
             queue_id = random.randrange(topic_config.write_queue_nums)
-        batch_properties = decode_properties(header.properties)
+        batch_properties = decode_properties(header.properties or "")
         if sys_flag & TRANSACTION_TYPE or PROPERTY_DELAY_TIME_LEVEL in batch_properties:
             return self._refuse(request, *self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])
         waits = batch_properties.get(PROPERTY_WAIT_STORE_MSG_OK) != "false"
@@ -417,7 +418,7 @@ class SendProcessor:
             sys_flag=sys_flag,
             born_timestamp=born_timestamp,
             born_host=connection.remote_host,
-            reconsume_times=header.reconsume_times,
+            reconsume_times=header.reconsume_times or 0,
         )
         if result.status is not PutMessageStatus.PUT_OK:
             return self._refuse(request, *self._remarks[result.status])
@@ -481,7 +482,11 @@ class SendProcessor:
         if topic_config is None:
             logger.info("send to an unknown topic: topic=%s from=%s", topic, connection)
             topic_config = self._topics.create_from_default(
-                topic, header.default_topic, header.default_topic_queue_nums
+                topic,
+                header.default_topic or "",
+                DEFAULT_QUEUE_NUMS
+                if header.default_topic_queue_nums is None
+                else header.default_topic_queue_nums,
             )
         if topic_config is None and names.is_retry_topic(topic):
             topic_config = self._topics.create_retry(topic, 1)
@@ -513,7 +518,7 @@ class SendProcessor:
         maximum = group_config.retry_max_times
         if request.version >= V3_4_9 and header.max_reconsume_times is not None:
             maximum = header.max_reconsume_times
-        if header.reconsume_times < maximum:
+        if (header.reconsume_times or 0) < maximum:
             return None
         return self._topics.create_retry(names.dlq_topic(group), DLQ_QUEUE_NUMS)
 

@@ -149,7 +149,7 @@ ANNOUNCEMENTS: dict[str, Callable[[], object]] = {
 def frame_of(data: bytes) -> None:
     decoder = FrameDecoder()
     decoder.feed(data)
-    decoder.next_command()
+    list(decoder.commands())
     decoder.settle()
 
 

@@ -36,7 +36,6 @@ LONG_NAMES = {
 }
 """The letters and what they stand for."""
 SHORT_NAMES = {long: short for short, long in LONG_NAMES.items()}
-DEFAULT_QUEUE_NUMS = 4
 
 Int32 = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
 Int64 = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
@@ -73,15 +72,15 @@ class SendHeader(
     sys_flag: Int32
     born_timestamp: Int64
     flag: Int32
-    properties: str = ""
-    reconsume_times: Int32 = 0
-    batch: str = ""
-    producer_group: str = ""
-    default_topic: str = ""
-    default_topic_queue_nums: Int32 = DEFAULT_QUEUE_NUMS
-    unit_mode: str = ""
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    batch: str | None = None
+    producer_group: str | None = None
+    default_topic: str | None = None
+    default_topic_queue_nums: Int32 | None = None
+    unit_mode: str | None = None
     max_reconsume_times: Int32 | None = None
-    broker_name: str = ""
+    broker_name: str | None = None
 
     @classmethod
     def of(cls, ext_fields: Mapping[str, str]) -> SendHeader:
@@ -101,25 +100,25 @@ class SendHeader(
             fields.int32(named, "sysFlag"),
             fields.int64(named, "bornTimestamp"),
             fields.int32(named, "flag"),
-            named.get("properties", ""),
-            fields.int32(named, "reconsumeTimes") if named.get("reconsumeTimes") else 0,
-            named.get("batch", ""),
-            named.get("producerGroup", ""),
-            named.get("defaultTopic", ""),
-            fields.int32(named, "defaultTopicQueueNums", DEFAULT_QUEUE_NUMS),
-            named.get("unitMode", ""),
-            fields.int32(named, "maxReconsumeTimes") if named.get("maxReconsumeTimes") else None,
-            named.get("brokerName", ""),
+            named.get("properties"),
+            _optional(named, "reconsumeTimes"),
+            named.get("batch"),
+            named.get("producerGroup"),
+            named.get("defaultTopic"),
+            _optional(named, "defaultTopicQueueNums"),
+            named.get("unitMode"),
+            _optional(named, "maxReconsumeTimes"),
+            named.get("brokerName"),
         )
 
     # What readers of ext fields use: authorization, hooks, logs.
 
     def ext_fields(self) -> dict[str, str]:
-        """Return the ext fields as texts, those that are not set left out."""
+        """Return the ext fields as the texts that came."""
         return {
             letter: str(value)
             for letter, name in _ATTRIBUTES.items()
-            if (value := getattr(self, name)) not in ("", None)
+            if (value := getattr(self, name)) is not None
         }
 
     def get(self, letter: str, default: str | None = None) -> str | None:
@@ -142,3 +141,7 @@ _ATTRIBUTES = {
     field.encode_name: field.name
     for field in sorted(msgspec.structs.fields(SendHeader), key=lambda field: field.encode_name)
 }
+
+
+def _optional(named: Mapping[str, str], name: str) -> int | None:
+    return fields.int32(named, name) if named.get(name) else None
