@@ -335,7 +335,7 @@ async def test_after_a_power_cut_every_code_is_that_of_its_message(seed: int) ->
 
 def check_codes(store: MessageStore, *, is_extended: bool = True) -> None:
     """Each message that can be read has the code of its tags, or none without extensions."""
-    seen = queue_offset = 0
+    seen, queue_offset = 0, store.min_offset_in_queue("TopicTest", 0)
     while units := store.units("TopicTest", 0, queue_offset, 32):
         for commit_log_offset, size, code in units:
             record = None if size == FILLER_SIZE else store.look_message(commit_log_offset)
