@@ -251,6 +251,7 @@ class ConsumeQueueFlusher(Service):
         files, directories = self._queues.take_files_to_flush(least_units)
         if self._index is not None and least_units == 0:
             files += self._index.files_to_flush()
+            directories += self._index.directories_to_flush()
         self._queues.is_flushing = True
         try:
             loop = asyncio.get_running_loop()

@@ -60,6 +60,7 @@ class IndexService:
         self._clock = clock
         self._files: list[IndexFile] = []
         self._full: list[StorageFile] = []
+        self._is_file_new = False
 
     def load(self) -> None:
         """Map the index files.
@@ -203,6 +204,11 @@ class IndexService:
         files, self._full = self._full, []
         return files + [file.file for file in self._files[-1:]]
 
+    def directories_to_flush(self) -> list[Path]:
+        """Return where files were made since the last call."""
+        is_new, self._is_file_new = self._is_file_new, False
+        return [self._directory] if is_new else []
+
     @property
     def end_timestamp(self) -> int:
         """The store timestamp of the last message put; 0 when there is none."""
@@ -236,6 +242,7 @@ class IndexService:
             file.continue_from(previous)
             self._full.append(previous.file)
         self._files.append(file)
+        self._is_file_new = True
         return file
 
     def _delete(self, file: IndexFile) -> None:

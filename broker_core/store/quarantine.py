@@ -54,6 +54,14 @@ class Quarantine:
         )
         return True
 
+    def cut_at(self, commit_log_offset: int) -> None:
+        """The log ends here: what comes behind is new, and not damaged."""
+        self.ranges = [
+            known._replace(offset_to=min(known.offset_to, commit_log_offset))
+            for known in self.ranges
+            if known.offset_from < commit_log_offset
+        ]
+
     def contains(self, commit_log_offset: int) -> bool:
         """Tell whether an offset lies in a damaged range."""
         return any(

@@ -196,7 +196,13 @@ class QueueFiles:
         file = self._storage.open(path, create=is_new)
         size = file.size
         if is_new:
-            file.set_size(self._file_size)
+            try:
+                file.set_size(self._file_size)
+            except OSError:
+                # An empty file would keep a real broker from starting.
+                file.close()
+                self._storage.unlink(path)
+                raise
             self._files.append(file_from_offset)
             self.is_new = True
         elif size == 0:

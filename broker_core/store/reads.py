@@ -232,7 +232,9 @@ class MessageReader:
         """Return the first message stored from a time on; with upper the last one up to it."""
         bound = timestamp_ms + 1 if upper else timestamp_ms
         found = queue.lower_bound(
-            queue.min_offset, lambda offset: self._timestamp_at(offset) < bound
+            queue.min_offset,
+            lambda offset: self._timestamp_at(offset) < bound,
+            self._quarantine.contains,
         )
         found = min(found, queue.max_offset)
         return max(found - 1, queue.min_offset) if upper else found
@@ -241,6 +243,8 @@ class MessageReader:
         """Return when a message was stored, -1 when it is not there."""
         unit = queue.unit(queue_offset)
         if unit is None or unit[1] == FILLER_SIZE or queue_offset >= queue.max_offset:
+            return -1
+        if self._quarantine.contains(unit[0]):
             return -1
         return self._timestamp_at(unit[0])
 

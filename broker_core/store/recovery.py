@@ -125,6 +125,7 @@ class Recovery:
         for found in self._damaged:
             logger.error("damaged range kept and stepped over: from=%d to=%d reason=%s", *found)
         known = list(self._quarantine.ranges)
+        self._quarantine.cut_at(end)
         for found in self._damaged:
             self._quarantine.add(found)
         if self._quarantine.ranges != known:
@@ -448,7 +449,8 @@ class Recovery:
                 self._mark(queue)
             return
         if queue_offset < queue.next_offset:
-            queue.put_filler_at(queue_offset)
+            if not queue.put_filler_at(queue_offset):
+                return
         else:
             queue.append(0, FILLER_SIZE, 0)
         self._units_written += 1
