@@ -39,6 +39,8 @@ BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
 ITEMS_MAX = 200_000
 """Keys beyond this are not counted by themselves: memory is bounded, totals stay right."""
+SAMPLED_AT_ONCE = 2_000
+"""The loop has other work in between: this many take it a fraction of a millisecond."""
 
 
 class StatsSet(dict[str, StatsItem]):
@@ -259,11 +261,14 @@ class BrokerStats(Service):
         self.put_latency.sample()
         self.get_latency.sample()
 
-    def sample_items(self) -> None:
+    async def sample_items(self) -> None:
+        """Move all windows on, some at a time: there may be a great many."""
         now = self._clock.monotonic()
-        for table in self.sets.values():
-            for item in table.values():
+        items = [item for table in self.sets.values() for item in table.values()]
+        for begin in range(0, len(items), SAMPLED_AT_ONCE):
+            for item in items[begin : begin + SAMPLED_AT_ONCE]:
                 item.sample(now)
+            await self._clock.sleep(0)
 
     def roll_day(self) -> None:
         """Make today's totals yesterday's; called at local midnight."""
@@ -280,7 +285,7 @@ class BrokerStats(Service):
             ticks += 1
             self.sample_second()
             if ticks % SAMPLE_SECONDS == 0:
-                self.sample_items()
+                await self.sample_items()
             today = _local_day(self._clock.now_ms())
             if today != day:
                 day = today

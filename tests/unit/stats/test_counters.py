@@ -128,7 +128,7 @@ def test_without_detail_there_are_no_queues() -> None:
     ("minutes", "sums"),
     [(0, (6, 6, 6)), (5, (0, 6, 6)), (75, (0, 0, 6)), (25 * 60, (0, 0, 0))],
 )
-def test_a_minute_an_hour_and_a_day_forget_what_is_older(
+async def test_a_minute_an_hour_and_a_day_forget_what_is_older(
     minutes: int, sums: tuple[int, int, int]
 ) -> None:
     clock = ManualClock()
@@ -137,7 +137,7 @@ def test_a_minute_an_hour_and_a_day_forget_what_is_older(
     clock.advance_ms(1_000)
     for _ in range(minutes * 6):
         clock.advance_ms(10_000)
-        stats.sample_items()
+        await stats.sample_items()
 
     item, now = stats.topic_put_nums["T"], clock.monotonic()
 
