@@ -244,10 +244,17 @@ class FaultyStorage:
                 self.durable[known] = inode
         self._unsynced = [one for one in self._unsynced if one[0].parent != path]
         # A directory that is gone from this one takes with it what was in it.
-        for known in [known for known in list(self.durable) if path in known.parents]:
-            if any(path in d.parents and d not in self.directories for d in known.parents):
-                del self.durable[known]
-                self._unsynced = [one for one in self._unsynced if one[0] != known]
+        gone = {known.parent for known in self.durable} | {one.parent for one, _ in self._unsynced}
+        gone = {
+            directory
+            for directory in gone
+            if any(
+                path in above.parents and above not in self.directories
+                for above in (directory, *directory.parents)
+            )
+        }
+        self.durable = {p: inode for p, inode in self.durable.items() if p.parent not in gone}
+        self._unsynced = [one for one in self._unsynced if one[0].parent not in gone]
         self.durable_directories |= {
             known for known in self.directories if known.parent == path or known == path
         }
