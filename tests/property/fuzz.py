@@ -35,7 +35,7 @@ AT_ONE_TIME = 8
 FRAMES_MAX = 12
 ANSWER_SECONDS = 0.05
 ALIVE_SECONDS = 10.0
-ROUND_CONNECTIONS = 1_500
+ROUND_CONNECTIONS = 1_000
 """After so many the broker gives way to a new one: what was made by name is gone."""
 ANONYMOUS_BYTES_MAX = 256 << 20
 PROBE_OPAQUE = 0x7EADBEEF
@@ -45,6 +45,20 @@ KEYS: dict[str, Any] = {
     "messageDelayLevel": "1s 2s",
     "transactionTimeOut": 1_000,
 }
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"haProxyProtocolEnable": "true"},
+    {"aclEnable": "true"},
+    {"flushDiskType": "SYNC_FLUSH"},
+]
+"""What else a broker reads before it serves; each round has the next."""
+PROXY_HEADERS = (
+    b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n",
+    b"PROXY UNKNOWN\r\n",
+    b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\x0a\x00\x00\x01\x0a\x00\x00\x02\x00\x01\x00\x02",
+    b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00",
+)
+ACCOUNT = "{accessKey: application, secretKey: '12345678', defaultTopicPerm: PUB|SUB}"
 VALUES = [
     *(
         "",
@@ -93,10 +107,15 @@ class Mutator:
         self._frames = frames
         self._codes = sorted({one.code for one in frames})
 
-    def stream(self) -> bytes:
+    def stream(self, *, is_proxied: bool) -> bytes:
         """Return the bytes of one connection."""
         frames = [self.frame() for _ in range(self._rng.randint(1, FRAMES_MAX))]
-        return b"".join(frames)
+        return b"".join([self._greeting() if is_proxied else b"", *frames])
+
+    def _greeting(self) -> bytes:
+        """Return what a proxy says before the first frame, changed now and then."""
+        header = self._rng.choice(PROXY_HEADERS)
+        return header if self._rng.random() < 0.8 else self._bytes(header)
 
     def frame(self) -> bytes:
         frame = self._rng.choice(self._frames).frame
@@ -196,11 +215,11 @@ async def connect(port: int, stream: bytes, rng: random.Random) -> None:
         writer.close()
 
 
-async def is_alive(port: int) -> bool:
+async def is_alive(port: int, *, is_proxied: bool) -> bool:
     """Tell whether a well-behaved client is answered."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(request(GET_BROKER_RUNTIME_INFO))
+        writer.write((PROXY_HEADERS[0] if is_proxied else b"") + request(GET_BROKER_RUNTIME_INFO))
         return bool(await asyncio.wait_for(reader.read(1), ALIVE_SECONDS))
     except TimeoutError:
         return False
@@ -228,6 +247,7 @@ class Fuzzer:
         self._next = 0 if only is None else only
         self._frames = corpus.everything()
         self._bytes_before = 0
+        self._rounds = 0
 
     async def run(self) -> str | None:
         """Return what went wrong, None when nothing did."""
@@ -246,11 +266,19 @@ class Fuzzer:
     async def _round(self) -> str | None:
         with tempfile.TemporaryDirectory() as directory:
             first = self._next
-            async with running_broker(Path(directory), **KEYS) as broker:
-                workers = (self._work(broker, first) for _ in range(AT_ONE_TIME))
+            variant = VARIANTS[self._rounds % len(VARIANTS)]
+            self._rounds += 1
+            accounts = Path(directory) / "conf" / "plain_acl.yml"
+            accounts.parent.mkdir()
+            accounts.write_text(f"accounts: [{ACCOUNT}]\n")
+            async with running_broker(Path(directory), **KEYS | variant) as broker:
+                is_proxied = "haProxyProtocolEnable" in variant
+                workers = (
+                    self._work(broker, first, is_proxied=is_proxied) for _ in range(AT_ONE_TIME)
+                )
                 await asyncio.gather(*workers)
                 ports = (broker.listen_port, broker.configuration.broker.namesrv_listen_port)
-                if not all([await is_alive(port) for port in ports]):
+                if not all([await is_alive(port, is_proxied=is_proxied) for port in ports]):
                     return f"after connection {self._next - 1} nobody is answered"
         numbers = f"seed {self._seed}, connections {first} to {self._next - 1}"
         if self.findings.errors:
@@ -262,7 +290,7 @@ class Fuzzer:
             return f"{numbers}: {now - self._bytes_before} bytes more than after the first round"
         return None
 
-    async def _work(self, broker: Broker, first: int) -> None:
+    async def _work(self, broker: Broker, first: int, *, is_proxied: bool) -> None:
         ports = (
             *(broker.listen_port, broker.listen_port, broker.listen_port - 2),
             broker.configuration.broker.namesrv_listen_port,
@@ -275,7 +303,7 @@ class Fuzzer:
             self.connections += 1
             # By itself, so that one connection can be had again without those before it.
             rng = random.Random(f"{self._seed}-{number}")
-            stream = Mutator(rng, self._frames).stream()
+            stream = Mutator(rng, self._frames).stream(is_proxied=is_proxied)
             await connect(rng.choice(ports), stream, rng)
 
 

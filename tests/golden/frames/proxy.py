@@ -49,6 +49,9 @@ class Head:
         header = frame[8 : 8 + (word & 0xFFFFFF)]
         self.body = frame[8 + (word & 0xFFFFFF) :]
         self.fields: dict[str, str] = {}
+        # Java writes null into a binary header as nothing, and what a hook adds to some headers
+        # twice; it reads the one back as null, of the other the last.
+        self.is_read_whole = True
         if self.type == 0:
             read: dict[str, Any] = json.loads(header)
             self.code, self.flag = int(read["code"]), int(read["flag"])
@@ -63,6 +66,7 @@ class Head:
                 key = header[at + 2 : at + 2 + key_length].decode()
                 at += 2 + key_length
                 (length,) = struct.unpack_from(">i", header, at)
+                self.is_read_whole &= bool(length) and key not in self.fields
                 self.fields[key] = header[at + 4 : at + 4 + length].decode()
                 at += 4 + length
             if not self.is_answer:
