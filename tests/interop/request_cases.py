@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TOPIC, GROUP, LIVE_GROUP, LIVE_PRODUCERS = "rows", "rows-group", "rows-live", "rows-producers"
+ENDED_TOPIC = "rows-ended"
+"""Where the half message goes that is ended."""
 CLIENT_ID = "rows-client"
 DLQ_TOPIC = f"%DLQ%{GROUP}"
 QUEUES = 2
@@ -311,6 +313,30 @@ CASES = [
         {**END, "commitLogOffset": "99999999"},
     ),
     Case("end a transaction", Code.END_TRANSACTION, END),
+    Case("end it again", Code.END_TRANSACTION, END),
+    Case(
+        "roll it back after all",
+        Code.END_TRANSACTION,
+        {**END, "commitOrRollback": "12"},
+        differs="the first outcome stays",
+    ),
+    Case(
+        "end what is no half message",
+        Code.END_TRANSACTION,
+        {**END, "commitLogOffset": "{offset}", "tranStateTableOffset": "0"},
+    ),
+    Case(
+        "resume what is no half message",
+        Code.RESUME_CHECK_HALF_MESSAGE,
+        {"msgId": "{msg_id}"},
+        differs="only what was checked too often is resumed",
+    ),
+    Case(
+        "how many came of it",
+        Code.GET_MAX_OFFSET,
+        {"topic": ENDED_TOPIC, "queueId": "0"},
+        differs="each commit of the original brings the message once more",
+    ),
     Case(
         "resume what is not there",
         Code.RESUME_CHECK_HALF_MESSAGE,

@@ -253,6 +253,7 @@ class Rows:
     def __enter__(self) -> Rows:
         port = self._broker.port
         raw_remoting.create_topic(port, request_cases.TOPIC, queues=request_cases.QUEUES)
+        raw_remoting.create_topic(port, request_cases.ENDED_TOPIC, queues=1)
         with RawClient(port) as client:
             stored = [
                 self._send(client, f"KEYS\x01k{n}\x02UNIQ_KEY\x01U{n}")
@@ -260,7 +261,11 @@ class Rows:
             ]
             for level in (1, 2):
                 self._send(client, f"DELAY\x01{level}")
-            half = self._send(client, "TRAN_MSG\x01true\x02PGROUP\x01half-producers")
+            half = self._send(
+                client,
+                "TRAN_MSG\x01true\x02PGROUP\x01half-producers",
+                topic=request_cases.ENDED_TOPIC,
+            )
             for queue_id in range(request_cases.QUEUES):
                 for group in (request_cases.GROUP, request_cases.LIVE_GROUP):
                     fields = {
@@ -301,8 +306,8 @@ class Rows:
             value = value.replace(f"{{{name}}}", place)
         return value
 
-    def _send(self, client: RawClient, properties: str) -> Answer:
-        fields = {**request_cases.SEND, "properties": properties}
+    def _send(self, client: RawClient, properties: str, topic: str = request_cases.TOPIC) -> Answer:
+        fields = {**request_cases.SEND, "topic": topic, "properties": properties}
         answer = client.ask(raw_remoting.SEND_MESSAGE, fields, b"body")
         assert answer.code == 0, answer
         return answer
