@@ -86,10 +86,11 @@ def deployments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Deplo
     require_java()
     root = tmp_path_factory.mktemp("steps")
     with ExitStack() as stack:
-        theirs = stack.enter_context(Peer(VERSION, root / "theirs", **KEYS))
+        keys = {**KEYS, "traceTopicEnable": "true"}
+        theirs = stack.enter_context(Peer(VERSION, root / "theirs", **keys))
         their_keys = {**OLD_KEYS, "namesrvAddr": theirs.namesrv}
         their_old = stack.enter_context(Peer(VERSION, root / "their-old", **their_keys))
-        ours = BrokerProcess(root / "ours", **KEYS)
+        ours = BrokerProcess(root / "ours", **keys)
         our_old = BrokerProcess(root / "our-old", **{**OLD_KEYS, "namesrvAddr": ours.namesrv})
         for each in (ours, our_old):
             each.start()

@@ -26,7 +26,8 @@ const (
 	// A consumer that nobody tells looks after twenty seconds.
 	soon        = 15 * time.Second
 	atOneTime   = 32
-	traceTopic  = "traces-go"
+	traceTopic  = "RMQ_SYS_TRACE_TOPIC"
+	traceKey    = "k-traced-go"
 	bigBodySize = 20_000
 )
 
@@ -849,9 +850,6 @@ func (t *tour) rebalance() (string, error) {
 }
 
 func (t *tour) messageTrace() (string, error) {
-	if _, err := t.topic("traces", 1); err != nil {
-		return "", err
-	}
 	topic, err := t.topic("traced", 1)
 	if err != nil {
 		return "", err
@@ -862,7 +860,7 @@ func (t *tour) messageTrace() (string, error) {
 	}
 	p := t.started("traced-producer-go", producer.WithTrace(trace))
 	defer func() { _ = p.Shutdown() }()
-	if _, err := p.SendSync(context.Background(), made(topic, "A", "k")); err != nil {
+	if _, err := p.SendSync(context.Background(), made(topic, "A", traceKey)); err != nil {
 		return "", err
 	}
 	c, err := t.consumer("traced", "traced", consumer.WithTrace(trace)).start(topic, everything)
@@ -870,7 +868,7 @@ func (t *tour) messageTrace() (string, error) {
 		return "", err
 	}
 	defer func() { _ = c.client.Shutdown() }()
-	if err := until(func() bool { return c.has("k") }); err != nil {
+	if err := until(func() bool { return c.has(traceKey) }); err != nil {
 		return "", err
 	}
 	kinds := map[string]bool{}
@@ -881,8 +879,8 @@ func (t *tour) messageTrace() (string, error) {
 		}
 		for _, one := range found {
 			for _, record := range strings.Split(string(one.Body), "\u0002") {
-				if kind := strings.Split(record, "\u0001")[0]; kind != "" {
-					kinds[kind] = true
+				if strings.Contains(record, traceKey) {
+					kinds[strings.Split(record, "\u0001")[0]] = true
 				}
 			}
 		}

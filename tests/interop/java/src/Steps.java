@@ -52,6 +52,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  */
 public final class Steps {
     private static final String BROKER = "broker-a";
+    private static final String TRACES = "RMQ_SYS_TRACE_TOPIC";
     private static final int AT_ONE_TIME = 16;
     private static final long WAIT_MS = 40_000;
     /** As long as a consumer that polls waits for a broker that refuses. */
@@ -656,20 +657,22 @@ public final class Steps {
 
     private String messageTrace() throws Exception {
         String topic = topic("traced", 1);
-        String traces = "traces" + version;
-        topic(traces, 1, traces);
-        DefaultMQProducer tracing = new DefaultMQProducer("traced-producer", true, traces);
+        // Traces of every client go to one topic.
+        String key = "k-" + topic;
+        DefaultMQProducer tracing = new DefaultMQProducer("traced-producer", true, TRACES);
         started(tracing);
-        tracing.send(message(topic, "A", "k"));
-        DefaultMQPushConsumer client = new DefaultMQPushConsumer("traced" + version, true, traces);
+        tracing.send(message(topic, "A", key));
+        DefaultMQPushConsumer client = new DefaultMQPushConsumer("traced" + version, true, TRACES);
         Received consumer = new Received(client, "traced");
         consumer.start(topic);
-        until(() -> consumer.keys.contains("k"));
+        until(() -> consumer.keys.contains(key));
         Set<String> kinds = new TreeSet<>();
         within(10_000, () -> {
-            for (MessageExt each : stored(traces, 1, 1)) {
+            for (MessageExt each : stored(TRACES, 1, 1)) {
                 for (String record : text(each).split("\u0002")) {
-                    kinds.add(record.split("\u0001")[0]);
+                    if (record.contains(key)) {
+                        kinds.add(record.split("\u0001")[0]);
+                    }
                 }
             }
             return kinds.size() >= 3;
