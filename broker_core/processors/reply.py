@@ -106,11 +106,15 @@ class ReplyProcessor:
         ext_fields |= {"queueId": str(queue_id), "queueOffset": "0"}
         if self._config.store_reply_message_enable:
             result = self._put(request, connection, header, table, topic, queue_id)
-            if result.status is PutMessageStatus.PUT_OK:
+            status = result.status
+            durable = self._store.until_durable(result)
+            if durable is not None:
+                status = await durable
+            if status is PutMessageStatus.PUT_OK:
                 ext_fields["msgId"] = offset_msg_id(self._store_host, result.commit_log_offset)
                 ext_fields["queueOffset"] = str(result.queue_offset)
             else:
-                logger.warning("reply is not stored: topic=%s status=%s", topic, result.status.name)
+                logger.warning("reply is not stored: topic=%s status=%s", topic, status.name)
         code = ResponseCode.SUCCESS if failure is None else ResponseCode.SYSTEM_ERROR
         return request.answer(code, failure, ext_fields)
 

@@ -107,6 +107,21 @@ async def test_storing_can_be_switched_off(tmp_path: Path) -> None:
         await asking.shutdown()
 
 
+async def test_with_sync_flush_a_stored_reply_is_durable_before_it_is_answered(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path, flushDiskType="SYNC_FLUSH") as broker:
+        asking = Asking(f"127.0.0.1:{broker.listen_port}")
+        await asking.heartbeat("asking-client", producer_groups=("asking-group",))
+
+        answer = await reply(asking)
+
+        assert (answer.code, answer.ext_fields["queueOffset"]) == (ResponseCode.SUCCESS, "0")
+        assert broker.store.flushed_where == broker.store.max_commit_log_offset > 0
+        assert len(messages(await asking.pull(TOPIC))) == 1
+        await asking.shutdown()
+
+
 async def test_a_reply_to_nobody_is_refused_and_stored_all_the_same(client: Client) -> None:
     answer = await reply(client, "gone")
 
