@@ -13,51 +13,48 @@ Source: common/message/MessageDecoder.java encodeMessage, store/CommitLog.java (
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker_core.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_HEAD = struct.Struct(">iiiii")
-_PROPERTIES_SIZE = struct.Struct(">h")
+_unpack_head = struct.Struct(">i8xii").unpack_from
+_HEAD_SIZE = 20
+_unpack_properties_size = struct.Struct(">h").unpack_from
 
 
-class BatchItem(NamedTuple):
-    """One message of a batch; views into the batch's body."""
-
-    flag: int
-    body: memoryview
-    properties: memoryview
-
-
-def decode(data: bytes | memoryview) -> Iterator[BatchItem]:
-    """Yield the messages of a batch.
+def decode(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield (flag, body, properties) of the messages of a batch.
 
     Raises:
         CorruptRecordError: sizes do not add up.
     """
-    view = memoryview(data)
-    position = 0
-    while position < len(view):
+    position, end = 0, len(data)
+    while position < end:
         try:
-            total_size, _, _, flag, body_size = _HEAD.unpack_from(view, position)
-            body_from = position + _HEAD.size
-            (properties_size,) = _PROPERTIES_SIZE.unpack_from(view, body_from + max(body_size, 0))
+            total_size, flag, body_size = _unpack_head(data, position)
+            body_from = position + _HEAD_SIZE
+            body_to = body_from + max(body_size, 0)
+            (properties_size,) = _unpack_properties_size(data, body_to)
         except struct.error as error:
             raise CorruptRecordError("batch", position, "ends within a message") from error
-        properties_from = body_from + body_size + _PROPERTIES_SIZE.size
-        end = properties_from + properties_size
-        if body_size < 0 or properties_size < 0 or total_size != end - position or end > len(view):
+        properties_from = body_to + 2
+        following = properties_from + properties_size
+        if (
+            body_size < 0
+            or properties_size < 0
+            or total_size != following - position
+            or following > end
+        ):
             raise CorruptRecordError("batch", position, "sizes do not add up")
-        yield BatchItem(flag, view[body_from : body_from + body_size], view[properties_from:end])
-        position = end
+        yield flag, data[body_from:body_to], data[properties_from:following]
+        position = following
 
 
-def joined_properties(item: bytes | memoryview, batch: bytes) -> bytes:
+def joined_properties(item: bytes, batch: bytes) -> bytes:
     r"""Return an item's properties followed by the batch's, with \x02 between them if needed."""
-    own = bytes(item)
-    if own and batch and not own.endswith(b"\x02"):
-        return own + b"\x02" + batch
-    return own + batch
+    if item and batch and item[-1] != 2:
+        return item + b"\x02" + batch
+    return item + batch

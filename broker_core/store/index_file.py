@@ -153,32 +153,36 @@ class IndexFile:
         """Add entries in this order, as `put` would; the caller has checked that there is room."""
         count = len(key_hashes)
         number = self.count
-        numbers = np.arange(number, number + count)
         chain = key_hashes % self._slot_num
         order = np.argsort(chain, kind="stable")
         ordered = chain[order]
-        goes_on = ordered[1:] == ordered[:-1]
-        ends = order[np.append(~goes_on, True)]
-        begins = order[np.insert(~goes_on, 0, True)]
+        # Whether an entry goes on the chain of the one before it in this order.
+        goes_on = np.zeros(count + 1, bool)
+        np.equal(ordered[1:], ordered[:-1], out=goes_on[1:-1])
+        begins = order[~goes_on[:-1]]
+        ends = order[~goes_on[1:]]
         slots = self._slots()
-        heads = slots[chain[begins]].astype(np.int64)
+        heads = slots[chain[begins]]
         heads[(heads < 0) | (heads >= number)] = 0
         previous = np.empty(count, np.int64)
         previous[begins] = heads
-        previous[order[1:][goes_on]] = numbers[order[:-1][goes_on]]
+        if len(begins) < count:
+            previous[order[goes_on[:-1]]] = order[goes_on[1:]] + number
         begin = self.begin_timestamp
-        seconds = np.clip((times - begin) // 1000, 0, SECONDS_MAX) if begin > 0 else times * 0
         if number <= 1:
             self.begin_timestamp = int(times[0])
             self.begin_phy_offset = int(offsets[0])
-            if begin <= 0:
-                seconds[1:] = np.clip((times[1:] - times[0]) // 1000, 0, SECONDS_MAX)
+        seconds = (times - self.begin_timestamp) // 1000
+        if number <= 1 and begin > 0:
+            # The first entry of a file counts from the end of the file before.
+            seconds[0] = (times[0] - begin) // 1000
+        seconds = np.minimum(np.maximum(seconds, 0), SECONDS_MAX)
         entries = self.entries(number, number + count)
         entries["hash"] = key_hashes
         entries["offset"] = offsets
         entries["seconds"] = seconds
         entries["previous"] = previous
-        slots[chain[ends]] = numbers[ends]
+        slots[chain[ends]] = ends + number
         self.used_slots += int((heads == 0).sum())
         self.count = number + count
         self.end_timestamp = int(times[-1])

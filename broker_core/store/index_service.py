@@ -265,14 +265,23 @@ def _entries(waiting: Sequence[Waiting]) -> list[tuple[int, str, int, int]]:
 def _key_hashes(seeds: Sequence[int], words: Sequence[str]) -> NDArray[np.int64]:
     """Return what `key_hash` of `index_hash` returns, for many."""
     joined = "".join(words)
-    lengths = np.fromiter(map(len, words), np.int64, len(words))
-    if not joined.isascii() or lengths.max() >= POWERS_MAX:
+    length = len(words[0])
+    lengths = set(map(len, words))
+    if not joined.isascii() or max(lengths) >= POWERS_MAX:
         return np.array([key_hash(index_hash(*one)) for one in zip(seeds, words, strict=True)])
     units = np.frombuffer(joined.encode(), np.uint8)
-    ends = lengths.cumsum()
-    back = ends.repeat(lengths) - np.arange(1, len(units) + 1)
     # 32 bits overflow, as Java's do.
-    tails = np.add.reduceat(units * _POWERS[back], ends - lengths, dtype=np.uint32)
-    hashes = (np.array(seeds, np.uint32) * _POWERS[lengths] + tails).astype(np.int64)
+    if len(lengths) == 1:
+        products = units.reshape(len(words), length) * _POWERS[:length][::-1]
+        tails, factors = products.sum(1, dtype=np.uint32), _POWERS[length]
+    else:
+        sizes = np.fromiter(map(len, words), np.int64, len(words))
+        ends = sizes.cumsum()
+        back = ends.repeat(sizes) - np.arange(1, len(units) + 1)
+        tails = np.add.reduceat(units * _POWERS[back], ends - sizes, dtype=np.uint32)
+        factors = _POWERS[sizes]
+    hashes: NDArray[np.int64] = (np.array(seeds, np.uint32) * factors + tails).astype(np.int64)
+    is_negative = hashes > 0x8000_0000
+    hashes[is_negative] = 0x1_0000_0000 - hashes[is_negative]
     hashes[hashes == 0x8000_0000] = 0
-    return np.where(hashes > 0x8000_0000, 0x1_0000_0000 - hashes, hashes)
+    return hashes

@@ -528,31 +528,27 @@ class MessageStore(Service):
         topic_field = queue.topic_field
         overhead = fixed.size + len(topic_field) + 2
         tail = batch_properties.encode()
+        # What all have in common counts, where a message says something else: it comes later.
+        common = decode_properties(batch_properties).get
+        common_tags, common_keys = common(PROPERTY_TAGS), common(PROPERTY_KEYS)
+        common_uniq_key = common(PROPERTY_UNIQ_KEY)
         items = []
         total = entries = 0
         try:
-            for flag, part, own in batch.decode(body):
-                text = self._batch_properties(own, tail)
+            for flag, part, own in batch.decode(bytes(body)):
+                get = decode_properties(own.decode()).get
+                text = batch.joined_properties(own, tail)
+                if self._is_guarded:
+                    text = with_crc_room(text.decode())
                 if b"\0" in text:
                     return self._batch_refused(PutMessageStatus.MESSAGE_ILLEGAL)
                 if len(text) > PROPERTIES_BYTES_MAX:
                     return self._batch_refused(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
-                properties = text.decode()
-                get = decode_properties(properties).get
-                keys = get(PROPERTY_KEYS)
+                tags = common_tags or get(PROPERTY_TAGS)
+                keys = common_keys or get(PROPERTY_KEYS)
+                uniq_key = common_uniq_key or get(PROPERTY_UNIQ_KEY)
                 size = overhead + len(part) + len(text)
-                items.append(
-                    (
-                        flag,
-                        part,
-                        text,
-                        properties,
-                        size,
-                        get(PROPERTY_TAGS),
-                        keys,
-                        get(PROPERTY_UNIQ_KEY),
-                    )
-                )
+                items.append((flag, part, text, size, tags, keys, uniq_key))
                 total += size
                 entries += 1 + (len(keys) if keys else 0)
         except (CorruptRecordError, UnicodeDecodeError):
@@ -570,10 +566,12 @@ class MessageStore(Service):
         code_of = queue.code_of
         first_queue_offset = queue_offset = queue.next_offset
         offsets: list[int] = []
-        for flag, part, text, properties, size, tags, keys, uniq_key in items:
+        units: list[bytes] = []
+        crc_mask, head_size, store_host = CRC_MASK, fixed.size, self._store_host
+        for flag, part, text, size, tags, keys, uniq_key in items:
             commit_log_offset = file_from_offset + position
             body_size = len(part)
-            body_from = position + fixed.size
+            body_from = position + head_size
             end = position + size
             # As in put_message.
             buffer[body_from:end] = b"".join((part, topic_field, pack_text_size(len(text)), text))
@@ -582,7 +580,7 @@ class MessageStore(Service):
                 position,
                 size,
                 MESSAGE_MAGIC,
-                crc32(part) & CRC_MASK if body_size else 0,
+                crc32(part) & crc_mask if body_size else 0,
                 queue_id,
                 flag,
                 queue_offset,
@@ -591,7 +589,7 @@ class MessageStore(Service):
                 born_timestamp,
                 born_host,
                 store_timestamp,
-                self._store_host,
+                store_host,
                 reconsume_times,
                 0,
                 body_size,
@@ -601,8 +599,8 @@ class MessageStore(Service):
             if code_of is None:
                 code = tags_code_of(tags) if tags else 0
             else:
-                code = code_of(store_timestamp, tags, properties)
-            queue.append(commit_log_offset, size, code)
+                code = code_of(store_timestamp, tags, text.decode())
+            units.append(UNIT.pack(commit_log_offset, size, code))
             if index is not None and (uniq_key or keys):
                 index.put(queue.key_seed, uniq_key, keys, commit_log_offset, store_timestamp)
             if self.on_dispatch is not None:
@@ -620,6 +618,7 @@ class MessageStore(Service):
                     born_host,
                 )
             queue_offset += 1
+        queue.append_units(b"".join(units))
         self._stats.put_times += len(items)
         self._stats.put_bytes += total
         if not queue.dirty:
@@ -961,10 +960,6 @@ class MessageStore(Service):
             logger.warning("no file of a queue or the index could be made or extended: %s", error)
             return PutMessageStatus.UNKNOWN_ERROR
         return None
-
-    def _batch_properties(self, item: memoryview, tail: bytes) -> bytes:
-        text = batch.joined_properties(item, tail)
-        return with_crc_room(text.decode()) if self._is_guarded else text
 
     def _look_uncommitted(self, commit_log_offset: int) -> memoryview | None:
         """Return a copy of a record that waits in a buffer.

@@ -79,8 +79,7 @@ JAVA_ITEM = bytes.fromhex(
 def test_a_java_client_s_batch_is_decoded() -> None:
     items = list(batch.decode(JAVA_ITEM * 2))
 
-    assert [bytes(item.body) for item in items] == [b"hi", b"hi"]
-    assert bytes(items[1].properties) == b"WAIT\x01true\x02TAGS\x01TagA"
+    assert items == [(0, b"hi", b"WAIT\x01true\x02TAGS\x01TagA")] * 2
 
 
 @pytest.mark.parametrize("size", range(1, len(JAVA_ITEM)))

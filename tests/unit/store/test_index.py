@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from broker_core.formats import record
 from broker_core.formats.index_entry import HEADER
 from tests.support.builders import a_store, put, store_config
+from tests.support.clock import ManualClock
+from tests.support.faulty_storage import FaultyStorage
 
 FOR_EVER = 1 << 60
 
@@ -156,3 +162,36 @@ async def test_a_message_without_keys_makes_no_index_file(store, storage):
     put(store)
 
     assert not [path for path in storage.files if path.parent.name == "index"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_entries_written_many_at_a_time_are_those_written_one_by_one(seed):
+    dice = random.Random(seed)
+    words = ["a", "AaAa", "BBBB", "订单", *(f"order{n}" for n in range(30))]
+    alike = seed % 2 == 0
+    messages = [
+        (
+            f"{n:032X}" if alike else dice.choice([None, f"U{n}", "x" * 300]),
+            None if alike else dice.choice([None, " ".join(dice.choices(words, k=3))]),
+            dice.choice([0, 0, 5, 4000]),
+        )
+        for n in range(900)
+    ]
+
+    written = []
+    for writes_each in (True, False):
+        clock, storage = ManualClock(), FaultyStorage()
+        store = a_store(clock, storage)
+        store.load()
+        await store.start()
+        for uniq_key, keys, passing_ms in messages:
+            put(store, uniq_key=uniq_key, keys=keys)
+            clock.advance_ms(passing_ms)
+            if writes_each:
+                found(store, "nothing")
+        found(store, "nothing")
+        files = sorted(path for path in storage.files if path.parent.name == "index")
+        written.append([bytes(storage.files[path].data) for path in files])
+        await store.shutdown()
+
+    assert written[0] == written[1]
