@@ -41,17 +41,15 @@ KEYS = {
 @pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
 def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
     made = BrokerProcess(tmp_path, flushDiskType=request.param, **KEYS)
-    made.start()
-    raw_remoting.create_topic(made.port, TOPIC, queues=1)
     yield made
     made.kill()
 
 
 def start_to_be_killed(broker: BrokerProcess, step: str, topic: str, nth: int) -> None:
-    """Start it once more, to die at its nth put to the topic."""
-    assert broker.stop() == 0
+    """Start it, to die at its nth put to the topic."""
     broker.module = ["tests.support.killed_at_step", step, topic, str(nth)]
     broker.start()
+    raw_remoting.create_topic(broker.port, TOPIC, queues=1)
 
 
 def start_after_the_kill(broker: BrokerProcess) -> None:
@@ -119,12 +117,12 @@ def bodies(indexes: range) -> set[str]:
 
 
 def test_between_the_real_message_and_the_op_message(broker: BrokerProcess) -> None:
+    start_to_be_killed(broker, "before", OP_TOPIC, KILLED_AT)
     with RawClient(broker.port) as client:
         half = [
             send(client, f"m-{n}", TRAN_MSG="true", PGROUP=PRODUCERS, UNIQ_KEY=f"K{n}")
             for n in range(COUNT)
         ]
-    start_to_be_killed(broker, "before", OP_TOPIC, KILLED_AT)
 
     answered = ask_until_killed(broker, lambda client, n: end(client, half[n], COMMIT))
 
@@ -145,10 +143,10 @@ def test_between_the_real_message_and_the_op_message(broker: BrokerProcess) -> N
 
 
 def test_between_a_delivery_and_writing_down_how_far_it_came(broker: BrokerProcess) -> None:
+    start_to_be_killed(broker, "after", TOPIC, KILLED_AT)
     with RawClient(broker.port) as client:
         for n in range(COUNT):
             send(client, f"m-{n}", DELAY="2")
-    start_to_be_killed(broker, "after", TOPIC, KILLED_AT)
 
     start_after_the_kill(broker)
 
@@ -161,9 +159,9 @@ def test_between_a_delivery_and_writing_down_how_far_it_came(broker: BrokerProce
 
 
 def test_between_a_retry_and_its_answer(broker: BrokerProcess) -> None:
+    start_to_be_killed(broker, "after", SCHEDULE_TOPIC, KILLED_AT)
     with RawClient(broker.port) as client:
         sent = [send(client, f"m-{n}") for n in range(COUNT)]
-    start_to_be_killed(broker, "after", SCHEDULE_TOPIC, KILLED_AT)
 
     answered = ask_until_killed(broker, lambda client, n: give_back(client, sent[n], 1))
 
@@ -181,9 +179,9 @@ def test_between_a_retry_and_its_answer(broker: BrokerProcess) -> None:
 
 
 def test_between_a_dead_letter_and_its_answer(broker: BrokerProcess) -> None:
+    start_to_be_killed(broker, "after", DLQ_TOPIC, KILLED_AT)
     with RawClient(broker.port) as client:
         sent = [send(client, f"m-{n}") for n in range(COUNT)]
-    start_to_be_killed(broker, "after", DLQ_TOPIC, KILLED_AT)
 
     answered = ask_until_killed(broker, lambda client, n: give_back(client, sent[n], -1))
 
