@@ -473,7 +473,12 @@ public final class Steps {
         consumer.assign(List.of(queue));
         List<String> facts = new ArrayList<>();
         consumer.seek(queue, 7);
-        facts.add("from 7 " + polled(consumer, 3));
+        List<String> first = polled(consumer, 3);
+        facts.add("from 7 " + first);
+        if (first.isEmpty()) {
+            consumer.shutdown();
+            return facts.get(0) + ", and no more";
+        }
         consumer.seekToBegin(queue);
         facts.add("from the begin " + polled(consumer, 10));
         consumer.seekToEnd(queue);
