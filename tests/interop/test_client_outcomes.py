@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tests.interop.client_steps import STEPS
-from tests.support.outcome_page import OURS, PAGE, THEIRS, page_of, read
+from tests.support.outcome_page import (
+    OURS,
+    PAGE,
+    THEIRS,
+    WRITE_VARIABLE,
+    complaints,
+    page_of,
+    read,
+)
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_each_step_has_its_facts_and_nothing_else_is_there() -> None:
@@ -40,3 +53,21 @@ def test_no_step_of_ours_broke_off() -> None:
 
 def test_the_page_is_as_it_is_written() -> None:
     assert PAGE.read_text(encoding="utf-8") == page_of(STEPS, read())
+
+
+def test_a_run_that_sees_something_else_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(WRITE_VARIABLE, raising=False)
+    right = read()["single", "Go", OURS]
+
+    assert complaints(STEPS, "Go", OURS, {"single": right}) == []
+    (told,) = complaints(STEPS, "Go", OURS, {"single": "SEND_OK at 7"})
+    assert "single: Go against ours saw\n    SEND_OK at 7\n" in told
+    assert right in told
+
+
+def test_a_step_that_nobody_wrote_down_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(WRITE_VARIABLE, raising=False)
+
+    found = complaints(STEPS, "Go", OURS, {"TLS": "sent"})
+
+    assert found[0] == "Go has a step that tests/interop/client_steps.py does not know: TLS"
