@@ -11,13 +11,12 @@ from __future__ import annotations
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 
 from broker_core.formats.cq_unit import UNITS
+from broker_core.formats.crc_batch import count_whole
 from broker_core.formats.record import (
-    CRC_MASK,
     HEAD_SIZE,
     MESSAGE_MAGIC,
     OVERHEAD_V4,
@@ -112,11 +111,11 @@ class _Chunk:
         self.longs = _at_any_place(self.buffer, np.dtype(">i8"))
 
 
-class _ReadAhead:
-    """Chunks of the log; while one is looked at, a thread reads the next."""
+class _Reader:
+    """Chunks of the log; a thread checks the bodies of one, and reads the next, meanwhile."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "read-ahead")
+        self._thread = ThreadPoolExecutor(1, "recover")
         self._chunk, self._next = _Chunk(), _Chunk()
         self._awaited: tuple[MappedFile, int, int] | None = None
         self._size: Future[int] | None = None
@@ -137,6 +136,16 @@ class _ReadAhead:
         """Begin to read what will be asked for next."""
         self._awaited = file, position, wanted
         self._size = self._thread.submit(file.file.pread_into, position, self._next.view[:wanted])
+
+    def check(self, rows: _Rows) -> Future[int]:
+        """Begin to count the rows before the first whose body has another checksum."""
+        return self._thread.submit(
+            count_whole,
+            self._chunk.buffer,
+            rows["body_from"],
+            rows["body_to"],
+            rows["body_crc"],
+        )
 
     def close(self) -> None:
         """End the thread."""
@@ -334,7 +343,7 @@ class BulkScan:
         self._mark = mark
         self._check_crc = check_crc
         self._is_guarded = is_guarded
-        self._chunks = _ReadAhead()
+        self._chunks = _Reader()
         self._known: dict[tuple[bytes, int], int] = {}
         self._order: list[ConsumeQueue] = []
 
@@ -348,22 +357,23 @@ class BulkScan:
         wanted = _wanted(file, position, dispatch_from)
         chunk, size = self._chunks.read(file, position, wanted)
         positions, end = _walk(chunk, size)
-        following = _wanted(file, position + end, dispatch_from)
-        if positions and following >= OVERHEAD_V4:
-            self._chunks.begin(file, position + end, following)
         if not positions:
             return None
         rows = _Rows(chunk, positions)
-        if self._check_crc:
-            rows.cut(_count_whole(chunk, rows))
-            if self._is_guarded:
-                rows.cut(_count_guarded(chunk, rows))
+        if self._is_guarded:
+            rows.cut(_count_guarded(chunk, rows))
+        whole = self._chunks.check(rows) if self._check_crc else None
+        following = _wanted(file, position + end, dispatch_from)
+        if following >= OVERHEAD_V4:
+            self._chunks.begin(file, position + end, following)
         if len(rows) and (is_compared or self._check_crc):
             texts = _Texts(chunk, rows)
             if self._check_crc:
                 rows.cut(texts.first_row_with_zeros())
             if is_compared and len(rows):
-                self._compare(chunk, rows, texts)
+                self._compare(chunk, rows, texts, whole)
+        if whole is not None:
+            rows.cut(whole.result())
         if not len(rows):
             return None
         return Stretch(
@@ -376,7 +386,9 @@ class BulkScan:
         """Let go of what was used for reading."""
         self._chunks.close()
 
-    def _compare(self, chunk: _Chunk, rows: _Rows, texts: _Texts) -> None:
+    def _compare(
+        self, chunk: _Chunk, rows: _Rows, texts: _Texts, whole: Future[int] | None
+    ) -> None:
         """Keep the rows that queues and index agree with; put what these lack at their ends."""
         queues = self._queues_of(rows, texts)
         rows.cut(len(queues))
@@ -400,7 +412,9 @@ class BulkScan:
             firsts.append(first)
             if same < len(members):
                 count = min(count, int(members[same]))
-        rows.cut(count)
+        # Nothing was written so far: what the thread has found comes in time.
+        rows.cut(count if whole is None else min(count, whole.result()))
+        count = len(rows)
         for (queue, members), first in zip(groups, firsts, strict=True):
             kept = members[: int(np.searchsorted(members, count))]
             if len(kept):
@@ -603,20 +617,6 @@ def _walk(chunk: _Chunk, limit: int) -> tuple[list[int], int]:
         append(position)
         position += size
     return positions, positions.pop() if position > limit else position
-
-
-def _count_whole(chunk: _Chunk, rows: _Rows) -> int:
-    """Return how many rows come before the first whose body has another checksum."""
-    view = chunk.view
-    found = np.array(
-        [
-            crc32(view[start:end])
-            for start, end in zip(rows["body_from"].tolist(), rows["body_to"].tolist(), strict=True)
-        ],
-        np.int64,
-    )
-    is_whole = (found & CRC_MASK == rows["body_crc"]) | (rows["body_to"] == rows["body_from"])
-    return len(rows) if is_whole.all() else int(is_whole.argmin())
 
 
 def _count_guarded(chunk: _Chunk, rows: _Rows) -> int:

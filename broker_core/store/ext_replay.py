@@ -136,8 +136,7 @@ class ExtReplay:
     def _end(self, queue: ConsumeQueue, ext: ConsumeQueueExt, queue_offset: int) -> int:
         """Return where the extension of a unit may begin, behind those of the units before it."""
         end = self._ends.get(queue)
-        if end is None:
-            address = queue.last_ext_address(queue_offset)
-            end = 0 if address is None else ext.end_behind(address)
-            self._ends[queue] = end
-        return end
+        if end is not None:
+            return end
+        address = queue.last_ext_address(queue_offset)
+        return 0 if address is None else ext.end_behind(address)

@@ -70,7 +70,7 @@ STEADY_RECORDS = 3
 class Recovery:
     """One run; not to be used twice.
 
-    `run` is a plain call without sockets; the thread that reads ahead for it ends with it.
+    `run` is a plain call without sockets; its thread, which reads and checks ahead, ends with it.
     """
 
     def __init__(
