@@ -244,10 +244,14 @@ class Configuration:
                 yield f"{EXTENSION_OPTION}{name}.{key}", HIDDEN
 
 
-# One event loop has no thread pools, one writer has no put lock, and nobody is billed.
+# One event loop has no thread pools, one writer has no put lock, and nobody is billed. What tunes
+# replication, DLedger or light queues tunes nothing while these are off; the counters of a deleted
+# topic always go.
 INERT = frozenset(
     [
         "adminBrokerThreadPoolNums",
+        "autoDeleteUnusedStats",
+        "channelNotActiveInterval",
         "clientAsyncSemaphoreValue",
         "clientCallbackExecutorThreads",
         "clientChannelMaxIdleTimeSeconds",
@@ -268,9 +272,13 @@ INERT = frozenset(
         "connectTimeoutMillis",
         "consumerManageThreadPoolNums",
         "consumerManagerThreadPoolQueueCapacity",
+        "dLegerGroup",
+        "dLegerPeers",
+        "dLegerSelfId",
         "debugLockEnable",
         "destroyMapedFileIntervalForcibly",
         "diskFallRecorded",
+        "enableBatchPush",
         "enableScheduleAsyncDeliver",
         "endTransactionPoolQueueCapacity",
         "endTransactionThreadPoolNums",
@@ -278,13 +286,21 @@ INERT = frozenset(
         "flushConsumerOffsetHistoryInterval",
         "forceRegister",
         "forceVerifyPropCRC",
+        "haHousekeepingInterval",
         "haListenPort",
+        "haMasterAddress",
+        "haSendHeartbeatInterval",
+        "haSlaveFallbehindMax",
+        "haTransferBatchSize",
         "heartbeatThreadPoolNums",
         "heartbeatThreadPoolQueueCapacity",
         "highSpeedMode",
         "isolateLogEnable",
         "maxDelayTime",
+        "maxLmqConsumeQueueNum",
         "messageIndexSafe",
+        "offsetCheckInSlave",
+        "preferredLeaderId",
         "processReplyMessageThreadPoolNums",
         "pullMessageThreadPoolNums",
         "pullThreadPoolQueueCapacity",
@@ -296,6 +312,8 @@ INERT = frozenset(
         "redeleteHangedFileInterval",
         "replyThreadPoolQueueCapacity",
         "rocketmqHome",
+        "scheduleAsyncDeliverMaxPendingLimit",
+        "scheduleAsyncDeliverMaxResendNum2Blocked",
         "sendMessageThreadPoolNums",
         "sendThreadPoolQueueCapacity",
         "serverAsyncSemaphoreValue",
@@ -303,12 +321,17 @@ INERT = frozenset(
         "serverOnewaySemaphoreValue",
         "serverPooledByteBufAllocatorEnable",
         "serverSelectorThreads",
+        "serverSocketBacklog",
         "serverSocketRcvBufSize",
         "serverSocketSndBufSize",
         "serverWorkerThreads",
+        "slaveTimeout",
+        "storePathDLedgerCommitLog",
         "transferMsgByHeap",
         "useEpollNativeSelector",
         "useReentrantLockWhenPutMessage",
+        "writeBufferHighWaterMark",
+        "writeBufferLowWaterMark",
     ]
 )
 
@@ -320,6 +343,7 @@ ONLY = {
     "enableDLegerCommitLog": ("false", "DLedger is not served"),
     "enableLmq": ("false", "light queues are not served"),
     "enableMultiDispatch": ("false", "light queues are not served"),
+    "readOnlyCommitLogStorePaths": ("", "one commit log directory is served"),
     "slaveReadEnable": ("false", "replication is not served"),
 }
 

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from broker_core import config
 from broker_core.processors import registry
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode
@@ -351,6 +352,18 @@ def test_the_counters_are_the_real_ones(brokers: tuple[BrokerProcess, Peer]) -> 
     assert counted(theirs) == counted(ours)
     assert counted(ours)["QUEUE_GET_NUMS"] == [1, 1.0]
     assert counted(ours)["SNDBCK_PUT_NUMS"] == [4, 1.0]
+
+
+def test_every_key_of_the_real_configuration_is_known(
+    brokers: tuple[BrokerProcess, Peer],
+) -> None:
+    with RawClient(brokers[1].port) as client:
+        text = client.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
+    theirs = {line.partition("=")[0] for line in text.splitlines() if line}
+    known = {*config.KNOWN, *config.INERT, *config.ONLY, *config.ALIASES}
+
+    # The original prints one of its fields under a name that it does not read.
+    assert theirs - known == {"isEnableBatchPush"}
 
 
 def test_every_row_of_the_table_is_asked() -> None:
