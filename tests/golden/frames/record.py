@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,21 @@ JAVA_VERSIONS = ("4.9.7", "5.3.3")
 VERSION = JAVA_VERSIONS[0]
 GO_SOURCES = Path(__file__).resolve().parent.parent.parent / "interop" / "go"
 PROGRAM_SECONDS = 180
+COMMAND_SECONDS = 10.0
+COMMANDS_OF_5 = (
+    "queryMsgById -i {offset_id} -t orders",
+    "queryMsgById -i {offset_id} -t orders -g live-consumer -d {client}",
+    "queryMsgByUniqueKey -t orders -i {uniq} -c DefaultCluster",
+    "haStatus -b {broker}",
+    "getBrokerEpoch -b {broker}",
+    "setConsumeMode -b {broker} -t orders -g live-consumer -m PULL -n 1",
+    "listUser -b {broker}",
+    "listAcl -b {broker}",
+    "getColdDataFlowCtrInfo -b {broker}",
+    "resetMasterFlushOffset -b {broker} -o 0",
+    "getConsumerStatus -g live-consumer -t orders -i {client}",
+    "resetOffsetByTime -b {broker} -g live-consumer -t orders -q 0 -s 0",
+)
 BINARY_HEADERS = "-Drocketmq.serialize.type=ROCKETMQ"
 # A real broker registers every ten seconds at the least, and a slave asks its master as often.
 BROKER_SECONDS = 25
@@ -152,16 +168,17 @@ class Recording:
         run("request", self.namesrv, "go-asked", "go-asked-group", 2, 10_000)
         run("signed", self.namesrv, "go-topic", "application", "12345678")
 
-    def mqadmin(self) -> None:
+    def mqadmin(self, version: str, more: tuple[str, ...] = ()) -> None:
         """Run every command of mqadmin."""
-        home = self.directory / "mqadmin"
+        home = self.directory / f"mqadmin-{version}"
         home.mkdir()
-        jars = compile_programs(VERSION, home)
+        jars = compile_programs(version, home)
         self.create("orders", queues=2)
         with (
             LiveClients(jars, home, self.namesrv, "orders", "broker-a", 10) as live,
-            MqAdmin(jars, home, self.namesrv) as mqadmin,
+            ExitStack() as stack,
         ):
+            mqadmin = stack.enter_context(MqAdmin(jars, home, self.namesrv))
             client = mqadmin.run("consumerConnection", "-g", "live-consumer").text
             names = {
                 "uniq": live.ids["k1"][0],
@@ -170,9 +187,13 @@ class Recording:
                 "client": next(word for word in client.split() if word.endswith("@live")),
                 "home": str(home),
             }
-            for case in CASES:
-                command = [part.format(**names) for part in case.command]
-                mqadmin.run(*command, seconds=min(case.seconds, 10.0))
+            for line in [*(case.command for case in CASES), *map(str.split, more)]:
+                command = [part.format(**names) for part in line]
+                try:
+                    mqadmin.run(*command, seconds=COMMAND_SECONDS)
+                except (AssertionError, BrokenPipeError):
+                    # Some end the process when an argument is missing that only 5.x asks for.
+                    mqadmin = stack.enter_context(MqAdmin(jars, home, self.namesrv))
 
     def real_brokers(self) -> None:
         """Have a real master and a real slave register with our name server."""
@@ -202,7 +223,8 @@ async def recorded(wanted: list[str]) -> list[Recorded]:
         run = Recording(directory, broker)
         runs: dict[str, Callable[[], None]] = {
             "go": run.go,
-            "mqadmin-4.9.7": run.mqadmin,
+            "mqadmin-4.9.7": lambda: run.mqadmin(VERSION),
+            "mqadmin-5.3.3": lambda: run.mqadmin(JAVA_VERSIONS[1], COMMANDS_OF_5),
             "broker-4.9.7": run.real_brokers,
         }
         for version in JAVA_VERSIONS:
