@@ -547,11 +547,12 @@ class Verifier:
 
     @staticmethod
     def _slot_num(data: mmap.mmap, count: int) -> int | None:
-        """Return the number of slots that fits the file's length and its first entry."""
+        """Return the number of slots that fits the file's length, its first and last entry."""
         if count <= 1:
             return None
         default = 5_000_000
-        zeros: int | None = None
+        likely: int | None = None
+        _, _, _, end_offset, _, _ = HEADER.unpack_from(data, 0)
         for slot_num in (default, *range(1, (len(data) - HEADER_SIZE) // SLOT_SIZE)):
             rest = len(data) - HEADER_SIZE - slot_num * SLOT_SIZE
             if rest < ENTRY_SIZE * 2 or rest % ENTRY_SIZE:
@@ -566,11 +567,16 @@ class Verifier:
             while 1 < number < count:
                 *_, number = ENTRY.unpack_from(data, start + number * ENTRY_SIZE)
             if number == 1:
-                if data[start + ENTRY_SIZE : start + 2 * ENTRY_SIZE] != bytes(ENTRY_SIZE):
-                    return int(slot_num)
+                last = start + (count - 1) * ENTRY_SIZE
+                hash_, offset, _, _ = ENTRY.unpack_from(data, min(last, len(data) - ENTRY_SIZE))
+                slot = HEADER_SIZE + abs(hash_) % slot_num * SLOT_SIZE
                 # Slots that nobody has used look like an entry of hash 0 at the log's begin.
-                zeros = zeros or int(slot_num)
-        return zeros
+                is_first = any(data[start + ENTRY_SIZE : start + 2 * ENTRY_SIZE])
+                is_last = offset == end_offset and SLOT.unpack_from(data, slot) == (count - 1,)
+                if is_first and is_last:
+                    return int(slot_num)
+                likely = likely or int(slot_num)
+        return likely
 
     def _check_entry(self, path: Path, number: int, hash_: int, offset: int) -> None:
         if offset < min(self._log.maps, default=0):

@@ -1,13 +1,20 @@
 """Fault runs of any length, by hand or by night.
 
-    python -m tests.faults kill --cycles 1000           the broker, under load, both flush modes
-    python -m tests.faults kill-store --cycles 1000     a process that is nothing but a store
-    python -m tests.faults flip --count 2000 [--guarded]
-    python -m tests.faults power --cuts 1000            SYNC_FLUSH, an ext4 that forgets; root only
-    python -m tests.faults recovery --body 1024         how fast a start goes through the log
-    python -m tests.faults syscalls                     every n-th call of a kind fails, or kills
+    kill        kill -9 of the broker under load: what was acknowledged is there
+    kill-store  the same of a process that is nothing but a store
+    power       power cuts on an ext4 of its own that forgets what was not flushed
+    syscalls    at every n-th system call of a kind the process is killed, or the call fails
+    flip        single bits of a log: at most the message that is hit is lost, and named
+    model       the store beside a model of it, with crashes between any two lines
+    recovery    how fast a start goes through the log
 
-Exit code 0 when nothing was wrong. A seed is printed; given back, it repeats the same choices.
+    python -m tests.faults kill --cycles 1000
+    python -m tests.faults power --cuts 1000
+    python -m tests.faults flip --count 2000 --guarded
+    python -m tests.faults model --examples 2000
+
+Exit code 0 when nothing was wrong, 1 when something was, 2 when the machine lacks what a run needs.
+A seed is printed; given back, it repeats the same choices.
 """
 
 from __future__ import annotations
@@ -17,62 +24,185 @@ import random
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from tests.faults import broker_kill, flips, kill, power, recovery_speed, syscalls
-from tests.faults.writer import POOLED
+from tests.faults import broker_kill, flips, kill, model, power, recovery_speed, syscalls
+from tests.faults.writer import EXTENDED, POOLED
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from random import Random
+
+FLUSH_DISK_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
+STORE_KINDS = (*FLUSH_DISK_TYPES, POOLED, EXTENDED)
+
+
+class Command(NamedTuple):
+    """How a run is called, what it needs, how it is done; `run` says whether nothing was wrong."""
+
+    name: str
+    summary: str
+    run: Callable[[Namespace, Path, Random], bool]
+    missing: Callable[[], str]
+    options: tuple[tuple[str, dict[str, object]], ...] = ()
+
+
+def _kill(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    is_right = True
+    for kind in arguments.flush_disk_type or FLUSH_DISK_TYPES:
+        found = broker_kill.run(directory / kind, kind, arguments.cycles, dice, say=_say)
+        _say(f"{kind} {found}")
+        is_right = is_right and not found.wrong
+    return is_right
+
+
+def _kill_store(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    is_right = True
+    for kind in arguments.flush_disk_type or STORE_KINDS:
+        found = kill.run(directory / kind, kind, arguments.cycles, dice)
+        _say(f"{kind} {found}")
+        is_right = is_right and not found.wrong
+    return is_right
+
+
+def _power(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    found = power.run(directory, arguments.cuts, dice)
+    _say(str(found))
+    through_broker = power.run_broker(directory, arguments.broker_cuts, dice)
+    _say(f"through the broker: {through_broker}")
+    return not found.wrong and not through_broker.wrong
+
+
+def _syscalls(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    found = syscalls.run(directory, None)
+    _say(str(found))
+    return not found.wrong
+
+
+def _flip(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    found = flips.run(arguments.count, dice, is_guarded=arguments.guarded)
+    _say(str(found))
+    return not found.wrong
+
+
+def _model(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    wrong = model.run(arguments.examples, arguments.seed, shrink=arguments.shrink)
+    _say(wrong or f"{arguments.examples} examples, none wrong")
+    return not wrong
+
+
+def _recovery(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    for line in recovery_speed.run(directory, arguments.megabytes, arguments.body):
+        _say(line)
+    return True
+
+
+def _nothing() -> str:
+    return ""
+
+
+def _number(default: int, words: str) -> dict[str, object]:
+    return {"type": int, "default": default, "help": f"{words} (default {default})"}
+
+
+def _kinds(kinds: tuple[str, ...]) -> dict[str, object]:
+    return {"action": "append", "choices": kinds, "help": "only this one; may be repeated"}
+
+
+COMMANDS = (
+    Command(
+        "kill",
+        "kill -9 the broker under load",
+        _kill,
+        _nothing,
+        (
+            ("--cycles", _number(30, "of each flush mode")),
+            ("--flush-disk-type", _kinds(FLUSH_DISK_TYPES)),
+        ),
+    ),
+    Command(
+        "kill-store",
+        "kill -9 a process that puts messages",
+        _kill_store,
+        _nothing,
+        (
+            ("--cycles", _number(30, "of each kind of store")),
+            ("--flush-disk-type", _kinds(STORE_KINDS)),
+        ),
+    ),
+    Command(
+        "power",
+        "cut the power of a file system (root and loop devices)",
+        _power,
+        power.missing,
+        (
+            ("--cuts", _number(20, "of a process that puts messages")),
+            ("--broker-cuts", _number(5, "of a broker that is sent to")),
+        ),
+    ),
+    Command(
+        "syscalls", "fail, or kill at, the n-th system call (strace)", _syscalls, syscalls.missing
+    ),
+    Command(
+        "flip",
+        "flip single bits of a log",
+        _flip,
+        _nothing,
+        (
+            ("--count", _number(200, "bits")),
+            ("--guarded", {"action": "store_true", "help": "with enabledAppendPropCRC=true"}),
+        ),
+    ),
+    Command(
+        "model",
+        "run the store beside a model of it",
+        _model,
+        _nothing,
+        (
+            ("--examples", _number(200, "lives of a store")),
+            ("--shrink", {"action": "store_true", "help": "make a failure small; takes minutes"}),
+        ),
+    ),
+    Command(
+        "recovery",
+        "measure how fast a start is",
+        _recovery,
+        _nothing,
+        (("--megabytes", _number(700, "of log")), ("--body", _number(1024, "bytes of a body"))),
+    ),
+)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    kills = commands.add_parser("kill", help="kill -9 the broker under load")
-    stores = commands.add_parser("kill-store", help="kill -9 a process that puts messages")
-    for command in (kills, stores):
-        command.add_argument("--cycles", type=int, default=30, help="of each flush mode")
-    bits = commands.add_parser("flip", help="flip single bits of a log")
-    bits.add_argument("--count", type=int, default=200)
-    bits.add_argument("--guarded", action="store_true", help="with enabledAppendPropCRC=true")
-    speed = commands.add_parser("recovery", help="measure how fast a start is")
-    speed.add_argument("--megabytes", type=int, default=700)
-    speed.add_argument("--body", type=int, default=1024, help="bytes")
-    cuts = commands.add_parser("power", help="cut the power of a file system")
-    cuts.add_argument("--cuts", type=int, default=20)
-    commands.add_parser("syscalls", help="fail, or kill at, the n-th system call")
-    for command in (kills, stores, bits, cuts):
-        command.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, title="commands")
+    for command in COMMANDS:
+        subparser = commands.add_parser(
+            command.name, help=command.summary, description=command.summary
+        )
+        for name, options in command.options:
+            subparser.add_argument(name, **options)  # type: ignore[arg-type]
+        seed = random.SystemRandom().randrange(1 << 32)
+        subparser.add_argument("--seed", type=int, default=seed, help="repeats a run's choices")
     arguments = parser.parse_args()
-    if arguments.command == "recovery":
-        with tempfile.TemporaryDirectory() as directory:
-            for line in recovery_speed.run(Path(directory), arguments.megabytes, arguments.body):
-                print(line)
-        return 0
-    if arguments.command == "syscalls":
-        with tempfile.TemporaryDirectory() as directory:
-            called = syscalls.run(Path(directory), None)
-        print(called)
-        return 1 if called.wrong else 0
-    print(f"seed={arguments.seed}")
-    dice = random.Random(arguments.seed)
-    if arguments.command == "power":
-        with tempfile.TemporaryDirectory() as directory:
-            cut = power.run(Path(directory), arguments.cuts, dice)
-        print(cut)
-        return 1 if cut.wrong else 0
-    if arguments.command == "flip":
-        flipped = flips.run(arguments.count, dice, is_guarded=arguments.guarded)
-        print(flipped)
-        return 1 if flipped.wrong else 0
-    wrong = False
-    modes = ["ASYNC_FLUSH", "SYNC_FLUSH"]
-    if arguments.command == "kill-store":
-        modes.append(POOLED)
-    for flush_disk_type in modes:
-        with tempfile.TemporaryDirectory() as directory:
-            runner = broker_kill.run if arguments.command == "kill" else kill.run
-            killed = runner(Path(directory), flush_disk_type, arguments.cycles, dice)
-        print(flush_disk_type, killed)
-        wrong = wrong or bool(killed.wrong)
-    return 1 if wrong else 0
+    (command,) = (one for one in COMMANDS if one.name == arguments.command)
+    missing = command.missing()
+    if missing:
+        print(f"{command.name} cannot be run here: it needs {missing}.", file=sys.stderr)
+        return 2
+    _say(f"seed={arguments.seed}")
+    with tempfile.TemporaryDirectory() as directory:
+        is_right = command.run(arguments, Path(directory), random.Random(arguments.seed))
+    return 0 if is_right else 1
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 if __name__ == "__main__":

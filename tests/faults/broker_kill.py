@@ -17,6 +17,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.raw_remoting import RawClient
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from random import Random
 
@@ -52,9 +53,10 @@ class Findings:
 class Sender(threading.Thread):
     """Sends numbered messages to one queue, WINDOW unanswered at a time, until it breaks."""
 
-    def __init__(self, port: int, name: str, queue_id: int) -> None:
+    def __init__(self, port: int, name: str, queue_id: int, *, topic: str = TOPIC) -> None:
         super().__init__(name=name, daemon=True)
         self._port = port
+        self._topic = topic
         self._queue_id = queue_id
         self.attempted: set[bytes] = set()
         self.acknowledged: dict[int, bytes] = {}
@@ -63,7 +65,9 @@ class Sender(threading.Thread):
 
     def run(self) -> None:
         properties = f"KEYS\x01{self.name}\x02TAGS\x01T"
-        fields = raw_remoting.send_fields(TOPIC, queue_id=self._queue_id, properties=properties)
+        fields = raw_remoting.send_fields(
+            self._topic, queue_id=self._queue_id, properties=properties
+        )
         waiting: dict[int, bytes] = {}
         number = 0
         try:
@@ -158,7 +162,14 @@ class _Store:
         self._broker.kill()
 
 
-def run(directory: Path, flush_disk_type: str, cycles: int, dice: Random) -> Findings:
+def run(
+    directory: Path,
+    flush_disk_type: str,
+    cycles: int,
+    dice: Random,
+    *,
+    say: Callable[[str], None] = lambda text: None,
+) -> Findings:
     """Load and kill; a new store every few cycles, so that looking at all of it stays quick."""
     findings = Findings()
     while findings.cycles < cycles and not findings.wrong:
@@ -176,4 +187,5 @@ def run(directory: Path, flush_disk_type: str, cycles: int, dice: Random) -> Fin
             store.end()
         if not findings.wrong:
             shutil.rmtree(place)
+            say(f"{flush_disk_type} {findings}")
     return findings

@@ -18,7 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.faults.broker_kill import Sender
 from tests.faults.kill import ROOT, Findings as Killed, check
+from tests.support import raw_remoting
+from tests.support.broker_process import BrokerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +31,7 @@ EXT4_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = (2).to_bytes(4, "little")
 IMAGE_BYTES = 192 << 20
 CUT_AFTER_SECONDS = (0.05, 0.4)
+SERVICE_NOT_AVAILABLE = 14
 
 
 @dataclass
@@ -46,7 +50,10 @@ def missing() -> str:
         return "root"
     if not Path("/dev/loop-control").exists():
         return "loop devices"
-    return "" if shutil.which("mkfs.ext4") else "mkfs.ext4"
+    if shutil.which("mkfs.ext4") is None:
+        return "mkfs.ext4 (apt-get install e2fsprogs)"
+    free = subprocess.run(["losetup", "--find"], capture_output=True, check=False)
+    return "" if free.returncode == 0 else "a free loop device"
 
 
 @contextlib.contextmanager
@@ -61,30 +68,116 @@ def mounted(image: Path, place: Path) -> Iterator[None]:
         subprocess.run(["umount", str(place)], check=True)
 
 
-def run(directory: Path, cuts: int, dice: Random) -> Findings:
-    """Put in SYNC_FLUSH and cut the power, again and again, on one file system."""
-    findings = Findings()
+@contextlib.contextmanager
+def file_system(directory: Path) -> Iterator[tuple[Path, Path]]:
+    """Make an image of an empty file system, and a place to mount it; leave no loop device."""
     image, place = directory / "image", directory / "mounted"
     with image.open("wb") as file:
         file.truncate(IMAGE_BYTES)
     subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    try:
+        yield image, place
+    finally:
+        command = ["losetup", "--noheadings", "--output", "NAME", "--associated", str(image)]
+        left = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        for device in left:
+            subprocess.run(["losetup", "--detach", device], check=True)
+        image.unlink()
+
+
+def run(directory: Path, cuts: int, dice: Random) -> Findings:
+    """Put in SYNC_FLUSH and cut the power, again and again, on one file system."""
+    findings = Findings()
     promised: dict[tuple[int, int], int] = {}
     number = 0
-    for _ in range(cuts):
-        with mounted(image, place):
-            for line in _until_cut(place, number, dice):
-                acknowledged, queue_id, queue_offset = map(int, line.split())
-                promised[queue_id, queue_offset] = acknowledged
-                findings.acknowledged += 1
-        with mounted(image, place):
-            seen = Killed()
-            number = check(place / "store", "SYNC_FLUSH", promised, seen)
-            findings.stored = seen.stored
-            findings.wrong += seen.wrong
-        findings.cuts += 1
-        if findings.wrong:
-            break
+    with file_system(directory) as (image, place):
+        for _ in range(cuts):
+            with mounted(image, place):
+                for line in _until_cut(place, number, dice):
+                    acknowledged, queue_id, queue_offset = map(int, line.split())
+                    promised[queue_id, queue_offset] = acknowledged
+                    findings.acknowledged += 1
+            with mounted(image, place):
+                seen = Killed()
+                number = check(place / "store", "SYNC_FLUSH", promised, seen)
+                findings.stored = seen.stored
+                findings.wrong += seen.wrong
+            findings.cuts += 1
+            if findings.wrong:
+                break
     return findings
+
+
+def run_broker(directory: Path, cuts: int, dice: Random) -> Findings:
+    """Send to a broker in SYNC_FLUSH and cut the power: what was acknowledged is pulled at once.
+
+    Each time to a topic that was made just before. Nobody makes it again after the cut.
+    """
+    findings = Findings()
+    promised: dict[str, dict[int, bytes]] = {}
+    with file_system(directory) as (image, place):
+        broker = BrokerProcess(
+            directory / "broker",
+            storePathRootDir=place / "store",
+            flushDiskType="SYNC_FLUSH",
+            mappedFileSizeCommitLog=4 << 20,
+            maxHashSlotNum=1_000,
+            maxIndexNum=20_000,
+        )
+        for cut in range(cuts):
+            topic = f"cut-{cut}"
+            try:
+                with mounted(image, place):
+                    broker.start()
+                    promised[topic] = _send_until_cut(broker, place, topic, dice, findings)
+                with mounted(image, place):
+                    broker.start()
+                    for known, acknowledged in promised.items():
+                        _compare(broker.port, known, acknowledged, findings)
+                    if broker.stop() != 0:
+                        findings.wrong.append("the broker did not stop by itself")
+            finally:
+                broker.kill()
+            findings.cuts += 1
+            if findings.wrong:
+                break
+    return findings
+
+
+def _send_until_cut(
+    broker: BrokerProcess, place: Path, topic: str, dice: Random, findings: Findings
+) -> dict[int, bytes]:
+    """Return what was acknowledged, by the queue_offset that was promised."""
+    raw_remoting.create_topic(broker.port, topic, queues=1)
+    sender = Sender(broker.port, topic, 0, topic=topic)
+    sender.start()
+    time.sleep(dice.uniform(*CUT_AFTER_SECONDS))
+    cut_power(place)
+    broker.kill()
+    sender.join(30)
+    # A flush that fails, while the power goes, is no promise.
+    refused = [one for one in sender.refused if one.code != SERVICE_NOT_AVAILABLE]
+    findings.wrong += [f"refused: {answer}" for answer in refused]
+    findings.acknowledged += len(sender.acknowledged)
+    return sender.acknowledged
+
+
+def _compare(port: int, topic: str, acknowledged: dict[int, bytes], findings: Findings) -> None:
+    stored = raw_remoting.read_queue(port, topic, 0)
+    findings.stored += len(stored)
+    if [one.queue_offset for one in stored] != list(range(len(stored))):
+        findings.wrong.append(f"{topic} has gaps")
+    for queue_offset, body in acknowledged.items():
+        if queue_offset >= len(stored) or stored[queue_offset].body != body:
+            findings.wrong.append(f"{body[:40]!r} is not at {topic}/{queue_offset}")
+
+
+def cut_power(place: Path) -> None:
+    fd = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, NO_LOG_FLUSH)
+    finally:
+        os.close(fd)
 
 
 def _until_cut(place: Path, number: int, dice: Random) -> list[str]:
@@ -95,11 +188,7 @@ def _until_cut(place: Path, number: int, dice: Random) -> list[str]:
         assert writer.stdout is not None
         first = writer.stdout.readline()
         time.sleep(dice.uniform(*CUT_AFTER_SECONDS))
-        fd = os.open(place, os.O_RDONLY)
-        try:
-            fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, NO_LOG_FLUSH)
-        finally:
-            os.close(fd)
+        cut_power(place)
         # What was said before the cut counts, and what was said after it all the more.
         writer.kill()
         lines = (first + writer.stdout.read()).decode().split("\n")

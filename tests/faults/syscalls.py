@@ -46,6 +46,14 @@ class Findings:
     wrong: list[str] = field(default_factory=list)
 
 
+def missing() -> str:
+    """Return what this machine lacks; nothing when system calls can be made to fail."""
+    if shutil.which("strace") is None:
+        return "strace (apt-get install strace)"
+    trial = subprocess.run(["strace", "-qq", "true"], capture_output=True, check=False)
+    return "" if trial.returncode == 0 else "leave to trace processes"
+
+
 def run(directory: Path, points_max: int | None) -> Findings:
     """Go through all faults, at most points_max of each."""
     findings = Findings()
