@@ -45,7 +45,7 @@ class SystemClock:
     """The machine's clocks. Any thread, except `sleep` and `call_at` (event loop)."""
 
     def now_ms(self) -> int:
-        return int(time.time() * 1000)
+        return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
         return time.monotonic()

@@ -49,13 +49,9 @@ def java_hash(text: str) -> int:
 
 
 @lru_cache(maxsize=TAGS_CACHED_MAX)
-def _cached_hash(text: str) -> int:
-    return java_hash(text)
-
-
 def tags_code(tags: str | None) -> int:
     """Return the code that a ConsumeQueue unit carries; 0 without tags."""
-    return _cached_hash(tags) if tags else 0
+    return java_hash(tags) if tags else 0
 
 
 @lru_cache(maxsize=TAGS_CACHED_MAX)
