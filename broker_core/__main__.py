@@ -38,7 +38,7 @@ EXIT_USAGE = 2
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s - %(message)s"
 LOOPBACK = ("127.", "::1", "localhost")
 NAMESRV_LISTEN_PORT = 9876
-NAMESRV_KEYS = ("bindAddress", "listenPort", "kvConfigPath")
+NAMESRV_KEYS = ("bindAddress", "listenPort", "kvConfigPath", "orderMessageEnable")
 
 
 class Server(Protocol):
@@ -130,7 +130,12 @@ def _namesrv(given: Sequence[str]) -> int:
         return EXIT_USAGE
     broker = configuration.broker
     path = Path(broker.kv_config_path or "~/namesrv/kvConfig.json").expanduser().absolute()
-    values = (broker.bind_address, configuration.server.listen_port, path)
+    values = (
+        broker.bind_address,
+        configuration.server.listen_port,
+        path,
+        str(broker.order_message_enable).lower(),
+    )
     if options.printConfigItem:
         for key, value in zip(NAMESRV_KEYS, values, strict=True):
             sys.stdout.write(f"{key}={value}\n")
@@ -147,6 +152,7 @@ def _namesrv(given: Sequence[str]) -> int:
         limits=limits_of(configuration),
         tls=TlsGate(configuration.tls),
         is_proxied=configuration.server.ha_proxy_protocol_enable,
+        is_order_message_enabled=broker.order_message_enable,
     )
     return uvloop.run(
         _serve(name_server, lambda: f"The Name Server boot success on {values[0]}:{values[1]}.")

@@ -451,6 +451,7 @@ class Broker(Service):
             limits=limits_of(self.configuration),
             tls=self._tls,
             is_proxied=self.configuration.server.ha_proxy_protocol_enable,
+            is_order_message_enabled=config.order_message_enable,
         )
 
     def _remoting_server(self, name: str, handlers: dict[int, Handler]) -> RemotingServer:

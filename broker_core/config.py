@@ -142,6 +142,8 @@ class BrokerConfig:
     transaction_check_interval: int = 60_000
     store_reply_message_enable: bool = True
     enable_detail_stat: bool = True
+    order_message_enable: bool = False
+    """A key of the name server: its routes tell the queues of ORDER_TOPIC_CONFIG."""
     disable_consume_if_consumer_read_slowly: bool = False
     consumer_fallbehind_threshold: int = 16 << 30
     """Bytes."""
@@ -263,12 +265,14 @@ INERT = frozenset(
         "clientSocketRcvBufSize",
         "clientSocketSndBufSize",
         "clientWorkerThreads",
+        "clusterTest",
         "commercialBaseCount",
         "commercialBigCount",
         "commercialEnable",
         "commercialTimerCount",
         "commercialTransCount",
         "compressedRegister",
+        "configStorePath",
         "connectTimeoutMillis",
         "consumerManageThreadPoolNums",
         "consumerManagerThreadPoolQueueCapacity",
@@ -302,6 +306,7 @@ INERT = frozenset(
         "offsetCheckInSlave",
         "preferredLeaderId",
         "processReplyMessageThreadPoolNums",
+        "productEnvName",
         "pullMessageThreadPoolNums",
         "pullThreadPoolQueueCapacity",
         "putMessageFutureThreadPoolNums",

@@ -12,7 +12,6 @@ from broker_core.remoting.server import RemotingServer
 from broker_core.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from broker_core.clock import Clock, Timer
@@ -42,7 +41,7 @@ class NameServer(Service):
         limits: RemotingLimits | None = None,
         tls: TlsGate | None = None,
         is_proxied: bool = False,
-        config: Mapping[str, str] | None = None,
+        is_order_message_enabled: bool = False,
     ) -> None:
         super().__init__()
         self.host = host
@@ -51,7 +50,11 @@ class NameServer(Service):
         self.kv_configs = KvConfigs(storage, kv_config_path)
         self._clock = clock
         self._expire_timer: Timer | None = None
-        shown = {"bindAddress": host, "listenPort": str(port), **(config or {})}
+        shown = {
+            "bindAddress": host,
+            "listenPort": str(port),
+            "orderMessageEnable": str(is_order_message_enabled).lower(),
+        }
         self._processor = NameServerProcessor(self.routes, self.kv_configs, shown)
         self._server = RemotingServer(
             "name server", self.handlers(), clock, limits, tls, is_proxied=is_proxied

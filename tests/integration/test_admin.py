@@ -300,6 +300,28 @@ async def test_a_topic_is_ordered_when_the_name_server_says_so(
     assert broker.topics.table["T"].order
 
 
+@pytest.mark.parametrize(("enabled", "told"), [("true", "broker-a:4"), ("false", None)])
+async def test_routes_tell_the_queues_of_an_ordered_topic_where_that_is_switched_on(
+    tmp_path: Path, enabled: str, told: str | None
+) -> None:
+    async with running_broker(tmp_path, orderMessageEnable=enabled) as broker:
+        assert broker.name_server is not None
+        client = Client(f"127.0.0.1:{broker.name_server.port}")
+        await client.ask(
+            RequestCode.PUT_KV_CONFIG,
+            namespace=ORDER_TOPIC_CONFIG,
+            key="TBW102",
+            value="broker-a:4",
+        )
+
+        route = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="TBW102")
+        shown = await client.ask(RequestCode.GET_NAMESRV_CONFIG)
+
+        assert json_body(route).get("orderTopicConf") == told
+        assert f"orderMessageEnable={enabled}" in shown.body.decode()
+        await client.shutdown()
+
+
 async def test_a_topic_is_answered_once_an_outside_name_server_knows_it(tmp_path: Path) -> None:
     async with (
         running_broker(tmp_path / "one") as first,

@@ -78,6 +78,7 @@ def test_the_name_server_alone_has_a_port_of_its_own(
         "bindAddress=127.0.0.1",
         "listenPort=9876",
         f"kvConfigPath={tmp_path}/kv.json",
+        "orderMessageEnable=false",
     ]
 
 
