@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,8 +16,8 @@ POINTS_OF_A_FAULT = 4
 
 @pytest.mark.fault
 def test_a_store_survives_whatever_call_fails_or_kills_it(tmp_path: Path) -> None:
-    if shutil.which("strace") is None:
-        pytest.skip("strace is missing (apt-get install strace)")
+    if syscalls.missing():
+        pytest.skip(f"system calls cannot be made to fail here, that needs {syscalls.missing()}")
 
     findings = syscalls.run(tmp_path, POINTS_OF_A_FAULT)
 
