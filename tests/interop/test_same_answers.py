@@ -21,6 +21,7 @@ from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.peer import Peer
 from tests.support.raw_remoting import Answer, RawClient, pull_fields, send_fields, topic_fields
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -302,6 +303,11 @@ class Rows:
         }
         return answer, (answer.code, shown, body_of(answer))
 
+    def has_delivered(self) -> bool:
+        """Say whether what waited at the first level has come, and that is told."""
+        with RawClient(self._broker.port) as client:
+            return b"{1:1" in client.ask(RequestCode.GET_ALL_DELAY_OFFSET).body
+
     def _at_its_place(self, value: str) -> str:
         for name, place in self._places.items():
             value = value.replace(f"{{{name}}}", place)
@@ -321,10 +327,9 @@ Told = dict[str, list[tuple[Answer, Any]]]
 def told(brokers: tuple[BrokerProcess, Peer]) -> Told:
     """What ours answers to each row, and what the real one does."""
     with Rows(brokers[0]) as ours, Rows(brokers[1]) as theirs:
-        time.sleep(1.5)  # by then the first level is delivered by both
-        return {
-            case.name: [each.ask(case) for each in (ours, theirs)] for case in request_cases.CASES
-        }
+        both = (ours, theirs)
+        until(lambda: all(each.has_delivered() for each in both), "the first level's delivery")
+        return {case.name: [each.ask(case) for each in both] for case in request_cases.CASES}
 
 
 def counted(broker: BrokerProcess | Peer) -> dict[str, Any]:
