@@ -75,13 +75,7 @@ class IndexReplay:
             same = int(np.searchsorted(commit_log_offsets, commit_log_offsets[same]))
         known = int(np.searchsorted(commit_log_offsets, self._index.end_phy_offset, side="right"))
         same = max(same, known)
-        for hash_, commit_log_offset, store_timestamp in zip(
-            hashes[same:].tolist(),
-            commit_log_offsets[same:].tolist(),
-            store_timestamps[same:].tolist(),
-            strict=True,
-        ):
-            self._index.put_hash(hash_, commit_log_offset, store_timestamp)
+        self._index.put_hashes(hashes[same:], commit_log_offsets[same:], store_timestamps[same:])
 
     def finish(self, commit_log_offset: int) -> None:
         """The log ends at an offset: entries of messages behind it are cut."""

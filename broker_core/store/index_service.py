@@ -165,16 +165,26 @@ class IndexService:
             )
         self.room = min(file.ready - file.count, WAITING_MAX)
 
-    def put_hash(self, hash_: int, commit_log_offset: int, store_timestamp: int) -> None:
-        """Add one entry, rolling to a new file when the last one is full.
+    def put_hashes(
+        self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], times: NDArray[np.int64]
+    ) -> None:
+        """Add entries in this order, rolling to a new file when the last one is full.
 
         Raises:
             OSError: there is no space.
         """
-        if self.room < 1:
-            self.make_room(1)
-        self._files[-1].put(hash_, commit_log_offset, store_timestamp)
-        self.room -= 1
+        done = 0
+        while done < len(hashes):
+            if not self._files or self._files[-1].is_full:
+                self.make_room(1)
+            file = self._files[-1]
+            part = slice(done, done + file.entry_num - file.count)
+            count = len(hashes[part])
+            if file.ready - file.count < count:
+                file.make_room(count)
+            file.put_all(hashes[part], offsets[part], times[part])
+            self.room = min(file.ready - file.count, WAITING_MAX)
+            done += count
 
     def find(self, seed: int, key: str, max_num: int, begin_ms: int, end_ms: int) -> list[int]:
         """Return offsets of messages that may have the key, newest first."""
