@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+NO_LIMIT = 1 << 62
 STALE_LOOK_BYTES = 64 * 1024
 EXT_LOOK_UNITS = 4096
 FILE_SIZE_KEY = "mappedFileSizeConsumeQueue"
@@ -346,13 +347,22 @@ class ConsumeQueue(QueueFiles):
     def delete_before(self, commit_log_offset: int) -> int:
         """Delete files with messages before an offset only; never the last. Return how many."""
         deleted = 0
-        while len(self._files) > 1:
-            last_of_first = self.unit(self._files[1] // UNIT_SIZE - 1)
-            if last_of_first is None or last_of_first[0] >= commit_log_offset:
-                break
+        while len(self._files) > 1 and self._last_place_in_first_file() < commit_log_offset:
             self._delete_file(self._files[0])
             deleted += 1
         return deleted
+
+    def _last_place_in_first_file(self) -> int:
+        """Return where the last message of the first file lies in the log; -1 when all are lost."""
+        first, second = self._files[0] // UNIT_SIZE, self._files[1] // UNIT_SIZE
+        if self.next_offset < second:
+            # The second was made ahead, and the first is written.
+            return NO_LIMIT
+        for queue_offset in range(second - 1, first - 1, -1):
+            unit = self.unit(queue_offset)
+            if unit is not None and unit[1] != FILLER_SIZE:
+                return unit[0]
+        return -1
 
     def correct_min_offset(self, commit_log_offset: int) -> None:
         """Set min_offset to the first message that lies at or behind an offset of the log."""
