@@ -16,6 +16,7 @@ Differs: the original truncates at the first unreadable byte.
 from __future__ import annotations
 
 import logging
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from broker_core.errors import CorruptRecordError
@@ -47,6 +48,8 @@ from broker_core.store.mapped_file import first_not_zero
 from broker_core.store.results import DamagedRange, RecoveryReport
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from broker_core.clock import Clock
     from broker_core.formats.checkpoint import Checkpoint
     from broker_core.store.commit_log import CommitLog
@@ -70,7 +73,7 @@ STEADY_RECORDS = 3
 class Recovery:
     """One run; not to be used twice.
 
-    `run` is a plain call without sockets; its thread, which reads and checks ahead, ends with it.
+    `run` is a plain call without sockets; its threads, which read and check ahead, end with it.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class Recovery:
         self._last_timestamps: list[int] = []
         self._damaged: list[DamagedRange] = []
         self._zero_from: int | None = None
+        self._empty: Future[dict[int, int]] = Future()
         self._records = 0
         self._units_written = 0
         self._units_missing = 0
@@ -113,9 +117,14 @@ class Recovery:
         started = self._clock.monotonic()
         self._queues.drop_deleted(self._deleted.deleted_before)
         scan_from, dispatch_from = self._starting_points()
-        if self._index is not None:
-            self._replay = IndexReplay(self._index, dispatch_from, clean_exit=self._clean_exit)
-        end = self._scan(scan_from, dispatch_from)
+        with ThreadPoolExecutor(1, "recover-tail") as thread:
+            # As a rule the log ends where the queues say, and there are hundreds of megabytes of
+            # zeros behind: those are looked at while the records are.
+            likely_end = max((queue.end_commit_log_offset() for queue in self._queues), default=0)
+            self._empty = thread.submit(_empty_tails, self._log.files, likely_end)
+            if self._index is not None:
+                self._replay = IndexReplay(self._index, dispatch_from, clean_exit=self._clean_exit)
+            end = self._scan(scan_from, dispatch_from)
         if self._replay is not None:
             self._replay.finish(end)
         dirty = self._log.continue_at(end, self._zero_from)
@@ -257,9 +266,11 @@ class Recovery:
         """Return where the first readable record behind offset begins, None when there is none."""
         file = self._log.file_at(offset)
         self._zero_from = offset + 1
+        empty = self._empty.result()
         while file is not None:
             start = max(offset - file.file_from_offset + 1, 0)
-            for data_from, data_to in file.file.data_ranges(start, file.size):
+            limit = empty.get(file.file_from_offset, file.size)
+            for data_from, data_to in file.file.data_ranges(start, max(start, limit)):
                 # Mostly there are only zeros, up to a whole file of them.
                 begin = first_not_zero(file, max(data_from, start), data_to)
                 if begin == data_to:
@@ -491,3 +502,17 @@ class Recovery:
             self._ext.finish(queue, is_cut=is_cut)
             queue.max_offset = queue.next_offset
             queue.correct_min_offset(self._log.min_offset)
+
+
+def _empty_tails(files: Sequence[MappedFile], likely_end: int) -> dict[int, int]:
+    """Return the files that hold nothing behind an offset, each with where that is in it."""
+    empty = {}
+    for file in files:
+        start = max(likely_end - file.file_from_offset, 0)
+        ranges = file.file.data_ranges(start, file.size) if start < file.size else []
+        if start < file.size and all(
+            first_not_zero(file, max(data_from, start), data_to) == data_to
+            for data_from, data_to in ranges
+        ):
+            empty[file.file_from_offset] = start
+    return empty
