@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from broker_core.remoting.connection import Connection
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
+    from broker_core.store.results import PutBatchResult, PutMessageResult
     from broker_core.trace.tracer import Tracer
     from broker_core.transaction.resolve import Transactions
 
@@ -140,6 +141,7 @@ class SendProcessor:
         self._cluster_name = config.broker_cluster_name
         self._topic_table = topics.table
         self._latency = stats.put_latency
+        self._waits_for_flush = store.is_sync_flush
         self._cluster_pair = encode_properties({PROPERTY_CLUSTER: self._cluster_name})
         self.reconfigure(max_message_size)
 
@@ -315,11 +317,10 @@ class SendProcessor:
         else:
             msg_id = self._msg_id % commit_log_offset
             answer = self._success(request, msg_id, queue_id, result.queue_offset)
-        durable = self._store.until_durable(result) if wait != "false" else None
-        if durable is None:
-            self._latency.served += 1
-            return answer
-        return self._after(request, durable, answer)
+        if self._waits_for_flush and wait != "false":
+            return self._when_durable(request, result, answer)
+        self._latency.served += 1
+        return answer
 
     def _place(
         self, request: RemotingCommand, connection: Connection, header: SendHeader
@@ -440,25 +441,29 @@ class SendProcessor:
                     latency_us=max(0, result.store_timestamp - born_timestamp) * 1000,
                 )
         answer = self._success(request, ",".join(ids), queue_id, result.queue_offset)
-        durable = self._store.until_durable(result) if waits else None
+        if self._waits_for_flush and waits:
+            return self._when_durable(request, result, answer)
+        self._latency.served += 1
+        return answer
+
+    def _when_durable(
+        self,
+        request: RemotingCommand,
+        result: PutMessageResult | PutBatchResult,
+        answer: RemotingCommand | bytes,
+    ) -> Answer:
+        """Answer when the promise of the flush mode is kept, or say that it is not."""
+
+        def answer_of(status: PutMessageStatus) -> RemotingCommand | bytes:
+            self._latency.record(self._clock.monotonic() - put_at)
+            return answer if status is PUT_OK else self._refuse(request, *self._remarks[status])
+
+        put_at = self._clock.monotonic()
+        durable = self._store.until_durable(result, answer_of)
         if durable is None:
             self._latency.served += 1
             return answer
-        return self._after(request, durable, answer)
-
-    async def _after(
-        self,
-        request: RemotingCommand,
-        durable: Awaitable[PutMessageStatus],
-        answer: RemotingCommand | bytes,
-    ) -> RemotingCommand | bytes:
-        """Answer when the promise of the flush mode is kept, or say that it is not."""
-        put_at = self._clock.monotonic()
-        status = await durable
-        self._latency.record(self._clock.monotonic() - put_at)
-        if status is PutMessageStatus.PUT_OK:
-            return answer
-        return self._refuse(request, *self._remarks[status])
+        return durable
 
     def _check_topic(
         self, header: SendHeader, connection: Connection

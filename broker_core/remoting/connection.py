@@ -41,11 +41,13 @@ class Wire:
     """
 
     __slots__ = (
+        "answered",
         "clock",
         "connections",
         "credentials",
         "dispatcher",
         "emptied",
+        "in_flight",
         "kept_bytes",
         "limits",
         "monotonic",
@@ -83,7 +85,15 @@ class Wire:
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
         self.connections: set[Connection] = set()
         self.kept_bytes = 0
+        self.in_flight = 0
+        self.answered: asyncio.Future[None] | None = None
         self.emptied: asyncio.Future[None] | None = None
+
+    async def all_answered(self) -> None:
+        """Wait for the answers that are being made, as long as they may take."""
+        if self.in_flight:
+            self.answered = asyncio.get_running_loop().create_future()
+            await wait_within(self.clock, self.answered, self.limits.drain_s)
 
     async def close_all(self) -> None:
         """Close every connection; those that do not end in time are aborted."""
@@ -243,9 +253,45 @@ class Connection(asyncio.BufferedProtocol):
         It is not cancelled when the connection ends: what it is doing may be half done. When too
         much waits, no more is read: what a handler began already cannot be answered "busy".
         """
-        limits = self._wire.limits
+        self._begin(len(command.body))
+        self._wire.owner.spawn(
+            self._finish(answer, len(command.body)), name=f"answer to request {command.code}"
+        )
+
+    def answer_when(
+        self,
+        command: RemotingCommand,
+        answer: asyncio.Future[Any],
+        frame_of: Callable[[RemotingCommand, asyncio.Future[Any]], bytes | None],
+    ) -> None:
+        """Send what frame_of makes of the answer when it is there: answer_later without a task."""
+        body_bytes = len(command.body)
+        self._begin(body_bytes)
+
+        def finish(done: asyncio.Future[Any]) -> None:
+            try:
+                frame = None if done.cancelled() else frame_of(command, done)
+            finally:
+                self._end(body_bytes)
+            if frame is not None:
+                self.send(frame)
+
+        answer.add_done_callback(finish)
+
+    async def _finish(self, answer: Coroutine[Any, Any, bytes | None], body_bytes: int) -> None:
+        try:
+            frame = await answer
+        finally:
+            self._end(body_bytes)
+        if frame is not None:
+            self.send(frame)
+
+    def _begin(self, body_bytes: int) -> None:
+        wire = self._wire
+        wire.in_flight += 1
         self._in_flight += 1
-        self._in_flight_bytes += len(command.body)
+        self._in_flight_bytes += body_bytes
+        limits = wire.limits
         if (
             self._in_flight >= limits.requests_in_flight_max
             or self._in_flight_bytes >= limits.in_flight_bytes_max
@@ -253,26 +299,24 @@ class Connection(asyncio.BufferedProtocol):
             self._is_crowded = True
             if self._transport is not None and self.is_writable:
                 self._transport.pause_reading()
-        self._wire.owner.spawn(
-            self._finish(answer, len(command.body)), name=f"answer to request {command.code}"
-        )
 
-    async def _finish(self, answer: Coroutine[Any, Any, bytes | None], body_bytes: int) -> None:
-        try:
-            frame = await answer
-        finally:
-            self._in_flight -= 1
-            self._in_flight_bytes -= body_bytes
-        if frame is not None:
-            self.send(frame)
-        limits = self._wire.limits
+    def _end(self, body_bytes: int) -> None:
+        wire = self._wire
+        wire.in_flight -= 1
+        self._in_flight -= 1
+        self._in_flight_bytes -= body_bytes
+        if wire.answered is not None and not wire.in_flight and not wire.answered.done():
+            # After the answer was sent.
+            asyncio.get_running_loop().call_soon(_set_done, wire.answered)
+        limits = wire.limits
         if (
             self._is_crowded
             and self._in_flight <= limits.requests_in_flight_max // 2
             and self._in_flight_bytes <= limits.in_flight_bytes_max // 2
         ):
             self._is_crowded = False
-            self._catch_up()
+            # After the answer was sent, too.
+            asyncio.get_running_loop().call_soon(self._catch_up)
 
     # What the server's or client's sweep calls.
 
@@ -472,6 +516,11 @@ class Connection(asyncio.BufferedProtocol):
         opaque = self._next_opaque
         self._next_opaque = 0 if opaque == INT32_MAX else opaque + 1
         return opaque
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _peer_of(told: tuple[str, int] | None, transport: asyncio.BaseTransport) -> tuple[str, bytes]:

@@ -7,6 +7,7 @@ Source: remoting/netty/NettyRemotingAbstract.java (4.9.7), processRequestCommand
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -68,26 +69,28 @@ class Dispatcher:
                 return None
             if isinstance(answer, RemotingCommand | bytes):
                 return self._frame(command, answer)
-        except RequestRefusedError as refusal:
-            return self._frame(command, command.answer(refusal.code, refusal.remark))
-        except Exception:
-            # The boundary: one bad request must not end the connection.
-            logger.exception(FAILED, command.code, command.opaque)
-            return self._frame(command, internal_error(command))
-        connection.answer_later(command, self._answer_of(command, answer))
+        except Exception as error:  # noqa: BLE001
+            # The boundary: one bad request must not end the connection. It is logged.
+            return self._frame(command, _answer_to(command, error))
+        if isinstance(answer, asyncio.Future):
+            connection.answer_when(command, answer, self._frame_of)
+        else:
+            connection.answer_later(command, self._answer_of(command, answer))
         return None
+
+    def _frame_of(self, command: RemotingCommand, done: asyncio.Future[Answer]) -> bytes | None:
+        try:
+            return self._frame(command, done.result())
+        except Exception as error:  # noqa: BLE001
+            return self._frame(command, _answer_to(command, error))
 
     async def _answer_of(
         self, command: RemotingCommand, awaitable: Awaitable[Answer]
     ) -> bytes | None:
         try:
             return self._frame(command, await awaitable)
-        except RequestRefusedError as refusal:
-            return self._frame(command, command.answer(refusal.code, refusal.remark))
-        except Exception:
-            # The same boundary, for handlers that had to wait.
-            logger.exception(FAILED, command.code, command.opaque)
-            return self._frame(command, internal_error(command))
+        except Exception as error:  # noqa: BLE001
+            return self._frame(command, _answer_to(command, error))
 
     def _frame(self, command: RemotingCommand, answer: Answer) -> bytes | None:
         if answer is None or command.flag & ONEWAY_FLAG:
@@ -103,6 +106,14 @@ class Dispatcher:
                 f"the answer has {len(frame)} bytes, more than a frame may have",
             ).encode()
         return frame
+
+
+def _answer_to(command: RemotingCommand, error: Exception) -> RemotingCommand:
+    """Return what becomes of an error that a handler raised."""
+    if isinstance(error, RequestRefusedError):
+        return command.answer(error.code, error.remark)
+    logger.error(FAILED, command.code, command.opaque, exc_info=error)
+    return internal_error(command)
 
 
 def not_supported(command: RemotingCommand) -> RemotingCommand:

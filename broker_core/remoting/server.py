@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ from broker_core.remoting.connection import Connection, Wire
 from broker_core.remoting.dispatch import Dispatcher, Handler
 from broker_core.remoting.limits import PeerLog, RemotingLimits
 from broker_core.remoting.listener import Listener, is_loopback, listen
-from broker_core.remoting.waiting import wait_within
 from broker_core.service import Service
 
 if TYPE_CHECKING:
@@ -104,9 +102,7 @@ class RemotingServer(Service):
             self._listener = None
         for connection in self._wire.connections:
             connection.stop_reading()
-        if self._tasks:
-            finished = asyncio.gather(*self._tasks, return_exceptions=True)
-            await wait_within(self._clock, asyncio.shield(finished), self._limits.drain_s)
+        await self._wire.all_answered()
         await super().shutdown()
         await self._wire.close_all()
 

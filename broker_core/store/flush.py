@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_core.formats import checkpoint as checkpoint_format
 from broker_core.formats.cq_unit import UNIT_SIZE
@@ -23,7 +24,6 @@ from broker_core.service import Service
 from broker_core.store.results import PutMessageStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from broker_core.clock import Clock, Timer
@@ -38,7 +38,9 @@ logger = logging.getLogger(__name__)
 
 PAGE_SIZE = 4096
 
-Waiter = tuple[int, float, asyncio.Future[PutMessageStatus]]
+AnswerOf = Callable[[PutMessageStatus], Any]
+Waiter = tuple[int, float, asyncio.Future[Any], AnswerOf | None]
+"""Up to where, until when, who waits, and what it is told instead of the status."""
 
 
 class CommitLogFlusher(Service):
@@ -104,14 +106,19 @@ class CommitLogFlusher(Service):
             if not self._is_flushing:
                 asyncio.get_running_loop().call_soon(self._flush)
 
-    def until_flushed(self, commit_log_offset: int) -> asyncio.Future[PutMessageStatus]:
-        """Return what will say whether the log got durable up to an offset."""
-        waiter: asyncio.Future[PutMessageStatus] = asyncio.get_running_loop().create_future()
+    def until_flushed(
+        self, commit_log_offset: int, answer_of: AnswerOf | None = None
+    ) -> asyncio.Future[Any]:
+        """Return what will say whether the log got durable up to an offset.
+
+        It gives the status, or what answer_of makes of it.
+        """
+        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.error is not None:
-            waiter.set_result(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            _tell(waiter, answer_of, PutMessageStatus.SERVICE_NOT_AVAILABLE)
             return waiter
         deadline = self._clock.monotonic() + self._config.sync_flush_timeout / 1000
-        self._waiters.append((commit_log_offset, deadline, waiter))
+        self._waiters.append((commit_log_offset, deadline, waiter, answer_of))
         if self._timer is None:
             self._timer = self._clock.call_at(deadline, self._expire)
         if commit_log_offset > self._commit_log.committed_where:
@@ -176,9 +183,8 @@ class CommitLogFlusher(Service):
         self.flushed_timestamp = store_timestamp
         waiters = self._waiters
         while waiters and waiters[0][0] <= target:
-            _, _, waiter = waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(PutMessageStatus.PUT_OK)
+            _, _, waiter, answer_of = waiters.popleft()
+            _tell(waiter, answer_of, PutMessageStatus.PUT_OK)
         self.on_flushed()
         if self.is_scheduled:
             self._flush()
@@ -190,9 +196,8 @@ class CommitLogFlusher(Service):
         self.is_scheduled = False
         self._idle.set()
         while self._waiters:
-            _, _, waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            _, _, waiter, answer_of = self._waiters.popleft()
+            _tell(waiter, answer_of, PutMessageStatus.SERVICE_NOT_AVAILABLE)
         self.on_failed(error)
 
     def _expire(self) -> None:
@@ -201,9 +206,8 @@ class CommitLogFlusher(Service):
         now = self._clock.monotonic()
         waiters = self._waiters
         while waiters and (waiters[0][1] <= now or waiters[0][2].done()):
-            _, _, waiter = waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(PutMessageStatus.FLUSH_DISK_TIMEOUT)
+            _, _, waiter, answer_of = waiters.popleft()
+            _tell(waiter, answer_of, PutMessageStatus.FLUSH_DISK_TIMEOUT)
         if waiters:
             self._timer = self._clock.call_at(waiters[0][1], self._expire)
 
@@ -302,6 +306,13 @@ class ConsumeQueueFlusher(Service):
 def _sync(files: list[StorageFile]) -> None:
     for file in files:
         file.fdatasync()
+
+
+def _tell(
+    waiter: asyncio.Future[Any], answer_of: AnswerOf | None, status: PutMessageStatus
+) -> None:
+    if not waiter.done():
+        waiter.set_result(status if answer_of is None else answer_of(status))
 
 
 def _nothing() -> None:

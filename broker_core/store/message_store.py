@@ -9,7 +9,7 @@ import errno
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from broker_core.errors import CorruptRecordError, StoreError, StoreUnavailableError
@@ -61,6 +61,7 @@ from broker_core.store.transient_store_pool import TransientStorePool
 from broker_core.store.warm_up import WarmUp
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable, Mapping
     from struct import Struct
 
@@ -99,6 +100,7 @@ class MessageStore(Service):
         on_dispatch: called for each message put, with (topic, queue_id, queue_offset,
             commit_log_offset, store_timestamp, store_size, body_size, tags, keys, uniq_key,
             born_host).
+        is_sync_flush: a put is not durable before `until_durable` says so.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class MessageStore(Service):
         self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         self._store_host = store_host
         self._store_v6_flag = STOREHOST_V6_FLAG if len(store_host) == HOST_V6_SIZE else 0
-        self._is_sync_flush = config.flush_disk_type == "SYNC_FLUSH"
+        self.is_sync_flush = config.flush_disk_type == "SYNC_FLUSH"
         self._allocator = ThreadPoolExecutor(1, "allocate")
         self._cold_reads = ThreadPoolExecutor(COLD_READ_THREADS, "cold-read")
         self._memory_lock = MemoryLock(storage)
@@ -195,7 +197,7 @@ class MessageStore(Service):
             if self._pool is None
             else CommitLogCommitter(config, clock, self._log, self._flusher)
         )
-        self._holds_back = self._is_sync_flush or self._committer is not None
+        self._holds_back = self.is_sync_flush or self._committer is not None
         self._make_readable = self._flusher.schedule
         if self._committer is not None:
             self._committer.on_committed = self._log_committed
@@ -297,7 +299,7 @@ class MessageStore(Service):
         if self._committer is not None:
             self._flusher.committed_timestamp = recovery.store_timestamp
             self._reader.read_limit = self._log.committed_where
-        elif self._is_sync_flush:
+        elif self.is_sync_flush:
             self._reader.read_limit = self._log.flushed_where
         logger.info(
             "recovered: clean_exit=%s records=%d min_commit_log_offset=%d max_commit_log_offset=%d "
@@ -677,16 +679,21 @@ class MessageStore(Service):
         return await self._flusher.until_flushed(end) is PutMessageStatus.PUT_OK
 
     def until_durable(
-        self, result: PutMessageResult | PutBatchResult
-    ) -> Awaitable[PutMessageStatus] | None:
+        self,
+        result: PutMessageResult | PutBatchResult,
+        answer_of: Callable[[PutMessageStatus], Any] | None = None,
+    ) -> asyncio.Future[Any] | None:
         """Return what will say that a put is as durable as flushDiskType promises.
 
-        None when there is nothing to wait for.
+        None when there is nothing to wait for. It gives the PutMessageStatus, or what answer_of
+        makes of it: who answers many puts saves the waiting for each.
         """
-        if not self._is_sync_flush or result.commit_log_offset < 0:
+        if not self.is_sync_flush or result.commit_log_offset < 0:
             return None
         end = result.commit_log_offset + result.wrote_size
-        return None if end <= self._log.flushed_where else self._flusher.until_flushed(end)
+        if end <= self._log.flushed_where:
+            return None
+        return self._flusher.until_flushed(end, answer_of)
 
     # -- read
 
@@ -992,7 +999,7 @@ class MessageStore(Service):
         self._make_readable()
 
     def _log_flushed(self) -> None:
-        if self._is_sync_flush:
+        if self.is_sync_flush:
             self._show_up_to(self._log.flushed_where)
 
     def _log_committed(self) -> None:
