@@ -87,8 +87,8 @@ def _flip(arguments: Namespace, directory: Path, dice: Random) -> bool:
 
 
 def _model(arguments: Namespace, directory: Path, dice: Random) -> bool:
-    wrong = model.run(arguments.examples, arguments.seed, shrink=arguments.shrink)
-    _say(wrong or f"{arguments.examples} examples, none wrong")
+    wrong = model.run(arguments.examples, arguments.seed, shrink=arguments.shrink, say=_say)
+    _say(wrong)
     return not wrong
 
 

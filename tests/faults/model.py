@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.faults.store_machine import StoreMachine
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 STEPS = 50
 EXAMPLES_AT_A_TIME = 100
 
 
-def run(examples: int, first_seed: int, *, shrink: bool) -> str:
+def run(
+    examples: int,
+    first_seed: int,
+    *,
+    shrink: bool,
+    say: Callable[[str], None] = lambda text: None,
+) -> str:
     """Run examples in portions with seeds of their own; return what failed, mostly nothing."""
     logging.disable(logging.CRITICAL)
     phases = [Phase.generate, *([Phase.shrink] if shrink else [])]
@@ -31,4 +41,5 @@ def run(examples: int, first_seed: int, *, shrink: bool) -> str:
         except AssertionError as error:
             steps = "\n".join(getattr(error, "__notes__", []))
             return f"seed {first_seed + number}: {error}\n{steps}"
+        say(f"{done + options.max_examples} examples, none wrong")
     return ""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 LOG_FILE_SIZE = 16 * 1024
 CONFIG = {
+    "mapped_file_size_consume_queue_ext": 512,
     "mapped_file_size_commit_log": LOG_FILE_SIZE,
     "mapped_file_size_consume_queue": 20 * 20,
     "max_hash_slot_num": 20,
@@ -223,11 +224,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.patch = mock.patch.object(message_store, "ThreadPoolExecutor", InlineExecutor)
         self.patch.start()
 
-    @initialize(is_sync=st.booleans())
-    def begin(self, is_sync: bool) -> None:
+    @initialize(is_sync=st.booleans(), is_extended=st.booleans(), is_guarded=st.booleans())
+    def begin(self, is_sync: bool, is_extended: bool, is_guarded: bool) -> None:
         self.is_sync = is_sync
         self.config = store_config(
-            **CONFIG, flush_disk_type="SYNC_FLUSH" if is_sync else "ASYNC_FLUSH"
+            **CONFIG,
+            flush_disk_type="SYNC_FLUSH" if is_sync else "ASYNC_FLUSH",
+            enable_consume_queue_ext=is_extended,
+            enabled_append_prop_crc=is_guarded,
         )
         self.store = self.new_store(self.storage)
         self.store.load()
