@@ -20,6 +20,7 @@ from tests.support.builders import (
 )
 
 if TYPE_CHECKING:
+    from broker_core.formats.cq_ext_unit import CqExtUnit
     from broker_core.store.message_store import MessageStore
 
 
@@ -32,6 +33,9 @@ class TagFilter:
 
     def by_tags_code(self, tags_code: int) -> bool:
         return not self.codes or tags_code in self.codes
+
+    def by_ext_unit(self, unit: CqExtUnit) -> bool:
+        return self.by_tags_code(unit.tags_code)
 
     def by_record(self, view: memoryview) -> bool:
         return not self.bodies or record.decode(view).body in self.bodies
