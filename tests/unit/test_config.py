@@ -140,6 +140,25 @@ def test_keys_of_memory_and_flush_have_rocketmqs_defaults(key: str, default: str
     assert dict(build().items())[key] == default
 
 
+@pytest.mark.parametrize(
+    ("key", "default"),
+    [
+        ("enableConsumeQueueExt", "false"),
+        ("mappedFileSizeConsumeQueueExt", "50331648"),
+        ("bitMapLengthConsumeQueueExt", "64"),
+        ("enableCalcFilterBitMap", "false"),
+        ("expectConsumerNumUseFilter", "32"),
+        ("maxErrorRateOfBloomFilter", "20"),
+        ("filterDataCleanTimeSpan", "86400000"),
+        ("filterSupportRetry", "false"),
+        ("enablePropertyFilter", "false"),
+    ],
+)
+def test_keys_of_filters_have_rocketmqs_defaults(key: str, default: str) -> None:
+    assert dict(build().items())[key] == default
+    assert key in config.KNOWN
+
+
 def test_no_key_stands_in_two_tables() -> None:
     tables = [
         set(config.KNOWN),
