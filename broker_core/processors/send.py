@@ -32,7 +32,7 @@ from broker_core.message.properties import (
 )
 from broker_core.message.topic_config import PERM_WRITE
 from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
-from broker_core.protocol.command import SendCommand, answer_template, framed
+from broker_core.protocol.command import RemotingCommand, SendCommand, answer_template, framed
 from broker_core.protocol.headers.send_message import SHORT_NAMES, SendHeader
 from broker_core.store.results import PutMessageStatus
 from broker_core.transaction.half import prepare
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from broker_core.message.topic_config import TopicConfig
     from broker_core.metadata.subscription_groups import SubscriptionGroups
     from broker_core.metadata.topics import Topics
-    from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
@@ -326,17 +325,10 @@ class SendProcessor:
         self, request: RemotingCommand, connection: Connection, header: SendHeader
     ) -> tuple[str, int] | RemotingCommand:
         """Return the topic and the queue that a message goes to, or the answer that refuses it."""
-        topic, queue_id = header.topic, header.queue_id
-        topic_config, refusal = self._check_topic(header, connection)
-        if topic_config is None:
-            return self._refuse(request, *refusal)
-        queue_nums = max(topic_config.write_queue_nums, topic_config.read_queue_nums)
-        if queue_id >= queue_nums or (queue_id < 0 and topic_config.write_queue_nums < 1):
-            return self._refuse(request, *_illegal_queue_id(queue_id, topic_config, connection))
-        if queue_id < 0:
-            queue_id = random.randrange(topic_config.write_queue_nums)
-        if not self._is_writable and topic_config.order:
-            return self._refuse(request, *self._broker_not_writable())
+        topic = header.topic
+        queue_id = self._queue_id(request, connection, header)
+        if isinstance(queue_id, RemotingCommand):
+            return queue_id
         if topic.startswith(names.RETRY_GROUP_TOPIC_PREFIX):
             moved = self._move_to_dead_letters(request, header, topic)
             if isinstance(moved, tuple):
@@ -344,6 +336,21 @@ class SendProcessor:
             if moved is not None:
                 return moved.topic_name, 0
         return topic, queue_id
+
+    def _queue_id(
+        self, request: RemotingCommand, connection: Connection, header: SendHeader
+    ) -> int | RemotingCommand:
+        """Return the queue that a send goes to, or the answer that refuses it."""
+        topic_config, refusal = self._check_topic(header, connection)
+        if topic_config is None:
+            return self._refuse(request, *refusal)
+        queue_id = header.queue_id
+        queue_nums = max(topic_config.write_queue_nums, topic_config.read_queue_nums)
+        if queue_id >= queue_nums or (queue_id < 0 and topic_config.write_queue_nums < 1):
+            return self._refuse(request, *_illegal_queue_id(queue_id, topic_config, connection))
+        if not self._is_writable and topic_config.order:
+            return self._refuse(request, *self._broker_not_writable())
+        return random.randrange(topic_config.write_queue_nums) if queue_id < 0 else queue_id
 
     def _hold(
         self, message_properties: dict[str, str], topic: str, queue_id: int
@@ -395,17 +402,11 @@ class SendProcessor:
         self, request: RemotingCommand, connection: Connection, header: SendHeader
     ) -> Answer:
         topic = header.topic
-        queue_id = header.queue_id
         sys_flag = header.sys_flag
         born_timestamp = header.born_timestamp
-        topic_config, refusal = self._check_topic(header, connection)
-        if topic_config is None:
-            return self._refuse(request, *refusal)
-        queue_nums = max(topic_config.write_queue_nums, topic_config.read_queue_nums)
-        if queue_id >= queue_nums or (queue_id < 0 and topic_config.write_queue_nums < 1):
-            return self._refuse(request, *_illegal_queue_id(queue_id, topic_config, connection))
-        if queue_id < 0:
-            queue_id = random.randrange(topic_config.write_queue_nums)
+        queue_id = self._queue_id(request, connection, header)
+        if isinstance(queue_id, RemotingCommand):
+            return queue_id
         batch_properties = decode_properties(header.properties or "")
         if sys_flag & TRANSACTION_TYPE or PROPERTY_DELAY_TIME_LEVEL in batch_properties:
             return self._refuse(request, *self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])
