@@ -109,6 +109,17 @@ REFERENCE: dict[str, dict[int, set[int]]] = {
 REFERENCE["vip"] = REFERENCE["broker"] | {11: {NOT_SUPPORTED}, 361: {NOT_SUPPORTED}}
 
 
+LITE_PULL = 361
+GET_TOPIC_CONFIG = 351
+RESET_OFFSET = 222
+DIFFERS = {
+    LITE_PULL: "5.x's pull, which 4.9.7 does not know",
+    GET_TOPIC_CONFIG: "5.x's question, without which its mqadmin cannot go on",
+    RESET_OFFSET: "206 for a group without offsets, so that tools go on to set them",
+}
+"""Requests that ours answers with another code than the real 4.9.7, on purpose."""
+
+
 def decoded(frame: bytes) -> RemotingCommand:
     decoder = FrameDecoder()
     decoder.feed(frame)
@@ -222,8 +233,12 @@ async def test_each_request_gets_an_answer_that_its_client_knows(
         request = Head(frames[place].frame)
         assert is_answered(request)
         assert (head.opaque, head.type) == (request.opaque, request.type)
-        if head.code == NOT_SUPPORTED:
-            assert frames[place].real == NOT_SUPPORTED, "the real broker serves it"
+    other = [
+        describe(frames[place], head)
+        for place, head in replay.answers.items()
+        if frames[place].real not in (None, head.code) and frames[place].code not in DIFFERS
+    ]
+    assert other == [], "not what the real broker answered"
 
 
 def describe(one: Recorded, head: Head) -> str:

@@ -1,6 +1,7 @@
 """Makes the corpus: runs the programs of every client against a broker behind a recording proxy.
 
-    python -m tests.golden.frames.record [CLIENT ...]
+    python -m tests.golden.frames.record [CLIENT ...]    records them, or those of some clients
+    python -m tests.golden.frames.record answers         asks the real broker again
 
 It needs Java, Maven and Go, and takes several minutes. Nothing secret gets in: the accounts are
 the tests' own, the addresses loopback or of a documentation network, or the frame is not kept.
@@ -21,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.golden.frames import corpus
-from tests.golden.frames.proxy import PROXY_HOST, Head, Recorder
+from tests.golden.frames.proxy import PROXY_HOST, Recorder
+from tests.golden.frames.replay import Replay
 from tests.interop.mqadmin_cases import CASES
 from tests.support import live_group, raw_remoting
 from tests.support.broker_process import BrokerProcess
@@ -29,12 +31,14 @@ from tests.support.java_clients import JavaClients
 from tests.support.mqadmin import LiveClients, MqAdmin, compile_programs
 from tests.support.peer import Peer
 from tests.support.raw_remoting import RawClient, topic_fields
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.golden.frames.corpus import Recorded
 
+GET_ROUTE_BY_TOPIC = 105
 JAVA_VERSIONS = ("4.9.7", "5.3.3")
 VERSION = JAVA_VERSIONS[0]
 GO_SOURCES = Path(__file__).resolve().parent.parent.parent / "interop" / "go"
@@ -57,8 +61,8 @@ COMMANDS_OF_5 = (
 BINARY_HEADERS = "-Drocketmq.serialize.type=ROCKETMQ"
 # A real broker registers every ten seconds at the least, and a slave asks its master as often.
 BROKER_SECONDS = 25
-# The real broker's answer to one frame; a pull that waits is answered later, or never.
-ANSWER_SECONDS = 2.0
+# The real broker does behind its answer what the next request may look at.
+PAUSE_SECONDS = 0.1
 KEYS: dict[str, object] = {
     "brokerIP1": PROXY_HOST,
     "enablePropertyFilter": "true",
@@ -256,31 +260,23 @@ async def recorded(wanted: list[str]) -> list[Recorded]:
         return list(recorder.kept.values())
 
 
-def with_real_answers(frames: list[Recorded]) -> list[Recorded]:
-    """Return the frames with the code that a real broker and its name server answer."""
+async def with_real_answers(frames: list[Recorded]) -> list[Recorded]:
+    """Return one client's frames with the code that a real broker and its name server answer."""
     with tempfile.TemporaryDirectory() as name:
         with Peer(VERSION, Path(name) / "peer", enablePropertyFilter="true") as peer:
             ports = {"broker": peer.port, "vip": peer.port - 2, "namesrv": peer.namesrv_port}
-            return [one._replace(real=real_answer(ports[one.to], one.frame)) for one in frames]
+            await asyncio.to_thread(until, lambda: has_route(peer.namesrv_port), "its route")
+            replay = Replay(ports, pause_seconds=PAUSE_SECONDS)
+            await replay.send(frames)
+        await replay.close()
+    answers = {place: head.code for place, head in replay.answers.items()}
+    return [one._replace(real=answers.get(place)) for place, one in enumerate(frames)]
 
 
-def real_answer(port: int, frame: bytes) -> int | None:
-    """Return the code of the answer; None of an answer, a oneway request, or of one that waits."""
-    if Head(frame).flag:
-        return None
-    with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as connection:
-        connection.sendall(frame)
-        data = bytearray()
-        try:
-            while len(data) < 8 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-                piece = connection.recv(1 << 16)
-                if not piece:
-                    return None
-                data += piece
-        except TimeoutError:
-            return None
-    head = Head(bytes(data))
-    return head.code if head.is_answer else None
+def has_route(namesrv_port: int) -> bool:
+    """Tell whether the broker has registered: it listens before."""
+    with RawClient(namesrv_port) as client:
+        return client.ask(GET_ROUTE_BY_TOPIC, {"topic": "TBW102"}).code == 0
 
 
 def say(text: str) -> None:
@@ -289,12 +285,15 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    found = asyncio.run(recorded(sys.argv[1:]))
-    kept = [one for one in found if is_neutral(one.frame)]
-    say(f"{len(found)} forms, {len(found) - len(kept)} name something of this machine")
-    answered = with_real_answers(kept)
-    for client in sorted({one.client for one in answered}):
-        frames = [one for one in answered if one.client == client]
+    wanted = sys.argv[1:]
+    if wanted == ["answers"]:
+        kept = corpus.everything()
+    else:
+        found = asyncio.run(recorded(wanted))
+        kept = [one for one in found if is_neutral(one.frame)]
+        say(f"{len(found)} forms, {len(found) - len(kept)} name something of this machine")
+    for client in sorted({one.client for one in kept}):
+        frames = asyncio.run(with_real_answers([one for one in kept if one.client == client]))
         corpus.write(client, frames)
         say(f"{client}: {len(frames)} frames, codes {sorted({one.code for one in frames})}")
 

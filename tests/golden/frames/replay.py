@@ -28,9 +28,10 @@ class Replay:
     of another version. `answers` has the first answer to each frame, by its place in the list.
     """
 
-    def __init__(self, ports: Mapping[str, int]) -> None:
+    def __init__(self, ports: Mapping[str, int], *, pause_seconds: float = 0.0) -> None:
         self.answers: dict[int, Head] = {}
         self._ports = ports
+        self._pause_seconds = pause_seconds
         self._writers: list[asyncio.StreamWriter] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: dict[int, asyncio.Future[None]] = {}
@@ -49,6 +50,8 @@ class Replay:
             if is_answered(head) and not is_held(head):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.shield(answered), ANSWER_SECONDS)
+            if self._pause_seconds:
+                await asyncio.sleep(self._pause_seconds)
 
     async def close(self) -> None:
         """Close the connections, or see that the broker has closed them."""
