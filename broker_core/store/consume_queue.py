@@ -313,7 +313,8 @@ class ConsumeQueue(QueueFiles):
         """Return the first queue_offset in [queue_from, next_offset] whose message is not before.
 
         is_before is asked for commit_log_offsets and must be monotonic; fillers are passed over,
-        and messages that is_lost says can no longer be read.
+        and messages that is_lost says can no longer be read. So are zeros: a power cut can leave
+        them before units that had reached the disk.
         """
         low, high = queue_from, self.next_offset
         while low < high:
@@ -321,7 +322,11 @@ class ConsumeQueue(QueueFiles):
             while (
                 probe < high
                 and (unit := self.unit(probe))
-                and (unit[1] == FILLER_SIZE or (is_lost is not None and is_lost(unit[0])))
+                and (
+                    unit[1] == FILLER_SIZE
+                    or unit[1] <= 0
+                    or (is_lost is not None and is_lost(unit[0]))
+                )
             ):
                 probe += 1
             if probe < high and unit is not None and is_before(unit[0]):

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.store.message_store import MessageStore
-from tests.support.builders import LOG_FILE_SIZE, a_store, put, read_all, store_config
+from tests.support.builders import (
+    LOG_FILE_SIZE,
+    UNITS_PER_FILE,
+    a_store,
+    put,
+    read_all,
+    store_config,
+)
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.passing_time import pass_time
 
@@ -178,3 +185,16 @@ async def test_a_second_start_writes_no_fillers_again(clock):
 
     assert again.units_written == 0
     await store.shutdown()
+
+
+async def test_zeros_before_units_that_reached_the_disk_are_filled_in(store, storage, clock):
+    for _ in range(UNITS_PER_FILE + 5):
+        put(store)
+    killed = storage.crash()
+    first = killed.files[Path("/store/consumequeue/TopicTest/0/00000000000000000000")]
+    first.data[40 * 20 :] = bytes(len(first.data) - 40 * 20)
+
+    found = reopened(killed, clock)
+
+    assert [m.queue_offset for m in read_all(found)] == list(range(UNITS_PER_FILE + 5))
+    found.close()
