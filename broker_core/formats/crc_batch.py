@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Words = NDArray[np.uint32]
 
-BODY_SIZE_MAX = 5 * 1024
-"""Of longer bodies crc32 lets go of the lock by itself."""
+BODY_SIZE_MAX = 2048
+"""Longer bodies are checked one at a time: there the table costs more than the lock."""
 ROWS_MIN = 64
 """Fewer bodies of a width are not worth a table."""
 _ALL = 0xFFFFFFFF

@@ -101,6 +101,12 @@ def test_the_first_damaged_body_is_told_whatever_their_sizes(seed: int) -> None:
     assert count_whole(data, starts, ends, crcs) == damaged[0]
 
 
+def test_of_no_bodies_all_are_whole() -> None:
+    none = np.zeros(0, np.int64)
+
+    assert count_whole(bytearray(100), none, none, none) == 0
+
+
 def test_widths_are_an_eighth_apart_and_reach_as_far_as_needed() -> None:
     assert all(width % 8 == 0 for width in WIDTHS.tolist())
     assert WIDTHS[-1] >= BODY_SIZE_MAX
