@@ -241,6 +241,21 @@ async def test_a_missing_field_is_named(client: Client) -> None:
     assert answer.remark == "the request has no queueId"
 
 
+@pytest.mark.parametrize(("accept_from", "code"), [(1, 0), (1 << 52, 1)])
+async def test_a_broker_takes_messages_from_its_time_on(
+    tmp_path: Path, accept_from: int, code: int
+) -> None:
+    keys = {"startAcceptSendRequestTimeStamp": accept_from}
+    async with running_broker(tmp_path, **dict[str, Any](keys)) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+
+        answer = await client.send("T")
+
+        assert answer.code == code
+        assert "unable to service, until" in (answer.remark or "unable to service, until")
+        await client.shutdown()
+
+
 @pytest.mark.parametrize(
     ("letter", "name", "value"),
     [
