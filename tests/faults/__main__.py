@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -196,6 +197,8 @@ def main() -> int:
         print(f"{command.name} cannot be run here: it needs {missing}.", file=sys.stderr)
         return 2
     _say(f"seed={arguments.seed}")
+    # Ended by a signal, a run unmounts what it has mounted, all the same.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory() as directory:
         is_right = command.run(arguments, Path(directory), random.Random(arguments.seed))
     return 0 if is_right else 1
