@@ -62,10 +62,13 @@ def mounted(image: Path, place: Path) -> Iterator[None]:
     subprocess.run(["mount", "-o", "loop", str(image), str(place)], check=True)
     try:
         yield
-    finally:
-        # A mapping goes with the last that refers to it, and keeps the file system busy till then.
-        gc.collect()
-        subprocess.run(["umount", str(place)], check=True)
+    except BaseException:
+        # What holds the file system is in the traceback, and goes with the process.
+        subprocess.run(["umount", "--lazy", str(place)], check=False)
+        raise
+    # A mapping goes with the last that refers to it, and keeps the file system busy till then.
+    gc.collect()
+    subprocess.run(["umount", str(place)], check=True)
 
 
 @contextlib.contextmanager
@@ -81,7 +84,7 @@ def file_system(directory: Path) -> Iterator[tuple[Path, Path]]:
         command = ["losetup", "--noheadings", "--output", "NAME", "--associated", str(image)]
         left = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         for device in left:
-            subprocess.run(["losetup", "--detach", device], check=True)
+            subprocess.run(["losetup", "--detach", device], check=False)
         image.unlink()
 
 
