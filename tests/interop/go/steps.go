@@ -510,11 +510,19 @@ func (t *tour) topicCreation() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	err = t.admin.DeleteTopic(context.Background(), admin.WithTopicDelete(topic), admin.WithBrokerAddrDelete(t.broker), admin.WithNameSrvAddr([]string{t.namesrv}))
-	if err != nil {
-		return "", err
+	// A broker that registers another topic meanwhile may bring this one back.
+	var failure error
+	var list *admin.TopicList
+	err = until(func() bool {
+		failure = t.admin.DeleteTopic(context.Background(), admin.WithTopicDelete(topic), admin.WithBrokerAddrDelete(t.broker), admin.WithNameSrvAddr([]string{t.namesrv}))
+		if failure == nil {
+			list, failure = t.admin.FetchAllTopicList(context.Background())
+		}
+		return failure != nil || !has(list.TopicList, topic)
+	})
+	if failure != nil {
+		return "", failure
 	}
-	list, err := t.admin.FetchAllTopicList(context.Background())
 	if err != nil {
 		return "", err
 	}
