@@ -656,7 +656,7 @@ func (t *tour) selected(topic, group string, selector consumer.MessageSelector, 
 }
 
 func (t *tour) longPolling() (string, error) {
-	topic, err := t.topic("long-polling", 2)
+	topic, err := t.topic("long-polling", 1)
 	if err != nil {
 		return "", err
 	}
