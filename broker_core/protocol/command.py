@@ -50,9 +50,9 @@ class RemotingCommand(Header, gc=False):
     """One request or answer.
 
     Event loop or any thread; holds no resource. `body` of a received command is a copy of its
-    own. `parts` is set instead of `body` by an answer whose body is a list of buffers; `encode`
-    joins them once, and whoever encodes drops the command at once, so that a view into a file's
-    mapping does not outlive the call.
+    own. `parts` is set instead of `body` by an answer whose body is a list of buffers of bytes;
+    `encode` joins them once, and whoever encodes drops the command at once, so that a view into a
+    file's mapping does not outlive the call.
     """
 
     # Not of the header: names and types keep its JSON from filling them; `body` is set after it.
@@ -126,13 +126,9 @@ class RemotingCommand(Header, gc=False):
             body = self.body
             prefix = PREFIX.pack(4 + header_bytes + len(body), serialize_type << 24 | header_bytes)
             return prefix + header + body if body else prefix + header
-        body_bytes = sum(map(_nbytes, parts))
+        body_bytes = sum(map(len, parts))
         prefix = PREFIX.pack(4 + header_bytes + body_bytes, serialize_type << 24 | header_bytes)
         return b"".join((prefix, header, *parts))
-
-
-def _nbytes(part: bytes | memoryview) -> int:
-    return part.nbytes if isinstance(part, memoryview) else len(part)
 
 
 SEND_HEADER_CODES = frozenset(

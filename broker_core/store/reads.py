@@ -31,8 +31,12 @@ if TYPE_CHECKING:
     from broker_core.store.consume_queue_ext import ConsumeQueueExt
     from broker_core.store.consume_queues import ConsumeQueues
     from broker_core.store.index_service import IndexService
+    from broker_core.store.mapped_file import MappedFile
     from broker_core.store.quarantine import Quarantine
     from broker_core.store.results import MessageFilter
+
+    Run = tuple[MappedFile, int, int]
+    """Records side by side: their file, their place in it, their size."""
 
 NO_LIMIT = 1 << 62
 _SIZE = struct.Struct(">i")
@@ -113,24 +117,26 @@ class MessageReader:
             by_unit = message_filter.by_tags_code
             if queue.ext is not None:
                 by_unit = functools.partial(_matches_extended, queue.ext, message_filter)
-        runs: list[tuple[int, int]] = []
+        count_in_memory = min(config.max_transfer_count_on_message_in_memory, max_msg_nums)
+        bytes_in_memory = config.max_transfer_bytes_on_message_in_memory
+        count_on_disk = min(config.max_transfer_count_on_message_in_disk, max_msg_nums)
+        bytes_on_disk = config.max_transfer_bytes_on_message_in_disk
+        runs: list[Run] = []
         run_from = run_to = -1
         file_from = file_to = -1
-        file = None
+        file = run_file = None
         scanned = count = bytes_ = 0
         is_cold = False
         offset = 0
         for offset, size, tags_code in UNIT.iter_unpack(units):
             if offset + size > read_limit and size != FILLER_SIZE:
                 break
+            is_on_disk = offset < disk_before
             if count:
-                if offset < disk_before:
-                    bytes_max = config.max_transfer_bytes_on_message_in_disk
-                    count_max = config.max_transfer_count_on_message_in_disk
-                else:
-                    bytes_max = config.max_transfer_bytes_on_message_in_memory
-                    count_max = config.max_transfer_count_on_message_in_memory
-                if count >= max_msg_nums or count >= count_max or bytes_ + size > bytes_max:
+                if is_on_disk:
+                    if count >= count_on_disk or bytes_ + size > bytes_on_disk:
+                        break
+                elif count >= count_in_memory or bytes_ + size > bytes_in_memory:
                     break
             scanned += 1
             if by_unit is not None and not by_unit(tags_code):
@@ -151,7 +157,7 @@ class MessageReader:
                 if not count:
                     status = GetMessageStatus.MESSAGE_WAS_REMOVING
                 continue
-            if offset < disk_before:
+            if is_on_disk:
                 is_cold = True
             else:
                 if _SIZE.unpack_from(file.buffer, offset - file_from)[0] != size:
@@ -164,14 +170,14 @@ class MessageReader:
                     continue
             count += 1
             bytes_ += size
-            if offset == run_to:
+            if offset == run_to and file is run_file:
                 run_to += size
             else:
-                if run_to >= 0:
-                    runs.append((run_from, run_to))
-                run_from, run_to = offset, offset + size
-        if run_to >= 0:
-            runs.append((run_from, run_to))
+                if run_file is not None:
+                    runs.append((run_file, run_from - run_file.file_from_offset, run_to - run_from))
+                run_file, run_from, run_to = file, offset, offset + size
+        if run_file is not None:
+            runs.append((run_file, run_from - run_file.file_from_offset, run_to - run_from))
         if scanned == 0:
             if len(units) == 0:
                 self.get_miss_times += 1
@@ -196,30 +202,22 @@ class MessageReader:
         self.get_found_times += 1
         self.transferred_messages += count
         result.status = GetMessageStatus.FOUND
-        for start, end in runs:
-            mapped = log.file_at(start)
-            if mapped is not None:
-                base = mapped.file_from_offset
-                result.buffers.append(mapped.view[start - base : end - base])
+        result.buffers = [mapped.view[start : start + size] for mapped, start, size in runs]
         return result
 
     async def _read_cold(
         self,
         result: GetMessageResult,
-        runs: list[tuple[int, int]],
+        runs: list[Run],
         message_filter: MessageFilter | None,
     ) -> GetMessageResult:
-        places: list[tuple[StorageFile, int, int]] = []
-        for start, end in runs:
-            mapped = self._log.file_at(start)
-            if mapped is not None:
-                places.append((mapped.file, start - mapped.file_from_offset, end - start))
+        places = [(mapped.file, start, size) for mapped, start, size in runs]
         loop = asyncio.get_running_loop()
         parts = await loop.run_in_executor(self._cold_reads, _pread_all, places)
         result.message_count = result.byte_count = 0
-        for (start, end), part in zip(runs, parts, strict=True):
-            if len(part) == end - start:
-                _add_records(result, part, start, message_filter)
+        for (mapped, start, size), part in zip(runs, parts, strict=True):
+            if len(part) == size:
+                _add_records(result, part, mapped.file_from_offset + start, message_filter)
         if result.message_count:
             self.get_found_times += 1
             self.transferred_messages += result.message_count
