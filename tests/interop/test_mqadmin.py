@@ -22,6 +22,7 @@ from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.mqadmin import LiveClients, MqAdmin, compile_programs, normalised, shaped
 from tests.support.peer import Peer
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,9 @@ TOPIC = "orders"
 MESSAGES = 10
 COMMANDS = 57
 """How many commands MQAdminStartup knows in this version."""
+
+PROGRESS = ("consumerProgress", "-g", "live-consumer")
+RETRY_TOPIC = "%RETRY%live-consumer"
 
 Outcomes = dict[str, str]
 
@@ -56,6 +60,13 @@ def run_all(port: int, namesrv: str, jars: str, home: Path) -> Outcomes:
             "home": str(home),
         }
         for case in CASES:
+            if case.command[:2] == ("consumerProgress", "-g"):
+                # A client tells of its retry queue some 20 s after its start.
+                until(
+                    lambda: RETRY_TOPIC in mqadmin.run(*PROGRESS).text,
+                    "the client's offset in its retry topic",
+                    seconds=60.0,
+                )
             command = [part.format(**names) for part in case.command]
             outcome = mqadmin.run(*command, seconds=case.seconds)
             text = shaped(
