@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -54,6 +56,7 @@ async def test_it_is_done_at_its_interval(
         assert len(times) == 0
         await pass_time(clock, 1)
         assert len(times) == 1
+        await times.end()
         await pass_time(clock, period_s * 1000 - 1)
         assert len(times) == 1
         await pass_time(clock, 1)
@@ -76,14 +79,33 @@ async def test_totals_turn_when_the_local_day_does(
         assert len(times) == 1
 
 
-def counted(owner: object, method: str, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+class Calls:
+    """Calls of a method; `len` is how many began."""
+
+    def __init__(self) -> None:
+        self._begun = 0
+        self._waiting: list[asyncio.Future[object]] = []
+
+    def __len__(self) -> int:
+        return self._begun
+
+    def begin(self, outcome: object) -> object:
+        self._begun += 1
+        if inspect.isawaitable(outcome):
+            outcome = asyncio.ensure_future(outcome)
+            self._waiting.append(outcome)
+        return outcome
+
+    async def end(self) -> None:
+        """Let those that work in a thread end: the clock does not wait for them."""
+        if self._waiting:
+            await asyncio.wait(self._waiting)
+        await settle()
+
+
+def counted(owner: object, method: str, monkeypatch: pytest.MonkeyPatch) -> Calls:
     """Have calls of a method counted, and done."""
-    times: list[None] = []
+    calls = Calls()
     done = getattr(owner, method)
-
-    def count(*arguments: object) -> object:
-        times.append(None)
-        return done(*arguments)
-
-    monkeypatch.setattr(owner, method, count)
-    return times
+    monkeypatch.setattr(owner, method, lambda *arguments: calls.begin(done(*arguments)))
+    return calls
