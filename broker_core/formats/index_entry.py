@@ -20,6 +20,11 @@ Source: store/index/IndexFile.java, IndexHeader.java (4.9.8).
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 HEADER = struct.Struct(">qqqqii")
 HEADER_SIZE = 40
@@ -47,6 +52,14 @@ def key_hash(unsigned: int) -> int:
     if unsigned < 0x8000_0000:
         return unsigned
     return 0x1_0000_0000 - unsigned if unsigned > 0x8000_0000 else 0
+
+
+def to_key_hashes(unsigned: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Make what `key_hash` returns of many hashes, in their place."""
+    is_negative = unsigned > 0x8000_0000
+    unsigned[is_negative] = 0x1_0000_0000 - unsigned[is_negative]
+    unsigned[unsigned == 0x8000_0000] = 0
+    return unsigned
 
 
 def seconds_since(begin_timestamp: int, store_timestamp: int) -> int:

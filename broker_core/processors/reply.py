@@ -95,9 +95,9 @@ class ReplyProcessor:
     async def _reply(
         self, request: RemotingCommand, connection: Connection, header: Mapping[str, str]
     ) -> RemotingCommand:
-        topic = fields.text(header, "b")
-        queue_id = fields.int32(header, "e")
-        topic_config = self._sends.require_topic(SendHeader.of(header), connection)
+        send_header = SendHeader.of(header)
+        topic, queue_id = send_header.topic, send_header.queue_id
+        topic_config = self._sends.require_topic(send_header, connection)
         if queue_id < 0:
             queue_id = random.randrange(max(1, topic_config.write_queue_nums))
         table = properties.decode(header.get("i", ""))

@@ -13,7 +13,6 @@ import msgspec
 
 from broker_core.errors import RequestRefusedError
 from broker_core.message import names
-from broker_core.message.ids import offset_msg_id
 from broker_core.message.names import (
     NOT_ALLOWED_SEND_TOPICS,
     PROPERTY_CLUSTER,
@@ -30,6 +29,7 @@ from broker_core.message.properties import (
     encode as encode_properties,
     without,
 )
+from broker_core.message.sys_flag import TRANSACTION_MASK
 from broker_core.message.topic_config import PERM_WRITE
 from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
 from broker_core.protocol.command import RemotingCommand, SendCommand, answer_template, framed
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PUT_OK = PutMessageStatus.PUT_OK
-TRANSACTION_TYPE = 0x4 | 0x8
-"""The sysFlag bits that say prepared, commit, rollback."""
 DEFAULT_QUEUE_NUMS = 4
 DLQ_QUEUE_NUMS = 1
 UNSERVED_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
@@ -271,7 +269,7 @@ class SendProcessor:
             keys=keys,
             uniq_key=uniq_key,
             flag=header.flag,
-            sys_flag=header.sys_flag & ~TRANSACTION_TYPE,
+            sys_flag=header.sys_flag & ~TRANSACTION_MASK,
             born_timestamp=header.born_timestamp,
             born_host=connection.remote_host,
             reconsume_times=header.reconsume_times or 0,
@@ -299,7 +297,7 @@ class SendProcessor:
                 tags=tags,
                 keys=keys,
                 uniq_key=uniq_key,
-                offset_msg_id=offset_msg_id(self._store_host, commit_log_offset),
+                offset_msg_id=self._msg_id % commit_log_offset,
                 producer_group=header.producer_group,
                 client=connection.remote_address,
                 latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
@@ -408,7 +406,7 @@ class SendProcessor:
         if isinstance(queue_id, RemotingCommand):
             return queue_id
         batch_properties = decode_properties(header.properties or "")
-        if sys_flag & TRANSACTION_TYPE or PROPERTY_DELAY_TIME_LEVEL in batch_properties:
+        if sys_flag & TRANSACTION_MASK or PROPERTY_DELAY_TIME_LEVEL in batch_properties:
             return self._refuse(request, *self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])
         waits = batch_properties.get(PROPERTY_WAIT_STORE_MSG_OK) != "false"
         batch_properties[PROPERTY_CLUSTER] = self._cluster_name

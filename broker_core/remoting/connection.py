@@ -50,7 +50,6 @@ class Wire:
         "in_flight",
         "kept_bytes",
         "limits",
-        "monotonic",
         "on_lost",
         "on_made",
         "on_turn",
@@ -73,7 +72,6 @@ class Wire:
     ) -> None:
         self.dispatcher = dispatcher
         self.clock = clock
-        self.monotonic = clock.monotonic
         # Called with the seconds that the requests of one turn of one connection took.
         self.on_turn: Callable[[float], None] | None = None
         self.limits = limits
@@ -407,7 +405,7 @@ class Connection(asyncio.BufferedProtocol):
         out = self._out
         frames = 0
         wire = self._wire
-        started = wire.monotonic() if wire.on_turn is not None else 0.0
+        started = wire.clock.monotonic() if wire.on_turn is not None else 0.0
         self._is_handling = True
         try:
             for command in self._decoder.commands():
@@ -433,7 +431,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_handling = False
         if wire.on_turn is not None:
-            wire.on_turn(wire.monotonic() - started)
+            wire.on_turn(wire.clock.monotonic() - started)
         if out:
             self._flush()
         if not self._is_stopped:

@@ -16,6 +16,7 @@ import numpy as np
 
 from broker_core.formats.cq_unit import UNITS
 from broker_core.formats.crc_batch import count_whole
+from broker_core.formats.index_entry import to_key_hashes
 from broker_core.formats.record import (
     HEAD_SIZE,
     MESSAGE_MAGIC,
@@ -588,10 +589,7 @@ class BulkScan:
             return
         of_rows = of_rows[:count]
         seeds = np.array([queue.key_seed for queue in self._order], np.int64)[queues[of_rows]]
-        hashes = texts.hashes(starts[:count], sizes[:count], seeds)
-        # As `key_hash` does: Java's Math.abs, and 0 for the smallest int, which has none.
-        hashes = np.where(hashes > 0x8000_0000, 0x1_0000_0000 - hashes, hashes)
-        hashes[hashes == 0x8000_0000] = 0
+        hashes = to_key_hashes(texts.hashes(starts[:count], sizes[:count], seeds))
         self._index.put_all(hashes, rows["offset"][of_rows], rows["timestamp"][of_rows])
 
 

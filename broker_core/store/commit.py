@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from broker_core.service import Service
+from broker_core.store.flush import ignore, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,8 +45,8 @@ class CommitLogCommitter(Service):
         self, config: StoreConfig, clock: Clock, commit_log: CommitLog, flusher: CommitLogFlusher
     ) -> None:
         super().__init__()
-        self.on_committed: Callable[[], None] = _nothing
-        self.on_failed: Callable[[OSError], None] = _ignore
+        self.on_committed: Callable[[], None] = nothing
+        self.on_failed: Callable[[OSError], None] = ignore
         self._config = config
         self._clock = clock
         self._log = commit_log
@@ -141,11 +142,3 @@ class CommitLogCommitter(Service):
         self.error = error
         self._idle.set()
         self.on_failed(error)
-
-
-def _nothing() -> None:
-    """Nobody listens."""
-
-
-def _ignore(error: OSError) -> None:
-    """Nobody listens."""

@@ -60,11 +60,11 @@ class CommitLogFlusher(Service):
     def __init__(self, config: StoreConfig, clock: Clock, commit_log: CommitLog) -> None:
         super().__init__()
         self.error: OSError | None = None
-        self.on_flushed: Callable[[], None] = _nothing
-        self.on_failed: Callable[[OSError], None] = _ignore
+        self.on_flushed: Callable[[], None] = nothing
+        self.on_failed: Callable[[OSError], None] = ignore
         self.store_timestamp = 0
         self.committed_timestamp: int | None = None
-        self.commit_soon: Callable[[], None] = _nothing
+        self.commit_soon: Callable[[], None] = nothing
         self.flushed_timestamp = 0
         self.is_scheduled = False
         self._config = config
@@ -226,7 +226,7 @@ class ConsumeQueueFlusher(Service):
         log_flusher: CommitLogFlusher,
     ) -> None:
         super().__init__()
-        self.on_failed: Callable[[OSError], None] = _ignore
+        self.on_failed: Callable[[OSError], None] = ignore
         self.checkpoint = checkpoint_format.Checkpoint()
         self._config = config
         self._clock = clock
@@ -315,9 +315,9 @@ def _tell(
         waiter.set_result(status if answer_of is None else answer_of(status))
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """Nobody listens."""
 
 
-def _ignore(error: OSError) -> None:
+def ignore(error: OSError) -> None:
     """Nobody listens."""

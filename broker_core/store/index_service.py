@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from broker_core.errors import StoreError
-from broker_core.formats.index_entry import file_size, key_hash
+from broker_core.formats.index_entry import file_size, key_hash, to_key_hashes
 from broker_core.formats.paths import index_file_name, is_index_file_name
 from broker_core.message.names import KEY_SEPARATOR
 from broker_core.message.tags import POWERS_MAX, index_hash
@@ -290,8 +290,4 @@ def _key_hashes(seeds: Sequence[int], words: Sequence[str]) -> NDArray[np.int64]
         back = ends.repeat(sizes) - np.arange(1, len(units) + 1)
         tails = np.add.reduceat(units * _POWERS[back], ends - sizes, dtype=np.uint32)
         factors = _POWERS[sizes]
-    hashes: NDArray[np.int64] = (np.array(seeds, np.uint32) * factors + tails).astype(np.int64)
-    is_negative = hashes > 0x8000_0000
-    hashes[is_negative] = 0x1_0000_0000 - hashes[is_negative]
-    hashes[hashes == 0x8000_0000] = 0
-    return hashes
+    return to_key_hashes((np.array(seeds, np.uint32) * factors + tails).astype(np.int64))
