@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker_core.service import Service
 from tests.support.broker import running_broker
 from tests.support.clock import ManualClock
 from tests.support.passing_time import pass_time, settle
@@ -79,27 +80,24 @@ async def test_totals_turn_when_the_local_day_does(
         assert len(times) == 1
 
 
-class Calls:
+class Calls(Service):
     """Calls of a method; `len` is how many began."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._begun = 0
-        self._waiting: list[asyncio.Future[object]] = []
 
     def __len__(self) -> int:
         return self._begun
 
     def begin(self, outcome: object) -> object:
         self._begun += 1
-        if inspect.isawaitable(outcome):
-            outcome = asyncio.ensure_future(outcome)
-            self._waiting.append(outcome)
-        return outcome
+        return self.spawn(outcome, name="call") if inspect.iscoroutine(outcome) else outcome
 
     async def end(self) -> None:
         """Let those that work in a thread end: the clock does not wait for them."""
-        if self._waiting:
-            await asyncio.wait(self._waiting)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await settle()
 
 
