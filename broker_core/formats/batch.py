@@ -5,7 +5,7 @@ Big-endian, one after the other::
     total size i4 | magic i4 | body crc i4 | flag i4 | body size i4 | body |
         properties size i2 | properties
 
-Magic and crc are zeros and ignored.
+Magic and crc are zeros, and ignored.
 
 Source: common/message/MessageDecoder.java encodeMessage, store/CommitLog.java (4.9.8).
 """

@@ -1,9 +1,9 @@
-"""Bloom filter of consumer filters: which bits stand for a consumer group in a bitmap of a message.
+"""Bloom filter of consumer filters: which bits of a message's bitmap stand for a consumer group.
 
-A bitmap has 112 bits unless the broker is told of another error rate or number of consumers; bit p
-is bit p % 8 of byte p // 8. A group sets three of them, found by one MurmurHash3 (x64, 128 bits,
-seed 0) of "group#topic": of the first 64 bits of it the low 32 are h1, the high 32 are h2, and
-position i (from 1) is h1 + i * h2 in 32 bits, inverted when negative, modulo the number of bits.
+A bitmap has 112 bits with the default error rate and number of consumers; bit p is bit p % 8 of
+byte p // 8. A group sets three bits, found by one MurmurHash3 (x64, 128 bits, seed 0) of
+"group#topic": h1 is the low half of the hash's first 64 bits, h2 the high half, and position i
+(from 1) is h1 + i * h2 in 32 bits, inverted when negative, modulo the number of bits.
 
 Source: filter/util/BloomFilter.java (4.9.7), com.google.common.hash.Murmur3_128HashFunction.
 """
@@ -24,24 +24,24 @@ _BLOCK = struct.Struct("<QQ")
 
 
 class BloomFilter:
-    """The size of bitmaps, and where in them a group is. Any thread; holds no state.
+    """The size of bitmaps, and each group's bits. Any thread; holds no state.
 
     Attributes:
         bit_num: how many bits a bitmap has, a multiple of 8.
-        hash_num: how many of them a group sets.
+        hash_num: how many bits a group sets.
     """
 
     def __init__(self, error_rate: int, consumers: int) -> None:
-        """Take the error rate in percent, from 1 to 99, and the number of consumers expected."""
+        """Size bitmaps for an error rate in percent (1 to 99) and a number of consumers."""
         rate = error_rate / 100
-        # The logarithms and their order are Java's: another rounding would be another size.
+        # The logarithms and their order are Java's: another rounding would give another size.
         self.hash_num = math.ceil(math.log(rate) / math.log(0.5))
         doubling = math.log(1 / rate) / math.log(2)
         bits = math.ceil(consumers * doubling * (math.log(math.e) / math.log(2)))
         self.bit_num = 8 * math.ceil(bits / 8)
 
     def positions(self, consumer_group: str, topic: str) -> list[int]:
-        """Return the bits of a group's filter on a topic, not always different ones."""
+        """Return the bits of a group's filter on a topic; some may be equal."""
         hash64 = murmur3_128(f"{consumer_group}#{topic}".encode()) & _MASK64
         low, high = hash64 & _MASK32, hash64 >> 32
         positions = []
@@ -53,7 +53,7 @@ class BloomFilter:
         return positions
 
     def bit_map(self, positions: Iterable[int]) -> bytes:
-        """Return a bitmap in which these bits are set."""
+        """Return a bitmap with these bits set."""
         bits = 0
         for position in positions:
             bits |= 1 << position
@@ -61,7 +61,7 @@ class BloomFilter:
 
 
 def murmur3_128(data: bytes) -> int:
-    """Return the hash, its first half in the low 64 bits."""
+    """Return the hash; its first half is in the low 64 bits."""
     h1 = h2 = 0
     whole = len(data) & ~15
     for k1, k2 in _BLOCK.iter_unpack(data[:whole]):

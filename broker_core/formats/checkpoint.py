@@ -1,4 +1,4 @@
-"""The checkpoint page: up to which store time each kind of file is durable.
+"""The checkpoint page: the store time up to which each kind of file is durable.
 
 Big-endian, 4096 bytes, zeros behind the fields::
 
@@ -22,7 +22,7 @@ _FIELDS = struct.Struct(">qqqqq")
 
 
 class Checkpoint(NamedTuple):
-    """Store timestamps in milliseconds; the last two are 5.x offsets that we only carry along."""
+    """Store timestamps in milliseconds; the last two are offsets of 5.x that we only preserve."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
@@ -37,7 +37,7 @@ class Checkpoint(NamedTuple):
 
 
 def decode(page: bytes) -> Checkpoint:
-    """Return the fields; a missing or short page says nothing is known."""
+    """Return the fields, all zero when the page is missing or short."""
     if len(page) < _FIELDS.size:
         return Checkpoint()
     return Checkpoint(*_FIELDS.unpack_from(page))

@@ -8,10 +8,10 @@ Big-endian, units of any size side by side, files of one size::
     +------+----------------+----------------+------+--------------+
       of all                                   of the bitmap, may be 0
 
-A unit never crosses files, and the last four bytes of a file hold none. Where one does not fit, its
-place is marked with size -1 and it goes to the next file. A ConsumeQueue unit that has an extension
-carries its address in place of the tags code: the byte at which the extension begins, counted
-through all files of the queue, plus -2^63. No tags code and no time is as small as an address.
+A unit never crosses files, and none reaches into a file's last four bytes. Where a unit does not
+fit, size -1 marks the place and the unit goes to the next file. A ConsumeQueue unit that has an
+extension carries its address in place of the tags code: the byte at which the extension begins,
+counted through all files of the queue, plus -2^63. No tags code and no time is as small.
 
 Invariant: a unit with size <= 0 was never written.
 Source: store/ConsumeQueueExt.java (4.9.7).
@@ -29,7 +29,7 @@ HEAD_SIZE = 20
 UNIT_SIZE_MAX = 0x7FFF
 ADDRESS_BASE = -(1 << 63)
 ADDRESS_MAX = -(1 << 31) - 1
-"""What is greater is a tags code, not an address."""
+"""A greater value is a tags code, not an address."""
 EXT_OFFSET_MAX = ADDRESS_MAX - ADDRESS_BASE
 END_MARK = struct.pack(">h", -1)
 END_SIZE = 4
@@ -42,7 +42,7 @@ assert HEADS.itemsize == HEAD_SIZE
 
 
 class CqExtUnit(NamedTuple):
-    """One unit; an empty bit_map stands for none."""
+    """One unit; an empty bit_map means that it has none."""
 
     tags_code: int
     store_timestamp: int
@@ -50,7 +50,7 @@ class CqExtUnit(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes in the file."""
+        """Its length in the file, in bytes."""
         return HEAD_SIZE + len(self.bit_map)
 
 
@@ -61,7 +61,7 @@ def encode(unit: CqExtUnit) -> bytes:
 
 
 def decode(data: bytes | memoryview, position: int) -> CqExtUnit | None:
-    """Return the unit at a position, None when none begins there."""
+    """Return the unit at a position, None when no unit begins there."""
     if position + HEAD_SIZE > len(data):
         return None
     size, tags_code, store_timestamp, bit_map_size = HEAD.unpack_from(data, position)

@@ -8,8 +8,8 @@ Big-endian, unit n at byte 20 * n of the queue::
     +----------------+--------+----------------+
 
 The tags code is Java's hash of the TAGS property, sign-extended; in SCHEDULE_TOPIC_XXXX it is the
-time of delivery. A filler (0, 2^31 - 1, 0) keeps the place of a message that is not there: RocketMQ
-writes it before the first unit of a queue that does not begin at a file's start.
+time of delivery. A filler (0, 2^31 - 1, 0) keeps the place of a missing message: RocketMQ writes
+fillers before the first unit of a queue that does not begin at a file's start.
 
 Invariant: a unit with size <= 0 was never written.
 Source: store/ConsumeQueue.java (4.9.8).

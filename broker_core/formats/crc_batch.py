@@ -1,16 +1,16 @@
 """The checksums of many bodies, checked together.
 
-`zlib.crc32` holds the interpreter lock for what is shorter than 5 KiB: a body at a time, another
-thread would gain nothing. So bodies of about one size are laid into a table, right-aligned, zeros
-before them, and the whole table is checked by one call. A CRC without its first and last inversion
-is linear: leading zeros do not change it, and that of the table is the exclusive or of those of its
-rows, each moved on by the zeros that stand for what follows it.
+`zlib.crc32` holds the interpreter lock for data shorter than 5 KiB, so checking body by body in
+another thread would gain nothing. Instead, bodies of about one size are copied into a table,
+right-aligned with zeros before them, and one call checks the whole table. A CRC without its first
+and last inversion is linear: leading zeros do not change it, and the CRC of the table is the
+exclusive or of the CRCs of its rows, each moved on by as many zeros as follow the row.
 
-A record keeps 31 bits of its body's CRC. The last one is found beside: each of a CRC's bits is the
-parity of some of the body's bits, those of a mask that is the same for all bodies when their ends
-stand one below the other.
+A record keeps 31 bits of its body's CRC. The missing bit is computed: each bit of a CRC is the
+parity of those bits of the body that a mask selects, and the mask is the same for all bodies whose
+ends are aligned.
 
-One wrong body is always found, of several at once all but one in 2^31 cases.
+A single wrong body is always found; several together are missed once in 2^31 cases.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint32]
 
 BODY_SIZE_MAX = 2048
-"""Longer bodies are checked one at a time: there the table costs more than the lock."""
+"""Longer bodies are checked one by one: for them the table costs more than the lock."""
 ROWS_MIN = 64
-"""Fewer bodies of a width are not worth a table."""
+"""A table pays from this many bodies of one width on."""
 _ALL = 0xFFFFFFFF
 _TOP = 0x8000_0000
 _ALIGNED = 8
@@ -40,7 +40,7 @@ WIDTH_MIN = 32
 
 
 def widths() -> list[int]:
-    """Return the widths of tables, each an eighth more than the one before."""
+    """Return the widths of tables, each an eighth wider than the one before."""
     found = [WIDTH_MIN]
     while found[-1] < BODY_SIZE_MAX:
         found.append(aligned(found[-1] + max(found[-1] // 8, 1)))
@@ -48,7 +48,7 @@ def widths() -> list[int]:
 
 
 def aligned(size: int) -> int:
-    """Return the next width that is one of a table."""
+    """Return a size rounded up to the alignment of tables."""
     return size + -size % _ALIGNED
 
 
@@ -56,7 +56,7 @@ WIDTHS = np.array(widths(), np.int64)
 
 
 def count_whole(data: bytearray, starts: Ints, ends: Ints, crcs: Ints) -> int:
-    """Return how many bodies of data come before the first that has not the CRC of its record."""
+    """Return how many bodies of data come before the first with a wrong CRC."""
     sizes = ends - starts
     classes = np.searchsorted(WIDTHS, sizes)
     classes[sizes > BODY_SIZE_MAX] = len(WIDTHS)
@@ -82,15 +82,15 @@ def count_whole(data: bytearray, starts: Ints, ends: Ints, crcs: Ints) -> int:
             ],
             np.int64,
         )
-    # A body that is empty has no CRC.
+    # An empty body has no CRC.
     is_wrong = (found & CRC_MASK != crcs[rest]) & (sizes[rest] > 0)
     return int(rest[is_wrong.argmax()]) if is_wrong.any() else len(starts)
 
 
 def are_whole(data: bytearray, starts: Ints, ends: Ints, width: int, crcs: Ints) -> bool:
-    """Tell whether bodies of data, none longer than width, have the CRCs that records keep.
+    """Tell whether bodies of data, none longer than width, have the CRCs of their records.
 
-    Before the first of them there must be as much as the table is wider than it.
+    The data before the first body must be at least as long as the table is wider than it.
     """
     sizes = ends - starts
     pieces = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
@@ -115,11 +115,11 @@ def _parity(words: NDArray[np.uint64]) -> Words:
 
 
 def _of_table(rows: Words, width: int) -> int:
-    """Return the linear CRC of a table whose rows have these."""
+    """Return the linear CRC of a table from those of its rows."""
     level = 0
     while len(rows) > 1:
         if len(rows) % 2:
-            # A row of zeros above the others changes nothing.
+            # A row of zeros above the others does not change the CRC.
             rows = np.concatenate([np.zeros(1, np.uint32), rows])
         rows = _moved(rows[0::2], _tables(width, level)) ^ rows[1::2]
         level += 1
@@ -135,7 +135,7 @@ def _moved(words: Words, tables: NDArray[np.uint32]) -> Words:
 
 @functools.lru_cache(1024)
 def _tables(width: int, level: int) -> NDArray[np.uint32]:
-    """Return what moves a linear CRC on by width * 2^level zeros, as four tables by bytes."""
+    """Return four tables, one a byte, that move a linear CRC on by width * 2^level zeros."""
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     if level:
         half = _tables(width, level - 1)
@@ -154,7 +154,7 @@ def _tables(width: int, level: int) -> NDArray[np.uint32]:
 
 @functools.cache
 def _crcs_of_zeros() -> Words:
-    """Return the CRCs of so many zeros, by their number."""
+    """Return the CRCs of runs of zeros, by their length."""
     crcs = [0]
     for _ in range(int(WIDTHS[-1])):
         crcs.append(crc32(b"\0", crcs[-1]))
@@ -163,7 +163,7 @@ def _crcs_of_zeros() -> Words:
 
 @functools.lru_cache(64)
 def _top_mask(width: int) -> NDArray[np.uint64]:
-    """Return the bits of a row whose parity is the first bit of its linear CRC."""
+    """Return the mask of a row's bits whose parity is the first bit of its linear CRC."""
     return np.ascontiguousarray(_longest_mask()[-width:]).view(np.uint64)
 
 

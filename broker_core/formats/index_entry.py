@@ -8,10 +8,10 @@ Big-endian::
 
     header   begin timestamp i8 | end timestamp i8 | begin offset i8 | end offset i8 |
              used slots i4 | count i4
-    slot     number of the newest entry of the chain; 0: none
+    slot     number of the newest entry of its chain, 0 for an empty one
     entry    key hash i4 | offset in log i8 | seconds since begin i4 | number of previous entry i4
 
-Entries are numbered from 1; count is the number of the next entry (so 1 in an empty file). A key is
+Entries are numbered from 1; count is the number of the next entry (1 in an empty file). A key is
 topic#UNIQ_KEY or topic#(one word of KEYS); its hash is Java's, made non-negative.
 
 Source: store/index/IndexFile.java, IndexHeader.java (4.9.8).
@@ -47,7 +47,7 @@ def file_size(hash_slot_num: int, index_num: int) -> int:
 def key_hash(unsigned: int) -> int:
     """Return the hash that entries carry, from Java's hash modulo 2^32.
 
-    Math.abs of the smallest int is negative in Java, and RocketMQ makes it 0.
+    Java's Math.abs of the smallest int is negative; RocketMQ makes it 0.
     """
     if unsigned < 0x8000_0000:
         return unsigned
@@ -55,7 +55,7 @@ def key_hash(unsigned: int) -> int:
 
 
 def to_key_hashes(unsigned: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Make what `key_hash` returns of many hashes, in their place."""
+    """Turn many of Java's hashes, in place, into what `key_hash` returns for each."""
     is_negative = unsigned > 0x8000_0000
     unsigned[is_negative] = 0x1_0000_0000 - unsigned[is_negative]
     unsigned[unsigned == 0x8000_0000] = 0

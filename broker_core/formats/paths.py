@@ -8,7 +8,9 @@
            index/20261121084457391                 local time of creation
            checkpoint  abort  lock  config/*.json
            quarantine.json                         ours: damaged ranges of the log
-           deletedTopics.json                      ours: which old messages must not come back
+           deletedTopics.json                      ours: where deleted topics ended in the log
+           epoch.json                              ours: under which masters the log was written
+           diverged/<from>-<to>-<digest>/          ours: what was cut from a former master's log
 
 Source: store/config/StorePathConfigHelper.java, common/UtilAll.java offset2FileName (4.9.8).
 """
@@ -25,14 +27,14 @@ INDEX_NAME_DIGITS = 17
 
 @dataclass(frozen=True, slots=True)
 class StorePaths:
-    """Where things are."""
+    """The places of a store's files."""
 
     root: Path
     commit_log: Path
 
     @classmethod
     def of(cls, root: str, commit_log: str) -> StorePaths:
-        """Return the paths; an empty commit_log means the usual place under root."""
+        """Return the paths; an empty commit_log means commitlog/ under root."""
         return cls(Path(root), Path(commit_log) if commit_log else Path(root) / "commitlog")
 
     @property
@@ -67,6 +69,14 @@ class StorePaths:
     def quarantine(self) -> Path:
         return self.root / "quarantine.json"
 
+    @property
+    def epoch(self) -> Path:
+        return self.root / "epoch.json"
+
+    @property
+    def diverged(self) -> Path:
+        return self.root / "diverged"
+
 
 def offset_file_name(offset: int) -> str:
     """Return the name of the file that begins at offset."""
@@ -74,12 +84,12 @@ def offset_file_name(offset: int) -> str:
 
 
 def parse_offset_file_name(name: str) -> int | None:
-    """Return the offset that a file's name says, None when it is no such name."""
+    """Return the offset in a file's name, None when the name is not an offset."""
     return int(name) if len(name) == OFFSET_DIGITS and name.isascii() and name.isdigit() else None
 
 
 def index_file_name(now_ms: int) -> str:
-    """Return the name of an index file made now: local time, yyyyMMddHHmmssSSS."""
+    """Return the name of an index file created at this time: local, yyyyMMddHHmmssSSS."""
     local = datetime.fromtimestamp(now_ms // 1000, tz=UTC).astimezone()
     return f"{local:%Y%m%d%H%M%S}{now_ms % 1000:03d}"
 

@@ -1,4 +1,4 @@
-r"""The CommitLog record: a message as it is stored, sent to consumers, and replicated.
+r"""The CommitLog record: a message as it is stored, sent to consumers and replicated.
 
 Big-endian; hosts are ip (4 or 16 bytes) and port (i4), shown here for IPv4::
 
@@ -23,8 +23,8 @@ The second magic (5.x) has a topic size of two bytes. The body crc is CRC-32 & 0
 empty body. A blank record (size, BLANK_MAGIC) fills a file from its last message to its end; a
 record never crosses files, and every full file ends in a blank one of at least 8 bytes.
 
-With enabledAppendPropCRC (5.x) the properties end in one that guards the whole record: CRC-32 &
-0x7FFFFFFF of all bytes before it, as ten digits with the last one first::
+With enabledAppendPropCRC (5.x) the last property guards the whole record: CRC-32 & 0x7FFFFFFF of
+all bytes before it, as ten digits in reverse order::
 
     ... \x02 __CRC32# \x01 4658735711 \x02
 
@@ -32,8 +32,8 @@ Invariant: size is the sum of the parts; offset in log is the record's own place
 properties hold no zero byte.
 Source: store/CommitLog.java (4.9.8), store/MessageExtEncoder.java, common/message/
 MessageDecoder.java createCrc32 (5.3.3).
-Differs: properties of a batch's message get a \x02 before the one that guards them; the original
-adds it to those of single messages only.
+Differs: in a batch, too, a \x02 separates the other properties from the guarding one; the original
+adds it to single messages only.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ CRC_DIGITS = 10
 CRC_NAME = (PROPERTY_CRC32 + NAME_VALUE_SEPARATOR).encode()
 CRC_SEPARATOR = PROPERTY_SEPARATOR.encode()
 CRC_ROOM = CRC_NAME + b"0" * CRC_DIGITS + CRC_SEPARATOR
-"""What stands at a guarded record's end until its checksum is known."""
+"""Stands at a guarded record's end until its checksum is known."""
 CRC_ROOM_SIZE = len(CRC_ROOM)
 CRC_FIXED_MIN = len(CRC_NAME) - 1
-"""Of its bytes that are always the same so many are there, whatever bit of it is flipped."""
+"""How many of its constant bytes remain, at least, when one bit of it is flipped."""
 
 _HEAD = struct.Struct(">iiiiiqqiq")
 _TIMESTAMP = struct.Struct(">q")
@@ -102,7 +102,7 @@ assert FIXED[HOST_V4_SIZE, HOST_V4_SIZE].size == FIXED_V4_SIZE
 
 
 class RecordHead(NamedTuple):
-    """What a record says of itself; positions are in the buffer that it was read from."""
+    """A record's fields; positions are in the buffer that it was read from."""
 
     size: int
     magic: int
@@ -123,17 +123,17 @@ class RecordHead(NamedTuple):
 
     @property
     def is_blank(self) -> bool:
-        """Whether the rest of the file is empty."""
+        """Whether the record is blank: it fills the rest of its file."""
         return self.magic == BLANK_MAGIC
 
 
 def body_crc(body: bytes | memoryview) -> int:
-    """Return the checksum that a record carries."""
+    """Return the checksum that a record carries for a body."""
     return zlib.crc32(body) & CRC_MASK if body else 0
 
 
 class GuardedFields:
-    """The fields up to the body, of a record that is guarded: packed last, they finish it."""
+    """The fields up to the body of a guarded record. Packing them completes the record."""
 
     __slots__ = ("_fields", "size")
 
@@ -144,17 +144,17 @@ class GuardedFields:
     def pack_into(
         self, buffer: mmap.mmap | bytearray | memoryview, position: int, size: int, *values: Any
     ) -> None:
-        """Pack them; body, topic and properties with their `CRC_ROOM` are there already."""
+        """Pack the fields, after body, topic and properties with their `CRC_ROOM`."""
         self._fields.pack_into(buffer, position, size, *values)
         guard(buffer, position, size)
 
 
 GUARDED = {hosts: GuardedFields(fields) for hosts, fields in FIXED.items()}
-"""As FIXED, for records whose properties end in CRC_ROOM."""
+"""Like FIXED, for records whose properties end in CRC_ROOM."""
 
 
 def with_crc_room(properties: str) -> bytes:
-    """Return the text of properties with room for the checksum, instead of one they bring."""
+    """Return the properties' text with room for the checksum, which replaces one that it brings."""
     if PROPERTY_CRC32 in properties:
         pairs = message_properties.decode(properties)
         pairs.pop(PROPERTY_CRC32, None)
@@ -166,7 +166,7 @@ def with_crc_room(properties: str) -> bytes:
 
 
 def guard(buffer: mmap.mmap | bytearray | memoryview, position: int, size: int) -> None:
-    """Write the checksum of a record, complete but for it, into its room."""
+    """Write a record's checksum into its room; the rest of the record must be complete."""
     end = position + size
     digits_to = end - len(CRC_SEPARATOR)
     with memoryview(buffer) as view, view[position : end - CRC_ROOM_SIZE] as guarded:
@@ -175,7 +175,7 @@ def guard(buffer: mmap.mmap | bytearray | memoryview, position: int, size: int) 
 
 
 def is_guard_right(view: memoryview | bytearray, position: int, end: int) -> bool:
-    """Tell whether the record [position, end) has no checksum of the whole of it, or its own."""
+    """Tell whether the record [position, end) has no checksum of the whole, or the right one."""
     room = bytes(view[end - CRC_ROOM_SIZE : end])
     same = sum(a == b for a, b in zip(room, CRC_NAME, strict=False)) + room.endswith(CRC_SEPARATOR)
     if same < CRC_FIXED_MIN:
@@ -195,7 +195,7 @@ def fixed_fields(born_host: bytes, store_host: bytes) -> struct.Struct:
 
 
 def encode_blank(buffer: mmap.mmap | bytearray, position: int, size: int) -> None:
-    """Fill the rest of a file, size bytes from position: only the first 8 are touched."""
+    """Write a blank record of size bytes at position; only its first 8 bytes are touched."""
     BLANK.pack_into(buffer, position, size, BLANK_MAGIC)
 
 
@@ -218,7 +218,7 @@ def encode_into(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> int:
-    """Write a record and return its size. The store's put path does the same, inline."""
+    """Write a record and return its size. The store's put path does the same inline."""
     fixed = fixed_fields(born_host, store_host)
     tail = bytes((len(topic),)) + topic + PROPERTIES_SIZE.pack(len(properties)) + properties
     body_from = position + fixed.size
@@ -261,12 +261,12 @@ def examine(
 ) -> RecordHead:
     """Return the head of the record at position, after checking all that can be checked.
 
-    limit is where the readable bytes end. commit_log_offset is where the record lies in the log;
-    None when that is not known (a record that came over the network). is_guarded: a checksum of
-    the whole record, where there is one, is ours and must be right.
+    limit: where the readable bytes end. commit_log_offset: the record's place in the log, None
+    when it is unknown (a record from the network). is_guarded: if the record carries a checksum
+    of the whole, it is the broker's and must be right.
 
     Raises:
-        CorruptRecordError: no whole record, with the reason; zeros are "nothing written".
+        CorruptRecordError: no whole record, and why; for zeros "nothing written".
     """
     try:
         size, magic, crc, queue_id, flag, queue_offset, own_offset, sys_flag, born = (
@@ -304,14 +304,14 @@ def examine(
         raise CorruptRecordError("record", where, "its parts do not add up to its size")
     if check_crc and body_size and zlib.crc32(view[fixed_to:body_to]) & CRC_MASK != crc:
         raise CorruptRecordError("record", where, "the checksum of its body is wrong")
-    # Topic and properties have no checksum. Zeros are what a torn write leaves of them, and no put
-    # takes a message whose properties hold any.
+    # Topic and properties have no checksum. A torn write leaves zeros in them, and no put accepts
+    # a message whose properties hold any.
     if check_crc and (
         b"\0" in bytes(view[topic_from:topic_to]) or b"\0" in bytes(view[topic_to + 2 : end])
     ):
         raise CorruptRecordError("record", where, "its topic or properties hold zeros")
     if is_guarded and not is_guard_right(view, position, end):
-        raise CorruptRecordError("record", where, "the checksum of the whole of it is wrong")
+        raise CorruptRecordError("record", where, "the checksum of the whole record is wrong")
     return RecordHead(
         size,
         magic,
@@ -335,7 +335,7 @@ def examine(
 def _examine_short(
     view: memoryview, position: int, limit: int, commit_log_offset: int | None
 ) -> RecordHead:
-    """Return a blank record's head, or say what the bytes are not."""
+    """Return a blank record's head, or raise with what is wrong."""
     where = commit_log_offset or 0
     if limit - position < BLANK.size:
         raise CorruptRecordError("record", where, "nothing written")
@@ -373,7 +373,7 @@ def decode_examined(view: memoryview, offset: int, head: RecordHead) -> MessageE
         text = str(view[head.properties_from : head.properties_to], "utf-8")
     except UnicodeDecodeError as error:
         raise CorruptRecordError(
-            "record", head.commit_log_offset, "its text is no UTF-8"
+            "record", head.commit_log_offset, "its text is not UTF-8"
         ) from error
     return MessageExt(
         topic=topic,
@@ -399,7 +399,7 @@ def decode_all(data: bytes | memoryview) -> Iterator[MessageExt]:
     """Yield the messages of records that lie one after the other, as in a pull's answer.
 
     Raises:
-        CorruptRecordError: something between them is no record.
+        CorruptRecordError: the bytes at some place are not a record.
     """
     view = memoryview(data)
     offset = 0
@@ -413,7 +413,7 @@ def topic_of(view: memoryview) -> str:
     """Return the topic of a whole record.
 
     Raises:
-        CorruptRecordError: it is no whole record.
+        CorruptRecordError: the bytes are not a whole record.
     """
     head = examine(view, 0, len(view), None, check_crc=False)
     return str(view[head.topic_from : head.topic_to], "utf-8", "replace")

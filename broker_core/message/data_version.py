@@ -1,4 +1,4 @@
-"""The version of a configuration table: a counter with the time of its last step.
+"""The version of a configuration table: a counter and the time of its last step.
 
 Source: common/DataVersion.java (4.9.7).
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import msgspec
 
 
-class DataVersion(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
-    """Two tables are the same exactly when both fields are."""
+class DataVersion(msgspec.Struct, rename="camel", kw_only=True, frozen=True, gc=False):
+    """Two tables are equal exactly when both fields are."""
 
     counter: int = 0
     timestamp: int = 0

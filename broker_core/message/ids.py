@@ -1,4 +1,4 @@
-"""Ids of messages, bytes of hosts.
+"""Ids of messages and bytes of hosts.
 
 An offset_msg_id names a place: store host and commit_log_offset, in upper-case hex::
 
@@ -43,7 +43,7 @@ def parse_host(text: str) -> bytes:
     """Return the bytes of what `host_text` wrote.
 
     Raises:
-        ValueError: the text is no address with a port.
+        ValueError: the text is not an address with a port.
     """
     ip, _, port = text.rpartition(":")
     return host_bytes(ip.strip("[]"), int(port))
@@ -55,7 +55,7 @@ def offset_msg_id(store_host: bytes, commit_log_offset: int) -> str:
 
 
 def parse_offset_msg_id(text: str) -> OffsetMsgId | None:
-    """Return what the id says, None when the text is no offset_msg_id."""
+    """Return what the id says, None when the text is not an offset_msg_id."""
     if len(text) not in OFFSET_MSG_ID_LENGTHS or not text.isascii() or not text.isalnum():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Names with a meaning: system topics, prefixes, property keys, what a name may be.
+"""Names with a meaning (system topics, prefixes, property keys), and what a name may be.
 
 Source: common/message/MessageConst.java, common/MixAll.java,
 common/topic/TopicValidator.java (4.9.8).
@@ -17,6 +17,8 @@ DLQ_GROUP_TOPIC_PREFIX = "%DLQ%"
 LMQ_PREFIX = "%LMQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 CID_RMQ_SYS_PREFIX = "CID_RMQ_SYS_"
+TRANSACTION_CONSUMER_GROUP = "CID_RMQ_SYS_TRANS"
+"""Its offsets are the broker's progress with transactions."""
 REPLY_TOPIC_POSTFIX = "REPLY_TOPIC"
 
 AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
@@ -53,7 +55,7 @@ NOT_ALLOWED_SEND_TOPICS = frozenset(
         RMQ_SYS_OFFSET_MOVED_EVENT,
     }
 )
-# Topics that no read path shows: a message in them was not committed.
+# Topics that no read path shows: their messages are not committed.
 HIDDEN_TOPICS = frozenset({RMQ_SYS_TRANS_HALF_TOPIC})
 
 DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
@@ -125,7 +127,7 @@ _LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def is_legal_name(name: str) -> bool:
-    """Tell whether a topic or group has legal characters only: it may then name a directory."""
+    """Tell whether a topic or group has only legal characters, so that it may name a directory."""
     return _LEGAL_NAME.fullmatch(name) is not None
 
 
@@ -145,7 +147,7 @@ def is_system_topic(topic: str) -> bool:
 
 
 def is_not_allowed_send_topic(topic: str) -> bool:
-    """Tell whether clients are refused to send to this topic."""
+    """Tell whether clients may not send to this topic."""
     return topic in NOT_ALLOWED_SEND_TOPICS
 
 
@@ -157,6 +159,11 @@ def retry_topic(consumer_group: str) -> str:
 def dlq_topic(consumer_group: str) -> str:
     """Return a group's dead letter topic."""
     return DLQ_GROUP_TOPIC_PREFIX + consumer_group
+
+
+def reply_topic(cluster: str) -> str:
+    """Return the topic to which a cluster's consumers send replies."""
+    return f"{cluster}_{REPLY_TOPIC_POSTFIX}"
 
 
 def namespace_of(resource: str) -> str:

@@ -20,7 +20,7 @@ PROPERTIES_BYTES_MAX = 32767
 def decode(text: str) -> dict[str, str]:
     """Return the properties; fragments without a key or a value are dropped, as in RocketMQ.
 
-    Of a key that occurs twice the last value counts.
+    The last value counts when a key occurs twice.
     """
     properties = {}
     for pair in text.split(PROPERTY_SEPARATOR):
@@ -38,7 +38,7 @@ def encode(properties: Mapping[str, str]) -> str:
 
 
 def without(text: str, name: str, value: str) -> str:
-    r"""Return the text without the pairs of this name and value, and with a \x02 at its end."""
+    r"""Return the text without the pairs of this name and value, ending in \x02."""
     if text[-1] != PROPERTY_SEPARATOR:
         text += PROPERTY_SEPARATOR
     pair = f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}"

@@ -1,6 +1,6 @@
-"""Subscription of a consumer group: its configuration, its subscribed topics, its tag expressions.
+"""A consumer group's configuration, subscribed topics and tag expressions.
 
-Fields of the JSON structs stand in the alphabetical order of their keys, as fastjson writes them.
+The JSON structs have their fields in the alphabetical order of the keys, as fastjson writes them.
 
 Source: common/subscription/SubscriptionGroupConfig.java,
 common/protocol/heartbeat/SubscriptionData.java, common/filter/FilterAPI.java (4.9.7).
@@ -15,9 +15,12 @@ from broker_core.message.tags import java_hash
 SUB_ALL = "*"
 EXPRESSION_TYPE_TAG = "TAG"
 EXPRESSION_TYPE_SQL92 = "SQL92"
+_NO_CODES: list[int] = []
+_NO_TAGS: list[str] = []
+# Of most subscriptions, so that these two lists need not be made for each of them.
 
 
-class SubscriptionGroupConfig(msgspec.Struct, rename="camel", kw_only=True):
+class SubscriptionGroupConfig(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """What a consumer group may do."""
 
     broker_id: int = 0
@@ -31,7 +34,7 @@ class SubscriptionGroupConfig(msgspec.Struct, rename="camel", kw_only=True):
     which_broker_when_consume_slowly: int = 1
 
 
-class SubscriptionData(msgspec.Struct, rename="camel", kw_only=True):
+class SubscriptionData(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """What a group wants of one topic."""
 
     class_filter_mode: bool = False
@@ -53,14 +56,11 @@ def build_subscription(
 ) -> SubscriptionData:
     """Read a tag expression such as `A || B`; empty or `*` subscribes to everything.
 
-    An expression of another type is kept as it is.
-
-    Tag hashes are computed here and never taken from a client: the Go client hashes UTF-8 bytes,
-    the ConsumeQueue holds Java's hash of UTF-16 units.
+    An expression of another type is kept as it is. We compute tag hashes and never take them from
+    a client: the Go client hashes UTF-8 bytes, the ConsumeQueue holds Java's hash of UTF-16 units.
 
     Raises:
-        ValueError: the expression names no tag at all, such as `||`, or one of another type is
-            empty.
+        ValueError: the expression names no tag, such as `||`, or one of another type is empty.
     """
     text = (expression or "").strip()
     kind = expression_type or EXPRESSION_TYPE_TAG
@@ -68,16 +68,28 @@ def build_subscription(
         if not expression:
             raise ValueError(f"an expression of type {kind} cannot be empty")
         return SubscriptionData(
-            topic=topic, sub_string=expression, sub_version=sub_version, expression_type=kind
+            code_set=_NO_CODES,
+            expression_type=kind,
+            sub_string=expression,
+            sub_version=sub_version,
+            tags_set=_NO_TAGS,
+            topic=topic,
         )
-    subscription = SubscriptionData(
-        topic=topic, sub_string=text or SUB_ALL, sub_version=sub_version
-    )
     if text in ("", SUB_ALL):
-        return subscription
+        return SubscriptionData(
+            code_set=_NO_CODES,
+            sub_string=SUB_ALL,
+            sub_version=sub_version,
+            tags_set=_NO_TAGS,
+            topic=topic,
+        )
     tags = list(dict.fromkeys(tag.strip() for tag in text.split("||") if tag.strip()))
     if not tags:
         raise ValueError(f"{text!r} names no tag")
-    subscription.tags_set = tags
-    subscription.code_set = [java_hash(tag) for tag in tags]
-    return subscription
+    return SubscriptionData(
+        code_set=[java_hash(tag) for tag in tags],
+        sub_string=text,
+        sub_version=sub_version,
+        tags_set=tags,
+        topic=topic,
+    )

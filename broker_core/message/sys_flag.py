@@ -9,7 +9,7 @@ from enum import IntFlag
 
 
 class MessageSysFlag(IntFlag):
-    """Bits; the transaction type takes two, the compression type three."""
+    """The bits; the transaction type takes two, the compression type three."""
 
     COMPRESSED = 0x1
     MULTI_TAGS = 0x2
@@ -25,7 +25,7 @@ class MessageSysFlag(IntFlag):
     COMPRESSION_ZLIB = 0x300
 
 
-# Plain integers: IntFlag arithmetic costs more than a microsecond, and each message needs these.
+# Plain integers: every message needs them, and IntFlag arithmetic takes more than a microsecond.
 COMPRESSED_FLAG = 0x1
 MULTI_TAGS_FLAG = 0x2
 TRANSACTION_NOT_TYPE = 0x0

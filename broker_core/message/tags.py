@@ -1,4 +1,4 @@
-"""Java's String.hashCode, which tags codes and index keys are made of.
+"""Java's String.hashCode, from which tags codes and index keys are made.
 
 Source: store/MessageExtBrokerInner.java tagsString2tagsCode (4.9.8).
 """
@@ -17,7 +17,7 @@ _POWERS = tuple(pow(31, n, 1 << 32) for n in range(POWERS_MAX - 1, -1, -1))
 
 
 def utf16_units(text: str) -> bytes | tuple[int, ...]:
-    """Return what Java sees as the characters of a string: UTF-16 code units."""
+    """Return a string's characters as Java sees them: UTF-16 code units."""
     if text.isascii():
         return text.encode()
     data = text.encode("utf-16-be", "surrogatepass")
@@ -25,11 +25,11 @@ def utf16_units(text: str) -> bytes | tuple[int, ...]:
 
 
 def unsigned_hash(text: str, seed: int = 0) -> int:
-    """Return the hash modulo 2^32 of (what seed is the hash of) + text."""
+    """Return the hash modulo 2^32 of a text, continued from the hash (seed) of what precedes it."""
     units = utf16_units(text)
     length = len(units)
     if length < POWERS_MAX:
-        # One C-level pass: a tenth of the time of a loop.
+        # One pass in C takes a tenth of a loop's time.
         head = seed * _POWERS[-1 - length] if seed else 0
         return (head + sum(map(mul, units, _POWERS[-length:]))) & 0xFFFFFFFF if length else seed
     value = seed
@@ -60,10 +60,10 @@ def _head_hash(text: str) -> int:
 
 
 def index_hash(seed: int, key: str) -> int:
-    """Return the hash modulo 2^32 of (what seed is the hash of) + key, fast for keys in a row.
+    """Return `unsigned_hash(key, seed)`, fast for keys in a row.
 
-    Keys that a client makes one after the other differ in their last characters; the rest is
-    cached.
+    Keys that a client makes one after another differ in their last characters only; the hash of
+    the rest is cached.
     """
     length = len(key)
     if length <= TAIL_LENGTH or length >= POWERS_MAX or not key.isascii():

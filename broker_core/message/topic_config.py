@@ -1,8 +1,9 @@
-"""A topic's configuration as topics.json and the wire carry it.
+"""A topic's configuration, as in topics.json and on the wire.
 
-Fields stand in the alphabetical order of their JSON keys, which is the order fastjson writes.
+Fields are in the alphabetical order of their JSON keys, as fastjson writes them.
 
-Source: common/TopicConfig.java, common/constant/PermName.java (4.9.7).
+Source: common/TopicConfig.java, common/constant/PermName.java,
+common/sysflag/TopicSysFlag.java (4.9.7).
 """
 
 from __future__ import annotations
@@ -13,17 +14,22 @@ PERM_INHERIT = 1
 PERM_WRITE = 2
 PERM_READ = 4
 PERM_MAX = 7
+SINGLE_TAG = "SINGLE_TAG"
+MULTI_TAG = "MULTI_TAG"
+FLAG_UNIT = 1
+FLAG_UNIT_SUB = 2
+"""A topic of a unit, one that consumers of a unit subscribe to: bits of topic_sys_flag."""
 QUEUE_NUMS_MAX = 65_535
-"""More queues than this in one topic is a slip of the keyboard, not a wish."""
+"""More queues than this in one topic are a typing mistake."""
 
 
-class TopicConfig(msgspec.Struct, rename="camel", kw_only=True):
+class TopicConfig(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """Queues, permissions and flags of a topic."""
 
     order: bool = False
     perm: int = PERM_READ | PERM_WRITE
     read_queue_nums: int = 16
-    topic_filter_type: str = "SINGLE_TAG"
+    topic_filter_type: str = SINGLE_TAG
     topic_name: str
     topic_sys_flag: int = 0
     write_queue_nums: int = 16
@@ -38,5 +44,5 @@ class TopicConfig(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def is_inherited(self) -> bool:
-        """Whether topics may be created after this one's model (TBW102)."""
+        """Whether topics may be created on the model of this one (TBW102)."""
         return bool(self.perm & PERM_INHERIT)
