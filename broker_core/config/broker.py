@@ -1,0 +1,113 @@
+"""BrokerConfig: who this broker is, what it allows, how often it does its rounds.
+
+Source: common/BrokerConfig.java, broker/BrokerStartup.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from broker_core.config import checks
+from broker_core.config.lists import PLAIN_ACL
+from broker_core.config.setting import BYTES, MILLISECONDS, PERCENT, setting
+
+EXTENSIONS_MAX = 32
+HOUR_MS = 3_600_000
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Who this broker is, what it allows, how often it does its rounds (milliseconds)."""
+
+    namesrv_addr: str = setting("", check=checks.addresses, important=True)
+    fetch_namesrv_addr_by_address_server: bool = setting(default=False, important=True)
+    rmq_address_server_domain: str = setting("jmenv.tbsite.net", check=checks.domain)
+    rmq_address_server_sub_group: str = setting("nsaddr", check=checks.path_part)
+    broker_ip1: str = setting("", key="brokerIP1", check=checks.host, important=True)
+    broker_ip2: str = setting("", key="brokerIP2", check=checks.host)
+    broker_name: str = setting("", check=checks.name, important=True)
+    broker_cluster_name: str = setting("DefaultCluster", check=checks.name, important=True)
+    broker_id: int = setting(0, important=True)
+    """0 is the master's, whatever its file says; a slave's is above it."""
+    broker_permission: int = setting(6, high=7, live=True)
+    default_topic_queue_nums: int = setting(8, low=1, high=1024, important=True)
+    auto_create_topic_enable: bool = setting(default=True, live=True, important=True)
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    auto_create_subscription_group: bool = setting(default=True, live=True, important=True)
+    msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", check=checks.name, important=True)
+    trace_topic_enable: bool = setting(default=False, important=True)
+    flush_consumer_offset_interval: int = setting(
+        5_000, low=100, high=600_000, unit=MILLISECONDS, live=True
+    )
+    slave_read_enable: bool = setting(default=False, live=True)
+    """Whether answers send consumers to a slave while they are slow, and back afterwards."""
+    long_polling_enable: bool = setting(default=True, live=True)
+    short_polling_time_mills: int = setting(1_000, unit=MILLISECONDS, live=True)
+    notify_consumer_ids_changed_enable: bool = setting(default=True, live=True)
+    region_id: str = "DefaultRegion"
+    trace_on: bool = setting(default=True, live=True)
+    force_register: bool = True
+    """Register each period; else only when a name server's data version is another."""
+    compressed_register: bool = False
+    register_broker_timeout_mills: int = setting(6_000, unit=MILLISECONDS)
+    register_name_server_period: int = setting(
+        30_000, low=1_000, high=60_000, unit=MILLISECONDS, live=True
+    )
+    start_accept_send_request_time_stamp: int = setting(0, unit=MILLISECONDS, live=True)
+    """Since epoch."""
+    broker_fast_failure_enable: bool = setting(default=True, live=True)
+    wait_time_mills_in_send_queue: int = setting(200, unit=MILLISECONDS, live=True)
+    wait_time_mills_in_pull_queue: int = setting(5_000, unit=MILLISECONDS, live=True)
+    wait_time_mills_in_heartbeat_queue: int = setting(31_000, unit=MILLISECONDS, live=True)
+    wait_time_mills_in_transaction_queue: int = setting(3_000, unit=MILLISECONDS, live=True)
+    reject_transaction_message: bool = setting(default=False, live=True, important=True)
+    transaction_time_out: int = setting(6_000, unit=MILLISECONDS, live=True, important=True)
+    transaction_check_max: int = setting(15, low=1, high=1_000_000, live=True, important=True)
+    """Questions to the producers of a transaction."""
+    transaction_check_interval: int = setting(
+        60_000, low=100, high=HOUR_MS, unit=MILLISECONDS, live=True, important=True
+    )
+    store_reply_message_enable: bool = True
+    enable_detail_stat: bool = True
+    disable_consume_if_consumer_read_slowly: bool = setting(default=False, live=True)
+    consumer_fallbehind_threshold: int = setting(16 << 30, unit=BYTES)
+    acl_enable: bool = setting(default=False, important=True)
+    enable_property_filter: bool = setting(default=False, live=True)
+    enable_calc_filter_bit_map: bool = setting(default=False, live=True)
+    filter_support_retry: bool = setting(default=False, live=True)
+    filter_data_clean_time_span: int = setting(24 * HOUR_MS, unit=MILLISECONDS, live=True)
+    max_error_rate_of_bloom_filter: int = setting(20, low=1, high=99, unit=PERCENT)
+    expect_consumer_num_use_filter: int = setting(32, low=1, high=100_000)
+    # Ours, beyond RocketMQ's keys.
+    bind_address: str = setting("127.0.0.1", check=checks.host, important=True)
+    admin_listen_address: str = setting("", check=checks.admin_listener)
+    """Where alone administration is served: host:port on loopback, or the path of a unix socket.
+    Empty: the broker's ports serve it."""
+    embedded_namesrv: bool = setting(default=True, important=True)
+    namesrv_listen_port: int = setting(9876, high=PORT_MAX, important=True)
+    namesrv_access_key: str = ""
+    namesrv_secret_key: str = setting("", secret=True)
+    """The account that the broker signs with what it asks of outside name servers, and of the other
+    brokers of its set."""
+    kv_config_path: str = ""
+    namesrv_address_server: str = setting("", check=checks.url)
+    """Whom fetchNamesrvAddrByAddressServer asks; by default what rmqAddressServerDomain and
+    rmqAddressServerSubGroup make."""
+    acl_file: str = ""
+    """plain_acl.yml; by default in conf/ beside the store directory."""
+    admins_require_fresh_signature: bool = False
+    """Whether every administrator's account is one that requires fresh signatures."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = setting("INFO", live=True)
+    """Of all packages but those with a logLevel.PACKAGE of their own."""
+    # Names of extensions, in their order, separated by commas; the last key is the original's own.
+    send_message_hooks: str = setting("", extensions_max=EXTENSIONS_MAX)
+    consume_message_hooks: str = setting("", extensions_max=EXTENSIONS_MAX)
+    rpc_hooks: str = setting("", extensions_max=EXTENSIONS_MAX)
+    access_validators: str = setting(
+        PLAIN_ACL, extensions_max=EXTENSIONS_MAX, check=checks.validators
+    )
+    transaction_listener: str = setting("", extensions_max=1)
+    message_store_plug_in: str = setting("", extensions_max=EXTENSIONS_MAX)

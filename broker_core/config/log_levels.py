@@ -1,0 +1,43 @@
+"""Log levels: the key logLevel, and one key logLevel.PACKAGE for each package with its own.
+
+Ours, beyond RocketMQ's keys: the original has them in logback's files.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from typing import get_args, get_type_hints
+
+from broker_core.config.broker import BrokerConfig
+
+LOG_LEVEL_OPTION = "logLevel."
+"""What a package's own level begins with: logLevel.PACKAGE."""
+LEVELS = get_args(get_type_hints(BrokerConfig)["log_level"])
+OWN_PACKAGE = "broker_core"
+
+_LOGGER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def check_log_level(package: str, level: str) -> None:
+    """Check the level of a package: one of broker_core must exist, any other may come later.
+
+    Raises:
+        ValueError: what would be right.
+    """
+    if level not in LEVELS:
+        raise ValueError(" or ".join(LEVELS))
+    if not _LOGGER.fullmatch(package) or not _is_there(package):
+        raise ValueError(
+            f"the name of a package or module after {LOG_LEVEL_OPTION}, "
+            "such as logLevel.broker_core.store"
+        )
+
+
+def _is_there(package: str) -> bool:
+    if package.partition(".")[0] != OWN_PACKAGE:
+        return True
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,42 @@
+"""ServerConfig: the remoting server, and the client that calls name servers.
+
+Source: remoting/netty/NettyServerConfig.java, NettyClientConfig.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker_core.config import checks
+from broker_core.config.setting import BYTES, MILLISECONDS, SECONDS, setting
+
+SOCKET_BUFFER_BYTES_MAX = 1 << 30
+DAY_S = 86_400
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """Ports, sockets and their limits. A buffer size of 0 leaves it to the system."""
+
+    listen_port: int = setting(10911, high=PORT_MAX, important=True)
+    server_channel_max_idle_time_seconds: int = setting(120, low=1, high=DAY_S, unit=SECONDS)
+    server_socket_snd_buf_size: int = setting(0, high=SOCKET_BUFFER_BYTES_MAX, unit=BYTES)
+    server_socket_rcv_buf_size: int = setting(0, high=SOCKET_BUFFER_BYTES_MAX, unit=BYTES)
+    server_socket_backlog: int = setting(1024, low=1, high=65_535)
+    client_channel_max_idle_time_seconds: int = setting(120, low=1, high=DAY_S, unit=SECONDS)
+    client_socket_snd_buf_size: int = setting(0, high=SOCKET_BUFFER_BYTES_MAX, unit=BYTES)
+    client_socket_rcv_buf_size: int = setting(0, high=SOCKET_BUFFER_BYTES_MAX, unit=BYTES)
+    connect_timeout_millis: int = setting(3_000, low=1, high=600_000, unit=MILLISECONDS)
+    # Ours, beyond RocketMQ's keys.
+    server_connections_max: int = setting(10_000, low=1, high=100_000)
+    server_connections_per_host_max: int = setting(1_000, low=1, high=100_000)
+    """Of one address; this machine's own are not counted, since tools and proxies run there."""
+    server_stranger_connections_max: int = setting(2_000, low=1, high=100_000)
+    server_stranger_connections_per_host_max: int = setting(256, low=1, high=100_000)
+    """The same with aclEnable, of connections on which no request of an account has come yet."""
+    ha_proxy_protocol_enable: bool = False
+    """Whether each connection must begin with a PROXY header (versions 1, 2)."""
+    proxy_protocol_trusted: str = setting("", check=checks.networks)
+    """Addresses and networks, separated by commas, from which such a header is believed; with
+    haProxyProtocolEnable nobody else may connect."""
