@@ -1,10 +1,10 @@
 """Committing: how messages get from a buffer of the TransientStorePool into their file.
 
-A thread of its own writes what was put since the last time: as soon as commitCommitLogLeastPages
-are there, and whatever there is after commitCommitLogThoroughInterval, looked at every
-commitIntervalCommitLog. What is in the file survives the process; the flush comes after.
+A thread of its own writes what was put since the last time: as soon as there are
+commitCommitLogLeastPages, and whatever there is after commitCommitLogThoroughInterval; it looks
+every commitIntervalCommitLog. What is in the file survives the process; the flush follows.
 
-A write that failed is not tried again: as after a failed flush nothing is acknowledged any more.
+A failed write is never tried again: as after a failed flush, nothing is acknowledged any more.
 
 Source: store/CommitLog.java CommitRealTimeService (4.9.8).
 Differs: enough pages are committed at once, not at the next look.
@@ -17,13 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from broker_core.service import Service
-from broker_core.store.flush import ignore, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_core.clock import Clock
-    from broker_core.config import StoreConfig
+    from broker_core.config.store import StoreConfig
     from broker_core.store.commit_log import CommitLog, Piece
     from broker_core.store.flush import CommitLogFlusher
 
@@ -33,20 +32,25 @@ PIECE_BYTES_MAX = 8 << 20
 
 
 class CommitLogCommitter(Service):
-    """Event loop only; files are written in a thread of its own.
+    """Event loop only; a thread of its own writes the files.
 
     Attributes:
-        on_committed: called when committed_where has moved.
-        on_failed: called once, with the failure.
         error: what ended committing, here or elsewhere; None while all is well.
     """
 
     def __init__(
-        self, config: StoreConfig, clock: Clock, commit_log: CommitLog, flusher: CommitLogFlusher
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        commit_log: CommitLog,
+        flusher: CommitLogFlusher,
+        on_committed: Callable[[], None],
+        on_failed: Callable[[OSError], None],
     ) -> None:
+        """Call `on_committed` when committed_where has moved, `on_failed` with a failed write."""
         super().__init__()
-        self.on_committed: Callable[[], None] = nothing
-        self.on_failed: Callable[[OSError], None] = ignore
+        self._on_committed = on_committed
+        self._on_failed = on_failed
         self._config = config
         self._clock = clock
         self._log = commit_log
@@ -72,7 +76,7 @@ class CommitLogCommitter(Service):
         self._thread.shutdown()
 
     def schedule(self) -> None:
-        """Something was put: commit after what the loop does now, if that is enough."""
+        """Commit after what the loop does now, if enough was put."""
         if not self._is_scheduled and self.error is None:
             self._is_scheduled = True
             self._idle.clear()
@@ -83,6 +87,12 @@ class CommitLogCommitter(Service):
         """Commit soon, however little there is."""
         self._is_thorough = True
         self.schedule()
+
+    def flush_up_to(self, commit_log_offset: int) -> None:
+        """Commit and flush soon; somebody waits for an offset to be durable."""
+        if commit_log_offset > self._log.committed_where:
+            self.commit_all()
+        self._flusher.flush_up_to(commit_log_offset)
 
     async def _commit_by_interval(self) -> None:
         config = self._config
@@ -105,8 +115,8 @@ class CommitLogCommitter(Service):
             self._idle.set()
             if self.error is None and log.committed_where == log.max_offset:
                 # The file that was there at the start is written without a buffer.
-                flusher.committed_timestamp = flusher.store_timestamp
-                self.on_committed()
+                flusher.committed_timestamp = log.put_state.store_timestamp
+                self._on_committed()
             return
         least = self._config.commit_commit_log_least_pages * PAGE_SIZE
         if not self._is_thorough and len(piece.data) < least and not piece.mapped.is_rolled:
@@ -116,7 +126,7 @@ class CommitLogCommitter(Service):
         store_timestamp = None
         if end == log.max_offset:
             self._is_thorough = False
-            store_timestamp = flusher.store_timestamp
+            store_timestamp = log.put_state.store_timestamp
         self._is_committing = True
         loop = asyncio.get_running_loop()
         done = loop.run_in_executor(
@@ -135,10 +145,10 @@ class CommitLogCommitter(Service):
         self._log.committed(piece)
         if store_timestamp is not None:
             self._flusher.committed_timestamp = store_timestamp
-        self.on_committed()
+        self._on_committed()
         self._commit()
 
     def _fail(self, error: OSError) -> None:
         self.error = error
         self._idle.set()
-        self.on_failed(error)
+        self._on_failed(error)

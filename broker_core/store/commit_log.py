@@ -27,12 +27,12 @@ from broker_core.formats.record import BLANK_SIZE_MIN, encode_blank
 from broker_core.store.mapped_file import MappedFile, zero_tail
 
 if TYPE_CHECKING:
-    import mmap
     from collections.abc import Callable
     from concurrent.futures import Executor, Future
     from pathlib import Path
 
     from broker_core.storage import Storage, StorageFile
+    from broker_core.store.put_state import PutState
     from broker_core.store.transient_store_pool import TransientStorePool
     from broker_core.store.warm_up import WarmUp
 
@@ -43,7 +43,7 @@ POPULATE_AHEAD = 16 * 1024 * 1024
 
 
 class Piece(NamedTuple):
-    """What of a file is to be committed next."""
+    """Bytes of a file that are to be committed next."""
 
     mapped: MappedFile
     position: int
@@ -53,16 +53,14 @@ class Piece(NamedTuple):
 class CommitLog:
     """Event loop only; allocation runs in the executor and touches only files that nobody has yet.
 
-    The put path packs into `buffer` at `position` by itself, as long as the end stays within
-    `limit`; otherwise it calls `make_room` first.
+    The put path packs into `put_state.buffer` at its `position` by itself, as long as the end stays
+    within its `limit`; otherwise it calls `make_room` first.
 
     Attributes:
-        buffer: the mapping of the file that is written.
-        file_from_offset: where that file begins in the log.
-        position: where the next record goes, in that file.
-        limit: up to where may be written without `make_room`.
+        put_state: where the next record goes.
         flushed_where: up to here the log is durable.
         wake_bytes: 0, or after how many bytes at most `on_wake` is called again.
+        on_growth: called once after each `watch_growth`, in the course of the next put or commit.
     """
 
     def __init__(
@@ -71,18 +69,18 @@ class CommitLog:
         file_size: int,
         storage: Storage,
         allocator: Executor,
+        put_state: PutState,
         pool: TransientStorePool | None = None,
         warm_up: WarmUp | None = None,
     ) -> None:
         self.directory = directory
         self.file_size = file_size
-        self.buffer: mmap.mmap | bytearray = bytearray()
-        self.file_from_offset = 0
-        self.position = 0
-        self.limit = -1
+        self.put_state = put_state
         self.flushed_where = 0
         self.wake_bytes = 0
         self.on_wake: Callable[[], object] = _nothing
+        self.on_growth: Callable[[], object] = _nothing
+        self._is_growth_watched = False
         self._storage = storage
         self._allocator = allocator
         self._pool = pool
@@ -100,7 +98,8 @@ class CommitLog:
     @property
     def max_offset(self) -> int:
         """Where the next record goes."""
-        return self.file_from_offset + self.position
+        state = self.put_state
+        return state.file_from_offset + state.position
 
     @property
     def committed_where(self) -> int:
@@ -166,6 +165,27 @@ class CommitLog:
             return None
         return file.view[position:end]
 
+    def committed_view(self, commit_log_offset: int) -> memoryview | None:
+        """Return what files hold from an offset on, up to its file's end; None for nothing.
+
+        It stays good after the file is deleted.
+        """
+        file = self.file_at(commit_log_offset)
+        if file is None:
+            return None
+        position = commit_log_offset - file.file_from_offset
+        end = min(file.size, self.committed_where - file.file_from_offset)
+        return file.view[position:end] if position < end else None
+
+    def watch_growth(self) -> None:
+        """Have `on_growth` called when there is more to read.
+
+        A put pays for that once: the limit makes it look here.
+        """
+        self._is_growth_watched = True
+        state = self.put_state
+        state.limit = min(state.limit, state.position)
+
     def written_view(self, commit_log_offset: int) -> memoryview | None:
         """Return what was put from an offset on, committed or not, up to its file's end.
 
@@ -180,17 +200,28 @@ class CommitLog:
             return file.view[position:end]
         return memoryview(file.write_buffer)[position:end]
 
-    def continue_at(self, commit_log_offset: int, zero_from: int | None = None) -> int:
-        """Make this the end of the log: what lies behind is zeroed, later files are deleted.
+    def cut_at(self, commit_log_offset: int) -> None:
+        """Remove all behind an offset, durably; a log that ends before it stays as it is."""
+        if self._files and commit_log_offset < self._files[-1].file_from_offset + self.file_size:
+            self.continue_at(commit_log_offset)
+            # A deleted file that came back would look as if the log before it was damaged.
+            self._storage.sync_directory(self.directory)
 
-        zero_from: from here on the file that holds the end is known to be zero.
+    def continue_at(self, commit_log_offset: int, zero_from: int | None = None) -> int:
+        """Make an offset the end of the log: zero the rest of its file, delete later files.
+
+        zero_from: from here on that file is known to be zero.
         Returns the number of bytes that were not zero in the file that holds the end.
         """
+        if self._files and self._files[-1].file_from_offset > commit_log_offset:
+            # It would be the one behind a file that goes.
+            self._drop_next()
         while self._files and self._files[-1].file_from_offset > commit_log_offset:
             self._delete(self._files[-1])
         if not self._files:
-            self.file_from_offset = commit_log_offset - commit_log_offset % self.file_size
-            self.position = commit_log_offset - self.file_from_offset
+            state = self.put_state
+            state.position = commit_log_offset % self.file_size
+            state.file_from_offset = commit_log_offset - state.position
             self.flushed_where = commit_log_offset
             return 0
         last = self._files[-1]
@@ -204,7 +235,7 @@ class CommitLog:
         return dirty
 
     def make_room(self, size: int) -> None:
-        """See to it that a record of size bytes fits between position and limit.
+        """Make a record of size bytes fit between position and limit.
 
         Rolls to the next file when this one is full. The caller has checked `record_size_max`.
 
@@ -212,31 +243,65 @@ class CommitLog:
             OSError: no file could be made; nothing has changed.
             StoreUnavailableError: a new file would have no buffer; nothing has changed.
         """
-        end = self.position + size
-        if self.limit >= 0 and end <= self.file_size - BLANK_SIZE_MIN:
+        self._grow()
+        state = self.put_state
+        end = state.position + size
+        if state.limit >= 0 and end <= self.file_size - BLANK_SIZE_MIN:
             self._look_ahead(end)
             return
         if self._pool is not None and not self._pool.available_buffer_nums:
             raise StoreUnavailableError("all buffers of the transient store pool are in use")
-        if self.limit < 0:
-            self._append(self._allocate(self.file_from_offset), self.position)
+        if state.limit < 0:
+            self._append(self._allocate(state.file_from_offset), state.position)
         else:
             following = self._take_next()
-            if self.position < self.file_size:
-                encode_blank(self.buffer, self.position, self.file_size - self.position)
+            if state.position < self.file_size:
+                encode_blank(state.buffer, state.position, self.file_size - state.position)
             self._roll(self._files[-1])
             self._append(following, 0)
-        self._look_ahead(self.position + size)
+        self._look_ahead(state.position + size)
+
+    def begin_at(self, commit_log_offset: int) -> None:
+        """Make an empty log begin at a file's first offset.
+
+        Raises:
+            StoreError: it has files, or no file begins there.
+        """
+        if self._files or commit_log_offset % self.file_size:
+            raise StoreError(f"the log cannot begin at offset {commit_log_offset}")
+        self.continue_at(commit_log_offset)
+
+    def append_data(self, data: memoryview) -> None:
+        """Write bytes of another broker's log, which do not cross the end of a file.
+
+        Raises:
+            OSError: no file could be made; nothing has changed.
+        """
+        state = self.put_state
+        if state.limit < 0:
+            self._append(self._allocate(state.file_from_offset), state.position)
+        elif state.position == self.file_size:
+            following = self._take_next()
+            self._roll(self._files[-1])
+            self._append(following, 0)
+        end = state.position + len(data)
+        if end > self.file_size:
+            raise ValueError(f"{len(data)} bytes cross the end of a file")
+        if end > state.limit:
+            self._look_ahead(end)
+        state.buffer[state.position : end] = data
+        state.position = end
+        self._grow()
 
     def piece_to_commit(self, size_max: int) -> Piece | None:
-        """Return what is to be written to a file next, None when all that was put is in files."""
+        """Return the next bytes to write to a file, None when files hold all that was put."""
         if not self._uncommitted:
             return None
         mapped = self._uncommitted[0]
         buffer = mapped.write_buffer
         assert buffer is not None
         position = mapped.committed_position
-        end = mapped.wrote_position if mapped.is_rolled else self.position
+        end = mapped.wrote_position if mapped.is_rolled else self.put_state.position
         if end - position > size_max:
             # Up to a page's end: what a kill leaves of a record there is told from damage by it.
             end = position + size_max - (position + size_max) % PAGE_SIZE
@@ -245,7 +310,8 @@ class CommitLog:
         return Piece(mapped, position, memoryview(buffer)[position:end])
 
     def committed(self, piece: Piece) -> None:
-        """A piece was written to its file: readers may see it."""
+        """Take note that a piece is in its file, where readers may see it."""
+        self._grow()
         mapped = piece.mapped
         mapped.committed_position = piece.position + len(piece.data)
         piece.data.release()
@@ -276,14 +342,10 @@ class CommitLog:
 
     def close(self) -> None:
         """Give back descriptors; delete a file that was allocated ahead and not used."""
-        if self._next is not None:
-            ahead, self._next = self._next, None
-            if not ahead.cancel() and ahead.exception() is None:
-                self._storage.unlink(ahead.result().path)
-                ahead.result().close()
+        self._drop_next()
         for mapped in self._files:
             mapped.close()
-        self.limit = -1
+        self.put_state.limit = -1
 
     def _delete(self, mapped: MappedFile) -> None:
         self._files.remove(mapped)
@@ -300,17 +362,18 @@ class CommitLog:
 
     def _roll(self, mapped: MappedFile) -> None:
         # Behind the head of the blank record a buffer holds what the file before left there.
-        mapped.wrote_position = min(self.position + BLANK_SIZE_MIN, self.file_size)
+        mapped.wrote_position = min(self.put_state.position + BLANK_SIZE_MIN, self.file_size)
         mapped.is_rolled = True
         if self._warm_up is not None:
             self._warm_up.release(mapped)
 
     def _write_to(self, mapped: MappedFile, position: int) -> None:
-        self.buffer = mapped.buffer if mapped.write_buffer is None else mapped.write_buffer
-        self.file_from_offset = mapped.file_from_offset
-        self.position = position
+        state = self.put_state
+        state.buffer = mapped.buffer if mapped.write_buffer is None else mapped.write_buffer
+        state.file_from_offset = mapped.file_from_offset
+        state.position = position
+        state.limit = position
         self._populated_to = position
-        self.limit = position
 
     def _look_ahead(self, end: int) -> None:
         """Raise the limit to where the next piece of background work is due, at least to end."""
@@ -320,7 +383,7 @@ class CommitLog:
             length = min(POPULATE_AHEAD, self.file_size - start)
             self._populated_to = start + length
             if length > 0:
-                self._allocator.submit(mapped.file.populate, self.buffer, start, length)
+                self._allocator.submit(mapped.file.populate, self.put_state.buffer, start, length)
         half = self.file_size // 2
         if end >= half and self._next is None:
             self._next = self._allocator.submit(
@@ -334,13 +397,25 @@ class CommitLog:
         if self.wake_bytes:
             due = min(due, end + self.wake_bytes)
             self.on_wake()
-        self.limit = max(due, end)
+        self.put_state.limit = max(due, end)
+
+    def _grow(self) -> None:
+        if self._is_growth_watched:
+            self._is_growth_watched = False
+            self.on_growth()
+
+    def _drop_next(self) -> None:
+        """Delete the file that was allocated ahead."""
+        ahead, self._next = self._next, None
+        if ahead is not None and not ahead.cancel() and ahead.exception() is None:
+            self._storage.unlink(ahead.result().path)
+            ahead.result().close()
 
     def _take_next(self) -> MappedFile:
         ahead, self._next = self._next, None
         if ahead is not None and ahead.exception() is None:
             return ahead.result()
-        return self._allocate(self.file_from_offset + self.file_size)
+        return self._allocate(self.put_state.file_from_offset + self.file_size)
 
     def _allocate(self, file_from_offset: int) -> MappedFile:
         """Make a file with all its blocks reserved, durably. Any thread."""

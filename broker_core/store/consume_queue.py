@@ -43,20 +43,20 @@ FILE_SIZE_KEY = "mappedFileSizeConsumeQueue"
 class ConsumeQueue(QueueFiles):
     """Event loop only.
 
-    The put path packs units into `buffer` at `position` by itself, as long as position < `limit`;
+    The put path packs units into `buffer` at `position` by itself while position < `limit`;
     otherwise it calls `make_room` first.
 
     Attributes:
         next_offset: the queue_offset of the next message.
-        max_offset: up to here messages may be read; less than next_offset only in SYNC_FLUSH,
-            while units wait for the log to be flushed.
+        max_offset: up to here messages may be read; less than next_offset only while messages are
+            unflushed.
         min_offset: the first message that is still there.
         topic_field: the topic as a record carries it: size, then UTF-8.
-        key_seed: Java's hash of "topic#", where index keys start from, modulo 2^32.
-        delay_ms: for a queue of SCHEDULE_TOPIC_XXXX the time its messages wait, None for others.
-        ext: the extension files, None where they are not written.
-        code_of: what makes a unit's tags code of (store_timestamp, tags, properties) where that is
-            not the hash of the tags; None where it is, which is what the put path asks for.
+        key_seed: Java's hash of "topic#", from which index keys start, modulo 2^32.
+        delay_ms: how long the messages of a queue of SCHEDULE_TOPIC_XXXX wait; None elsewhere.
+        ext: the extension files, None without any.
+        code_of: makes a unit's tags code of (store_timestamp, tags, properties); None where the
+            code is the hash of the tags.
         flushed_offset: next_offset at the last flush.
     """
 
@@ -97,17 +97,15 @@ class ConsumeQueue(QueueFiles):
         self._bit_map_of: BitMapOf = no_bit_map
 
     def delay(self, delay_ms: int) -> None:
-        """Take the messages for delayed ones: their code is when they are due."""
+        """Give messages the time at which they are due as their code."""
         self.delay_ms = delay_ms
         self.code_of = self._delayed_code
 
     def extend(self, ext: ConsumeQueueExt, bit_map_of: BitMapOf) -> None:
-        """Write extension units, with what bit_map_of says of (topic, properties)."""
+        """Write extension units with the bitmap that bit_map_of makes of (topic, properties)."""
         self.ext = ext
         self._bit_map_of = bit_map_of
         self.code_of = self._extended_code
-
-    # -- start
 
     def load(self, *, trust_end: bool) -> None:
         """Find the files and the end of the units.
@@ -141,13 +139,11 @@ class ConsumeQueue(QueueFiles):
         if self.ext is not None:
             self.ext.load(self.last_ext_address(self.next_offset), trust_end=trust_end)
 
-    # -- write
-
     def make_room(self, units: int = 1) -> None:
-        """See to it that so many units may be written from `position` on: a batch is not torn.
+        """Reserve room for so many units from `position` on, so that no batch is torn.
 
         Raises:
-            OSError: no blocks could be had; no unit has changed.
+            OSError: there is no space; no unit has changed.
         """
         offset, size = self.next_offset * UNIT_SIZE, units * UNIT_SIZE
         self.position = self._write_at(
@@ -169,7 +165,7 @@ class ConsumeQueue(QueueFiles):
         """Write the next units.
 
         Raises:
-            OSError: no blocks could be had; some may have been written.
+            OSError: there is no space; some units may have been written.
         """
         done = 0
         while done < len(units):
@@ -238,8 +234,6 @@ class ConsumeQueue(QueueFiles):
             if look.count(0) != len(look):
                 zero_tail(last, position)
 
-    # -- read
-
     def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
         """Return (commit_log_offset, size, tags_code), None when there is no such unit."""
         if not self._files or not self._files[0] // UNIT_SIZE <= queue_offset < self.next_offset:
@@ -266,7 +260,7 @@ class ConsumeQueue(QueueFiles):
         return mapped.view[position:end]
 
     def stored_units(self, queue_offset: int, count: int) -> memoryview:
-        """Return up to count units of one file, those that may not be read yet included."""
+        """Return up to count units of one file, unflushed messages included."""
         byte = queue_offset * UNIT_SIZE
         file_from_offset = byte - byte % self._file_size
         if file_from_offset not in self._files:
@@ -312,9 +306,9 @@ class ConsumeQueue(QueueFiles):
     ) -> int:
         """Return the first queue_offset in [queue_from, next_offset] whose message is not before.
 
-        is_before is asked for commit_log_offsets and must be monotonic; fillers are passed over,
-        and messages that is_lost says can no longer be read. So are zeros: a power cut can leave
-        them before units that had reached the disk.
+        is_before takes a commit_log_offset and must be monotonic. The search passes over fillers,
+        messages that is_lost names, and zeros: a power cut can leave those before units that had
+        reached the disk.
         """
         low, high = queue_from, self.next_offset
         while low < high:
@@ -342,8 +336,6 @@ class ConsumeQueue(QueueFiles):
             if unit is not None and unit[1] != FILLER_SIZE:
                 return unit[0] + unit[1]
         return 0
-
-    # -- flush, expiry
 
     def files_to_flush(self) -> list[StorageFile]:
         files = super().files_to_flush()

@@ -1,7 +1,7 @@
 """The extension of one ConsumeQueue: store times and filter bitmaps of its messages.
 
-Written when enableConsumeQueueExt is set. Of no message does it say something that the log does not
-say: a unit that cannot be read costs a look at the record, never a message.
+Written when enableConsumeQueueExt is set. Everything in it follows from the log: a unit that cannot
+be read costs a look at the record, never a message.
 
 Source: store/ConsumeQueueExt.java (4.9.7).
 """
@@ -66,7 +66,7 @@ class ConsumeQueueExt(QueueFiles):
     def load(self, last_address: int | None, *, trust_end: bool) -> None:
         """Find the files; go on behind the last unit that the ConsumeQueue refers to.
 
-        trust_end: the ConsumeQueue is whole (a clean exit): what it does not refer to may go.
+        trust_end: the ConsumeQueue is whole (a clean exit): units that it does not refer to may go.
 
         Raises:
             StoreError: a stray file, or one of another size.
@@ -81,13 +81,11 @@ class ConsumeQueueExt(QueueFiles):
         else:
             self.cut(0, thorough=False)
 
-    # -- write
-
     def put(self, unit: CqExtUnit) -> int | None:
         """Write the next unit; return its address, None when it is too big for a file.
 
         Raises:
-            OSError: no blocks could be had; nothing has changed.
+            OSError: there is no space; nothing has changed.
         """
         size = unit.size
         if size > min(UNIT_SIZE_MAX, self._room):
@@ -112,15 +110,13 @@ class ConsumeQueueExt(QueueFiles):
         return offset + ADDRESS_BASE
 
     def cut(self, end: int, *, thorough: bool) -> None:
-        """Make an offset the end: delete later files, zero what is behind it when thorough."""
+        """Make an offset the end: delete later files, zero the rest of its file when thorough."""
         self.end = end
         for file_from_offset in [start for start in self._files if start >= end]:
             self._delete_file(file_from_offset)
         file_from_offset = end - end % self._file_size
         if thorough and file_from_offset in self._files:
             zero_tail(self._map(file_from_offset), end - file_from_offset)
-
-    # -- read
 
     def unit(self, address: int) -> CqExtUnit | None:
         """Return the unit at an address, None when there is none."""
@@ -169,8 +165,6 @@ class ConsumeQueueExt(QueueFiles):
         if unit is not None:
             return offset + unit.size
         return offset - offset % self._file_size + self._file_size
-
-    # -- flush, expiry
 
     def files_to_flush(self) -> list[StorageFile]:
         self.dirty = False

@@ -36,7 +36,7 @@ def mapped_files_max() -> int:
 
 
 class Extension(NamedTuple):
-    """How extension files are written."""
+    """Where and how extension files are written."""
 
     directory: Path
     file_size: int
@@ -158,6 +158,11 @@ class ConsumeQueues:
                     for path in (directory, directory.parent, directory.parent.parent):
                         directories[path] = None
         return files, list(directories)
+
+    @property
+    def mapped_files(self) -> int:
+        """How many files are mapped now."""
+        return len(self._mapped)
 
     def close(self) -> None:
         """Give back all descriptors."""

@@ -1,4 +1,4 @@
-"""Which topics were deleted, and up to where in the log their messages are gone.
+"""The record of deleted topics: up to where in the log their messages are gone.
 
 The log keeps the messages of a deleted topic until they expire. After an unclean exit recovery must
 neither bring them back nor mix them up with those of a later topic of the same name, whose queue
@@ -30,7 +30,7 @@ class DeletedTopics:
         self._deleted: dict[str, int] = {}
 
     def load(self) -> None:
-        """Read the record; one that cannot be read is told of and begun anew."""
+        """Read the record; log one that cannot be read, and begin anew."""
         text = self._storage.read(self._path)
         if text is None:
             return
@@ -50,7 +50,7 @@ class DeletedTopics:
         self._save()
 
     def clamp(self, max_commit_log_offset: int) -> None:
-        """After a power cut the log may end before a deletion: what comes now is not deleted."""
+        """Move deletions back to the log's end, which a power cut may have put before them."""
         if any(offset > max_commit_log_offset for offset in self._deleted.values()):
             self._deleted = {
                 topic: min(offset, max_commit_log_offset) for topic, offset in self._deleted.items()

@@ -1,8 +1,8 @@
-"""The ConsumeQueue extensions, compared with the log while that is read again.
+"""The comparison of the ConsumeQueue extensions with the log during recovery.
 
-An extension is kept as long as its units lie one behind the other and say what the log says; the
-bitmaps in them are believed, since nothing else remembers them. From the first unit on that is
-missing or another, the queue's extension is cut and put again, so that addresses always rise.
+An extension is kept while its units follow each other and say what the log says; their bitmaps are
+believed, since nothing else stores them. At the first unit that is missing or different the
+queue's extension is cut and written from there, so that addresses always rise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class ExtReplay:
     """One start's pass over the extensions, in the order of the log. Not to be used twice.
 
-    Of a queue without extension files a unit's code must be the plain one.
+    In a queue without extension files every unit must carry the plain tags code.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class ExtReplay:
         store_timestamp: int,
         properties: str,
     ) -> int:
-        """Return what a unit of (commit_log_offset, size) is to carry, and see to its extension."""
+        """Return the code for the unit of (commit_log_offset, size); write its extension."""
         ext = queue.ext
         if ext is None:
             return code
@@ -63,7 +63,7 @@ class ExtReplay:
     def put(
         self, queue: ConsumeQueue, queue_offset: int, code: int, store_timestamp: int, text: str
     ) -> int:
-        """Write a unit's extension anew, behind those before it; return what the unit carries."""
+        """Write a unit's extension behind those before it; return the code for the unit."""
         ext = queue.ext
         if ext is None:
             return code
@@ -82,7 +82,7 @@ class ExtReplay:
         codes: Ints,
         store_timestamps: Ints,
     ) -> NDArray[np.bool_]:
-        """Tell which of the codes that units from queue_offset on carry are as they should be."""
+        """Return which codes, stored in the units from queue_offset on, are right."""
         is_right: NDArray[np.bool_] = stored == codes
         is_address = stored <= ADDRESS_MAX
         if queue.ext is None or not is_address.any():
@@ -98,7 +98,7 @@ class ExtReplay:
         return is_right
 
     def pass_over(self, queue: ConsumeQueue, queue_from: int, queue_to: int) -> None:
-        """Take the extensions of units in [queue_from, queue_to) for right."""
+        """Accept the extensions of the units in [queue_from, queue_to)."""
         if queue.ext is None:
             return
         while queue_from < queue_to:
@@ -114,7 +114,7 @@ class ExtReplay:
     def keep(self, queue: ConsumeQueue, queue_offset: int) -> bool:
         """Keep the unit of a lost message; return whether its code had to be changed.
 
-        It must not point at what is, or will be, the extension of another message.
+        The code must not point at a present or future extension of another message.
         """
         unit = queue.unit(queue_offset)
         if unit is None or unit[2] > ADDRESS_MAX:
@@ -128,7 +128,7 @@ class ExtReplay:
         return queue.put_at(queue_offset, unit[0], unit[1], 0)
 
     def finish(self, queue: ConsumeQueue, *, is_cut: bool) -> None:
-        """The queue has its end: cut what its units do not lead to."""
+        """Cut the extension behind the one of the queue's last unit."""
         if queue.ext is not None and (is_cut or queue in self._ends):
             end = self._end(queue, queue.ext, queue.next_offset)
             queue.ext.cut(end, thorough=True)

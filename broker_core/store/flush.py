@@ -1,10 +1,10 @@
-"""Flushing: how the log gets durable, who waits for it, the checkpoint.
+"""Flushing: how the log becomes durable, and the checkpoint.
 
 One thread flushes the log, another the ConsumeQueues and the index. ASYNC_FLUSH flushes by
 interval. SYNC_FLUSH is a group commit: what was put while one fdatasync runs shares the next one.
 
-A flush that failed is never tried again: the kernel has dropped the pages, and a second fdatasync
-would report success. From the first error on nobody is told that something is durable.
+A failed flush is never tried again: the kernel has dropped the pages, and a second fdatasync would
+report success. After the first error nothing counts as durable any more.
 
 Source: store/CommitLog.java FlushRealTimeService, GroupCommitService (4.9.8).
 """
@@ -13,34 +13,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_core.formats import checkpoint as checkpoint_format
 from broker_core.formats.cq_unit import UNIT_SIZE
 from broker_core.service import Service
-from broker_core.store.results import PutMessageStatus
+from broker_core.store.acknowledge import counts_when_flushed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from broker_core.clock import Clock, Timer
-    from broker_core.config import StoreConfig
+    from broker_core.clock import Clock
+    from broker_core.config.store import StoreConfig
     from broker_core.formats.checkpoint import Checkpoint
     from broker_core.storage import Storage, StorageFile
     from broker_core.store.commit_log import CommitLog
-    from broker_core.store.consume_queues import ConsumeQueues
-    from broker_core.store.index_service import IndexService
+    from broker_core.store.store_files import StoreFiles
 
 logger = logging.getLogger(__name__)
 
 PAGE_SIZE = 4096
-
-AnswerOf = Callable[[PutMessageStatus], Any]
-Waiter = tuple[int, float, asyncio.Future[Any], AnswerOf | None]
-"""Up to where, until when, who waits, and what it is told instead of the status."""
 
 
 class CommitLogFlusher(Service):
@@ -48,39 +42,46 @@ class CommitLogFlusher(Service):
 
     Attributes:
         error: the failure that ended flushing, None while all is well.
-        on_flushed: called when flushed_where has moved.
-        on_failed: called once, with the failure.
-        store_timestamp: of the last message put; the put path sets it.
         committed_timestamp: all messages stored up to then are in their files; the committer of a
             TransientStorePool sets it, None without one.
-        commit_soon: called when somebody waits for what is not in its file yet.
         flushed_timestamp: all messages stored up to then are durable.
+        on_took: called with the seconds of each flush, when set.
     """
 
-    def __init__(self, config: StoreConfig, clock: Clock, commit_log: CommitLog) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        commit_log: CommitLog,
+        on_flushed: Callable[[], None],
+        on_failed: Callable[[OSError], None],
+    ) -> None:
+        """Call `on_flushed` when flushed_where has moved, `on_failed` with a failed flush."""
         super().__init__()
         self.error: OSError | None = None
-        self.on_flushed: Callable[[], None] = nothing
-        self.on_failed: Callable[[OSError], None] = ignore
-        self.store_timestamp = 0
         self.committed_timestamp: int | None = None
-        self.commit_soon: Callable[[], None] = nothing
         self.flushed_timestamp = 0
-        self.is_scheduled = False
+        self.on_took: Callable[[float], None] | None = None
+        self._began_at = 0.0
+        self._is_scheduled = False
+        self._on_flushed = on_flushed
+        self._on_failed = on_failed
         self._config = config
         self._clock = clock
         self._commit_log = commit_log
         self._is_flushing = False
-        self._waiters: deque[Waiter] = deque()
-        self._timer: Timer | None = None
+        self._wanted_where = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._thread = ThreadPoolExecutor(1, "flush")
 
     def start(self) -> None:
-        """Begin to flush by interval; SYNC_FLUSH flushes after puts instead."""
+        """Begin to flush by interval; SYNC_FLUSH flushes after puts instead.
+
+        On a slave nobody puts.
+        """
         config = self._config
-        if config.flush_disk_type == "ASYNC_FLUSH":
+        if not counts_when_flushed(config) or config.broker_role == "SLAVE":
             if not config.flush_commit_log_timed:
                 self._commit_log.wake_bytes = PAGE_SIZE
                 # After the put that wakes: what it writes counts.
@@ -94,41 +95,24 @@ class CommitLogFlusher(Service):
         while self.error is None and self._commit_log.flushed_where < self._commit_log.max_offset:
             self.schedule()
             await self._idle.wait()
-        if self._timer is not None:
-            self._timer.cancel()
         self._thread.shutdown()
 
     def schedule(self) -> None:
         """Flush soon: after what the loop does now, so that many puts share one flush."""
-        if not self.is_scheduled and self.error is None:
-            self.is_scheduled = True
+        if not self._is_scheduled and self.error is None:
+            self._is_scheduled = True
             self._idle.clear()
             if not self._is_flushing:
                 asyncio.get_running_loop().call_soon(self._flush)
 
-    def until_flushed(
-        self, commit_log_offset: int, answer_of: AnswerOf | None = None
-    ) -> asyncio.Future[Any]:
-        """Return what will say whether the log got durable up to an offset.
-
-        It gives the status, or what answer_of makes of it.
-        """
-        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if self.error is not None:
-            _tell(waiter, answer_of, PutMessageStatus.SERVICE_NOT_AVAILABLE)
-            return waiter
-        deadline = self._clock.monotonic() + self._config.sync_flush_timeout / 1000
-        self._waiters.append((commit_log_offset, deadline, waiter, answer_of))
-        if self._timer is None:
-            self._timer = self._clock.call_at(deadline, self._expire)
-        if commit_log_offset > self._commit_log.committed_where:
-            self.commit_soon()
+    def flush_up_to(self, commit_log_offset: int) -> None:
+        """Flush soon; somebody waits for an offset."""
+        self._wanted_where = max(self._wanted_where, commit_log_offset)
         self.schedule()
-        return waiter
 
     def committed(self) -> None:
-        """More of the log is in files: flush it, if somebody waits for that, or if it is enough."""
-        if self._waiters:
+        """Flush what has been committed, if somebody waits for it or there is enough of it."""
+        if self._wanted_where > self._commit_log.flushed_where:
             self.schedule()
         elif not self._config.flush_commit_log_timed:
             self._flush_enough()
@@ -158,17 +142,18 @@ class CommitLogFlusher(Service):
             self.schedule()
 
     def _flush(self) -> None:
-        self.is_scheduled = False
+        self._is_scheduled = False
         log = self._commit_log
         target = log.committed_where
         if target <= log.flushed_where or self.error is not None:
             self._idle.set()
             return
         self._is_flushing = True
+        self._began_at = self._clock.monotonic()
         files = log.files_between(log.flushed_where, target)
         store_timestamp = self.committed_timestamp
         if store_timestamp is None:
-            store_timestamp = self.store_timestamp
+            store_timestamp = log.put_state.store_timestamp
         loop = asyncio.get_running_loop()
         done = loop.run_in_executor(self._thread, _sync, files)
         done.add_done_callback(lambda done: self._flushed(done, target, store_timestamp))
@@ -179,37 +164,21 @@ class CommitLogFlusher(Service):
         if error is not None:
             self._fail(error if isinstance(error, OSError) else OSError(str(error)))
             return
+        if self.on_took is not None:
+            self.on_took(self._clock.monotonic() - self._began_at)
         self._commit_log.flushed_where = target
         self.flushed_timestamp = store_timestamp
-        waiters = self._waiters
-        while waiters and waiters[0][0] <= target:
-            _, _, waiter, answer_of = waiters.popleft()
-            _tell(waiter, answer_of, PutMessageStatus.PUT_OK)
-        self.on_flushed()
-        if self.is_scheduled:
+        self._on_flushed()
+        if self._is_scheduled:
             self._flush()
         else:
             self._idle.set()
 
     def _fail(self, error: OSError) -> None:
         self.error = error
-        self.is_scheduled = False
+        self._is_scheduled = False
         self._idle.set()
-        while self._waiters:
-            _, _, waiter, answer_of = self._waiters.popleft()
-            _tell(waiter, answer_of, PutMessageStatus.SERVICE_NOT_AVAILABLE)
-        self.on_failed(error)
-
-    def _expire(self) -> None:
-        """End the waits whose time is up; the message is stored, its flush just takes long."""
-        self._timer = None
-        now = self._clock.monotonic()
-        waiters = self._waiters
-        while waiters and (waiters[0][1] <= now or waiters[0][2].done()):
-            _, _, waiter, answer_of = waiters.popleft()
-            _tell(waiter, answer_of, PutMessageStatus.FLUSH_DISK_TIMEOUT)
-        if waiters:
-            self._timer = self._clock.call_at(waiters[0][1], self._expire)
+        self._on_failed(error)
 
 
 class ConsumeQueueFlusher(Service):
@@ -220,21 +189,19 @@ class ConsumeQueueFlusher(Service):
         config: StoreConfig,
         clock: Clock,
         storage: Storage,
-        checkpoint_path: Path,
-        queues: ConsumeQueues,
-        index: IndexService | None,
+        files: StoreFiles,
         log_flusher: CommitLogFlusher,
+        on_failed: Callable[[OSError], None],
     ) -> None:
         super().__init__()
-        self.on_failed: Callable[[OSError], None] = ignore
-        self.checkpoint = checkpoint_format.Checkpoint()
         self._config = config
         self._clock = clock
         self._storage = storage
-        self._checkpoint_path = checkpoint_path
-        self._queues = queues
-        self._index = index
+        self._files = files
+        self._queues = files.queues
+        self._index = files.index
         self._log_flusher = log_flusher
+        self._on_failed = on_failed
         self._thread = ThreadPoolExecutor(1, "flush-queues")
 
     def start(self) -> None:
@@ -250,7 +217,7 @@ class ConsumeQueueFlusher(Service):
 
     async def flush(self, least_units: int = 0) -> None:
         """Flush queues with so many new units; when that is all of them, write the checkpoint."""
-        store_timestamp = self._log_flusher.store_timestamp
+        store_timestamp = self._files.put_state.store_timestamp
         index_timestamp = 0 if self._index is None else self._index.end_timestamp
         files, directories = self._queues.take_files_to_flush(least_units)
         if self._index is not None and least_units == 0:
@@ -262,15 +229,15 @@ class ConsumeQueueFlusher(Service):
             await loop.run_in_executor(self._thread, _sync, files)
             await loop.run_in_executor(self._thread, self._sync_directories, directories)
             if store_timestamp > 0 and least_units == 0:
-                page = self.checkpoint._replace(
+                page = self._files.checkpoint._replace(
                     physic_msg_timestamp=self._log_flusher.flushed_timestamp,
                     logics_msg_timestamp=store_timestamp,
                     index_msg_timestamp=index_timestamp,
                 )
                 await loop.run_in_executor(self._thread, self._write_checkpoint, page)
-                self.checkpoint = page
+                self._files.checkpoint = page
         except OSError as error:
-            self.on_failed(error)
+            self._on_failed(error)
         finally:
             self._queues.is_flushing = False
 
@@ -295,7 +262,7 @@ class ConsumeQueueFlusher(Service):
                 continue  # its topic was deleted meanwhile
 
     def _write_checkpoint(self, page: Checkpoint) -> None:
-        file = self._storage.open(self._checkpoint_path, create=True)
+        file = self._storage.open(self._files.paths.checkpoint, create=True)
         try:
             file.pwrite(0, checkpoint_format.encode(page))
             file.fdatasync()
@@ -306,18 +273,3 @@ class ConsumeQueueFlusher(Service):
 def _sync(files: list[StorageFile]) -> None:
     for file in files:
         file.fdatasync()
-
-
-def _tell(
-    waiter: asyncio.Future[Any], answer_of: AnswerOf | None, status: PutMessageStatus
-) -> None:
-    if not waiter.done():
-        waiter.set_result(status if answer_of is None else answer_of(status))
-
-
-def nothing() -> None:
-    """Nobody listens."""
-
-
-def ignore(error: OSError) -> None:
-    """Nobody listens."""

@@ -94,10 +94,10 @@ class IndexFile:
         self._write_header()
 
     def make_room(self, entries: int) -> None:
-        """Reserve blocks for more entries; for the slots, too, when the file is new.
+        """Reserve blocks for more entries, and in a new file for the slots.
 
         Raises:
-            OSError: there are none.
+            OSError: there is no space.
         """
         if self.ready == 0:
             self.file.allocate(0, self._entries_from)
@@ -217,7 +217,7 @@ class IndexFile:
     def first_number(self, commit_log_offset: int) -> int:
         """Return the number of the first entry of a message at or behind an offset.
 
-        Entries that are out of order are taken for such ones: nothing can be said of them.
+        Entries that are out of order count as such: nobody can say where they belong.
         """
         offsets = self.entries(1, self.count)["offset"]
         is_wrong = offsets[1:] < offsets[:-1]
@@ -238,7 +238,7 @@ class IndexFile:
     def holds_together(self, number_from: int) -> bool:
         """Tell whether the entries from a number on, newest first, are the heads of their chains.
 
-        So they are unless the power was cut while pages were on their way to the disk.
+        They are, unless the power was cut while pages were on their way to the disk.
         """
         entries = self.entries(number_from, self.count)
         hashes = entries["hash"].astype(np.int64)

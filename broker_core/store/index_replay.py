@@ -1,7 +1,7 @@
-"""The index, compared with the log while that is read again.
+"""The comparison of the index with the log during recovery.
 
-An index is continued after a crash, not made anew. As long as its entries are those that the log
-leads to, nothing is written; from the first difference on it is cut and put again. Entries are
+After a crash the index is continued, not rebuilt. While its entries are those that the log yields,
+nothing is written; at the first difference the index is cut and written from there. Entries are
 compared as arrays: a log has millions of them.
 """
 
@@ -63,7 +63,7 @@ class IndexReplay:
         self.put_all(hashes, places, np.full(len(words), store_timestamp, np.int64))
 
     def put_all(self, hashes: Ints, commit_log_offsets: Ints, store_timestamps: Ints) -> None:
-        """Take the keys of messages that follow each other, those of one message together."""
+        """Take the keys of consecutive messages, those of one message side by side."""
         same = 0
         if self._is_comparing:
             same = self._count_equal(hashes, commit_log_offsets, store_timestamps)
@@ -71,14 +71,14 @@ class IndexReplay:
                 return
             self._is_comparing = False
             self._index.cut_from(int(commit_log_offsets[same]))
-            # The message may have had some of its entries: it gets all of them again.
+            # Some entries of this message may be there: all of them are written again.
             same = int(np.searchsorted(commit_log_offsets, commit_log_offsets[same]))
         known = int(np.searchsorted(commit_log_offsets, self._index.end_phy_offset, side="right"))
         same = max(same, known)
         self._index.put_hashes(hashes[same:], commit_log_offsets[same:], store_timestamps[same:])
 
     def finish(self, commit_log_offset: int) -> None:
-        """The log ends at an offset: entries of messages behind it are cut."""
+        """Cut the entries of messages behind the end of the log."""
         if self._is_comparing:
             self._index.cut_from(commit_log_offset)
 

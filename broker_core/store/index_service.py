@@ -1,8 +1,8 @@
 """The index of a store: IndexFiles, one after the other.
 
-What is put waits in memory and is written many at a time: as arrays, an entry takes a sixth of
-what it takes alone. It is written before anything is looked up or flushed, and has its place in
-a file from the beginning. After a crash recovery puts what was still waiting.
+Entries wait in memory and are written many at a time: as arrays, one takes a sixth of the time that
+it takes alone. They are written before every lookup and flush, into places that were reserved for
+them. After a crash recovery puts those that were still waiting.
 
 Source: store/index/IndexService.java (4.9.8).
 """
@@ -35,24 +35,30 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WAITING_MAX = 256
-"""How many entries wait at most: what they hold in memory, and what a crash leaves to put again."""
+"""So many entries wait at most: memory they take, and work that a crash leaves to recovery."""
 ARRAYS_FROM = 8
-"""So many messages are worth the making of arrays."""
+"""From so many messages on arrays pay."""
 _POWERS = np.array([pow(31, n, 1 << 32) for n in range(POWERS_MAX)], np.uint32)
 
 
 class IndexService:
     """Event loop only.
 
+    The put path appends to `waiting` by itself and takes what that needs from `room`; when that is
+    not enough it calls `make_room` first. A message needs one entry and as many as its keys have
+    characters; of more keys than a file has entries some are left out.
+
     Attributes:
         room: so many entries can be put without `make_room`.
+        waiting: what was put and is not written, as (seed, UNIQ_KEY, keys, commit_log_offset,
+            store_timestamp); seed is the hash of the topic with its "#".
     """
 
     def __init__(
         self, directory: Path, slot_num: int, entry_num: int, storage: Storage, clock: Clock
     ) -> None:
         self.room = 0
-        self._waiting: list[Waiting] = []
+        self.waiting: list[Waiting] = []
         self._directory = directory
         self._slot_num = slot_num
         self._entry_num = entry_num
@@ -104,8 +110,8 @@ class IndexService:
     @property
     def end_phy_offset(self) -> int:
         """The offset of the last message put; -1 when there is none."""
-        if self._waiting:
-            return self._waiting[-1][3]
+        if self.waiting:
+            return self.waiting[-1][3]
         return self._files[-1].end_phy_offset if self._files else -1
 
     def make_room(self, entries: int) -> None:
@@ -123,28 +129,12 @@ class IndexService:
             last.make_room(wanted)
         self.room = min(last.ready - last.count, max(entries, WAITING_MAX))
 
-    def put(
-        self,
-        seed: int,
-        uniq_key: str | None,
-        keys: str | None,
-        commit_log_offset: int,
-        store_timestamp: int,
-    ) -> None:
-        """Add the keys of a message of the topic that seed is the hash of (with its "#").
-
-        The caller has made room for a key and as many as `keys` has characters; of more keys than
-        a file has entries some are left out.
-        """
-        self._waiting.append((seed, uniq_key, keys, commit_log_offset, store_timestamp))
-        self.room -= 1 + len(keys) if keys else 1
-
     def write(self) -> None:
         """Write the entries that wait."""
-        waiting = self._waiting
+        waiting = self.waiting
         if not waiting:
             return
-        self._waiting = []
+        self.waiting = []
         file = self._files[-1]
         seeds, words, all_keys, offsets, times = zip(*waiting, strict=True)
         if any(all_keys) or not all(words):
@@ -222,8 +212,8 @@ class IndexService:
     @property
     def end_timestamp(self) -> int:
         """The store timestamp of the last message put; 0 when there is none."""
-        if self._waiting:
-            return self._waiting[-1][4]
+        if self.waiting:
+            return self.waiting[-1][4]
         return self._files[-1].end_timestamp if self._files else 0
 
     def close(self) -> None:

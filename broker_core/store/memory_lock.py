@@ -1,7 +1,7 @@
-"""Memory that the kernel may not swap out: buffers of the pool, files that were warmed up.
+"""Memory that the kernel may not swap out: buffers of the pool, and warmed-up files.
 
-Being refused is no failure: how much may be locked is the operator's to set, and all works
-without it. It is said once.
+A refusal is no failure: the operator sets how much may be locked, and the store works without. It
+is logged once.
 
 Source: store/MappedFile.java mlock, store/TransientStorePool.java init (4.9.8).
 """
@@ -21,14 +21,14 @@ logger = logging.getLogger(__name__)
 
 
 class MemoryLock:
-    """Of one store. The allocating thread only, once the store is loaded."""
+    """One for each store. Once the store is loaded, for the allocating thread only."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._is_refused = False
 
     def lock(self, buffer: mmap.mmap | bytearray) -> bool:
-        """Keep a buffer in memory; return whether that is so now."""
+        """Lock a buffer in memory; return whether the kernel allows it."""
         try:
             self._storage.lock_memory(buffer)
         except OSError as error:
@@ -47,7 +47,7 @@ class MemoryLock:
         return True
 
     def unlock(self, buffer: mmap.mmap | bytearray) -> None:
-        """Let go of a buffer that was locked."""
+        """Unlock a buffer."""
         try:
             self._storage.unlock_memory(buffer)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""The record of damaged ranges of the log.
+"""The record of damaged ranges of the log, `quarantine.json`.
 
-It lies under the root, `quarantine.json`: a stray file in `commitlog/` would keep a real broker
-from starting. Readers step over what it names; nothing of it is ever truncated away.
+It lies under the root, since a stray file in `commitlog/` would keep a real broker from starting.
+Readers step over the ranges; nobody ever truncates them away.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Quarantine:
         self._storage = storage
 
     def load(self) -> None:
-        """Read the record; one that cannot be read is told of and made anew by recovery."""
+        """Read the record; log one that cannot be read, recovery then makes it anew."""
         text = self._storage.read(self._path)
         if text is None:
             return
@@ -55,7 +55,7 @@ class Quarantine:
         return True
 
     def cut_at(self, commit_log_offset: int) -> None:
-        """The log ends here: what comes behind is new, and not damaged."""
+        """Forget damage behind the log's end: records that follow are new."""
         self.ranges = [
             known._replace(offset_to=min(known.offset_to, commit_log_offset))
             for known in self.ranges

@@ -20,9 +20,9 @@ ALLOCATE_STEP_MAX = 1024 * 1024
 
 
 class QueueFiles:
-    """Event loop only. Files have their full length from the start, and blocks only in steps.
+    """Event loop only. Files have their full length from the start, and get blocks in steps.
 
-    Who writes packs into `buffer` by itself, below `limit`, which counts from the file's start.
+    Writers pack into `buffer` by themselves, below `limit`, which counts from the file's start.
 
     Attributes:
         topic, queue_id: whose files these are.
@@ -76,7 +76,7 @@ class QueueFiles:
         self._write: MappedFile | None = None
         self._rolled: list[StorageFile] = []
         self._step = ALLOCATE_STEP_MIN
-        # Blocks were had up to here already, beyond the file that is written.
+        # Blocks are reserved up to here, beyond the file that is written.
         self._reserved_to = 0
 
     def directory(self) -> Path:
@@ -123,10 +123,10 @@ class QueueFiles:
         self._storage.remove_directory(self._directory)
 
     def _find_files(self) -> None:
-        """Learn which files there are.
+        """List the files.
 
         Raises:
-            StoreError: there is one that does not belong there.
+            StoreError: one of them does not belong there.
         """
         for name in self._storage.list_directory(self._directory):
             file_from_offset = parse_offset_file_name(name)
@@ -143,7 +143,7 @@ class QueueFiles:
         Returns the position in the file.
 
         Raises:
-            OSError: no blocks could be had; nothing has changed.
+            OSError: there is no space; nothing has changed.
         """
         file_from_offset = offset - offset % self._file_size
         write = self._write
@@ -168,7 +168,7 @@ class QueueFiles:
         """Make the files behind the one that is written, with their blocks, up to an offset.
 
         Raises:
-            OSError: no blocks could be had; empty files may have been made.
+            OSError: there is no space; empty files may have been made.
         """
         write = self._write
         assert write is not None

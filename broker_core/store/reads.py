@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import struct
+import os
 from typing import TYPE_CHECKING
 
 from broker_core.errors import CorruptRecordError
@@ -19,56 +19,54 @@ from broker_core.message import properties as message_properties
 from broker_core.message.names import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_UNIQ_KEY
 from broker_core.message.tags import unsigned_hash
 from broker_core.store.results import FILTERED_UNITS_MAX, GetMessageResult, GetMessageStatus
+from broker_core.store.transfer import LogWindow, plan_transfer, transfer_limits
+from broker_core.store.visibility import NO_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
     from concurrent.futures import Executor
 
-    from broker_core.config import StoreConfig
+    from broker_core.config.store import StoreConfig
+    from broker_core.formats.cq_ext_unit import CqExtUnit
     from broker_core.storage import StorageFile
-    from broker_core.store.commit_log import CommitLog
+    from broker_core.store.availability import Availability
     from broker_core.store.consume_queue import ConsumeQueue
     from broker_core.store.consume_queue_ext import ConsumeQueueExt
-    from broker_core.store.consume_queues import ConsumeQueues
-    from broker_core.store.index_service import IndexService
-    from broker_core.store.mapped_file import MappedFile
-    from broker_core.store.quarantine import Quarantine
     from broker_core.store.results import MessageFilter
-
-    Run = tuple[MappedFile, int, int]
-    """Records side by side: their file, their place in it, their size."""
-
-NO_LIMIT = 1 << 62
-_SIZE = struct.Struct(">i")
+    from broker_core.store.store_files import StoreFiles
+    from broker_core.store.transfer import Run
+    from broker_core.store.visibility import Visibility
 
 
 class MessageReader:
     """Event loop only; cold data is read in the executor.
 
     Attributes:
-        read_limit: nothing behind this offset of the log is shown.
+        get_found_times, get_miss_times: gets that returned messages, and those that did not.
+        transferred_messages: how many messages gets returned.
     """
 
     def __init__(
         self,
         config: StoreConfig,
-        commit_log: CommitLog,
-        queues: ConsumeQueues,
-        index: IndexService | None,
-        quarantine: Quarantine,
+        files: StoreFiles,
+        visibility: Visibility,
+        availability: Availability,
         cold_reads: Executor,
-        memory_bytes: int,
     ) -> None:
-        self.read_limit = NO_LIMIT
         self.get_found_times = 0
         self.get_miss_times = 0
         self.transferred_messages = 0
         self._config = config
-        self._log = commit_log
-        self._queues = queues
-        self._index = index
-        self._quarantine = quarantine
+        self._log = files.log
+        self._queues = files.queues
+        self._index = files.index
+        self._quarantine = files.quarantine
+        self._has_pool = files.pool is not None
+        self._visibility = visibility
+        self._availability = availability
         self._cold_reads = cold_reads
+        memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._memory_bytes = memory_bytes * config.access_message_in_memory_max_ratio // 100
 
     def get_message(
@@ -100,109 +98,54 @@ class MessageReader:
         max_msg_nums: int,
         message_filter: MessageFilter | None,
     ) -> GetMessageResult | Awaitable[GetMessageResult]:
-        config = self._config
         log = self._log
-        quarantine = self._quarantine if self._quarantine.ranges else None
-        max_phy = log.max_offset
-        min_phy = log.min_offset
-        disk_before = max_phy - self._memory_bytes
-        read_limit = self.read_limit
-        status = GetMessageStatus.NO_MATCHED_MESSAGE
-        result = GetMessageResult(status, queue_offset, queue.min_offset, queue.max_offset)
-        by_unit: Callable[[int], bool] | None = None
+        max_offset = log.max_offset
+        by_unit = by_record = None
+        units_max = FILTERED_UNITS_MAX
         if message_filter is None:
-            units = queue.units(queue_offset, max(FILTERED_UNITS_MAX, max_msg_nums))
+            units_max = max(units_max, max_msg_nums)
         else:
-            units = queue.units(queue_offset, message_filter.units_max)
-            by_unit = message_filter.by_tags_code
+            units_max = message_filter.units_max
+            by_unit, by_record = message_filter.by_tags_code, message_filter.by_record
             if queue.ext is not None:
                 by_unit = functools.partial(_matches_extended, queue.ext, message_filter)
-        count_in_memory = min(config.max_transfer_count_on_message_in_memory, max_msg_nums)
-        bytes_in_memory = config.max_transfer_bytes_on_message_in_memory
-        count_on_disk = min(config.max_transfer_count_on_message_in_disk, max_msg_nums)
-        bytes_on_disk = config.max_transfer_bytes_on_message_in_disk
-        runs: list[Run] = []
-        run_from = run_to = -1
-        file_from = file_to = -1
-        file = run_file = None
-        scanned = count = bytes_ = 0
-        is_cold = False
-        offset = 0
-        for offset, size, tags_code in UNIT.iter_unpack(units):
-            if offset + size > read_limit and size != FILLER_SIZE:
-                break
-            is_on_disk = offset < disk_before
-            if count:
-                if is_on_disk:
-                    if count >= count_on_disk or bytes_ + size > bytes_on_disk:
-                        break
-                elif count >= count_in_memory or bytes_ + size > bytes_in_memory:
-                    break
-            scanned += 1
-            if by_unit is not None and not by_unit(tags_code):
-                continue
-            if not file_from <= offset < file_to:
-                file = None if size == FILLER_SIZE else log.file_at(offset)
-                if file is None:
-                    file_from = file_to = -1
-                else:
-                    file_from = file.file_from_offset
-                    file_to = min(file_from + file.size, max_phy)
-            if (
-                file is None
-                or offset < min_phy
-                or offset + size > file_to
-                or (quarantine is not None and quarantine.contains(offset))
-            ):
-                if not count:
-                    status = GetMessageStatus.MESSAGE_WAS_REMOVING
-                continue
-            if is_on_disk:
-                is_cold = True
-            else:
-                if _SIZE.unpack_from(file.buffer, offset - file_from)[0] != size:
-                    if not count:
-                        status = GetMessageStatus.MESSAGE_WAS_REMOVING
-                    continue
-                if message_filter is not None and not message_filter.by_record(
-                    file.view[offset - file_from : offset - file_from + size]
-                ):
-                    continue
-            count += 1
-            bytes_ += size
-            if offset == run_to and file is run_file:
-                run_to += size
-            else:
-                if run_file is not None:
-                    runs.append((run_file, run_from - run_file.file_from_offset, run_to - run_from))
-                run_file, run_from, run_to = file, offset, offset + size
-        if run_file is not None:
-            runs.append((run_file, run_from - run_file.file_from_offset, run_to - run_from))
-        if scanned == 0:
-            if len(units) == 0:
-                self.get_miss_times += 1
-                result.status = GetMessageStatus.OFFSET_FOUND_NULL
-                result.next_begin_offset = queue.max_offset
-                return result
-            # All that is there waits for its flush: the queue ends here, as far as may be known.
+        units = queue.units(queue_offset, units_max)
+        plan = plan_transfer(
+            units,
+            transfer_limits(self._config, max_msg_nums),
+            LogWindow(
+                log.min_offset,
+                max_offset,
+                self._visibility.read_limit,
+                max_offset - self._memory_bytes,
+            ),
+            log.file_at,
+            self._quarantine.contains if self._quarantine.ranges else None,
+            by_unit,
+            by_record,
+        )
+        result = GetMessageResult(
+            GetMessageStatus.FOUND, queue_offset + plan.scanned, queue.min_offset, queue.max_offset
+        )
+        if not plan.scanned:
             self.get_miss_times += 1
-            result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE
-            result.max_offset = queue_offset
-            return result
-        result.next_begin_offset = queue_offset + scanned
-        result.suggest_pulling_from_slave = max_phy - offset > self._memory_bytes
-        result.message_count = count
-        result.byte_count = bytes_
-        if not count:
+            return _nothing_yet(result, is_end=len(units) > 0)
+        result.suggest_pulling_from_slave = max_offset - plan.last_offset > self._memory_bytes
+        if not plan.message_count:
             self.get_miss_times += 1
-            result.status = status
+            result.status = (
+                GetMessageStatus.MESSAGE_WAS_REMOVING
+                if plan.is_removing
+                else GetMessageStatus.NO_MATCHED_MESSAGE
+            )
             return result
-        if is_cold:
-            return self._read_cold(result, runs, message_filter)
+        if plan.is_cold:
+            return self._read_cold(result, plan.runs, message_filter)
         self.get_found_times += 1
-        self.transferred_messages += count
-        result.status = GetMessageStatus.FOUND
-        result.buffers = [mapped.view[start : start + size] for mapped, start, size in runs]
+        self.transferred_messages += plan.message_count
+        result.message_count = plan.message_count
+        result.byte_count = plan.byte_count
+        result.buffers = [mapped.view[start : start + size] for mapped, start, size in plan.runs]
         return result
 
     async def _read_cold(
@@ -214,20 +157,64 @@ class MessageReader:
         places = [(mapped.file, start, size) for mapped, start, size in runs]
         loop = asyncio.get_running_loop()
         parts = await loop.run_in_executor(self._cold_reads, _pread_all, places)
-        result.message_count = result.byte_count = 0
         for (mapped, start, size), part in zip(runs, parts, strict=True):
             if len(part) == size:
                 _add_records(result, part, mapped.file_from_offset + start, message_filter)
         if result.message_count:
             self.get_found_times += 1
             self.transferred_messages += result.message_count
-            result.status = GetMessageStatus.FOUND
         else:
             self.get_miss_times += 1
+            result.status = GetMessageStatus.NO_MATCHED_MESSAGE
         return result
 
-    def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int, *, upper: bool) -> int:
-        """Return the first message stored from a time on; with upper the last one up to it."""
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Return the first readable queue_offset; 0 for an unknown queue."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Return the queue_offset behind the last readable message; 0 for an unknown queue."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def units(
+        self, topic: str, queue_id: int, queue_offset: int, count: int
+    ) -> list[tuple[int, int, int]]:
+        """Return up to count (commit_log_offset, size, tags_code) from queue_offset on.
+
+        None of them when that is outside what may be read; fewer than count at a file's end.
+        """
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return []
+        return [
+            (offset, size, code if code > ADDRESS_MAX else self._code(queue, offset, code))
+            for offset, size, code in UNIT.iter_unpack(queue.units(queue_offset, count))
+        ]
+
+    def extended_units(
+        self, topic: str, queue_id: int, queue_offset: int, count: int
+    ) -> list[tuple[int, int, int, CqExtUnit | None]]:
+        """Return what `units` does, with codes as they are stored and what addresses lead to."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return []
+        return [
+            (*unit, queue.ext_unit(unit[2]))
+            for unit in UNIT.iter_unpack(queue.units(queue_offset, count))
+        ]
+
+    def offset_in_queue_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False
+    ) -> int:
+        """Return the first message stored from a time on; with upper the last one up to it.
+
+        0 for an unknown queue.
+        """
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
         bound = timestamp_ms + 1 if upper else timestamp_ms
         found = queue.lower_bound(
             queue.min_offset,
@@ -237,23 +224,36 @@ class MessageReader:
         found = min(found, queue.max_offset)
         return max(found - 1, queue.min_offset) if upper else found
 
-    def store_timestamp(self, queue: ConsumeQueue, queue_offset: int) -> int:
+    def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return when a message was stored, -1 when it is not there."""
-        unit = queue.unit(queue_offset)
-        if unit is None or unit[1] == FILLER_SIZE or queue_offset >= queue.max_offset:
+        queue = self._queues.find(topic, queue_id)
+        unit = None if queue is None else queue.unit(queue_offset)
+        if (
+            queue is None
+            or unit is None
+            or unit[1] == FILLER_SIZE
+            or queue_offset >= queue.max_offset
+        ):
             return -1
         if self._quarantine.contains(unit[0]):
             return -1
         return self._timestamp_at(unit[0])
 
-    def is_in_memory(self, queue: ConsumeQueue, queue_offset: int) -> bool | None:
+    @property
+    def earliest_message_timestamp(self) -> int:
+        """When the oldest message was stored, -1 when there is none."""
+        offset = self._log.min_offset
+        return -1 if self._examine(offset) is None else self._timestamp_at(offset)
+
+    def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool | None:
         """Tell whether a message is likely in memory, None when there is no such message."""
-        unit = queue.unit(queue_offset)
+        queue = self._queues.find(topic, queue_id)
+        unit = None if queue is None else queue.unit(queue_offset)
         if unit is None:
             return None
         return self._log.max_offset - unit[0] <= self._memory_bytes
 
-    def code(self, queue: ConsumeQueue, commit_log_offset: int, code: int) -> int:
+    def _code(self, queue: ConsumeQueue, commit_log_offset: int, code: int) -> int:
         """Return the tags code of a unit that has an address in its place; 0 when it is lost."""
         unit = queue.ext_unit(code)
         if unit is not None:
@@ -263,9 +263,17 @@ class MessageReader:
         return self._timestamp_at(commit_log_offset) + queue.delay_ms
 
     def look_message(self, commit_log_offset: int) -> memoryview | None:
-        """Return the record that begins at an offset, None when there is none."""
+        """Return the record that begins at an offset of the log, None when there is none.
+
+        With a pool that may be a copy of one that is unflushed: who ends a transaction names its
+        half message right after it was put.
+        """
         found = self._examine(commit_log_offset)
-        return None if found is None else found[0]
+        if found is not None:
+            return found[0]
+        if self._has_pool and self._availability.failure is None:
+            return self._look_unflushed(commit_log_offset)
+        return None
 
     def query_message(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
@@ -286,9 +294,19 @@ class MessageReader:
                 records.append(examined[0])
         return records
 
+    def _look_unflushed(self, commit_log_offset: int) -> memoryview | None:
+        view = self._log.written_view(commit_log_offset)
+        if view is None:
+            return None
+        try:
+            head = examine(view, 0, len(view), commit_log_offset, check_crc=True)
+        except CorruptRecordError:
+            return None
+        return None if head.is_blank else memoryview(bytes(view[: head.size]))
+
     def _timestamp_at(self, commit_log_offset: int) -> int:
-        if commit_log_offset >= self.read_limit:
-            return NO_LIMIT  # later than all that may be read, whatever its bytes are by now
+        if commit_log_offset >= self._visibility.read_limit:
+            return NO_LIMIT  # later than all that may be read
         file = self._log.file_at(commit_log_offset)
         if file is None:
             return -1
@@ -303,7 +321,7 @@ class MessageReader:
         if file is None:
             return None
         position = commit_log_offset - file.file_from_offset
-        limit = min(self._log.max_offset, self.read_limit) - file.file_from_offset
+        limit = min(self._log.max_offset, self._visibility.read_limit) - file.file_from_offset
         limit = min(limit, file.size)
         if position >= limit:
             return None
@@ -327,6 +345,17 @@ def _matches_extended(ext: ConsumeQueueExt, message_filter: MessageFilter, tags_
     if unit is None:
         return message_filter.by_tags_code(tags_code)
     return message_filter.by_ext_unit(unit)
+
+
+def _nothing_yet(result: GetMessageResult, *, is_end: bool) -> GetMessageResult:
+    if is_end:
+        # Everything from here on is unflushed: for readers the queue ends here.
+        result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE
+        result.max_offset = result.next_begin_offset
+    else:
+        result.status = GetMessageStatus.OFFSET_FOUND_NULL
+        result.next_begin_offset = result.max_offset
+    return result
 
 
 def _outside(queue_offset: int, low: int, high: int) -> GetMessageResult:

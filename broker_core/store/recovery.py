@@ -1,13 +1,11 @@
-"""Recovery: what a start makes of the files that an exit, clean or not, has left.
+"""Recovery: a start brings the files that the last exit left, clean or not, in line.
 
-The log is the truth. It is scanned from a place up to which all is known to be durable; what is
-found is compared with the ConsumeQueues and put into them where it is missing, in the place that
-the record itself names.
+The log is the truth. Recovery scans it from the offset up to which everything is durable, compares
+each record with its ConsumeQueue, and writes a missing unit to the place that the record names.
 
-Two kinds of unreadable bytes are told apart. Behind the last readable record lies a torn tail:
-the log is cut there. Bytes before a readable record are damage: they are put on record and
-stepped over, never truncated, and the messages that were in them keep their places in their
-queues.
+Unreadable bytes are of two kinds. Behind the last readable record lies a torn tail: the log is cut
+there. Bytes before a readable record are damage: they are quarantined and stepped over, never
+truncated, and the messages in them keep their places in their queues.
 
 Source: store/CommitLog.java recoverNormally, recoverAbnormally (4.9.8).
 Differs: the original truncates at the first unreadable byte.
@@ -20,31 +18,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from broker_core.errors import CorruptRecordError
-from broker_core.formats.cq_unit import FILLER_SIZE
 from broker_core.formats.record import (
     MAGIC_POSITION,
     MESSAGE_MAGIC_BYTES,
     MESSAGE_MAGIC_V2_BYTES,
-    RecordHead,
     examine,
 )
-from broker_core.message import properties as message_properties
-from broker_core.message.names import (
-    PROPERTY_DELAY_TIME_LEVEL,
-    PROPERTY_KEYS,
-    PROPERTY_TAGS,
-    PROPERTY_UNIQ_KEY,
-)
 from broker_core.message.sys_flag import (
-    TRANSACTION_MASK,
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
-from broker_core.message.tags import tags_code
 from broker_core.store.bulk_scan import BulkScan
-from broker_core.store.ext_replay import ExtReplay
 from broker_core.store.index_replay import IndexReplay
 from broker_core.store.mapped_file import first_not_zero
+from broker_core.store.record_dispatch import RecordDispatch
 from broker_core.store.results import DamagedRange, RecoveryReport
 
 if TYPE_CHECKING:
@@ -53,7 +40,6 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.formats.checkpoint import Checkpoint
     from broker_core.store.commit_log import CommitLog
-    from broker_core.store.consume_queue import ConsumeQueue
     from broker_core.store.consume_queues import ConsumeQueues
     from broker_core.store.deleted_topics import DeletedTopics
     from broker_core.store.index_service import IndexService
@@ -64,16 +50,16 @@ logger = logging.getLogger(__name__)
 
 PAGE_SIZE = 4096
 BULK_RECORDS_MIN = 16
-"""A stretch of fewer records is not worth its chunk: as many are then looked at one by one."""
+"""When a chunk yields fewer records, the next SINGLE_RECORDS are looked at one by one."""
 SINGLE_RECORDS = 256
 NO_UNIT_TYPES = (TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE)
 STEADY_RECORDS = 3
 
 
 class Recovery:
-    """One run; not to be used twice.
+    """One run over the store; not to be used twice.
 
-    `run` is a plain call without sockets; its threads, which read and check ahead, end with it.
+    `run` is a plain call without sockets. Its threads read and check ahead, and end with it.
     """
 
     def __init__(
@@ -100,30 +86,30 @@ class Recovery:
         self._clean_exit = clean_exit
         self._check_crc = check_crc
         self._is_guarded = check_crc and is_guarded
-        self._next: dict[ConsumeQueue, int] = {}
-        self._ext = ExtReplay()
         self._replay: IndexReplay | None = None
+        self._places = RecordDispatch(commit_log, queues, deleted, self._is_damaged)
+        self._ext = self._places.ext
+        self._next = self._places.next
         self._last_timestamps: list[int] = []
         self._damaged: list[DamagedRange] = []
         self._zero_from: int | None = None
         self._empty: Future[dict[int, int]] = Future()
         self._records = 0
-        self._units_written = 0
-        self._units_missing = 0
         self.store_timestamp = 0
 
     def run(self) -> RecoveryReport:
-        """Bring log, queues and index in line; return what was found."""
+        """Bring log, queues and index in line; return the report."""
         started = self._clock.monotonic()
         self._queues.drop_deleted(self._deleted.deleted_before)
         scan_from, dispatch_from = self._starting_points()
         with ThreadPoolExecutor(1, "recover-tail") as thread:
-            # As a rule the log ends where the queues say, and there are hundreds of megabytes of
-            # zeros behind: those are looked at while the records are.
+            # The log mostly ends where the queues say, with hundreds of megabytes of zeros behind
+            # it: the thread checks those while the records are scanned.
             likely_end = max((queue.end_commit_log_offset() for queue in self._queues), default=0)
             self._empty = thread.submit(_empty_tails, self._log.files, likely_end)
             if self._index is not None:
                 self._replay = IndexReplay(self._index, dispatch_from, clean_exit=self._clean_exit)
+                self._places.keys = self._replay
             end = self._scan(scan_from, dispatch_from)
         if self._replay is not None:
             self._replay.finish(end)
@@ -148,13 +134,13 @@ class Recovery:
             max_commit_log_offset=end,
             truncated_bytes=dirty,
             damaged=self._damaged,
-            units_written=self._units_written,
-            units_missing=self._units_missing,
+            units_written=self._places.units_written,
+            units_missing=self._places.units_missing,
             duration_ms=round((self._clock.monotonic() - started) * 1000),
         )
 
     def _starting_points(self) -> tuple[int, int]:
-        """Return where to scan from, and from where on to compare with the queues."""
+        """Return the offset to scan from, and that to compare with the queues from."""
         files = self._log.files
         if not files:
             return 0, 0
@@ -165,7 +151,7 @@ class Recovery:
                 return file.file_from_offset, indexed_to
             if indexed_to == 0:
                 return self._log.min_offset, self._log.min_offset
-            # The queues know of more than the log holds: compare everything.
+            # The queues know more messages than the log holds: compare everything.
         for file in reversed(files):
             timestamp = self._first_timestamp(file)
             if timestamp is not None and 0 < timestamp <= self._checkpoint.min_timestamp:
@@ -180,14 +166,14 @@ class Recovery:
         return head.store_timestamp
 
     def _scan(self, scan_from: int, dispatch_from: int) -> int:
-        """Go through the records; return where the log ends."""
+        """Scan the records; return where the log ends."""
         bulk = BulkScan(
             self._queues,
             self._replay,
             self._ext,
             self._deleted,
             self._next,
-            self._mark,
+            self._places.mark,
             check_crc=self._check_crc,
             is_guarded=self._is_guarded,
         )
@@ -195,7 +181,7 @@ class Recovery:
             return self._scan_with(bulk, scan_from, dispatch_from)
         finally:
             bulk.close()
-            self._units_written += bulk.units_written
+            self._places.units_written += bulk.units_written
 
     def _scan_with(self, bulk: BulkScan, scan_from: int, dispatch_from: int) -> int:
         offset = scan_from
@@ -246,7 +232,7 @@ class Recovery:
                 continue
             self._records += 1
             self._remember([head.store_timestamp])
-            if offset >= dispatch_from and not self._dispatch(file.view, head):
+            if offset >= dispatch_from and not self._places.dispatch(file.view, head):
                 self._damaged.append(
                     DamagedRange(
                         offset,
@@ -263,7 +249,7 @@ class Recovery:
         self.store_timestamp = min(last)
 
     def _search(self, offset: int) -> int | None:
-        """Return where the first readable record behind offset begins, None when there is none."""
+        """Return the offset of the first readable record behind `offset`, None without one."""
         file = self._log.file_at(offset)
         self._zero_from = offset + 1
         empty = self._empty.result()
@@ -271,7 +257,7 @@ class Recovery:
             start = max(offset - file.file_from_offset + 1, 0)
             limit = empty.get(file.file_from_offset, file.size)
             for data_from, data_to in file.file.data_ranges(start, max(start, limit)):
-                # Mostly there are only zeros, up to a whole file of them.
+                # There are mostly only zeros, up to a whole file of them.
                 begin = first_not_zero(file, max(data_from, start), data_to)
                 if begin == data_to:
                     continue
@@ -299,11 +285,11 @@ class Recovery:
     def _end_by_units(self, offset: int, file: MappedFile) -> int | None:
         """Return where the unreadable last record ends if a ConsumeQueue knows it, else None.
 
-        A unit is written after its record. So the record was whole once: unless the last page of
-        it is empty, which is what a power cut leaves when only the unit had reached the disk, and
-        a kill of a process that was committing a buffer.
+        A unit is written after its record, so the record was once whole. Unless its last page is
+        empty: a power cut leaves that when only the unit reached the disk, and so does the kill of
+        a process that was committing a buffer.
         """
-        unit = self._unit_of(offset)
+        unit = self._places.unit_of(offset)
         if unit is None:
             return None
         size = unit[2]
@@ -316,185 +302,44 @@ class Recovery:
             return None
         return offset + size
 
-    def _unit_of(self, commit_log_offset: int) -> tuple[ConsumeQueue, int, int] | None:
-        """Return (queue, queue_offset, size) of the unit that points at an offset of the log."""
-        for queue in self._queues:
-            queue_offset = queue.lower_bound(
-                queue.min_offset, lambda offset: offset < commit_log_offset
-            )
-            unit = queue.unit(queue_offset)
-            if unit is not None and unit[0] == commit_log_offset and unit[1] != FILLER_SIZE:
-                return queue, queue_offset, unit[1]
-        return None
-
     def _is_record(self, file: MappedFile, position: int) -> bool:
         offset = file.file_from_offset + position
         try:
             head = examine(file.view, position, file.size, offset, check_crc=True)
         except CorruptRecordError:
             return False
-        # A real broker does not zero behind a cut: records of an earlier life may lie there.
-        # Their places in their queues have been taken since, or they are older than what lies
-        # before them.
+        # A real broker does not zero what it cuts: stale records may lie there. Other messages
+        # have taken their places in their queues, or they are older than the records before them.
         if len(self._last_timestamps) == STEADY_RECORDS and head.store_timestamp < min(
             self._last_timestamps
         ):
             return False
-        queue = self._queue_of(file.view, head)
+        queue = self._places.queue_of(file.view, head)
         return queue is None or head.queue_offset >= self._next.get(queue, 0)
-
-    def _queue_of(self, view: memoryview, head: RecordHead) -> ConsumeQueue | None:
-        try:
-            topic = str(view[head.topic_from : head.topic_to], "utf-8")
-        except UnicodeDecodeError:
-            return None
-        return self._queues.find(topic, head.queue_id)
-
-    def _dispatch(self, view: memoryview, head: RecordHead) -> bool:
-        """Put a record into its queue and the index, where it is missing.
-
-        Returns whether its head can be believed.
-        """
-        topic = str(view[head.topic_from : head.topic_to], "utf-8", "replace")
-        if head.commit_log_offset < self._deleted.deleted_before(topic):
-            return True
-        queue = self._queues.find(topic, head.queue_id)
-        has_place = head.sys_flag & TRANSACTION_MASK not in NO_UNIT_TYPES
-        if queue is None or not has_place or not self._fits(queue, head):
-            # Topic, queue or place are new: or damaged, when a unit elsewhere knows this record.
-            known = self._unit_of(head.commit_log_offset)
-            place = (queue, head.queue_offset) if has_place else None
-            if known is not None and known[:2] != place:
-                return False
-            queue = queue or self._queues.create(topic, head.queue_id)
-            if queue is None:
-                return False
-        text = str(view[head.properties_from : head.properties_to], "utf-8", "replace")
-        properties = message_properties.decode(text)
-        if has_place:
-            code = tags_code(properties.get(PROPERTY_TAGS))
-            if queue.delay_ms is not None and PROPERTY_DELAY_TIME_LEVEL in properties:
-                code = head.store_timestamp + queue.delay_ms
-            self._put_unit(queue, head, code, text)
-        self._put_keys(queue, head, properties)
-        return True
-
-    def _put_keys(self, queue: ConsumeQueue, head: RecordHead, properties: dict[str, str]) -> None:
-        if self._replay is not None:
-            self._replay.put(
-                queue.key_seed,
-                properties.get(PROPERTY_UNIQ_KEY),
-                properties.get(PROPERTY_KEYS),
-                head.commit_log_offset,
-                head.store_timestamp,
-            )
-
-    def _fits(self, queue: ConsumeQueue, head: RecordHead) -> bool:
-        """Tell whether a record is the next of its queue, and no other has its place."""
-        if head.queue_offset != self._expected(queue, head):
-            return False
-        unit = queue.unit(head.queue_offset)
-        return unit is None or unit[0] == head.commit_log_offset or unit[1] == FILLER_SIZE
-
-    def _expected(self, queue: ConsumeQueue, head: RecordHead) -> int:
-        """Return the place in its queue that a record should have."""
-        expected = self._next.get(queue)
-        if expected is not None:
-            return expected
-        return queue.lower_bound(queue.min_offset, lambda offset: offset < head.commit_log_offset)
-
-    def _put_unit(self, queue: ConsumeQueue, head: RecordHead, code: int, text: str) -> None:
-        expected = self._expected(queue, head)
-        queue_offset = head.queue_offset
-        if expected == queue.next_offset == queue.first_offset() and expected != queue_offset:
-            queue.start_at(queue_offset)
-            expected = queue_offset
-        if queue_offset < expected or self._is_taken(queue, head):
-            logger.warning(
-                "a record whose place in its queue is taken: topic=%s queue_id=%d queue_offset=%d "
-                "commit_log_offset=%d",
-                queue.topic,
-                queue.queue_id,
-                queue_offset,
-                head.commit_log_offset,
-            )
-            return
-        for missing in range(expected, queue_offset):
-            self._keep_place(queue, missing)
-        place = head.commit_log_offset, head.size
-        code = self._ext.unit_code(queue, queue_offset, place, code, head.store_timestamp, text)
-        if queue_offset < queue.next_offset:
-            if queue.put_at(queue_offset, head.commit_log_offset, head.size, code):
-                self._units_written += 1
-                self._mark(queue)
-        else:
-            queue.append(head.commit_log_offset, head.size, code)
-            self._units_written += 1
-            self._mark(queue)
-        self._next[queue] = queue_offset + 1
-
-    def _is_taken(self, queue: ConsumeQueue, head: RecordHead) -> bool:
-        """Tell whether a later message has the record's place: the queue was begun anew since."""
-        unit = queue.unit(head.queue_offset)
-        if unit is None or unit[1] == FILLER_SIZE or unit[0] <= head.commit_log_offset:
-            return False
-        file = self._log.file_at(unit[0])
-        if file is None:
-            return False
-        position = unit[0] - file.file_from_offset
-        try:
-            other = examine(file.view, position, file.size, unit[0], check_crc=True)
-        except CorruptRecordError:
-            return False
-        return other.queue_offset == head.queue_offset and (
-            self._queue_of(file.view, other) is queue
-        )
-
-    def _keep_place(self, queue: ConsumeQueue, queue_offset: int) -> None:
-        """A message is lost: leave its unit, or a filler, so that later ones keep their numbers."""
-        self._units_missing += 1
-        unit = queue.unit(queue_offset)
-        if unit is not None and unit[1] != FILLER_SIZE and self._is_damaged(unit[0]):
-            if self._ext.keep(queue, queue_offset):
-                self._units_written += 1
-                self._mark(queue)
-            return
-        if queue_offset < queue.next_offset:
-            if not queue.put_filler_at(queue_offset):
-                return
-        else:
-            queue.append(0, FILLER_SIZE, 0)
-        self._units_written += 1
-        self._mark(queue)
 
     def _is_damaged(self, commit_log_offset: int) -> bool:
         return any(
             known.offset_from <= commit_log_offset < known.offset_to for known in self._damaged
         ) or self._quarantine.contains(commit_log_offset)
 
-    def _mark(self, queue: ConsumeQueue) -> None:
-        if not queue.dirty:
-            queue.dirty = True
-            self._queues.dirty.append(queue)
-
     def _finish_queues(self, dispatch_from: int, end: int) -> None:
-        """Cut units of messages that are not in the log; correct what is readable."""
+        """Cut units of messages that the log lacks; set what is readable of each queue."""
         known_to = min(dispatch_from, end)
         for queue in self._queues:
             next_offset = self._next.get(queue)
             if next_offset is None:
                 next_offset = queue.lower_bound(queue.min_offset, lambda offset: offset < known_to)
-            # Units of messages that were damaged after all that is readable keep their places.
+            # Units of damaged messages behind the last readable one keep their places.
             while (
                 next_offset < queue.next_offset
                 and (unit := queue.unit(next_offset)) is not None
                 and unit[0] < end
                 and self._is_damaged(unit[0])
             ):
-                self._units_missing += 1
+                self._places.units_missing += 1
                 if self._ext.keep(queue, next_offset):
-                    self._units_written += 1
-                    self._mark(queue)
+                    self._places.units_written += 1
+                    self._places.mark(queue)
                 next_offset += 1
             is_cut = not self._clean_exit or next_offset != queue.next_offset
             if is_cut:
@@ -505,7 +350,7 @@ class Recovery:
 
 
 def _empty_tails(files: Sequence[MappedFile], likely_end: int) -> dict[int, int]:
-    """Return the files that hold nothing behind an offset, each with where that is in it."""
+    """Return the files that are empty behind an offset: the file's own offset -> position."""
     empty = {}
     for file in files:
         start = max(likely_end - file.file_from_offset, 0)

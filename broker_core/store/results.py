@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PutMessageStatus(Enum):
-    """What became of a put. The FLUSH_ and SLAVE_ ones mean: stored, less safe than asked for."""
+    """The outcome of a put. With FLUSH_ and SLAVE_ ones the message is stored, if less safely."""
 
     PUT_OK = "PUT_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -82,7 +82,7 @@ class PutBatchResult:
 
 
 class GetMessageResult:
-    """What a get found: whole records, those that lie side by side in one buffer."""
+    """What a get found: whole records; adjacent ones share a buffer."""
 
     __slots__ = (
         "buffers",
@@ -123,7 +123,7 @@ class MessageFilter(Protocol):
     def by_tags_code(self, tags_code: int) -> bool:
         """Decide by the ConsumeQueue unit; true when only the record can tell.
 
-        True as well for what is no tags code: an address of an extension that cannot be read.
+        True as well for the address of an extension unit that cannot be read.
         """
         ...
 

@@ -1,13 +1,13 @@
-"""Retention: which files may be deleted, when; when the disk is full.
+"""Retention: which files may be deleted when, and when the disk is full.
 
-A file of the log may go when it was not modified for fileReservedTime hours: in the hours of
-deleteWhen, at any time when the disk is filled beyond diskMaxUsedSpaceRatio, and even before its
-time beyond 85 %. Beyond 90 % writes are refused until there is room again. ConsumeQueue and index
-files follow the log.
+A file of the log expires fileReservedTime hours after its last change. Expired files are deleted in
+the hours of deleteWhen, or at any hour when the disk is filled beyond diskMaxUsedSpaceRatio; beyond
+85 % files go even before they expire. Beyond 90 % the store refuses puts until there is room.
+ConsumeQueue and index files follow the log.
 
 Source: store/DefaultMessageStore.java CleanCommitLogService, CleanConsumeQueueService (4.9.8).
-Differs: time passes with the monotonic clock while the process runs, so that a step of the wall
-clock expires nothing.
+Differs: while the process runs, ages follow the monotonic clock, so that a step of the wall clock
+expires nothing.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from broker_core.service import Service
+from broker_core.store.visibility import NO_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_core.clock import Clock
-    from broker_core.config import StoreConfig
+    from broker_core.config.store import StoreConfig
     from broker_core.storage import Storage
-    from broker_core.store.commit_log import CommitLog
-    from broker_core.store.consume_queues import ConsumeQueues
-    from broker_core.store.deleted_topics import DeletedTopics
-    from broker_core.store.index_service import IndexService
-    from broker_core.store.quarantine import Quarantine
+    from broker_core.store.availability import Availability
+    from broker_core.store.store_files import StoreFiles
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +43,8 @@ class Retention(Service):
     """Event loop only.
 
     Attributes:
-        is_disk_full: set by the disk check, and by a put that could not reserve blocks.
-        on_disk_changed: called when is_disk_full has changed.
+        needed_from: returns from where on connected slaves still need the log. They keep files that
+            have expired, but not those that go because the disk is full.
     """
 
     def __init__(
@@ -54,25 +52,19 @@ class Retention(Service):
         config: StoreConfig,
         clock: Clock,
         storage: Storage,
-        commit_log: CommitLog,
-        queues: ConsumeQueues,
-        index: IndexService | None,
-        quarantine: Quarantine,
-        deleted: DeletedTopics,
+        files: StoreFiles,
+        availability: Availability,
     ) -> None:
         super().__init__()
-        self.is_disk_full = False
-        self.on_disk_changed: Callable[[], None] = _nothing
+        self.needed_from: Callable[[], int] = _nobody_needs
         self._config = config
         self._clock = clock
         self._storage = storage
-        self._log = commit_log
-        self._queues = queues
-        self._index = index
-        self._quarantine = quarantine
-        self._deleted = deleted
+        self._files = files
+        self._log = files.log
+        self._availability = availability
         self._wall_offset_ms = clock.now_ms() - clock.monotonic() * 1000
-        self._cleaned_to = commit_log.min_offset
+        self._cleaned_to = files.log.min_offset
         self._manual_runs = 0
 
     def start(self) -> None:
@@ -84,42 +76,31 @@ class Retention(Service):
         """Delete expired files in the next runs at whatever hour (DELETE_EXPIRED_COMMITLOG)."""
         self._manual_runs = 20
 
-    def used_ratio(self) -> float:
+    def _used_ratio(self) -> float:
         """Return how full the file system of the log is, 0 to 1."""
         used, free = self._storage.disk_usage(self._log.directory)
         return used / (used + free) if used + free else 1.0
 
     def check_disk(self) -> None:
-        """Refuse writes when the disk is full, take them again when there is room."""
+        """Refuse puts when the disk is full, take them again when there is room."""
         used, free = self._storage.disk_usage(self._log.directory)
         ratio = used / (used + free) if used + free else 1.0
-        if self.is_disk_full:
+        availability = self._availability
+        if availability.is_disk_full:
             # Room for what a put needs at most: a file of the log, and some for queues and index.
             is_full = ratio > WARNING_RATIO or free < min(
                 self._log.file_size + RESERVE_BYTES, 2 * self._log.file_size
             )
         else:
             is_full = ratio > WARNING_RATIO
-        if is_full != self.is_disk_full:
-            self.is_disk_full = is_full
-            if is_full:
-                logger.error("the disk is full, writes are refused: used_percent=%.1f", ratio * 100)
-            else:
-                logger.warning(
-                    "the disk has room, writes are taken: used_percent=%.1f", ratio * 100
-                )
-            self.on_disk_changed()
-
-    def mark_disk_full(self) -> None:
-        """A put found no blocks: refuse writes until `check_disk` finds room."""
-        if not self.is_disk_full:
-            self.is_disk_full = True
-            logger.error("no space left for the store, writes are refused")
-            self.on_disk_changed()
+        if is_full and not availability.is_disk_full:
+            availability.fill_disk(ratio * 100)
+        elif not is_full and availability.is_disk_full:
+            availability.free_disk(ratio * 100)
 
     async def clean(self) -> None:
         """Delete what may be deleted now, with pauses between files."""
-        ratio = self.used_ratio()
+        ratio = self._used_ratio()
         at_once = self._config.clean_file_forcibly_enable and ratio > CLEAN_FORCIBLY_RATIO
         max_ratio = min(max(self._config.disk_max_used_space_ratio, 10), 95) / 100
         is_due = self._is_time_to_delete() or ratio > max_ratio or self._manual_runs > 0
@@ -136,6 +117,8 @@ class Retention(Service):
             first = self._log.files[0] if len(self._log.files) > 1 else None
             if first is None or self._log.files[1].file_from_offset > self._log.flushed_where:
                 return
+            if not at_once and self._log.files[1].file_from_offset > self.needed_from():
+                return
             if not at_once and self._now_ms() < first.file.modified_ms + reserved_ms:
                 return
             logger.info("expired, deleted: %s", first.path)
@@ -144,17 +127,17 @@ class Retention(Service):
 
     async def _follow_the_log(self) -> None:
         min_offset = self._log.min_offset
-        # A power cut must not bring back files of which is forgotten what was deleted in them.
+        # A power cut must not bring back files once the record of their deletions is dropped.
         self._storage.sync_directory(self._log.directory)
-        for queue in list(self._queues):
+        for queue in list(self._files.queues):
             deleted = queue.delete_before(min_offset)
             queue.correct_min_offset(min_offset)
             if deleted:
                 await self._clock.sleep(self._config.delete_consume_queue_files_interval / 1000)
-        if self._index is not None:
-            self._index.delete_before(min_offset)
-        self._quarantine.forget_before(min_offset)
-        self._deleted.forget_before(min_offset)
+        if self._files.index is not None:
+            self._files.index.delete_before(min_offset)
+        self._files.quarantine.forget_before(min_offset)
+        self._files.deleted.forget_before(min_offset)
 
     def _is_time_to_delete(self) -> bool:
         local = datetime.fromtimestamp(self._now_ms() / 1000, tz=UTC).astimezone()
@@ -176,5 +159,5 @@ class Retention(Service):
             await self._clock.sleep(self._config.clean_resource_interval / 1000)
 
 
-def _nothing() -> None:
-    """Nobody listens."""
+def _nobody_needs() -> int:
+    return NO_LIMIT

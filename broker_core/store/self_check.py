@@ -1,10 +1,10 @@
 """SelfCheck: whether the store's files still follow each other without a gap.
 
-Nobody but the broker may delete one. A file of the middle that is gone is found here, not when
-somebody needs what was in it; a start refuses such a log, or cuts the queue there.
+Only the broker may delete a file. SelfCheck finds one that is missing in the middle before a reader
+needs it; a start refuses such a log, or cuts the queue there.
 
 Source: store/DefaultMessageStore.java checkSelf, store/MappedFileQueue.java checkSelf (4.9.7).
-Differs: the directories are read, where the original looks at its own list.
+Differs: SelfCheck reads the directories; the original looks at its own list.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PERIOD_S = 600.0
 
 
 class Gap(NamedTuple):
-    """Files that are missing in a directory: from this offset on, up to that one."""
+    """Files that are missing in a directory, by the offsets [from, to) that they held."""
 
     directory: Path
     offset_from: int

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_core.clock import Clock
+    from broker_core.store.put_state import PutState
     from broker_core.store.reads import MessageReader
 
 SAMPLES_MAX = 601
@@ -27,17 +28,10 @@ class _Sample(NamedTuple):
 
 
 class StoreStats:
-    """Event loop only; `sample` is called every second.
+    """Event loop only; `sample` is called every second."""
 
-    Attributes:
-        put_times, put_bytes: messages and record bytes put; the put path counts.
-        put_failed_times: puts that were refused.
-    """
-
-    def __init__(self, clock: Clock, reader: MessageReader) -> None:
-        self.put_times = 0
-        self.put_bytes = 0
-        self.put_failed_times = 0
+    def __init__(self, clock: Clock, put_state: PutState, reader: MessageReader) -> None:
+        self._put_state = put_state
         self._clock = clock
         self._reader = reader
         self._boot_ms = clock.now_ms()
@@ -53,7 +47,7 @@ class StoreStats:
         reader = self._reader
         return _Sample(
             self._clock.monotonic(),
-            self.put_times,
+            self._put_state.put_times,
             reader.get_found_times,
             reader.get_miss_times,
             reader.transferred_messages,
@@ -61,6 +55,7 @@ class StoreStats:
 
     def runtime_info(self) -> dict[str, str]:
         """Return the table's rows that are counted here."""
+        state = self._put_state
         put = self._tps(lambda sample: sample.put)
         found = self._tps(lambda sample: sample.found)
         miss = self._tps(lambda sample: sample.miss)
@@ -74,11 +69,11 @@ class StoreStats:
                 f"[ {days} days, {hours % 24} hours, "
                 f"{minutes % 60} minutes, {seconds % 60} seconds ]"
             ),
-            "putMessageTimesTotal": str(self.put_times),
-            "putMessageFailedTimes": str(self.put_failed_times),
-            "putMessageSizeTotal": str(self.put_bytes),
+            "putMessageTimesTotal": str(state.put_times),
+            "putMessageFailedTimes": str(state.put_failed_times),
+            "putMessageSizeTotal": str(state.put_bytes),
             "putMessageAverageSize": str(
-                self.put_bytes / self.put_times if self.put_times else 0.0
+                state.put_bytes / state.put_times if state.put_times else 0.0
             ),
             "putTps": put,
             "getFoundTps": found,

@@ -1,8 +1,7 @@
-"""Off-heap buffers that messages wait in before they are committed to their file.
+"""Buffers outside the heap in which messages wait until they are committed to their file.
 
-The log's file is then written by the thread that commits, never by the event loop: a page cache
-that is busy writing back does not hold a put up. What is in a buffer when the process is killed is
-lost.
+The committing thread writes the log's file, never the event loop: a page cache that is busy writing
+back does not hold up a put. A killed process loses what its buffers held.
 
 Source: store/TransientStorePool.java (4.9.8).
 """
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 class TransientStorePool:
     """Event loop only, `lock` excepted. Buffers have the length of a file of the log.
 
-    A buffer that was given back still holds what was in it: who borrows it writes before it reads.
+    A returned buffer still holds its old bytes: its next user writes before it reads.
     """
 
     def __init__(self, storage: Storage, pool_size: int, buffer_size: int) -> None:
@@ -39,7 +38,7 @@ class TransientStorePool:
         """Reserve the buffers; the kernel gives their pages when they are first used.
 
         Raises:
-            StoreError: there is not so much memory.
+            StoreError: there is not enough memory.
         """
         needed = self._pool_size * self._buffer_size
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -56,14 +55,14 @@ class TransientStorePool:
         self._available.extend(self._all)
 
     def lock(self, memory_lock: MemoryLock) -> None:
-        """Keep all buffers in memory, if that is allowed. The allocating thread."""
+        """Lock all buffers in memory, if the kernel allows it. The allocating thread only."""
         for buffer in self._all:
             if not memory_lock.lock(buffer):
                 return
 
     @property
     def available_buffer_nums(self) -> int:
-        """How many buffers nobody uses."""
+        """How many buffers are free."""
         return len(self._available)
 
     def borrow_buffer(self) -> mmap.mmap | bytearray | None:
@@ -71,11 +70,11 @@ class TransientStorePool:
         return self._available.popleft() if self._available else None
 
     def return_buffer(self, buffer: mmap.mmap | bytearray) -> None:
-        """Take a buffer back whose file is committed."""
-        # The one used last comes first: its pages are in memory.
+        """Take back the buffer of a file that is committed."""
+        # The buffer used last goes out first: its pages are in memory.
         self._available.appendleft(buffer)
 
     def destroy(self) -> None:
-        """Give the memory back; it is unlocked with it."""
+        """Free the memory, which unlocks it."""
         self._available.clear()
         self._all.clear()

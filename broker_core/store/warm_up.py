@@ -1,12 +1,12 @@
 """Page warm-up: the pages of a file of the log are in memory before the first message comes.
 
-A first touch costs seven times a later one. With warmMapedFileEnable the whole next file is
-faulted in by the allocating thread, flushLeastPagesWhenWarmMapedFile pages at a time; with
-SYNC_FLUSH each of these pieces is made durable, so that later flushes write data and no more news
-of blocks. Then the file is locked in memory, until it is full and another one is written.
+A first touch costs seven times a later one. With warmMapedFileEnable the allocating thread faults
+in the whole next file, flushLeastPagesWhenWarmMapedFile pages at a time; with SYNC_FLUSH it flushes
+each of these pieces, so that later flushes write data and no block allocations. Then it locks the
+file in memory until the file is full.
 
 Source: store/MappedFile.java warmMappedFile, store/AllocateMappedFileService.java (4.9.8).
-Differs: only a file's first pages keep a put waiting; the rest goes on behind it.
+Differs: a put waits for a file's first pages only; the rest follows in the background.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from broker_core.config import StoreConfig
     from broker_core.storage import Storage
     from broker_core.store.mapped_file import MappedFile
     from broker_core.store.memory_lock import MemoryLock
@@ -28,13 +27,19 @@ PAGE_SIZE = 4096
 
 
 class WarmUp:
-    """`warm` and `release` in the event loop; what they begin, in the one allocating thread."""
+    """`warm` and `release` run on the event loop, their work in the one allocating thread."""
 
     def __init__(
-        self, config: StoreConfig, storage: Storage, memory_lock: MemoryLock, allocator: Executor
+        self,
+        step_pages: int,
+        storage: Storage,
+        memory_lock: MemoryLock,
+        allocator: Executor,
+        *,
+        is_flushed: bool,
     ) -> None:
-        self._step = max(1, config.flush_least_pages_when_warm_maped_file) * PAGE_SIZE
-        self._is_sync_flush = config.flush_disk_type == "SYNC_FLUSH"
+        self._step = max(1, step_pages) * PAGE_SIZE
+        self._is_flushed = is_flushed
         self._storage = storage
         self._memory_lock = memory_lock
         self._allocator = allocator
@@ -45,7 +50,7 @@ class WarmUp:
         self._submit(mapped, 0)
 
     def release(self, mapped: MappedFile) -> None:
-        """A file is not written any more: its pages may go, and warming it is in vain."""
+        """Unlock a full file, and stop warming it."""
         mapped.is_rolled = True
         if not self._is_closed:
             self._allocator.submit(self._unlock, mapped)
@@ -66,7 +71,7 @@ class WarmUp:
             return
         length = min(self._step, mapped.size - position)
         mapped.file.populate(mapped.buffer, position, length)
-        if self._is_sync_flush and not self._flush(mapped):
+        if self._is_flushed and not self._flush(mapped):
             return
         position += length
         if position < mapped.size:

@@ -1,0 +1,520 @@
+"""Putting: how messages get into the log, their queue and the index.
+
+Invariant: of a record the head is written last, and `position` moves behind it after that; then
+come the ConsumeQueue's unit, the index, and whoever reads. A process that is killed anywhere leaves
+zeros where the next head would be.
+
+Source: store/CommitLog.java putMessage, putMessages (4.9.8).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from broker_core.errors import CorruptRecordError, StoreUnavailableError
+from broker_core.formats import batch
+from broker_core.formats.cq_unit import UNIT, UNIT_SIZE
+from broker_core.formats.record import (
+    CRC_MASK,
+    FIXED,
+    GUARDED,
+    MESSAGE_MAGIC,
+    PROPERTIES_SIZE,
+    with_crc_room,
+)
+from broker_core.message.ids import HOST_V4_SIZE, HOST_V6_SIZE
+from broker_core.message.names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
+from broker_core.message.properties import PROPERTIES_BYTES_MAX, decode as decode_properties
+from broker_core.message.sys_flag import (
+    BORNHOST_V6_FLAG,
+    HOST_V6_MASK,
+    STOREHOST_V6_FLAG,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED_TYPE,
+)
+from broker_core.message.tags import tags_code as tags_code_of
+from broker_core.store.put_watch import PutWatch
+from broker_core.store.results import PutBatchResult, PutMessageResult, PutMessageStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from struct import Struct
+
+    from broker_core.clock import Clock
+    from broker_core.config.store import StoreConfig
+    from broker_core.formats.record import GuardedFields
+    from broker_core.store.availability import Availability
+    from broker_core.store.consume_queue import ConsumeQueue
+    from broker_core.store.index_service import Waiting
+    from broker_core.store.store_files import StoreFiles
+    from broker_core.store.visibility import Visibility
+
+logger = logging.getLogger(__name__)
+
+PUT_OK = PutMessageStatus.PUT_OK
+RECORD_OVERHEAD_MAX = 64 * 1024
+pack_unit_into = UNIT.pack_into
+pack_unit = UNIT.pack
+pack_text_size = PROPERTIES_SIZE.pack
+
+
+class RefusedPutError(Exception):
+    """A put is not taken; its status says why."""
+
+    def __init__(self, status: PutMessageStatus) -> None:
+        super().__init__(status.name)
+        self.status = status
+
+
+class BatchParts(NamedTuple):
+    """A batch, checked and ready to be written."""
+
+    records: bytes
+    """The records without their heads, side by side."""
+    items: list[tuple[int, bytes, bytes, int, str | None, str | None, str | None]]
+    """(flag, body, properties, record size, tags, keys, UNIQ_KEY) of each message."""
+    entries: int
+    """How many index entries they make at most."""
+
+
+class MessagePut:
+    """Puts one message, or a batch. Event loop only.
+
+    What a put would have to ask for each message is chosen when this is made.
+    """
+
+    __slots__ = (
+        "_availability",
+        "_config",
+        "_fixed_v4",
+        "_fixed_v6",
+        "_index",
+        "_is_guarded",
+        "_log",
+        "_monotonic",
+        "_now_ms",
+        "_properties_bytes",
+        "_queues",
+        "_state",
+        "_store_host",
+        "_store_v6_flag",
+        "_visibility",
+        "_watch",
+    )
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        store_host: bytes,
+        files: StoreFiles,
+        availability: Availability,
+        visibility: Visibility,
+    ) -> None:
+        self._config = config
+        self._monotonic = clock.monotonic
+        self._now_ms = clock.now_ms
+        self._state = files.put_state
+        self._log = files.log
+        self._queues = files.queues
+        self._index = files.index
+        self._availability = availability
+        self._visibility = visibility
+        self._is_guarded = config.enabled_append_prop_crc
+        fixed: Mapping[tuple[int, int], Struct | GuardedFields] = (
+            GUARDED if self._is_guarded else FIXED
+        )
+        self._fixed_v4 = fixed[HOST_V4_SIZE, len(store_host)]
+        self._fixed_v6 = fixed[HOST_V6_SIZE, len(store_host)]
+        self._properties_bytes: Callable[[str], bytes] = (
+            with_crc_room if self._is_guarded else str.encode
+        )
+        self._store_host = store_host
+        self._store_v6_flag = STOREHOST_V6_FLAG if len(store_host) == HOST_V6_SIZE else 0
+        self._watch = PutWatch(self._state, clock)
+
+    def put_message(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes | memoryview,
+        properties: str,
+        *,
+        tags: str | None,
+        keys: str | None,
+        uniq_key: str | None,
+        flag: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> PutMessageResult:
+        """Append a message, dispatch it to its queue and the index, tell who waits for it.
+
+        The hot path: it packs into the mappings by itself, makes no object but the result, and
+        leaves to other methods whatever does not happen for each message.
+        """
+        state = self._state
+        if not state.is_writable:
+            return self._refused(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        try:
+            queue = self._queues.table[topic][queue_id]
+        except KeyError:
+            created = self._queues.create(topic, queue_id)
+            if created is None:
+                return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
+            queue = created
+        properties_bytes = self._properties_bytes(properties)
+        properties_size = len(properties_bytes)
+        body_size = len(body)
+        if len(born_host) == HOST_V4_SIZE:
+            fixed = self._fixed_v4
+            sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag
+        else:
+            fixed = self._fixed_v6
+            sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag | BORNHOST_V6_FLAG
+        topic_field = queue.topic_field
+        fixed_size = fixed.size
+        size = fixed_size + body_size + len(topic_field) + 2 + properties_size
+        position = state.position
+        index = self._index if uniq_key or keys else None
+        if (
+            position + size > state.limit
+            or queue.position >= queue.limit
+            or properties_size > PROPERTIES_BYTES_MAX
+            or body_size > self._config.max_message_size
+            or "\0" in properties
+            or (index is not None and index.room <= (len(keys) if keys else 0))
+        ):
+            entries = (1 if uniq_key else 0) + (len(keys) if keys else 0)
+            refusal = self._make_room(queue, size, body_size, properties_bytes, entries)
+            if refusal is not None:
+                return self._refused(refusal)
+            position = state.position
+        store_timestamp = self._now_ms()
+        if store_timestamp != state.store_timestamp:
+            store_timestamp = self._begin_millisecond(store_timestamp)
+        # PREPARED and ROLLBACK (the bit is in both) are stored without a place in the queue.
+        has_place = not sys_flag & TRANSACTION_PREPARED_TYPE
+        queue_offset = queue.next_offset if has_place else 0
+
+        buffer = state.buffer
+        commit_log_offset = state.file_from_offset + position
+        body_from = position + fixed_size
+        tail_from = body_from + body_size
+        end = position + size
+        # The head comes last: a process that is killed here leaves zeros where it would be.
+        buffer[body_from:tail_from] = body
+        buffer[tail_from:end] = topic_field + pack_text_size(properties_size) + properties_bytes
+        fixed.pack_into(
+            buffer,
+            position,
+            size,
+            MESSAGE_MAGIC,
+            crc32(body) & CRC_MASK if body_size else 0,
+            queue_id,
+            flag,
+            queue_offset,
+            commit_log_offset,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            store_timestamp,
+            self._store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+            body_size,
+        )
+        state.position = end
+
+        if has_place:
+            code_of = queue.code_of
+            if code_of is None:
+                code = tags_code_of(tags) if tags else 0
+            else:
+                code = code_of(store_timestamp, tags, properties)
+            pack_unit_into(queue.buffer, queue.position, commit_log_offset, size, code)
+            queue.position += UNIT_SIZE
+            queue.next_offset = queue_offset + 1
+            if not queue.dirty:
+                queue.dirty = True
+                self._queues.dirty.append(queue)
+        if index is not None:
+            index.waiting.append(
+                (queue.key_seed, uniq_key, keys, commit_log_offset, store_timestamp)
+            )
+            index.room -= 1 + len(keys) if keys else 1
+        state.put_times += 1
+        state.put_bytes += size
+        if self._monotonic() > state.slow_at:
+            self._watch.tell(topic, queue_id, size)
+        visibility = self._visibility
+        if visibility.waits:
+            visibility.leave_unflushed(queue, commit_log_offset + size)
+        elif has_place:
+            queue.max_offset = queue_offset + 1
+            if visibility.on_arrival is not None:
+                visibility.on_arrival(topic, queue_id, queue_offset + 1)
+        return PutMessageResult(PUT_OK, commit_log_offset, queue_offset, store_timestamp, size)
+
+    def put_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes | memoryview,
+        batch_properties: str,
+        *,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int = 0,
+    ) -> PutBatchResult:
+        """Append the messages of a batch, all or none, to one file."""
+        try:
+            queue, fixed, parts = self._checked(
+                topic, queue_id, body, batch_properties, sys_flag, born_host
+            )
+        except RefusedPutError as refusal:
+            self._refused(refusal.status)
+            return PutBatchResult(refusal.status, [])
+        sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag
+        if len(born_host) != HOST_V4_SIZE:
+            sys_flag |= BORNHOST_V6_FLAG
+        state = self._state
+        store_timestamp = self._now_ms()
+        if store_timestamp != state.store_timestamp:
+            store_timestamp = self._begin_millisecond(store_timestamp)
+        buffer, position = state.buffer, state.position
+        total = len(parts.records)
+        commit_log_offset, code_of = state.file_from_offset + position, queue.code_of
+        first_queue_offset = queue_offset = queue.next_offset
+        seed, store_host, pack_into = queue.key_seed, self._store_host, fixed.pack_into
+        offsets: list[int] = []
+        units: list[bytes] = []
+        entries: list[Waiting] = []
+        # All without their heads, then head by head.
+        buffer[position : position + total] = parts.records
+        for flag, part, text, size, tags, keys, uniq_key in parts.items:
+            body_size = len(part)
+            pack_into(
+                buffer,
+                position,
+                size,
+                MESSAGE_MAGIC,
+                crc32(part) & CRC_MASK if body_size else 0,
+                queue_id,
+                flag,
+                queue_offset,
+                commit_log_offset,
+                sys_flag,
+                born_timestamp,
+                born_host,
+                store_timestamp,
+                store_host,
+                reconsume_times,
+                0,
+                body_size,
+            )
+            offsets.append(commit_log_offset)
+            if code_of is None:
+                code = tags_code_of(tags) if tags else 0
+            else:
+                code = code_of(store_timestamp, tags, text.decode())
+            units.append(pack_unit(commit_log_offset, size, code))
+            if uniq_key or keys:
+                entries.append((seed, uniq_key, keys, commit_log_offset, store_timestamp))
+            position += size
+            commit_log_offset += size
+            queue_offset += 1
+        state.position = position
+        queue.append_units(b"".join(units))
+        if self._index is not None:
+            self._index.waiting += entries
+            self._index.room -= parts.entries
+        state.put_times += len(offsets)
+        state.put_bytes += total
+        if self._monotonic() > state.slow_at:
+            self._watch.tell(topic, queue_id, total)
+        self._show_batch(queue, commit_log_offset)
+        return PutBatchResult(PUT_OK, offsets, first_queue_offset, store_timestamp, total)
+
+    def _show_batch(self, queue: ConsumeQueue, end: int) -> None:
+        """Have a queue flushed, and let its new messages be read, now or when they may be."""
+        if not queue.dirty:
+            queue.dirty = True
+            self._queues.dirty.append(queue)
+        if self._visibility.waits:
+            self._visibility.leave_unflushed(queue, end)
+        else:
+            self._visibility.show(queue)
+
+    def _checked(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes | memoryview,
+        batch_properties: str,
+        sys_flag: int,
+        born_host: bytes,
+    ) -> tuple[ConsumeQueue, Struct | GuardedFields, BatchParts]:
+        """Return where a batch goes, how its heads are packed, and its parts; room is made.
+
+        Raises:
+            RefusedPutError: it is not taken.
+        """
+        if not self._state.is_writable:
+            raise RefusedPutError(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        queue = self._queues.find(topic, queue_id) or self._queues.create(topic, queue_id)
+        if (
+            queue is None
+            or sys_flag & TRANSACTION_MASK
+            or len(body) > self._config.max_message_size
+        ):
+            raise RefusedPutError(PutMessageStatus.MESSAGE_ILLEGAL)
+        fixed = self._fixed_v4 if len(born_host) == HOST_V4_SIZE else self._fixed_v6
+        try:
+            parts = self._batch_parts(bytes(body), batch_properties, fixed.size, queue.topic_field)
+        except (CorruptRecordError, UnicodeDecodeError):
+            raise RefusedPutError(PutMessageStatus.MESSAGE_ILLEGAL) from None
+        if not parts.items:
+            raise RefusedPutError(PutMessageStatus.MESSAGE_ILLEGAL)
+        refusal = self._reserve(queue, len(parts.records), len(parts.items), parts.entries)
+        if refusal is not None:
+            raise RefusedPutError(refusal)
+        return queue, fixed, parts
+
+    def _batch_parts(
+        self, body: bytes, batch_properties: str, head_size: int, topic_field: bytes
+    ) -> BatchParts:
+        """Return the parts of a batch.
+
+        Raises:
+            CorruptRecordError, UnicodeDecodeError: the body is not a batch.
+            RefusedPutError: a message's properties may not be stored.
+        """
+        tail = batch_properties.encode()
+        # What all have in common counts, where a message says something else: it comes later.
+        common = decode_properties(batch_properties).get
+        common_tags, common_keys = common(PROPERTY_TAGS), common(PROPERTY_KEYS)
+        common_uniq_key = common(PROPERTY_UNIQ_KEY)
+        head = bytes(head_size)
+        overhead = head_size + len(topic_field) + 2
+        pieces: list[bytes] = []
+        items = []
+        entries = 0
+        for flag, part, own in batch.decode(body):
+            get = decode_properties(own.decode()).get
+            text = batch.joined_properties(own, tail)
+            if self._is_guarded:
+                text = with_crc_room(text.decode())
+            if b"\0" in text:
+                raise RefusedPutError(PutMessageStatus.MESSAGE_ILLEGAL)
+            text_size = len(text)
+            if text_size > PROPERTIES_BYTES_MAX:
+                raise RefusedPutError(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+            keys = common_keys or get(PROPERTY_KEYS)
+            entries += 1 + len(keys) if keys else 1
+            pieces += (head, part, topic_field, pack_text_size(text_size), text)
+            items.append(
+                (
+                    flag,
+                    part,
+                    text,
+                    overhead + len(part) + text_size,
+                    common_tags or get(PROPERTY_TAGS),
+                    keys,
+                    common_uniq_key or get(PROPERTY_UNIQ_KEY),
+                )
+            )
+        return BatchParts(b"".join(pieces), items, entries)
+
+    def _make_room(
+        self,
+        queue: ConsumeQueue,
+        size: int,
+        body_size: int,
+        properties: bytes,
+        entries: int,
+    ) -> PutMessageStatus | None:
+        """Check the limits, reserve space; return why the message is not taken.
+
+        Differs: zeros in properties are refused, so that recovery can tell a torn write by them.
+        """
+        if b"\0" in properties:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        if body_size > self._config.max_message_size:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        if len(properties) > PROPERTIES_BYTES_MAX:
+            if len(properties.decode()) > PROPERTIES_BYTES_MAX:
+                return PutMessageStatus.MESSAGE_ILLEGAL
+            return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        return self._reserve(queue, size, 1, entries)
+
+    def _reserve(
+        self, queue: ConsumeQueue, size: int, units: int, entries: int
+    ) -> PutMessageStatus | None:
+        """Make room in the log, the queue and the index; return why there is none."""
+        record_size_max = self._log.record_size_max
+        if size > min(record_size_max, self._config.max_message_size + RECORD_OVERHEAD_MAX) and (
+            units == 1 or size > record_size_max
+        ):
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        state, index, watch = self._state, self._index, self._watch
+        watch.start_room()
+        try:
+            if state.position + size > state.limit:
+                refusal = self._make_log_room(size)
+                watch.waited_for("a file of the log")
+                if refusal is not None:
+                    return refusal
+            if queue.position + (units - 1) * UNIT_SIZE >= queue.limit:
+                queue.make_room(units)
+                watch.waited_for("blocks for the ConsumeQueue")
+            if index is not None and index.room < entries:
+                index.make_room(entries)
+                watch.waited_for("blocks for the index")
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                self._availability.fill_disk()
+                return PutMessageStatus.SERVICE_NOT_AVAILABLE
+            logger.warning("no file of a queue or the index could be made or extended: %s", error)
+            return PutMessageStatus.UNKNOWN_ERROR
+        return None
+
+    def _make_log_room(self, size: int) -> PutMessageStatus | None:
+        """Make room in the log; return why there is none.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        try:
+            self._log.make_room(size)
+        except StoreUnavailableError:
+            if self._config.fast_fail_if_no_buffer_in_store_pool:
+                return PutMessageStatus.CREATE_MAPEDFILE_FAILED
+            return PutMessageStatus.OS_PAGE_CACHE_BUSY
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
+            logger.warning("no file of the log could be made: %s", error)
+            return PutMessageStatus.CREATE_MAPEDFILE_FAILED
+        return None
+
+    def _begin_millisecond(self, now_ms: int) -> int:
+        """Return the store timestamp of a put that does not begin in the millisecond of the last.
+
+        It never goes back, as the wall clock may: recovery and time queries need times in order.
+        """
+        state = self._state
+        self._watch.begin()
+        if now_ms > state.store_timestamp:
+            state.store_timestamp = now_ms
+        return state.store_timestamp
+
+    def _refused(self, status: PutMessageStatus) -> PutMessageResult:
+        self._state.put_failed_times += 1
+        return PutMessageResult(status)

@@ -1,0 +1,54 @@
+"""The put state: where the next record goes, and what puts leave behind."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import mmap
+
+
+class PutState:
+    """One object with plain fields, shared by all who put and by those who make room for them.
+
+    The CommitLog sets the first four when it rolls or reserves; `MessagePut` packs into `buffer`
+    at `position` and moves `position` behind each record. A put path that is not written in Python
+    needs no more than this and the ConsumeQueue's fields of the same names. Event loop only.
+
+    Attributes:
+        buffer: the mapping, or the buffer of the pool, that records are packed into.
+        file_from_offset: where the file of `buffer` begins in the log.
+        position: where the next record goes, in that file.
+        limit: up to where records fit without `CommitLog.make_room`; -1 before the first.
+        slow_at: a put that ends after this time of the monotonic clock is slow; see PutWatch.
+        store_timestamp: of the last message put, in milliseconds since the epoch.
+        is_writable: whether puts are taken; `Availability` decides.
+        put_times, put_bytes: messages and record bytes put since the start.
+        put_failed_times: puts that were refused.
+    """
+
+    __slots__ = (
+        "buffer",
+        "file_from_offset",
+        "is_writable",
+        "limit",
+        "position",
+        "put_bytes",
+        "put_failed_times",
+        "put_times",
+        "slow_at",
+        "store_timestamp",
+    )
+
+    def __init__(self) -> None:
+        self.buffer: mmap.mmap | bytearray = bytearray()
+        self.file_from_offset = 0
+        self.position = 0
+        self.limit = -1
+        self.slow_at = math.inf
+        self.store_timestamp = 0
+        self.is_writable = False
+        self.put_times = 0
+        self.put_bytes = 0
+        self.put_failed_times = 0

@@ -1,0 +1,62 @@
+"""PutWatch: says which put took long, and what it waited for."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker_core.clock import Clock
+    from broker_core.store.put_state import PutState
+
+logger = logging.getLogger(__name__)
+
+SLOW_PUT_S = 0.5
+WRITING = "pages of the mapped files"
+
+
+class PutWatch:
+    """Times puts by one clock reading each, and the making of room by one for each step.
+
+    All puts that begin in one millisecond share the time from which on they are slow. Event loop
+    only.
+    """
+
+    def __init__(self, state: PutState, clock: Clock) -> None:
+        self._state = state
+        self._monotonic = clock.monotonic
+        self._at = 0.0
+        self._room_waits: dict[str, float] = {}
+        self._waits: dict[str, float] = {}
+
+    def start_room(self) -> None:
+        """A put begins to make room."""
+        self._room_waits = {}
+        self._at = self._monotonic()
+
+    def waited_for(self, what: str) -> None:
+        """A step of making room has ended; it waited for this."""
+        before, self._at = self._at, self._monotonic()
+        self._room_waits[what] = self._at - before
+
+    def begin(self) -> None:
+        """The first put of a millisecond begins to write; the room it made counts as its time."""
+        self._waits, self._room_waits = self._room_waits, {}
+        self._state.slow_at = self._monotonic() + SLOW_PUT_S - sum(self._waits.values())
+
+    def tell(self, topic: str, queue_id: int, size: int) -> None:
+        """Log a put that ended after `slow_at`."""
+        now = self._monotonic()
+        took_s = now - self._state.slow_at + SLOW_PUT_S
+        waits = self._waits | {WRITING: took_s - sum(self._waits.values())}
+        longest = sorted(waits.items(), key=lambda item: -item[1])
+        logger.warning(
+            "slow put: topic=%s queue_id=%d size=%d took_ms=%d waited_for=%s",
+            topic,
+            queue_id,
+            size,
+            round(took_s * 1000),
+            ", ".join(f"{what} {s * 1000:.0f} ms" for what, s in longest if s >= 0.001),
+        )
+        # What this one waited for is not held against the next of its millisecond.
+        self._state.slow_at = now + SLOW_PUT_S
