@@ -6,7 +6,7 @@
     +------+-+------+----------+---------+------------+--------+---------+--------------+
     entry: int16 key length, key, int32 value length, value      (ext len counts all entries' bytes)
 
-Code with version have 16 bits here, so the POP codes (200050 and up) arrive cut to their low half.
+Code and version have 16 bits here, so POP's codes (200050 and up) arrive as their low 16 bits.
 
 Source: remoting/protocol/RocketMQSerializable.java (4.9.7).
 """
@@ -34,12 +34,12 @@ WHOLE_CODES = {
     for code in RequestCode
     if code >= RequestCode.POP_MESSAGE
 }
-"""The low 16 bits of a request code that needs more -> that code."""
+"""Request codes that need more than 16 bits, by their low 16 bits."""
 assert WHOLE_CODES[3442] == RequestCode.POP_MESSAGE
 
 
 def _signed16(value: int) -> int:
-    """Return what Java's cast to short makes of value."""
+    """Return value cast to Java's short."""
     return ((value + 0x8000) & 0xFFFF) - 0x8000
 
 
@@ -74,7 +74,7 @@ def encode(header: Header) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Header:
-    """Return the header that data holds, of which nothing may be left over.
+    """Return the header that data holds; data must end where the header does.
 
     Raises:
         FrameError: a length points outside, a text is not UTF-8, or a limit is passed.
@@ -113,7 +113,7 @@ def _end(data: bytes | memoryview, at: int, length: int) -> int:
 
 
 def _decode_entries(data: bytes | memoryview, at: int, to: int) -> dict[str, str]:
-    """Return the entries in [at, to); of a key that comes twice the last one counts."""
+    """Return the entries in [at, to); the last one counts when a key comes twice."""
     ext_fields: dict[str, str] = {}
     entries = 0
     while at < to:
@@ -129,7 +129,7 @@ def _decode_entries(data: bytes | memoryview, at: int, to: int) -> dict[str, str
         value_to = _end(data, at, value_bytes)
         if value_to > to:
             raise FrameError("an ext field runs past the end of the ext fields")
-        if key and value_bytes:  # Java reads an empty name or value back as null
+        if key and value_bytes:  # Java reads an empty name or value as null
             ext_fields[key] = str(data[at:value_to], "utf-8")
         at = value_to
     return ext_fields

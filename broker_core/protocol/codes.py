@@ -1,6 +1,6 @@
-"""The numbers that name requests, responses, languages, protocol versions.
+"""Codes of requests, responses, languages and protocol versions.
 
-RocketMQ's names without exception, so that a search for a code finds both our handler and theirs.
+The names are RocketMQ's, so that a search for one finds both our handler and theirs.
 
 Source: common/protocol/RequestCode.java, ResponseCode.java, MQVersion.java (4.9.7, 5.3.3).
 """
@@ -12,7 +12,7 @@ from enum import IntEnum
 RESPONSE_FLAG = 1
 """Bit of RemotingCommand.flag: this frame answers the request with the same opaque."""
 ONEWAY_FLAG = 2
-"""Bit of RemotingCommand.flag: nothing is ever sent back, not even an error."""
+"""Bit of RemotingCommand.flag: the peer wants no answer, not even an error."""
 
 SERIALIZE_JSON = 0
 SERIALIZE_ROCKETMQ = 1
@@ -33,7 +33,7 @@ BROKER_VERSION = V4_9_7
 
 
 class LanguageCode(IntEnum):
-    """What a peer is written in; its name travels in JSON headers, its number in binary ones."""
+    """The language of a peer: a name in JSON headers, a number in binary ones."""
 
     JAVA = 0
     CPP = 1
@@ -205,6 +205,10 @@ class RequestCode(IntEnum):
     TRACE_WATCH = 30001
     TRACE_UNWATCH = 30002
     TRACE_EVENTS = 30003
+    GET_ALL_CONSUMER_FILTER = 30006
+    GET_BROKER_SAMPLE = 30011
+    GET_REPLICATION_STATE = 30004
+    PROMOTE_BROKER = 30005
 
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051

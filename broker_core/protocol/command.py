@@ -38,24 +38,24 @@ if TYPE_CHECKING:
     NoParts = Parts | None
     JsonType = int
 else:
-    # What the JSON decoder would take for them: nothing that differs from their defaults.
+    # A decoded header never differs from these defaults.
     NoParts = None
     JsonType = Literal[0]
 
 PREFIX = struct.Struct(">II")
 assert PREFIX.size == 8
+REMARK_CHARS_MAX = 1 << 20
 
 
 class RemotingCommand(Header, gc=False):
     """One request or answer.
 
-    Event loop or any thread; holds no resource. `body` of a received command is a copy of its
-    own. `parts` is set instead of `body` by an answer whose body is a list of buffers of bytes;
-    `encode` joins them once, and whoever encodes drops the command at once, so that a view into a
-    file's mapping does not outlive the call.
+    Any thread; holds no resource. `body` of a received command is a copy. An answer whose body
+    is a list of buffers sets `parts` instead of `body`. `encode` joins the parts once; the caller
+    of `encode` drops the command at once, so that no view into a file's mapping outlives the call.
     """
 
-    # Not of the header: names and types keep its JSON from filling them; `body` is set after it.
+    # Not in the header. Their names and types keep its JSON from setting them.
     body: bytes = msgspec.field(default=b"", name="-body")
     parts: NoParts = msgspec.field(default=None, name="-parts")
     serialize_type: JsonType = msgspec.field(default=SERIALIZE_JSON, name="-type")
@@ -69,14 +69,14 @@ class RemotingCommand(Header, gc=False):
         return self.flag & ONEWAY_FLAG != 0
 
     def with_texts(self) -> RemotingCommand:
-        """Return this command with ext fields that are a dict and may be changed."""
+        """Return this command with its ext fields as a dict that the caller may change."""
         return self
 
     @classmethod
     def request(
         cls, code: int, ext_fields: dict[str, str] | None = None, body: bytes = b""
     ) -> RemotingCommand:
-        """Return a request; the connection that sends it gives it its opaque."""
+        """Return a request; the connection that sends it sets its opaque."""
         return cls(
             code,
             0,
@@ -95,7 +95,13 @@ class RemotingCommand(Header, gc=False):
         ext_fields: dict[str, str] | None = None,
         body: bytes | memoryview | Parts = b"",
     ) -> RemotingCommand:
-        """Return the answer to this request, in this request's serializer."""
+        """Return the answer to this request, in this request's serializer.
+
+        A remark above REMARK_CHARS_MAX is cut: it may repeat a long text of the request, and the
+        answer's header must fit into a frame.
+        """
+        if remark is not None and len(remark) > REMARK_CHARS_MAX:
+            remark = remark[:REMARK_CHARS_MAX]
         parts: Parts | None = None
         if not isinstance(body, bytes):
             parts = [body] if isinstance(body, memoryview) else body
@@ -137,7 +143,7 @@ SEND_HEADER_CODES = frozenset(
 
 
 class SendCommand(RemotingCommand, gc=False):
-    """A send in the short form, as its decoder fills it; ext_fields read like those of others."""
+    """A send in the short form; its ext_fields read like those of any command."""
 
     ext_fields: SendHeader | None = msgspec.field(  # type: ignore[assignment]
         default=None, name="extFields"
@@ -162,7 +168,7 @@ _decode_send = msgspec.json.Decoder(SendCommand, strict=False).decode
 
 
 def decode_send(header: memoryview, body: bytes) -> RemotingCommand:
-    """Return the command of a JSON header that looks like a send in the short form, whatever it is.
+    """Return the command of a JSON header that looks like a send in the short form; it may not be.
 
     Raises:
         FrameError: as decode.
@@ -187,13 +193,34 @@ def decode(serialize_type: int, header: bytes | memoryview, body: bytes) -> Remo
         try:
             command = _decode_json(header)
         except (ValueError, RecursionError):
-            # The typed decoder takes what clients write; Java's reader takes a little more.
+            # The typed decoder reads what clients write; Java's reader accepts a little more.
             command = _from_header(json_header.decode_leniently(header))
     elif serialize_type == SERIALIZE_ROCKETMQ:
         command = _from_header(binary_header.decode(header))
         command.serialize_type = SERIALIZE_ROCKETMQ
     else:
         raise FrameError(f"the serializer {serialize_type} is unknown; 0 is JSON, 1 is ROCKETMQ")
+    command.body = body
+    return command
+
+
+def decode_long(serialize_type: int, header: memoryview, body: bytes) -> RemotingCommand:
+    """Return the command of a header that may be as long as a frame.
+
+    Accepts less than `decode`: only JSON in the form that clients write, with at most as many
+    texts as such a header has. A decoder without these limits would use up to twenty times the
+    header's bytes of memory and hold the event loop for seconds.
+
+    Raises:
+        FrameError: as decode.
+    """
+    if serialize_type != SERIALIZE_JSON:
+        return decode(serialize_type, header, body)
+    json_header.refuse_many_texts(header)
+    try:
+        command = _decode_json(header)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"the header is not JSON as clients write it: {error}") from error
     command.body = body
     return command
 
@@ -217,11 +244,11 @@ _ANSWER = (
 
 
 def answer_template(ext_fields: bytes) -> bytes:
-    """Return the header of answers with SUCCESS as a template for %, the opaque its last value.
+    """Return a %-template of the header of SUCCESS answers; the opaque is its last value.
 
-    For a processor that knows its answer's shape: ext_fields is a JSON object that may have
-    places for values. Only for a request whose `serialize_type` is JSON. It saves the command,
-    the dict and their encoding: 0.4 µs where `answer` with `encode` takes 1.1.
+    For a processor that knows its answer's shape: ext_fields is a JSON object that may hold
+    %-places. Only for a request whose `serialize_type` is JSON. It saves the command, the dict
+    and their encoding: 0.4 µs instead of the 1.1 µs of `answer` and `encode`.
     """
     return _ANSWER.replace(b"%d", b"0", 1).replace(b"%b", ext_fields)
 

@@ -1,12 +1,12 @@
-"""JSON as fastjson writes it, which is not always JSON.
+"""JSON as fastjson writes it, which is not always valid JSON.
 
-Maps whose keys are no strings come out with the raw JSON of the key: `{0:"addr"}`,
-`{{"brokerName":"b","queueId":0,"topic":"T"}:3}`. An object met twice comes out the second time as
-`{"$ref":"$.path"}`. Java reads those forms as well as the quoted ones; Go's hand-written readers
-want exactly fastjson's bytes, hence the writer here, which adds no blank.
+fastjson writes a key that is not a string as raw JSON: `{0:"addr"}`,
+`{{"brokerName":"b","queueId":0,"topic":"T"}:3}`, and an object that it meets twice the second time
+as `{"$ref":"$.path"}`. Java reads these forms and the quoted ones; Go's hand-written readers need
+exactly fastjson's bytes, so the writer here adds no blank.
 
 In Python every key is a `str`: `"0"` for a number, the compact JSON text for an object, so that
-both dialects read alike. The writer writes `int` keys as well as `ObjectKey`s raw.
+both dialects read alike. The writer writes `int` and `ObjectKey` keys raw.
 
 Invariant: what `encode` writes, `decode` reads back, keys as text.
 Source: fastjson 1.2.69 (4.9.7), serializer/MapSerializer.java, ListSerializer.java.
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+PIECES_MAX = 4_096
 DEPTH_MAX = 32
 """How deep a body may nest; RocketMQ's deepest is seven."""
 
 _encode_text = msgspec.json.Encoder().encode
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
-# Possessive throughout: no input makes it go back, so its time is linear in the text.
+# Possessive throughout: it never backtracks, so its time is linear in the text.
 _RAW_KEY = re.compile(
     rf"""
       (?P<before>[{{,]\s*+)(?P<key>-?\d++|\{{(?:{_STRING}|[^{{}}"])*+\}})(?P<colon>\s*+:)
@@ -60,7 +61,7 @@ def decode(data: bytes | bytearray | memoryview | str) -> Any:
     """Return the value of JSON or fastjson text; every key is text, `$ref`s are resolved.
 
     Raises:
-        ValueError: neither of both, or nested too deep.
+        ValueError: it is neither, or is nested too deep.
     """
     try:
         value = _parse(data)
@@ -76,13 +77,13 @@ def decode_as(data: bytes | bytearray | memoryview | str, type_: type[T]) -> T:
     """Return the text as a msgspec structure, as tolerant as Java: quoted numbers, unknown keys.
 
     Raises:
-        ValueError: the text is no JSON, or a member has another type.
+        ValueError: the text is not JSON, or a member has another type.
     """
     if not _holds(data, '"$ref"'):
         try:
             return msgspec.json.decode(data, type=type_, strict=False)
         except (ValueError, RecursionError):
-            pass  # fastjson's dialect perhaps, else the slow way says what is wrong
+            pass  # Perhaps fastjson's dialect; if not, the slow reader says what is wrong.
     return msgspec.convert(decode(data), type=type_, strict=False)
 
 
@@ -101,13 +102,13 @@ def _holds(data: bytes | bytearray | memoryview | str, text: str) -> bool:
 
 
 def to_standard(text: str) -> str:
-    """Return the text with its raw keys quoted, everything else untouched."""
+    """Return the text with its raw keys quoted and everything else unchanged."""
     return _RAW_KEY.sub(_quoted, text)
 
 
 def _quoted(match: re.Match[str]) -> str:
     key = match["key"]
-    if key is None:  # a string: skipped whole, so that nothing in it is taken for a key
+    if key is None:  # a string: skipped whole, so that nothing in it looks like a key
         return match[0]
     if key[0] == "{":
         key = _BLANKS.sub(lambda found: found[1] or "", key)
@@ -130,7 +131,7 @@ def _check_depth(value: Any) -> None:
 
 
 class _Resolver:
-    """Puts the objects in the place of the `$ref`s that name them."""
+    """Replaces each `$ref` by the object that it names."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -156,8 +157,8 @@ class _Resolver:
         parents.pop()
 
     def _target(self, reference: object, parents: list[Any]) -> Any:
-        # A reference may only name what stands before it, and nothing it is part of: a ring
-        # would make every later reader of the value go round for ever.
+        # A reference may name only what stands before it and does not contain it: a ring
+        # would trap every later reader of the value in a loop.
         if not isinstance(reference, str) or not reference.startswith("$."):
             raise ValueError(f"the reference {reference!r} in the JSON cannot be followed")
         target = self._root
@@ -182,7 +183,7 @@ def _is_reference(value: Any) -> bool:
 
 
 def encode(value: Any) -> bytes:
-    """Return value as fastjson's compact text: keys sorted, raw where Java's are no strings."""
+    """Return value as fastjson's compact text: keys sorted, raw unless strings in Java."""
     out: list[str] = []
     _write(value, out)
     return "".join(out).encode()
@@ -215,17 +216,29 @@ def _write(value: Any, out: list[str]) -> None:
 def encode_pretty(value: Any) -> bytes:
     """Return value as fastjson's pretty text, the form of the broker's configuration files.
 
-    Tabs, one member a line, no blank after the colon, no line feed at the end; the entries of a
-    map with raw keys stand all on the opening line, a list of numbers on one line.
+    Tabs, one member a line, no blank after the colon, no line feed at the end. All entries of a
+    map with raw keys stand on its opening line, a list of numbers on one line. Structures are
+    written as their members.
     """
     out: list[str] = []
-    _write_pretty(value, "\n", out)
-    return "".join(out).encode()
+    text = bytearray()
+    _write_pretty(value, "\n", out, text)
+    text += "".join(out).encode()
+    return bytes(text)
 
 
-def _write_pretty(value: Any, line: str, out: list[str]) -> None:
-    """Append value; `line` is a line feed with the indentation of the line it stands on."""
+def _write_pretty(value: Any, line: str, out: list[str], text: bytearray) -> None:
+    """Append value; `line` is a line feed with the indentation of the line it stands on.
+
+    The pieces in `out` become `text` now and then: those of a large table would take ten times its
+    bytes.
+    """
     inner = line + "\t"
+    if len(out) >= PIECES_MAX:
+        text += "".join(out).encode()
+        out.clear()
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.to_builtins(value)
     if isinstance(value, dict):
         if not value:
             out.append("{}")
@@ -240,7 +253,7 @@ def _write_pretty(value: Any, line: str, out: list[str]) -> None:
             out.append(before if is_raw else before + inner)
             out.append(_key(key))
             out.append(":")
-            _write_pretty(item, inner, out)
+            _write_pretty(item, inner, out, text)
             before = ","
         out.append(line + "}")
     elif isinstance(value, list | tuple):
@@ -250,7 +263,7 @@ def _write_pretty(value: Any, line: str, out: list[str]) -> None:
         before = "["
         for item in value:
             out.append(before + inner)
-            _write_pretty(item, inner, out)
+            _write_pretty(item, inner, out, text)
             before = ","
         out.append(line + "]")
     else:
@@ -258,7 +271,7 @@ def _write_pretty(value: Any, line: str, out: list[str]) -> None:
 
 
 def _sorted_items(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """Return the members in order, null ones left out as fastjson leaves them out."""
+    """Return the members in order, without the null ones, as fastjson does."""
     return sorted((pair for pair in value.items() if pair[1] is not None), key=_sort_key)
 
 
@@ -268,12 +281,12 @@ def _sort_key(pair: tuple[Any, Any]) -> tuple[int, int, str]:
 
 
 def _is_number_map(value: Mapping[Any, Any]) -> bool:
-    """Say whether all keys with all values are plain ints (offsets by queue, the big tables)."""
+    """Tell whether all keys and values are plain ints, as in the big tables of offsets by queue."""
     return set(map(type, value)) == {int} == set(map(type, value.values()))
 
 
 def _number_map(value: dict[int, int]) -> str:
-    # repr in C is ten times faster than writing each pair; numbers hold no blanks of their own.
+    # repr in C is ten times faster than writing each pair, and numbers hold no blanks.
     return repr(dict(sorted(value.items()))).replace(" ", "")
 
 

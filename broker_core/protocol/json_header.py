@@ -20,6 +20,8 @@ from broker_core.protocol.codes import LanguageCode
 
 EXT_FIELDS_MAX = 256
 """How many ext fields a header may have; no RocketMQ request has more than thirty."""
+TEXTS_MAX = 2 * EXT_FIELDS_MAX + 32
+"""How many JSON strings a header may hold: names and values of its ext fields, and its own."""
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
 
@@ -31,10 +33,10 @@ ExtFields = Annotated[dict[str, str], msgspec.Meta(max_length=EXT_FIELDS_MAX)]
 
 
 class Header(msgspec.Struct, gc=False):
-    """The seven fields of a header, whichever way they were written.
+    """The seven fields of a header, from either form.
 
-    A msgspec structure, so that the JSON decoder fills the very object that handlers get: a
-    dict or a second object in between would cost more than the decoding itself.
+    A msgspec structure, so that the JSON decoder fills the object that handlers get: a dict or a
+    second object in between would cost more than the decoding.
     """
 
     code: Int32 = 0
@@ -86,13 +88,30 @@ def encode(header: Header) -> bytes:
     )
 
 
-def decode_leniently(data: bytes | memoryview) -> Header:
-    """Return the header of JSON that Java's reader takes although no usual writer makes it.
+def refuse_many_texts(data: memoryview) -> None:
+    """Refuse a header with more JSON strings than ext fields could have, before it is decoded.
 
-    Numbers and booleans among the ext values, quoted numbers, nulls, the language as a number.
+    In JSON a quotation mark without a backslash before it begins or ends a string, so their
+    number limits how many texts a decoder can find.
 
     Raises:
-        FrameError: not even Java's reader would take it, or a limit is passed.
+        FrameError: there are too many.
+    """
+    text = bytes(data)
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    texts = text.count(b'"') // 2
+    if texts > TEXTS_MAX:
+        raise FrameError(f"the header holds {texts} texts, more than {TEXTS_MAX}")
+
+
+def decode_leniently(data: bytes | memoryview) -> Header:
+    """Return the header of JSON that Java's reader accepts although no usual writer writes it.
+
+    That is: numbers and booleans as ext values, quoted numbers, nulls, the language as a number.
+
+    Raises:
+        FrameError: Java's reader would not accept it either, or a limit is passed.
     """
     try:
         fields: object = msgspec.json.decode(data)

@@ -1,4 +1,4 @@
-"""The PROXY header, by which a proxy tells for whom it connects: versions 1 and 2.
+"""The PROXY header, in which a proxy names the client behind it: versions 1 and 2.
 
     version 1, text:    PROXY TCP4 192.0.2.7 192.0.2.1 56324 10911\r\n      at most 107 bytes
     version 2, binary:  signature 12 | version and command 1 | family 1 | length 2 | addresses
@@ -20,24 +20,24 @@ LINE_BYTES_MAX = 107
 HEAD_V2 = struct.Struct(">12sBBH")
 assert HEAD_V2.size == 16
 ADDRESS_BYTES_MAX = 2048
-"""Of version 2, with its extensions; the addresses themselves need 36 at most."""
+"""The longest header of version 2, extensions included; addresses alone need 36 bytes at most."""
 LOCAL, PROXY = 0x20, 0x21
 ADDRESSES = {0x11: (4, 12), 0x21: (16, 36)}
-"""Of TCP over IPv4, IPv6: bytes of an address, of both with their ports."""
+"""By family (TCP over IPv4, IPv6): bytes of one address, bytes of both with their ports."""
 
 
 class ProxyHeader(NamedTuple):
-    """How many bytes the header has, for whom the proxy speaks; None when for itself."""
+    """The header's length in bytes, and the client; None when the proxy speaks for itself."""
 
     size: int
     source: tuple[str, int] | None
 
 
 def parse(data: bytes) -> ProxyHeader | None:
-    """Return what the header at the beginning says, None while it is not whole.
+    """Return what the header at the beginning of data says, None while it is not whole.
 
     Raises:
-        FrameError: that is no PROXY header.
+        FrameError: data does not begin with a PROXY header.
     """
     if data[:12] == SIGNATURE_V2[: len(data)]:
         return _parse_v2(data)
@@ -65,7 +65,7 @@ def _parse_v2(data: bytes) -> ProxyHeader | None:
         return None
     _, command, family, length = HEAD_V2.unpack_from(data)
     if length > ADDRESS_BYTES_MAX or command not in (LOCAL, PROXY):
-        raise FrameError("a PROXY header is of no version or size that is known")
+        raise FrameError("a PROXY header has an unknown version or size")
     if len(data) < HEAD_V2.size + length:
         return None
     size = HEAD_V2.size + length

@@ -1,8 +1,8 @@
 """The signature of a request: HMAC-SHA1 of its values and body with the account's secret key.
 
-The content is the values of all ext fields but the signature, in the order of their keys, joined
-without anything between them, and the body behind them. The values are what is on the wire, never
-numbers read and written again.
+The signed content is the values of all ext fields but the signature, in the order of their keys,
+with nothing between them, followed by the body. The values are the texts on the wire, never
+numbers that were read and written again.
 
 Source: acl/common/AclClientRPCHook.java, AclUtils.java, AclSigner.java (4.9.7),
 auth DefaultAuthenticationContextBuilder.java (5.3.3).
@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import hmac
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker_core.protocol.codes import V4_9_3
 
@@ -24,29 +24,41 @@ ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"
 SIGNATURE = "Signature"
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
-"""A field that clients up to 4.9.3 add after they signed."""
+"""A field that clients up to 4.9.3 add after signing."""
+
+
+class RequestSigner(Protocol):
+    """What makes a client's requests those of an account."""
+
+    def sign(self, request: RemotingCommand) -> None:
+        """Add the account and its signature to a request that is otherwise complete."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Whom a client's requests are from."""
+    """An account; as a RequestSigner it signs as RocketMQ's clients do."""
 
     access_key: str
     secret_key: str = field(repr=False)
     security_token: str | None = field(default=None, repr=False)
 
-    def sign(self, request: RemotingCommand) -> None:
-        """Add the account and its signature to a request that is otherwise ready."""
+    def add_account_to(self, request: RemotingCommand) -> None:
+        """Add the account without a signature."""
         ext_fields = {**request.ext_fields, ACCESS_KEY: self.access_key}
         if self.security_token is not None:
             ext_fields[SECURITY_TOKEN] = self.security_token
         request.ext_fields = ext_fields
-        content = signed_content(request)
-        request.ext_fields = {**ext_fields, SIGNATURE: signature_of(content, self.secret_key)}
+
+    def sign(self, request: RemotingCommand) -> None:
+        """Add the account and its signature to a request that is otherwise complete."""
+        self.add_account_to(request)
+        signature = signature_of(signed_content(request), self.secret_key)
+        request.ext_fields = {**request.ext_fields, SIGNATURE: signature}
 
 
 def signed_content(request: RemotingCommand) -> bytes:
-    """Return what the signature of a request is made of."""
+    """Return the bytes that a request's signature covers."""
     fields = request.ext_fields
     keys = sorted(fields)
     if SIGNATURE in fields:
@@ -58,5 +70,5 @@ def signed_content(request: RemotingCommand) -> bytes:
 
 
 def signature_of(content: bytes, secret_key: str) -> str:
-    """Return the signature as it is on the wire."""
+    """Return the signature in the form of the wire."""
     return base64.b64encode(hmac.digest(secret_key.encode(), content, "sha1")).decode()

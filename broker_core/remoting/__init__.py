@@ -1,1 +1,1 @@
-"""Sockets that carry frames; nothing here knows what a frame means."""
+"""Sockets that carry frames, whatever the frames mean."""

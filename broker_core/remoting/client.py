@@ -1,6 +1,6 @@
 """RemotingClient: requests to brokers or name servers, over one connection each.
 
-Usable without any of a broker's configuration: `RemotingClient()` will do.
+It needs no broker configuration: `RemotingClient()` works.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from typing import TYPE_CHECKING
 
 from broker_core.clock import SystemClock
@@ -19,24 +20,24 @@ from broker_core.remoting.waiting import wait_within
 from broker_core.service import Service
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock, Timer
     from broker_core.protocol.command import RemotingCommand
-    from broker_core.protocol.signature import Credentials
+    from broker_core.protocol.signature import RequestSigner
 
 REQUEST_TIMEOUT_S = 5.0
 SWEEP_S = 5.0
+UNIX_HOST = "localhost"
+"""Whom the certificate behind a unix socket must name."""
 
 
 class RemotingClient(Service):
-    """Connects to an address when something is first asked of it, again after a connection ended.
+    """Connects to an address on the first request to it, and again after a connection ended.
 
-    One event loop only, the one it is first used on. `handlers` serve what peers ask of us on
-    our own connections, pushes included; `tls` secures them; `credentials` sign every request
-    that is sent. A failed request is never sent again here: only the caller knows whether it may
-    be.
+    Belongs to the event loop that first uses it. `handlers` serve the requests that peers send over
+    its connections, pushes included; `tls` secures the connections; `signer` signs every request.
+    The client never repeats a failed request: only the caller knows whether it may.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class RemotingClient(Service):
         limits: RemotingLimits | None = None,
         tls: ssl.SSLContext | None = None,
         *,
-        credentials: Credentials | None = None,
+        signer: RequestSigner | None = None,
     ) -> None:
         super().__init__()
         self.on_connection_lost: Callable[[Connection], None] | None = None
@@ -65,13 +66,17 @@ class RemotingClient(Service):
             peer_log=PeerLog(self._clock),
             on_made=lambda _: None,
             on_lost=self._lost,
-            credentials=credentials,
+            signer=signer,
         )
 
     async def request(
         self, address: str, command: RemotingCommand, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> RemotingCommand:
-        """Ask "host:port", return its answer, whatever its code. Connecting takes of the time too.
+        """Send a request to "host:port"; return the answer, whatever its code.
+
+        `timeout_s` covers connecting and waiting for the answer.
+
+        An address that begins with / is the path of a unix socket.
 
         Raises:
             RemotingConnectError: no connection; the request was not sent.
@@ -86,7 +91,7 @@ class RemotingClient(Service):
     async def oneway(
         self, address: str, command: RemotingCommand, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> None:
-        """Send a request that is not answered; it is not known whether it arrives.
+        """Send a request without an answer; the caller does not learn whether it arrives.
 
         Raises:
             RemotingConnectError: no connection.
@@ -94,10 +99,10 @@ class RemotingClient(Service):
         (await self.connection(address, timeout_s)).oneway(command)
 
     async def connection(self, address: str, timeout_s: float = REQUEST_TIMEOUT_S) -> Connection:
-        """Return the open connection to "host:port", made now when there is none.
+        """Return the open connection to "host:port", or make one.
 
         Raises:
-            RemotingConnectError: none can be made, one sentence.
+            RemotingConnectError: the client cannot connect; the text is one sentence.
         """
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
@@ -107,12 +112,13 @@ class RemotingClient(Service):
         connecting = self._connecting.get(address)
         if connecting is None:
             connecting = asyncio.get_running_loop().create_future()
-            # Those who wait may all have gone by the time it fails.
+            # Take the error: by then, every caller that waited may have gone.
             connecting.add_done_callback(_look_at_error)
             self._connecting[address] = connecting
             self.spawn(self._connect(address, connecting), name=f"connect to {address}")
-        if not await wait_within(self._clock, connecting, timeout_s):
-            raise RemotingConnectError(f"no connection to {address} within {timeout_s:g} s")
+        within_s = min(timeout_s, self._limits.connect_timeout_s)
+        if not await wait_within(self._clock, connecting, within_s):
+            raise RemotingConnectError(f"no connection to {address} within {within_s:g} s")
         return connecting.result()
 
     def close(self, address: str) -> None:
@@ -122,7 +128,7 @@ class RemotingClient(Service):
             connection.close()
 
     async def shutdown(self) -> None:
-        """Close all connections; requests that wait end in RemotingSendError."""
+        """Close all connections; pending requests raise RemotingSendError."""
         self._is_closed = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -131,10 +137,8 @@ class RemotingClient(Service):
 
     async def _connect(self, address: str, connecting: asyncio.Future[Connection]) -> None:
         try:
-            host, port = split_address(address)
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: Connection(self._wire), host, port, ssl=self._tls
-            )
+            transport, connection = await self._transport_to(address)
+            self._limits.apply_to(transport.get_extra_info("socket"))
         except (OSError, UnicodeError) as error:
             connecting.set_exception(
                 RemotingConnectError(f"no connection to {address}: {_reason(error)}")
@@ -151,6 +155,20 @@ class RemotingClient(Service):
             if not connecting.done():
                 connecting.set_exception(RemotingConnectError("the client is shut down"))
 
+    async def _transport_to(self, address: str) -> tuple[asyncio.Transport, Connection]:
+        loop = asyncio.get_running_loop()
+        if address.startswith("/"):
+            return await loop.create_unix_connection(
+                lambda: Connection(self._wire),
+                address,
+                ssl=self._tls,
+                server_hostname=None if self._tls is None else UNIX_HOST,
+            )
+        host, port = split_address(address)
+        return await loop.create_connection(
+            lambda: Connection(self._wire), host, port, ssl=self._tls
+        )
+
     def _lost(self, connection: Connection) -> None:
         for address, known in list(self._connections.items()):
             if known is connection:
@@ -165,17 +183,17 @@ class RemotingClient(Service):
         now = self._clock.monotonic()
         for connection in list(self._wire.connections):
             connection.sweep(now)
-        # Without connections no timer is left behind in the loop of a short-lived caller.
+        # No connection, no timer: a short-lived caller's loop must end clean.
         self._sweep_timer = None
         if self._wire.connections:
             self._sweep_later()
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of "host:port"; an IPv6 host may stand in brackets.
+    """Return host and port of "host:port"; an IPv6 host may be in brackets.
 
     Raises:
-        RemotingConnectError: it is no such address.
+        RemotingConnectError: the text does not have this form.
     """
     host, _, port = address.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -190,7 +208,8 @@ def _look_at_error(future: asyncio.Future[Connection]) -> None:
 
 
 def _reason(error: OSError | UnicodeError) -> str:
-    # asyncio puts its own words into strerror; a failed look-up has a number of its own space.
-    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
+    # asyncio words strerror its own way; the errno of a name look-up or of TLS is not the system's.
+    of_others = (socket.gaierror, ssl.SSLError)
+    if isinstance(error, OSError) and error.errno and not isinstance(error, of_others):
         return os.strerror(error.errno).lower()
     return str(error).lower()

@@ -1,4 +1,4 @@
-"""Connection, one peer: its frames in, its answers out, our requests to it."""
+"""Connection: reads one peer's frames, sends it answers and requests."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock
     from broker_core.protocol.command import RemotingCommand
-    from broker_core.protocol.signature import Credentials
+    from broker_core.protocol.signature import RequestSigner
     from broker_core.remoting.dispatch import Dispatcher
-    from broker_core.remoting.limits import PeerLog, RemotingLimits
+    from broker_core.remoting.limits import PeerLog, RemotingLimits, StrangerLimits
     from broker_core.service import Service
 
 RECEIVE_BYTES = 256 * 1024
 FLUSH_BYTES = 256 * 1024
-"""So much is collected before it is handed to the transport in the middle of a batch."""
+"""Collected answers of this size go to the transport before the batch of requests ends."""
 JOIN_BYTES = 128 * 1024
 """Above it, copying the answers together costs more than the transport's scatter write."""
 REQUESTS_PENDING_MAX = 10_000
@@ -33,29 +33,31 @@ REQUESTS_PENDING_MAX = 10_000
 
 
 class Wire:
-    """What all connections of one server or client share.
+    """The state that all connections of one server or client share. Event loop only.
 
-    Event loop only. The receive buffer is one for all: the loop asks for it, fills it and hands
-    it over in one go, and what is left over is copied out before the next connection's turn. So
-    an idle connection holds no buffer at all.
+    They share one receive buffer: the loop asks a connection for it, fills it and hands it over in
+    one step, and the connection copies out the rest before the next connection's turn. So an idle
+    connection holds no buffer.
     """
 
     __slots__ = (
         "answered",
         "clock",
         "connections",
-        "credentials",
         "dispatcher",
         "emptied",
         "in_flight",
         "kept_bytes",
+        "kept_bytes_of_strangers",
         "limits",
         "on_lost",
         "on_made",
+        "on_signed_in",
         "on_turn",
         "owner",
         "peer_log",
         "receive_buffer",
+        "signer",
     )
 
     def __init__(
@@ -68,33 +70,37 @@ class Wire:
         peer_log: PeerLog,
         on_made: Callable[[Connection], str | None],
         on_lost: Callable[[Connection], None],
-        credentials: Credentials | None = None,
+        on_signed_in: Callable[[Connection], None] | None = None,
+        on_turn: Callable[[float], None] | None = None,
+        signer: RequestSigner | None = None,
     ) -> None:
         self.dispatcher = dispatcher
         self.clock = clock
-        # Called with the seconds that the requests of one turn of one connection took.
-        self.on_turn: Callable[[float], None] | None = None
+        # Receives the seconds that one connection's requests took in one turn of the loop.
+        self.on_turn = on_turn
         self.limits = limits
         self.owner = owner
         self.peer_log = peer_log
         self.on_made = on_made
         self.on_lost = on_lost
-        self.credentials = credentials
+        self.on_signed_in = on_signed_in
+        self.signer = signer
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
         self.connections: set[Connection] = set()
         self.kept_bytes = 0
+        self.kept_bytes_of_strangers = 0
         self.in_flight = 0
         self.answered: asyncio.Future[None] | None = None
         self.emptied: asyncio.Future[None] | None = None
 
     async def all_answered(self) -> None:
-        """Wait for the answers that are being made, as long as they may take."""
+        """Wait for answers in progress, for at most `drain_s`."""
         if self.in_flight:
             self.answered = asyncio.get_running_loop().create_future()
             await wait_within(self.clock, self.answered, self.limits.drain_s)
 
     async def close_all(self) -> None:
-        """Close every connection; those that do not end in time are aborted."""
+        """Close every connection; abort those that do not end within `drain_s`."""
         if not self.connections:
             return
         self.emptied = asyncio.get_running_loop().create_future()
@@ -111,9 +117,9 @@ class Connection(asyncio.BufferedProtocol):
 
     Attributes:
         remote_address: the peer as "ip:port".
-        remote_host: the same as a stored message carries it: 4 or 16 bytes, int32 port.
-        on_close: called once each, with this connection, after it ended.
-        attributes: whatever the owner wants to remember about the peer.
+        remote_host: the same in the form of stored messages: 4 or 16 bytes, int32 port.
+        on_close: functions to call once, with this connection, after it ended.
+        attributes: the owner's notes about the peer.
     """
 
     def __init__(self, wire: Wire, peer: tuple[str, int] | None = None) -> None:
@@ -123,6 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self.on_close: list[Callable[[Connection], None]] = []
         self.attributes: dict[str, Any] = {}
         self._wire = wire
+        self._limits: RemotingLimits | StrangerLimits = wire.limits.strangers or wire.limits
         self._dispatch = wire.dispatcher.dispatch
         self._decoder = FrameDecoder(wire.limits.frame)
         self._transport: asyncio.Transport | None = None
@@ -149,23 +156,28 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether something sent now has a chance to arrive."""
+        """Whether the transport still takes frames."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
     def is_writable(self) -> bool:
-        """Whether the peer reads what it is sent; look here before pushing what may be dropped."""
+        """Whether the peer keeps up with reading; check it before a push that may be dropped."""
         return self._is_writable and self.is_open
 
     @property
     def requests_in_flight(self) -> int:
-        """Requests of the peer whose answers are still being made."""
+        """The number of the peer's requests that have no answer yet."""
         return self._in_flight
 
-    def send(self, command: RemotingCommand | bytes) -> None:
-        """Send a command or a frame; everything sent in one turn of the loop leaves together.
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait in this process for the peer to read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
-        To a closed connection nothing is sent, silently: its peer is not there to miss it.
+    def send(self, command: RemotingCommand | bytes) -> None:
+        """Send a command or a frame; one write carries everything sent in one turn of the loop.
+
+        A closed connection drops it silently: nobody is left to miss it.
         """
         if self._transport is None:
             return
@@ -177,14 +189,14 @@ class Connection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._flush)
 
     def oneway(self, command: RemotingCommand) -> None:
-        """Send a request that is not answered."""
+        """Send a request without an answer."""
         command.flag |= ONEWAY_FLAG
         command.opaque = self._new_opaque()
         self._sign(command)
         self.send(command)
 
     async def request(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """Send a request, wait for its answer. Opaques of this side are a space of their own.
+        """Send a request and return the answer. Both sides number their opaques independently.
 
         Raises:
             RemotingTimeoutError: no answer came in time.
@@ -220,14 +232,14 @@ class Connection(asyncio.BufferedProtocol):
             self._pending.pop(opaque, None)
 
     def stop_reading(self) -> None:
-        """Take no more requests; answers that are being made still leave."""
+        """Take no more requests; answers in progress are still sent."""
         self._decoder.discard()
         self._is_stopped = True
         if self.is_open and self._is_writable and self._transport is not None:
             self._transport.pause_reading()
 
     def close(self) -> None:
-        """Send what was handed over, then close. Frames that wait are not handled any more."""
+        """Send everything handed to `send`, then close. Waiting frames of the peer are dropped."""
         self._decoder.discard()
         self._is_stopped = True
         if self._transport is not None:
@@ -235,25 +247,43 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once; what was not sent is lost."""
+        """Close at once and lose unsent frames."""
         self._decoder.discard()
         self._is_stopped = True
         if self._transport is not None:
             self._transport.abort()
+
+    # What the guard calls.
+
+    @property
+    def is_signed_in(self) -> bool:
+        """Whether a request of an account has come, or need not come."""
+        return self._limits is self._wire.limits
+
+    def sign_in(self) -> None:
+        """Give the connection the limits of an account; at its first request that may pass."""
+        wire = self._wire
+        self._limits = wire.limits
+        wire.kept_bytes_of_strangers -= self._kept_bytes
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high=wire.limits.write_buffer_high)
+        if wire.on_signed_in is not None:
+            wire.on_signed_in(self)
 
     # What the dispatcher calls.
 
     def answer_later(
         self, command: RemotingCommand, answer: Coroutine[Any, Any, bytes | None]
     ) -> None:
-        """Send what the coroutine returns when it returns.
+        """Send the frame that a coroutine returns.
 
-        It is not cancelled when the connection ends: what it is doing may be half done. When too
-        much waits, no more is read: what a handler began already cannot be answered "busy".
+        The end of the connection does not cancel the coroutine, whose work may be half done. With
+        too many requests in flight the connection stops reading: a request that a handler has begun
+        can no longer be answered "busy".
         """
-        self._begin(len(command.body))
+        frame_bytes = self._begin()
         self._wire.owner.spawn(
-            self._finish(answer, len(command.body)), name=f"answer to request {command.code}"
+            self._finish(answer, frame_bytes), name=f"answer to request {command.code}"
         )
 
     def answer_when(
@@ -262,34 +292,35 @@ class Connection(asyncio.BufferedProtocol):
         answer: asyncio.Future[Any],
         frame_of: Callable[[RemotingCommand, asyncio.Future[Any]], bytes | None],
     ) -> None:
-        """Send what frame_of makes of the answer when it is there: answer_later without a task."""
-        body_bytes = len(command.body)
-        self._begin(body_bytes)
+        """Send the frame that `frame_of` makes of a done future: answer_later without a task."""
+        frame_bytes = self._begin()
 
         def finish(done: asyncio.Future[Any]) -> None:
             try:
                 frame = None if done.cancelled() else frame_of(command, done)
             finally:
-                self._end(body_bytes)
+                self._end(frame_bytes)
             if frame is not None:
                 self.send(frame)
 
         answer.add_done_callback(finish)
 
-    async def _finish(self, answer: Coroutine[Any, Any, bytes | None], body_bytes: int) -> None:
+    async def _finish(self, answer: Coroutine[Any, Any, bytes | None], frame_bytes: int) -> None:
         try:
             frame = await answer
         finally:
-            self._end(body_bytes)
+            self._end(frame_bytes)
         if frame is not None:
             self.send(frame)
 
-    def _begin(self, body_bytes: int) -> None:
+    def _begin(self) -> int:
+        """Count the dispatched request as in flight; return its bytes."""
         wire = self._wire
         wire.in_flight += 1
         self._in_flight += 1
-        self._in_flight_bytes += body_bytes
-        limits = wire.limits
+        frame_bytes = self._decoder.frame_bytes
+        self._in_flight_bytes += frame_bytes
+        limits = self._limits
         if (
             self._in_flight >= limits.requests_in_flight_max
             or self._in_flight_bytes >= limits.in_flight_bytes_max
@@ -297,36 +328,37 @@ class Connection(asyncio.BufferedProtocol):
             self._is_crowded = True
             if self._transport is not None and self.is_writable:
                 self._transport.pause_reading()
+        return frame_bytes
 
-    def _end(self, body_bytes: int) -> None:
+    def _end(self, frame_bytes: int) -> None:
         wire = self._wire
         wire.in_flight -= 1
         self._in_flight -= 1
-        self._in_flight_bytes -= body_bytes
+        self._in_flight_bytes -= frame_bytes
         if wire.answered is not None and not wire.in_flight and not wire.answered.done():
-            # After the answer was sent.
+            # Soon, not now: the caller sends the answer first.
             asyncio.get_running_loop().call_soon(_set_done, wire.answered)
-        limits = wire.limits
+        limits = self._limits
         if (
             self._is_crowded
             and self._in_flight <= limits.requests_in_flight_max // 2
             and self._in_flight_bytes <= limits.in_flight_bytes_max // 2
         ):
             self._is_crowded = False
-            # After the answer was sent, too.
+            # Soon, for the same reason.
             asyncio.get_running_loop().call_soon(self._catch_up)
 
     # What the server's or client's sweep calls.
 
     def sweep(self, now: float) -> None:
-        """Close when the peer was silent, or left a frame half sent, for too long."""
-        limits = self._wire.limits
+        """Close if the peer was silent, or owes the rest of a frame, for too long."""
+        limits = self._limits
         if self._was_active:
             self._was_active = False
             self._active_at = now
         elif now - self._active_at >= limits.idle_s:
             self.close()
-            # A peer that does not read either would keep a closing transport for ever.
+            # If the peer does not read either, a closing transport never finishes.
             if not self._is_writable:
                 self.abort()
             return
@@ -336,7 +368,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._wire.peer_log.report(
                     "connection closed",
                     self.remote_address,
-                    f"half a frame, its rest did not come within {limits.half_frame_s:g} s",
+                    f"the rest of a frame did not arrive within {limits.half_frame_s:g} s",
                 )
                 self.close()
 
@@ -346,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
         wire = self._wire
         self._transport = cast("asyncio.Transport", transport)
         self.remote_address, self.remote_host = _peer_of(self._peer, transport)
-        self._transport.set_write_buffer_limits(high=wire.limits.write_buffer_high)
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer_high)
         wire.connections.add(self)
         refusal = wire.on_made(self)
         if refusal is not None:
@@ -373,7 +405,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_writable = True
-        # Not at once: the transport may call this from within a write of ours.
+        # Soon, not now: the transport may call this during one of our writes.
         asyncio.get_running_loop().call_soon(self._catch_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -382,8 +414,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_stopped = True
         self._out.clear()
         self._decoder.discard()
-        wire.kept_bytes -= self._kept_bytes
-        self._kept_bytes = 0
+        self._keep(0)
         wire.connections.discard(self)
         if wire.emptied is not None and not wire.connections and not wire.emptied.done():
             wire.emptied.set_result(None)
@@ -400,7 +431,7 @@ class Connection(asyncio.BufferedProtocol):
     # Inside.
 
     def _handle_frames(self) -> None:
-        """Serve every whole frame that came; the answers that are ready leave in one write."""
+        """Serve every whole frame received; send the answers that are ready in one write."""
         dispatch = self._dispatch
         out = self._out
         frames = 0
@@ -438,7 +469,7 @@ class Connection(asyncio.BufferedProtocol):
             self._settle(frames)
 
     def _catch_up(self) -> None:
-        """Serve what came before reading was paused, then read on."""
+        """Serve the frames received before the pause, then resume reading."""
         if self._is_read_from():
             self._decoder.resume()
             self._half_frame_since = -1.0
@@ -450,15 +481,14 @@ class Connection(asyncio.BufferedProtocol):
         return self.is_writable and not self._is_crowded and not self._is_stopped
 
     def _settle(self, frames: int) -> None:
-        """Keep the beginning of the next frame, note since when, mind the bound."""
+        """Keep the beginning of the next frame and its time; abort above the limit of all peers."""
         wire = self._wire
         self._decoder.settle()
         kept_bytes = self._decoder.kept_bytes
         if kept_bytes == self._kept_bytes == 0:
             self._half_frame_since = -1.0
             return
-        wire.kept_bytes += kept_bytes - self._kept_bytes
-        self._kept_bytes = kept_bytes
+        self._keep(kept_bytes)
         if kept_bytes == 0:
             self._half_frame_since = -1.0
         elif frames or self._half_frame_since < 0:
@@ -470,6 +500,22 @@ class Connection(asyncio.BufferedProtocol):
                 f"unfinished frames of all peers hold {wire.kept_bytes} bytes",
             )
             self.abort()
+        elif kept_bytes and wire.kept_bytes_of_strangers > self._limits.kept_bytes_max:
+            wire.peer_log.report(
+                "connection closed",
+                self.remote_address,
+                f"unfinished frames of peers that have not signed in hold "
+                f"{wire.kept_bytes_of_strangers} bytes",
+            )
+            self.abort()
+
+    def _keep(self, kept_bytes: int) -> None:
+        """Count the bytes of the beginning of a frame."""
+        wire = self._wire
+        wire.kept_bytes += kept_bytes - self._kept_bytes
+        if not self.is_signed_in:
+            wire.kept_bytes_of_strangers += kept_bytes - self._kept_bytes
+        self._kept_bytes = kept_bytes
 
     def _flush(self) -> None:
         self._is_flush_due = False
@@ -492,7 +538,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         if not self._is_writable:
             unread = transport.get_write_buffer_size()
-            if unread > self._wire.limits.write_buffer_max:
+            if unread > self._limits.write_buffer_max:
                 self._wire.peer_log.report(
                     "connection closed",
                     self.remote_address,
@@ -501,14 +547,14 @@ class Connection(asyncio.BufferedProtocol):
                 self.abort()
 
     def _resolve(self, answer: RemotingCommand) -> None:
-        """Hand an answer to who waits for it; one that nobody waits for came too late."""
+        """Hand an answer to its request; ignore one that arrives after the time-out."""
         future = self._pending.get(answer.opaque)
         if future is not None and not future.done():
             future.set_result(answer)
 
     def _sign(self, command: RemotingCommand) -> None:
-        if self._wire.credentials is not None:
-            self._wire.credentials.sign(command)
+        if self._wire.signer is not None:
+            self._wire.signer.sign(command)
 
     def _new_opaque(self) -> int:
         opaque = self._next_opaque
@@ -522,14 +568,14 @@ def _set_done(future: asyncio.Future[None]) -> None:
 
 
 def _peer_of(told: tuple[str, int] | None, transport: asyncio.BaseTransport) -> tuple[str, bytes]:
-    """Return the peer's address in its two forms; a proxy may have told of another peer."""
+    """Return the two forms of the peer's address: `told` by a proxy, else the socket's."""
     name = told or transport.get_extra_info("peername")
     if not isinstance(name, tuple) or len(name) < 2:
         return "", bytes(8)
     host, port = str(name[0]).partition("%")[0], int(name[1])
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     packed = socket.inet_pton(family, host)
-    if packed[:12] == b"\0" * 10 + b"\xff\xff":  # an IPv4 peer of a dual-stack listener
+    if packed[:12] == b"\0" * 10 + b"\xff\xff":  # IPv4 through a dual-stack listener
         packed = packed[12:]
         host = socket.inet_ntop(socket.AF_INET, packed)
     return f"{host}:{port}", packed + struct.pack(">i", port)

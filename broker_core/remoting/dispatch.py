@@ -1,6 +1,6 @@
-"""Dispatcher: from a request's code to its handler, from the handler's outcome to an answer.
+"""Dispatcher: finds the handler of a request's code and makes an answer of its outcome.
 
-The only place where errors become response codes.
+Only here do errors become response codes.
 
 Source: remoting/netty/NettyRemotingAbstract.java (4.9.7), processRequestCommand.
 """
@@ -25,19 +25,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Answer = RemotingCommand | bytes | None
-"""An answer, an answer's frame that is encoded already, or nothing to send."""
+"""An answer, an encoded answer, or None to send nothing."""
 
 Handler = Callable[[RemotingCommand, "Connection"], Answer | Awaitable[Answer]]
-"""Serves one request code. Event loop only. A plain function unless the answer must wait."""
+"""Serves one request code, as a plain function unless the answer must wait. Event loop only."""
 
 FAILED = "request failed: code=%d opaque=%d"
 
 
 class Dispatcher:
-    """The literal table from code to handler, with the boundary around handlers.
-
-    Event loop only; holds no state besides the table.
-    """
+    """Dispatches requests by a literal table and catches what handlers raise. Event loop only."""
 
     __slots__ = ("_find", "_handlers")
 
@@ -47,22 +44,22 @@ class Dispatcher:
         self._find = self._handlers.get
 
     def override(self, handlers: Mapping[int, Handler]) -> None:
-        """Have other handlers serve codes of the table; an empty mapping ends that.
+        """Replace the handlers of some codes until the next call; an empty mapping restores all.
 
-        The table is exchanged, so that a request costs the same whether there is one or not.
+        It swaps the whole table, so that an override costs a request nothing.
         """
         others = {int(code): handler for code, handler in handlers.items()}
         table = {code: others.get(code, handler) for code, handler in self._handlers.items()}
         self._find = table.get if others else self._handlers.get
 
     def dispatch(self, command: RemotingCommand, connection: Connection) -> bytes | None:
-        """Serve a request; return the frame to send now, None when there is none or not yet."""
+        """Serve a request; return the frame to send now, or None."""
         handler = self._find(command.code)
         if handler is None:
             return self._frame(command, not_supported(command))
         try:
             answer = handler(command, connection)
-            # The fast path: an answer's frame, to a request that wants one.
+            # The fast path: an encoded answer to a request that is not oneway.
             if type(answer) is bytes and not command.flag & ONEWAY_FLAG:
                 return answer
             if answer is None:
@@ -70,7 +67,7 @@ class Dispatcher:
             if isinstance(answer, RemotingCommand | bytes):
                 return self._frame(command, answer)
         except Exception as error:  # noqa: BLE001
-            # The boundary: one bad request must not end the connection. It is logged.
+            # The boundary: one bad request must not end the connection.
             return self._frame(command, _answer_to(command, error))
         if isinstance(answer, asyncio.Future):
             connection.answer_when(command, answer, self._frame_of)
@@ -109,20 +106,25 @@ class Dispatcher:
 
 
 def _answer_to(command: RemotingCommand, error: Exception) -> RemotingCommand:
-    """Return what becomes of an error that a handler raised."""
+    """Return the answer for an error that a handler raised."""
     if isinstance(error, RequestRefusedError):
-        return command.answer(error.code, error.remark)
+        return refused(command, error)
     logger.error(FAILED, command.code, command.opaque, exc_info=error)
     return internal_error(command)
 
 
+def refused(command: RemotingCommand, refusal: RequestRefusedError) -> RemotingCommand:
+    """Return the answer to a refused request."""
+    return command.answer(refusal.code, refusal.remark, dict(refusal.ext_fields))
+
+
 def not_supported(command: RemotingCommand) -> RemotingCommand:
-    """Return the answer to a code nobody handles, in the original's words."""
+    """Return the answer to an unknown code, in the original's words."""
     return command.answer(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
     )
 
 
 def internal_error(command: RemotingCommand) -> RemotingCommand:
-    """Return what a peer is told of our own mistake: nothing that helps an attacker."""
+    """Return the answer for a bug of ours: no detail that would help an attacker."""
     return command.answer(ResponseCode.SYSTEM_ERROR, "internal error; see the broker's log")

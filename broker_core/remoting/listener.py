@@ -1,8 +1,8 @@
-"""Listener: accepts connections, learns from their first bytes what they are.
+"""Listener: accepts connections and tells TLS from plain ones by the first byte.
 
-A PROXY header (when asked for) is read off the socket, then one byte is looked at, not taken: TLS
-begins with 0x16, a frame with 0 or 1. Only then is the transport made, since a transport that
-exists has already read.
+It reads a PROXY header off the socket, if configured and sent by a trusted proxy, and peeks at the
+next byte: TLS begins with 0x16, a frame with 0 or 1. Only then does it make the transport, which
+reads from the socket as soon as it exists.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ipaddress
 import logging
 import socket
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_core.errors import FrameError
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker_core.remoting.connection import Wire
+    from broker_core.remoting.limits import RemotingLimits
+    from broker_core.remoting.proxies import TrustedProxies
     from broker_core.remoting.tls import TlsGate
 
 logger = logging.getLogger(__name__)
 
-BACKLOG = 1024
 ACCEPTS_PER_TURN = 64
 HANDSHAKE_SECONDS = 15.0
 NO_DESCRIPTORS_PAUSE_S = 1.0
@@ -37,11 +39,13 @@ PROXY_BYTES_MAX = 16 + proxy_header.ADDRESS_BYTES_MAX
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-async def listen(host: str, port: int) -> list[socket.socket]:
-    """Return listening sockets of an address, all on one port.
+async def listen(host: str, port: int, limits: RemotingLimits) -> list[socket.socket]:
+    """Return listening sockets for all addresses of a host, on one port.
+
+    Accepted connections inherit their buffer sizes.
 
     Raises:
-        OSError: it cannot be listened on.
+        OSError: the host or the port is not available.
     """
     found = await asyncio.get_running_loop().getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -55,8 +59,9 @@ async def listen(host: str, port: int) -> list[socket.socket]:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            limits.apply_to(one)
             one.bind(address)
-            one.listen(BACKLOG)
+            one.listen(limits.backlog)
     except OSError:
         for one in sockets:
             one.close()
@@ -64,8 +69,48 @@ async def listen(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
+def listen_at_path(path: str, limits: RemotingLimits) -> socket.socket:
+    """Return a listening unix socket that only this process's user may connect to.
+
+    A socket that an earlier process left behind is replaced, one that is in use is not.
+
+    Raises:
+        OSError: it cannot be listened on.
+    """
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        one.setblocking(False)
+        if _is_left_behind(path):
+            Path(path).unlink()
+        one.bind(path)
+        # Before anybody can connect, which takes the call below.
+        Path(path).chmod(0o600)
+        one.listen(limits.backlog)
+    except OSError:
+        one.close()
+        raise
+    return one
+
+
+def _close(listening: socket.socket) -> None:
+    if listening.family == socket.AF_UNIX:
+        Path(listening.getsockname()).unlink(missing_ok=True)
+    listening.close()
+
+
+def _is_left_behind(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return Path(path).is_socket()
+        except OSError:
+            return False
+        return False
+
+
 def is_loopback(host: str) -> bool:
-    """Say whether an address is this machine's own."""
+    """Return whether an address is a loopback address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -73,7 +118,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Listener(Service):
-    """Takes what connects to its sockets and makes Connections of it. Event loop only."""
+    """Accepts connections on its sockets and makes a Connection of each. Event loop only."""
 
     def __init__(
         self,
@@ -81,13 +126,13 @@ class Listener(Service):
         sockets: Sequence[socket.socket],
         *,
         tls: TlsGate | None,
-        is_proxied: bool,
+        proxies: TrustedProxies | None,
     ) -> None:
         super().__init__()
         self._wire = wire
         self._sockets = list(sockets)
         self._tls = tls
-        self._is_proxied = is_proxied
+        self._proxies = proxies
         self._greetings: set[Greeting] = set()
         self._adopting: set[socket.socket] = set()
 
@@ -95,28 +140,30 @@ class Listener(Service):
         self._resume()
 
     async def shutdown(self) -> None:
-        """Accept nothing more; who has not said what it is yet is closed."""
+        """Stop accepting; close the peers that have not sent their first byte."""
         loop = asyncio.get_running_loop()
         for one in self._sockets:
             loop.remove_reader(one)
-            one.close()
+            _close(one)
         self._sockets.clear()
         for greeting in list(self._greetings):
             greeting.close()
         await super().shutdown()
-        # Of a task that was cancelled before its first step nothing has run, not even a finally.
+        # A task cancelled before its first step runs nothing, not even a finally.
         for peer in self._adopting:
             peer.close()
         self._adopting.clear()
 
     def sweep(self, now: float) -> None:
-        """Close those that have said nothing for as long as a connection may be idle."""
+        """Close the peers that have sent nothing for `idle_s`."""
+        limits = self._wire.limits
+        idle_s = (limits.strangers or limits).idle_s
         for greeting in list(self._greetings):
-            if now - greeting.since >= self._wire.limits.idle_s:
+            if now - greeting.since >= idle_s:
                 greeting.close()
 
     def adopt(self, peer: socket.socket, told: tuple[str, int] | None, *, is_tls: bool) -> None:
-        """Make a Connection of a socket whose kind is known."""
+        """Make a Connection of a socket; `told` is the address from a PROXY header."""
         self._adopting.add(peer)
         self.spawn(self._adopt(peer, told, is_tls=is_tls), name="accept")
 
@@ -124,28 +171,38 @@ class Listener(Service):
         self._greetings.discard(greeting)
 
     def report(self, peer: socket.socket, reason: object) -> None:
-        """Log why a connection is closed that was not a Connection yet."""
+        """Log why a socket closes before it becomes a Connection."""
         try:
             address = "{}:{}".format(*peer.getpeername()[:2])
-        except OSError:
+        except (OSError, IndexError):
+            # It is gone, or it came over a unix socket.
             address = ""
         self._wire.peer_log.report("connection closed", address, reason)
 
     def decide(self, first: int) -> bool | None:
-        """Return whether a connection with this first byte is TLS, None when it is not welcome."""
+        """Return whether a connection with this first byte is TLS, None to refuse it."""
         tls = self._tls
         if first == HANDSHAKE and tls is not None and tls.takes_tls:
             return True
         if tls is not None and not tls.takes_plain:
             return None
-        # A TLS hello that nobody wants is a frame of 369 MB to the decoder, which says so.
+        # The decoder takes an unwanted TLS hello for a frame of 369 MB and reports that.
         return False
+
+    def _is_full(self) -> str:
+        """Return why there is no place for one more peer, else nothing."""
+        limits, waiting = self._wire.limits, len(self._greetings)
+        if len(self._wire.connections) + waiting >= limits.connections_max:
+            return f"more than {limits.connections_max} connections"
+        if limits.strangers is not None and waiting >= limits.strangers.connections_max:
+            return f"more than {limits.strangers.connections_max} connections that say nothing"
+        return ""
 
     def _accept(self, listening: socket.socket) -> None:
         wire = self._wire
         for _ in range(ACCEPTS_PER_TURN):
             try:
-                peer, _ = listening.accept()
+                peer, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -155,14 +212,23 @@ class Listener(Service):
                 self._pause()
                 return
             peer.setblocking(False)
-            if len(wire.connections) + len(self._greetings) >= wire.limits.connections_max:
-                self.report(peer, f"more than {wire.limits.connections_max} connections")
+            full = self._is_full()
+            if full:
+                self.report(peer, full)
                 peer.close()
                 continue
-            if self._tls is None and not self._is_proxied:
+            proxies = self._proxies
+            if proxies is not None and not proxies.is_trusted(address[0]):
+                reason = proxies.refusal(address[0])
+                if reason is not None:
+                    self.report(peer, reason)
+                peer.close()
+                continue
+            if self._tls is None and proxies is None:
                 self.adopt(peer, None, is_tls=False)
             else:
-                greeting = Greeting(self, peer, wire.clock.monotonic(), is_proxied=self._is_proxied)
+                now = wire.clock.monotonic()
+                greeting = Greeting(self, peer, now, is_proxied=proxies is not None)
                 self._greetings.add(greeting)
                 greeting.start()
 
@@ -190,7 +256,7 @@ class Listener(Service):
                 self._adopting.discard(peer)
                 peer.close()
                 return
-        # From here on the socket is the loop's, and its transport closes it.
+        # From here on the loop owns the socket, and the transport closes it.
         self._adopting.discard(peer)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -200,12 +266,12 @@ class Listener(Service):
                 ssl_handshake_timeout=HANDSHAKE_SECONDS if is_tls else None,
             )
         except (OSError, ssl.SSLError) as error:
-            # The peer went away, or cannot agree on how to be secured.
+            # The peer went away, or the TLS handshake failed.
             self._wire.peer_log.report("connection closed", str(told or ""), error)
 
 
 class Greeting:
-    """A socket of which the first bytes are awaited. Event loop only."""
+    """A socket that waits for its first bytes. Event loop only."""
 
     __slots__ = ("_head", "_is_proxied", "_listener", "_peer", "_told", "since")
 
@@ -221,7 +287,7 @@ class Greeting:
 
     def start(self) -> None:
         asyncio.get_running_loop().add_reader(self._peer, self._ready)
-        # Most clients send at once: what is there already need not wait for the next turn.
+        # Most clients send at once: read without waiting for the next turn of the loop.
         self._ready()
 
     def close(self) -> None:
@@ -256,13 +322,13 @@ class Greeting:
         self._listener.forget(self)
 
     def _read_proxy_header(self) -> bool:
-        """Take the header off the socket and nothing behind it; False while it is not whole."""
+        """Read the header off the socket and nothing beyond it; False while it is incomplete."""
         seen = self._peer.recv(PROXY_BYTES_MAX, socket.MSG_PEEK)
         if not seen:
             raise ConnectionResetError("the peer closed the connection")
         header = proxy_header.parse(self._head + seen)
         if header is None:
-            # Everything seen is of the header. Taken, lest the socket stay ready all the time.
+            # All bytes seen belong to the header; read them, or the socket stays ready.
             self._head += self._peer.recv(len(seen))
             return False
         self._peer.recv(header.size - len(self._head))

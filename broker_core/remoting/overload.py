@@ -1,15 +1,15 @@
-"""Overload: requests that waited too long are answered SYSTEM_BUSY instead of being served.
+"""Overload: answers SYSTEM_BUSY to requests that waited too long.
 
-RocketMQ looks at the age of the first request in each pool's queue. One event loop has one queue,
-in the kernel: what came while a turn of the loop took long waited about as long as that turn. So
-a timer tells the wait by how late it comes, as far as the loop was at work meanwhile: a process
-that was not given the processor serves nobody faster by refusing. When it is late twice in a row,
-requests of a kind that may not wait so long are refused until its next tick, which costs a third of
-serving them, and the loop catches up. Once is a stall: it is over when it is seen.
+RocketMQ checks the age of the first request in each pool's queue. One event loop has one queue, in
+the kernel: requests that arrive during a long turn of the loop wait about as long as the turn.
+So a timer measures the wait by its own lateness, and counts only the time in which the loop worked:
+refusing helps nobody while the process has no CPU. After two late ticks in a row, Overload refuses
+all requests of the kinds that may not wait so long, until the next tick. A refusal costs a third of
+serving, so the loop catches up. A single late tick is a stall, and over when the timer sees it.
 
-The page cache is busy when a single put, which only copies into a mapping, took longer than
-osPageCacheBusyTimeOutMills; then sends are refused until the next tick. So they are while the
-TransientStorePool has no buffer left, whether brokerFastFailureEnable is set or not.
+The page cache counts as busy when a single put, which only copies into a mapping, took longer than
+osPageCacheBusyTimeOutMills; Overload then refuses sends until the next tick. It also refuses them
+while the TransientStorePool has no free buffer, even without brokerFastFailureEnable.
 
 Source: broker/latency/BrokerFastFailure.java, processor/SendMessageProcessor.java rejectRequest
 (4.9.7).
@@ -18,17 +18,17 @@ Source: broker/latency/BrokerFastFailure.java, processor/SendMessageProcessor.ja
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker_core.protocol.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from broker_core.clock import Clock, Timer
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
-    from broker_core.remoting.server import RemotingServer
+    from broker_core.remoting.dispatch import Handler
 
 logger = logging.getLogger(__name__)
 
@@ -44,19 +44,28 @@ HEARTBEAT_CODES = (RequestCode.HEART_BEAT,)
 TRANSACTION_CODES = (RequestCode.END_TRANSACTION,)
 
 
-class Overload:
-    """Watches the loop, tells servers which codes to refuse. Event loop only.
+class Overridable(Protocol):
+    """The part of a server that Overload uses."""
 
-    `waits` returns (codes, milliseconds they may wait) of now, nothing when the rule is off;
-    `worked_s` the processor time of the loop's thread; `longest_put_ms` how long the longest put
-    since the last call took; `page_cache_busy_ms` from when on that is too long;
-    `is_pool_deficient` whether sends would find no buffer.
+    @property
+    def connections(self) -> Collection[object]: ...
+
+    def override(self, handlers: Mapping[int, Handler]) -> None: ...
+
+
+class Overload:
+    """Watches the loop and makes servers refuse codes. Event loop only.
+
+    `waits` returns pairs of codes and the milliseconds they may wait, none while the rule is off;
+    `worked_s` returns the CPU time of the loop's thread, `longest_put_ms` the duration of the
+    longest put since the last call, `page_cache_busy_ms` the limit for it, and `is_pool_deficient`
+    whether the TransientStorePool has no free buffer.
     """
 
     def __init__(
         self,
         clock: Clock,
-        servers: Sequence[RemotingServer],
+        servers: Sequence[Overridable],
         waits: Callable[[], Sequence[tuple[Sequence[int], float]]],
         worked_s: Callable[[], float],
         longest_put_ms: Callable[[], float],
@@ -89,7 +98,7 @@ class Overload:
         self.look(0.0, 0.0)
 
     def look(self, waited_ms: float, put_ms: float) -> None:
-        """Refuse what may not wait as long as the last two turns took, serve everything else."""
+        """Refuse the codes that may not wait as long as both of the last two turns took."""
         self._waited_before_ms, waited_ms = waited_ms, min(waited_ms, self._waited_before_ms)
         waits = self._waits()
         busy = {code for codes, wait_ms in waits if waited_ms > wait_ms for code in codes}

@@ -1,4 +1,4 @@
-"""RemotingServer: a port, the connections made to it."""
+"""RemotingServer: a port and its connections."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from broker_core.errors import RemotingError
 from broker_core.remoting.connection import Connection, Wire
 from broker_core.remoting.dispatch import Dispatcher, Handler
 from broker_core.remoting.limits import PeerLog, RemotingLimits
-from broker_core.remoting.listener import Listener, is_loopback, listen
+from broker_core.remoting.listener import Listener, is_loopback, listen, listen_at_path
 from broker_core.service import Service
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock, Timer
+    from broker_core.remoting.proxies import TrustedProxies
     from broker_core.remoting.tls import TlsGate
 
 SWEEP_S = 5.0
@@ -26,9 +28,10 @@ SWEEP_S = 5.0
 class RemotingServer(Service):
     """Accepts connections, serves their requests. Event loop only.
 
-    `start` once, `shutdown` once. `tls` decides which connections are secured, `is_proxied` says
-    that each begins with a PROXY header. `on_connection_lost` is called with each connection that
-    ended.
+    `start` once, `shutdown` once. `tls` decides which connections are secured. With `proxies`
+    each connection must come from one of them and begin with a PROXY header. `on_connection_lost`
+    is called with each connection that ended, `on_turn` with the seconds that each turn of a
+    connection's requests took.
     """
 
     def __init__(
@@ -39,17 +42,20 @@ class RemotingServer(Service):
         limits: RemotingLimits | None = None,
         tls: TlsGate | None = None,
         *,
-        is_proxied: bool = False,
+        proxies: TrustedProxies | None = None,
+        on_connection_lost: Callable[[Connection], None] | None = None,
+        on_turn: Callable[[float], None] | None = None,
     ) -> None:
         super().__init__()
         self.name = name
-        self.on_connection_lost: Callable[[Connection], None] | None = None
+        self._on_connection_lost = on_connection_lost
         self._clock = clock or SystemClock()
         self._limits = limits or RemotingLimits()
         self._per_host: Counter[str] = Counter()
+        self._strangers: Counter[str] = Counter()
         self._listener: Listener | None = None
         self._tls = tls
-        self._is_proxied = is_proxied
+        self._proxies = proxies
         self._sweep_timer: Timer | None = None
         self._wire = Wire(
             dispatcher=Dispatcher(handlers),
@@ -59,42 +65,61 @@ class RemotingServer(Service):
             peer_log=PeerLog(self._clock),
             on_made=self._made,
             on_lost=self._lost,
+            on_signed_in=self._signed_in,
+            on_turn=on_turn,
         )
 
     @property
     def connections(self) -> frozenset[Connection]:
-        """The peers connected now."""
+        """The open connections."""
         return frozenset(self._wire.connections)
 
-    def watch_turns(self, on_turn: Callable[[float], None]) -> None:
-        """Have on_turn called with the seconds that each turn of a connection's requests took."""
-        self._wire.on_turn = on_turn
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of unfinished frames, of all connections together."""
+        return self._wire.kept_bytes
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; return the port, which the system chose when 0 was asked for.
+        """Listen; return the port, which the system chooses if `port` is 0.
 
         Raises:
-            RemotingError: the address cannot be listened on, one sentence.
+            RemotingError: the server cannot listen there; the text is one sentence.
         """
         try:
-            sockets = await listen(host, port)
+            sockets = await listen(host, port, self._limits)
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise RemotingError(
-                f"{self.name} cannot listen on {host}:{port}: {reason.lower()}"
-            ) from error
-        self._listener = Listener(self._wire, sockets, tls=self._tls, is_proxied=self._is_proxied)
-        self._listener.start()
-        self._sweep_later()
+            raise self._cannot_listen(f"{host}:{port}", error) from error
+        self._serve(sockets)
         bound: int = sockets[0].getsockname()[1]
         return bound
 
+    def start_at_path(self, path: str) -> None:
+        """Listen on a unix socket, which goes with the server. Its peers have no address.
+
+        Raises:
+            RemotingError: the path cannot be listened on, one sentence.
+        """
+        try:
+            listening = listen_at_path(path, self._limits)
+        except OSError as error:
+            raise self._cannot_listen(path, error) from error
+        self._serve([listening])
+
+    def _cannot_listen(self, where: str, error: OSError) -> RemotingError:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        return RemotingError(f"{self.name} cannot listen on {where}: {reason.lower()}")
+
+    def _serve(self, sockets: list[socket.socket]) -> None:
+        self._listener = Listener(self._wire, sockets, tls=self._tls, proxies=self._proxies)
+        self._listener.start()
+        self._sweep_later()
+
     def override(self, handlers: Mapping[int, Handler]) -> None:
-        """Have other handlers serve codes of the table for a while; see Dispatcher.override."""
+        """Replace the handlers of some codes; see Dispatcher.override."""
         self._wire.dispatcher.override(handlers)
 
     async def shutdown(self) -> None:
-        """Take nothing new, let answers that are being made leave, then close."""
+        """Stop accepting and reading, send the answers in progress, then close."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         if self._listener is not None:
@@ -107,25 +132,38 @@ class RemotingServer(Service):
         await self._wire.close_all()
 
     def _made(self, connection: Connection) -> str | None:
-        """Count a new connection; return why it is refused, None when it is welcome."""
-        host = connection.remote_address.rpartition(":")[0]
-        self._per_host[host] += 1
-        if len(self._wire.connections) > self._limits.connections_max:
-            return f"more than {self._limits.connections_max} connections"
+        """Count a new connection; return why the server refuses it, or None."""
+        host = _host_of(connection)
         limits = self._limits
-        if self._per_host[host] > limits.connections_per_host_max and (
-            limits.is_loopback_bounded or not is_loopback(host)
-        ):
-            return f"more than {self._limits.connections_per_host_max} connections of one host"
+        self._per_host[host] += 1
+        if len(self._wire.connections) > limits.connections_max:
+            return f"more than {limits.connections_max} connections"
+        is_bounded = limits.is_loopback_bounded or not is_loopback(host)
+        if is_bounded and self._per_host[host] > limits.connections_per_host_max:
+            return f"more than {limits.connections_per_host_max} connections of one host"
+        strangers = limits.strangers
+        if strangers is None:
+            return None
+        self._strangers[host] += 1
+        if self._strangers.total() > strangers.connections_max:
+            return f"more than {strangers.connections_max} connections that have not signed in"
+        if is_bounded and self._strangers[host] > strangers.connections_per_host_max:
+            return (
+                f"more than {strangers.connections_per_host_max} connections of one host that "
+                "have not signed in"
+            )
         return None
 
+    def _signed_in(self, connection: Connection) -> None:
+        _count_down(self._strangers, _host_of(connection))
+
     def _lost(self, connection: Connection) -> None:
-        host = connection.remote_address.rpartition(":")[0]
-        self._per_host[host] -= 1
-        if self._per_host[host] <= 0:
-            del self._per_host[host]
-        if self.on_connection_lost is not None:
-            self.on_connection_lost(connection)
+        host = _host_of(connection)
+        _count_down(self._per_host, host)
+        if not connection.is_signed_in:
+            _count_down(self._strangers, host)
+        if self._on_connection_lost is not None:
+            self._on_connection_lost(connection)
 
     def _sweep_later(self) -> None:
         self._sweep_timer = self._clock.call_at(self._clock.monotonic() + SWEEP_S, self._sweep)
@@ -139,3 +177,13 @@ class RemotingServer(Service):
         if self._tls is not None:
             self._tls.reload_if_changed()
         self._sweep_later()
+
+
+def _host_of(connection: Connection) -> str:
+    return connection.remote_address.rpartition(":")[0]
+
+
+def _count_down(counter: Counter[str], host: str) -> None:
+    counter[host] -= 1
+    if counter[host] <= 0:
+        del counter[host]

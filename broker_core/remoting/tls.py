@@ -1,4 +1,4 @@
-"""TlsGate: whether a connection is secured, with which certificate.
+"""TlsGate: decides which connections use TLS, and with which certificate.
 
 Source: remoting/netty/TlsHelper.java, NettyRemotingServer.java HandshakeHandler (4.9.7).
 """
@@ -14,10 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker_core.config.exposure import exposure_of
 from broker_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from broker_core.config import TlsConfig
+    from broker_core.config.tls import TlsConfig
 
 logger = logging.getLogger(__name__)
 
@@ -33,17 +34,18 @@ VERIFY = {
 
 
 class TlsGate:
-    """Event loop only. A changed certificate is for new connections; open ones keep theirs.
+    """Holds the certificate of a server. Event loop only.
 
-    Without a certificate of its own it makes one that nobody can check, when it is first needed
-    and the test mode allows it: clients in their test mode, which is their default, take it.
+    New connections use a changed certificate; open ones keep theirs. Without a configured
+    certificate the gate makes a self-signed one on first use, if the test mode allows it: clients
+    in their test mode, which is their default, accept it.
     """
 
     def __init__(self, config: TlsConfig) -> None:
-        """Read the certificate.
+        """Load the certificate.
 
         Raises:
-            ConfigError: it cannot be used.
+            ConfigError: the certificate is missing or not valid.
         """
         self._config = config
         self._making: asyncio.Task[ssl.SSLContext | None] | None = None
@@ -69,7 +71,7 @@ class TlsGate:
         )
 
     async def context(self) -> ssl.SSLContext | None:
-        """Return what secures a connection, None when there is no certificate."""
+        """Return the TLS context of a new connection, None without a certificate."""
         if self._context is None and self.takes_tls:
             if self._making is None:
                 self._making = asyncio.get_running_loop().create_task(
@@ -79,7 +81,7 @@ class TlsGate:
         return self._context
 
     def reload_if_changed(self) -> None:
-        """Read the files again when one of them is another; damaged ones change nothing."""
+        """Load the files again if one of them changed; damaged files change nothing."""
         if not self._config.cert_path:
             return
         stamp = self._read_stamp()
@@ -114,9 +116,10 @@ def _context(config: TlsConfig) -> ssl.SSLContext:
         raise ConfigError(
             "tls.server.certPath", config.cert_path, f"a certificate with its key ({error})"
         ) from error
+    _warn_of_exposed(config.key_path)
     if config.need_client_auth != "none":
         if not config.auth_client or not config.trust_cert_path:
-            # Differs: the original then takes any certificate, which protects nothing.
+            # Differs: the original then accepts any certificate, which protects nothing.
             raise ConfigError(
                 "tls.server.need.client.auth",
                 config.need_client_auth,
@@ -133,13 +136,13 @@ def _context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext:
-    """Return what secures connections that the broker makes.
+    """Return the TLS context of connections that the broker makes.
 
-    As in the original, a peer's certificate is only looked at with tls.client.authServer, and its
-    name not even then: brokers and name servers are known by address.
+    As in the original, only tls.client.authServer makes it verify a peer's certificate, and it
+    never checks the name in it: brokers and name servers are known by address.
 
     Raises:
-        ConfigError: a certificate of tls.client.* cannot be used.
+        ConfigError: a certificate of tls.client.* is not valid.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -167,15 +170,23 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
                 config.client_cert_path,
                 f"a certificate with its key ({error})",
             ) from error
+        _warn_of_exposed(config.client_key_path)
     return context
 
 
+def _warn_of_exposed(key_path: str) -> None:
+    warning = exposure_of(Path(key_path)) if key_path else None
+    if warning is not None:
+        logger.warning("%s", warning)
+
+
 def _self_signed() -> ssl.SSLContext | None:
-    """Make a certificate for the life of this process; None when openssl is missing."""
+    """Make a certificate for the life of this process; None if openssl is missing."""
     openssl = shutil.which("openssl")
     if openssl is None:
         logger.warning(
-            "no TLS: there is no tls.server.certPath, nor openssl to make a certificate for tests"
+            "no TLS: tls.server.certPath is not set, and openssl, which would make a certificate "
+            "for tests, is missing"
         )
         return None
     with tempfile.TemporaryDirectory() as directory:
@@ -193,5 +204,5 @@ def _self_signed() -> ssl.SSLContext | None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(certificate, key)
-    logger.warning("TLS with a certificate made for tests, which no client can check")
+    logger.warning("TLS uses a self-signed certificate for tests, which no client can verify")
     return context

@@ -1,4 +1,4 @@
-"""Waiting with a deadline on a Clock, which asyncio's own timeouts do not know."""
+"""Waiting with a time-out on a Clock; asyncio's own time-outs use the loop's clock."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 async def wait_within(clock: Clock, future: asyncio.Future[Any], timeout_s: float) -> bool:
-    """Wait until the future is done; return False when the time is over first.
+    """Wait until the future is done; return False after a time-out.
 
-    The future is not cancelled, neither by the end of the time nor by a cancelled waiter.
+    Neither a time-out nor a cancelled waiter cancels the future.
     """
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

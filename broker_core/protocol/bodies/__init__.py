@@ -1,1 +1,1 @@
-"""JSON bodies of requests with their answers, by subject."""
+"""JSON bodies of requests and answers, by subject."""

@@ -25,6 +25,6 @@ class ClusterInfo(msgspec.Struct, rename="camel", kw_only=True):
         """Return the cluster of either dialect.
 
         Raises:
-            ValueError: the body holds no cluster.
+            ValueError: the body is not a cluster.
         """
         return java_json.decode_as(body, cls)

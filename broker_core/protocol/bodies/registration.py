@@ -1,4 +1,4 @@
-"""RegisterBrokerBody: what a broker tells a name server of its topics.
+"""RegisterBrokerBody: a broker's topics, as it sends them to a name server.
 
 As JSON, or with `compressed=true` as a zlib stream of
 
@@ -6,7 +6,7 @@ As JSON, or with `compressed=true` as a zlib stream of
     int32 count, count times: int32 length, "name readQueueNums writeQueueNums perm SINGLE_TAG"
     int32 length, the filter servers as a JSON list
 
-whose topics have lost `order` with `topicSysFlag`. 5.x appends more, which is skipped.
+whose topics lack `order` and `topicSysFlag`. 5.x appends more, which we skip.
 
 Source: common/protocol/body/RegisterBrokerBody.java (4.9.7).
 """
@@ -41,7 +41,7 @@ class TopicConfigSerializeWrapper(msgspec.Struct, rename="camel", kw_only=True):
         """Return the table that a body holds.
 
         Raises:
-            ValueError: it holds none.
+            ValueError: the body is not such a table.
         """
         return java_json.decode_as(body, cls)
 
@@ -54,15 +54,26 @@ class RegisterBrokerBody(msgspec.Struct, rename="camel", kw_only=True):
         default_factory=TopicConfigSerializeWrapper
     )
 
-    def encode(self) -> bytes:
-        return msgspec.json.encode(self)
+    def encode(self, *, is_compressed: bool = False) -> bytes:
+        if not is_compressed:
+            return msgspec.json.encode(self)
+        wrapper = self.topic_config_serialize_wrapper
+        topics = wrapper.topic_config_table.values()
+        texts = [
+            _length_and_text(msgspec.json.encode(wrapper.data_version)),
+            _INT32.pack(len(topics)),
+            *(_length_and_text(_topic_text(one)) for one in topics),
+            _length_and_text(msgspec.json.encode(self.filter_server_list)),
+        ]
+        return zlib.compress(b"".join(texts), zlib.Z_BEST_COMPRESSION)
 
     @classmethod
     def decode(cls, body: bytes, *, is_compressed: bool = False) -> RegisterBrokerBody:
         """Return the registration that a body holds.
 
         Raises:
-            ValueError: it holds none, or inflates to more than INFLATED_BYTES_MAX.
+            ValueError: the body is not a registration, or inflates to more than
+                INFLATED_BYTES_MAX.
         """
         if not is_compressed:
             return java_json.decode_as(body, cls)
@@ -73,7 +84,7 @@ class RegisterBrokerBody(msgspec.Struct, rename="camel", kw_only=True):
 
 
 def body_crc32(body: bytes) -> int:
-    """Return the checksum that REGISTER_BROKER's header carries; 0 there means unchecked."""
+    """Return the checksum for REGISTER_BROKER's header, where 0 means unchecked."""
     return zlib.crc32(body) & CRC_MASK
 
 
@@ -115,11 +126,22 @@ def _text(data: bytes, at: int) -> tuple[bytes, int]:
     return data[at : at + length], at + length
 
 
+def _length_and_text(text: bytes) -> bytes:
+    return _INT32.pack(len(text)) + text
+
+
+def _topic_text(config: TopicConfig) -> bytes:
+    return (
+        f"{config.topic_name} {config.read_queue_nums} {config.write_queue_nums} {config.perm} "
+        f"{config.topic_filter_type}"
+    ).encode()
+
+
 def _topic_config(text: str) -> TopicConfig:
     # 5.x appends the attributes as one more word.
     words = text.split(" ")
     if len(words) < 5:
-        raise ValueError(f"{text[:100]!r} is no topic of a compressed registration")
+        raise ValueError(f"{text[:100]!r} is not a topic of a compressed registration")
     return TopicConfig(
         topic_name=words[0],
         read_queue_nums=int(words[1]),

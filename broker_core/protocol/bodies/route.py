@@ -17,7 +17,7 @@ from broker_core.protocol import java_json
 MASTER_ID = 0
 
 
-class QueueData(msgspec.Struct, rename="camel", kw_only=True):
+class QueueData(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """One broker's queues of a topic; perm bits 4 read, 2 write."""
 
     broker_name: str
@@ -44,7 +44,7 @@ class TopicRouteData(msgspec.Struct, rename="camel", kw_only=True):
     queue_datas: list[QueueData]
 
     def encode(self, *, is_standard: bool) -> bytes:
-        """Return the JSON, compact since Go's reader takes a blank for a part of a key."""
+        """Return compact JSON: Go's reader takes a blank for a part of a key."""
         if is_standard:
             return msgspec.json.encode(self)
         return java_json.encode(msgspec.to_builtins(self))
@@ -54,6 +54,6 @@ class TopicRouteData(msgspec.Struct, rename="camel", kw_only=True):
         """Return the route of either dialect.
 
         Raises:
-            ValueError: the body holds no route.
+            ValueError: the body is not a route.
         """
         return java_json.decode_as(body, cls)

@@ -1,4 +1,4 @@
-"""The flat answers: names in a list, texts by key.
+"""Flat answers: a list of names, a map of texts.
 
 Source: common/protocol/body/KVTable.java, TopicList.java (4.9.7).
 """
@@ -18,7 +18,7 @@ class KVTable(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TopicList(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Topic names (206, 224, 304, 305); `broker_addr` is whom 304 sends on to."""
+    """Topic names (206, 224, 304, 305); 304 answers a broker to ask next in `broker_addr`."""
 
     broker_addr: str | None = None
     topic_list: list[str]

@@ -1,7 +1,7 @@
 """Readers of single ext fields, which arrive as text.
 
-Java logs a missing mandatory field, goes on with null, then answers SYSTEM_ERROR with a
-NullPointerException. Ours answers the same code with a sentence that names the field.
+Java logs a missing mandatory field, goes on with null and answers SYSTEM_ERROR with a
+NullPointerException. We answer the same code with a sentence that names the field.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def int32(
     """Return an int field from low to high, default when it is missing.
 
     Raises:
-        RequestRefusedError: no number, out of range, or missing without a default.
+        RequestRefusedError: not a number, out of range, or missing without a default.
     """
     return _integer(ext_fields, key, default, INT32_DIGITS_MAX, low, high)
 
@@ -59,7 +59,7 @@ def int64(
     """Return a long field from low to high, default when it is missing.
 
     Raises:
-        RequestRefusedError: no number, out of range, or missing without a default.
+        RequestRefusedError: not a number, out of range, or missing without a default.
     """
     return _integer(ext_fields, key, default, INT64_DIGITS_MAX, low, high)
 
@@ -83,7 +83,7 @@ def _integer(
         if default is None:
             raise _refusal(f"the request has no {key}")
         return default
-    # Java's parser takes digits with one sign; Python's takes blanks and underscores as well,
+    # Java's parser accepts digits with one sign. Python's also accepts blanks and underscores,
     # and its time grows with the square of the length.
     if len(value) <= digits_max and value.isascii() and value.lstrip("+-").isdigit():
         try:

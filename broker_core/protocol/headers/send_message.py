@@ -1,7 +1,7 @@
-"""SendHeader: the ext fields of SEND_MESSAGE_V2, decoded at once into what they mean.
+"""SendHeader: the ext fields of SEND_MESSAGE_V2, decoded straight into numbers and texts.
 
-Every producer sends it with every message, so its numbers are read while the JSON is: a dict of
-texts first, and the numbers out of that, takes twice as long.
+Every message of every producer brings one, so numbers are read in the same pass as the JSON: a
+dict of texts first, and numbers from that, takes twice as long.
 
 Source: common/protocol/header/SendMessageRequestHeaderV2.java (4.9.7; `n` is of 5.x).
 """
@@ -34,7 +34,7 @@ LONG_NAMES = {
     "m": "batch",
     "n": "brokerName",
 }
-"""The letters and what they stand for."""
+"""What each letter stands for."""
 SHORT_NAMES = {long: short for short, long in LONG_NAMES.items()}
 
 Int32 = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
@@ -62,9 +62,9 @@ class SendHeader(
         "broker_name": "n",
     },
 ):
-    """A send, as its processor needs it; read as a mapping it is the ext fields that came.
+    """A send's header as the processor needs it; as a mapping it shows the ext fields received.
 
-    A header with any other field, a signed one for instance, is not decoded into this.
+    A header with any other field, for instance a signed one, is decoded the general way.
     """
 
     topic: str
@@ -87,7 +87,7 @@ class SendHeader(
         """Return the header of ext fields in the short form.
 
         Raises:
-            RequestRefusedError: a mandatory field is missing, or a number is none.
+            RequestRefusedError: a mandatory field is missing, or a number is malformed.
         """
         named = {
             LONG_NAMES[letter]: value
@@ -111,10 +111,10 @@ class SendHeader(
             named.get("brokerName"),
         )
 
-    # What readers of ext fields use: authorization, hooks, logs.
+    # For readers of ext fields: authorization, hooks, logs.
 
     def ext_fields(self) -> dict[str, str]:
-        """Return the ext fields as the texts that came."""
+        """Return the ext fields as texts, as they were received."""
         return {
             letter: str(value)
             for letter, name in _ATTRIBUTES.items()
