@@ -1,1 +1,1 @@
-"""Access control: accounts in plain_acl.yml, signatures, what each request needs."""
+"""Access control: accounts in plain_acl.yml, signatures, the permissions of each request."""

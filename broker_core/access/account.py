@@ -1,4 +1,4 @@
-"""Account: who may do what.
+"""Account: keys and permissions of one client.
 
 Source: acl/plain/PlainAccessResource.java, acl/common/Permission.java (4.9.7).
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from broker_core.access.address_rule import parse_rule
+from broker_core.message import names
 from broker_core.message.names import RETRY_GROUP_TOPIC_PREFIX
 
 if TYPE_CHECKING:
@@ -17,16 +18,26 @@ if TYPE_CHECKING:
     from broker_core.access.address_rule import AddressRule
 
 KEY_CHARS_MIN = 7
-"""Of an access key, and of a secret key."""
+"""The shortest access key or secret key."""
 
 
 class Permission:
-    """Bits of a permission. Plain numbers: an enumeration's operators cost a microsecond each."""
+    """Bits of a permission. Plain integers: each operator of an enum costs a microsecond."""
 
     DENY = 1
     PUB = 4
     SUB = 8
 
+
+BROKERS_OWN_TOPICS = frozenset(
+    {
+        names.RMQ_SYS_SCHEDULE_TOPIC,
+        names.RMQ_SYS_TRANS_HALF_TOPIC,
+        names.RMQ_SYS_TRANS_OP_HALF_TOPIC,
+        names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
+    }
+)
+"""Here the broker keeps messages of all topics: a default permission does not cover them."""
 
 WORDS = {
     "DENY": Permission.DENY,
@@ -45,21 +56,30 @@ class Account:
     secret_key: str = field(repr=False)
     white_address: AddressRule = field(repr=False)
     is_admin: bool
+    is_broker: bool
+    """Whether a broker may register with it."""
     default_topic_perm: int
     default_group_perm: int
     permissions: Mapping[str, int]
-    """By resource; a group is the resource of its retry topic's name."""
+    """Resource -> permission bits. The resource of a group is the name of its retry topic."""
+    requires_fresh_signature: bool = False
+    """Whether each of its requests must be one that can be sent once only, whatever its address."""
 
     def owned(self, resource: str) -> int:
-        """Return the permission for a resource, its own or the default one."""
+        """Return the permission for a resource, else the default.
+
+        Differs: in the original the default permission for topics opens the broker's own as well.
+        """
         found = self.permissions.get(resource)
         if found is not None:
             return found
+        if resource in BROKERS_OWN_TOPICS and not self.is_admin:
+            return Permission.DENY
         is_group = resource.startswith(RETRY_GROUP_TOPIC_PREFIX)
         return self.default_group_perm if is_group else self.default_topic_perm
 
     def may(self, action: int, resource: str) -> bool:
-        """Tell whether an action is allowed; what is denied is, whatever else is granted."""
+        """Return whether an action is allowed; DENY overrides every other bit."""
         if self.is_admin and not self.permissions:
             return True
         owned = self.owned(resource)
@@ -67,10 +87,10 @@ class Account:
 
 
 def build_account(table: Mapping[str, Any]) -> Account:
-    """Return the account that an entry of the file describes.
+    """Build an account from its entry in the file.
 
     Raises:
-        ValueError: a sentence that names the account, never its secret.
+        ValueError: the entry is not valid; the text names the account, never its secret.
     """
     access_key, secret_key = text_of(table.get("accessKey")), text_of(table.get("secretKey"))
     check_keys(access_key, secret_key)
@@ -90,19 +110,21 @@ def build_account(table: Mapping[str, Any]) -> Account:
         secret_key=secret_key,
         white_address=white_address,
         is_admin=str(table.get("admin")).lower() == "true",
+        is_broker=str(table.get("broker")).lower() == "true",
         default_topic_perm=parse_permission(text_of(table.get("defaultTopicPerm"))),
         default_group_perm=parse_permission(text_of(table.get("defaultGroupPerm"))),
         permissions=permissions,
+        requires_fresh_signature=str(table.get("requireFreshSignature")).lower() == "true",
     )
 
 
 def check_keys(access_key: str | None, secret_key: str | None) -> None:
-    """Refuse keys that are missing or short.
+    """Check both keys.
 
-    Differs: the original's sentence holds the secret key.
+    Differs: the original's error text contains the secret key.
 
     Raises:
-        ValueError: one is.
+        ValueError: a key is missing or too short.
     """
     for key in (access_key, secret_key):
         if key is None or len(key) < KEY_CHARS_MIN:
@@ -113,7 +135,7 @@ def check_keys(access_key: str | None, secret_key: str | None) -> None:
 
 
 def parse_permission(word: str | None) -> int:
-    """Return a permission by its word; any other word, and none, is DENY."""
+    """Return the bits of a word of WORDS; DENY for anything else, None included."""
     return WORDS.get((word or "").strip(), Permission.DENY)
 
 
@@ -121,7 +143,7 @@ def parse_resource(line: str) -> tuple[str, int]:
     """Split `name=PERM`.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the line does not have this form.
     """
     items = [item for item in line.split("=") if item]
     if len(items) != 2:
@@ -133,10 +155,10 @@ def parse_resource(line: str) -> tuple[str, int]:
 
 
 def check_resources(lines: Sequence[str]) -> None:
-    """Refuse lines whose permission is a word that nobody knows; in a file it means DENY.
+    """Check lines that arrive over the wire; in a file an unknown permission means DENY.
 
     Raises:
-        ValueError: there is one.
+        ValueError: a line is malformed, or its permission unknown.
     """
     for line in lines:
         parse_resource(line)
@@ -148,18 +170,18 @@ def check_resources(lines: Sequence[str]) -> None:
 
 
 def lines_of(value: object, what: str) -> list[str]:
-    """Return a list of texts, empty when there is none.
+    """Return a YAML list as texts, an empty one for None.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the value is not a list.
     """
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ValueError(f"{what} is no list")
+        raise ValueError(f"{what} is not a list")
     return [str(item) for item in value]
 
 
 def text_of(value: object) -> str | None:
-    """Return a scalar of YAML as text: keys of digits alone need no quotes."""
+    """Return a YAML scalar as text, so that keys made of digits need no quotes."""
     return None if value is None else str(value)

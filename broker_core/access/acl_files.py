@@ -1,12 +1,13 @@
-"""The files of accounts: plain_acl.yml, and every *.yml or *.yaml below `acl/` beside it.
+"""The account files: plain_acl.yml, and every *.yml or *.yaml below `acl/` beside it.
 
-An account is of the file that names it first: those below `acl/` in the order of their names, then
-plain_acl.yml, to which new accounts are added. Files that change are read again within five
-seconds; when one cannot be read, what was known before stays in force.
+The first file that names an account owns it: files below `acl/` come first, ordered by name, then
+plain_acl.yml, which receives new accounts. AclFiles reads a changed file again within five seconds;
+while a file cannot be read, the old accounts stay in force. A file that other users may read or
+change is a WARNING when it is read.
 
 Source: acl/plain/PlainPermissionManager.java, srvutil/AclFileWatchService.java (4.9.7).
-Differs: comments in a file are lost when it is changed over the wire, as in the original, but the
-file is replaced in one step, and only its owner may read it.
+As in the original, a change over the wire loses a file's comments.
+Differs: a write replaces the file atomically, and only its owner may read it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from broker_core.access.account import (
     text_of,
 )
 from broker_core.access.address_rule import parse_rule
+from broker_core.config.exposure import exposure
 from broker_core.errors import StoreError
 from broker_core.message.data_version import DataVersion
 from broker_core.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from broker_core.access.address_rule import AddressRule
@@ -56,7 +58,7 @@ DATA_VERSION = "dataVersion"
 
 @dataclass(frozen=True, slots=True)
 class AccessState:
-    """What the files say. Immutable: another takes its place when one of them changes."""
+    """The accounts of all files. Immutable: each change makes a new state."""
 
     accounts: Mapping[str, Account] = field(default_factory=dict)
     global_white: tuple[AddressRule, ...] = ()
@@ -69,10 +71,10 @@ class AccessState:
 
 
 class AclFiles(Service):
-    """Read, watch and change the files. Event loop only; reading while it runs is done in a thread.
+    """Reads, watches and changes the files. Event loop only; `refresh` reads in a thread.
 
     Attributes:
-        state: what is in force.
+        state: the accounts in force.
         path: plain_acl.yml.
     """
 
@@ -83,24 +85,26 @@ class AclFiles(Service):
         self._clock = clock
         self._storage = storage
         self._texts: dict[Path, bytes] = {}
+        self._read_at_ms: dict[Path, int] = {}
+        self._exposed: dict[Path, str] = {}
         self._problem = ""
 
     def load(self) -> None:
         """Read all files.
 
         Raises:
-            StoreError: one cannot be read, or says what makes no sense.
+            StoreError: a file cannot be read, or is not a valid account file.
         """
-        texts = self._read_all()
+        texts, exposed = self._look()
+        self._warn_of(exposed, among=texts)
         try:
-            self.state = _parse_all(texts, self.path)
+            self._take(texts)
         except ValueError as error:
             raise StoreError(str(error)) from error
-        self._texts = texts
         if not self.state.accounts and not self.state.global_white:
             logger.warning(
-                "access control is on and no account is known: every request is refused until "
-                "there is one in %s",
+                "access control is on but there are no accounts: the broker refuses every request "
+                "until %s has one",
                 self.path,
             )
 
@@ -108,17 +112,23 @@ class AclFiles(Service):
         self.spawn(self._watch_forever(), name="acl-files")
 
     async def refresh(self) -> bool:
-        """Read the files; True when what they say took force."""
+        """Read the files again; True when a change took effect."""
         before = self._texts
         try:
-            texts = await asyncio.to_thread(self._read_all)
-            if self._texts is not before or texts == before:
+            texts, exposed = await asyncio.to_thread(self._look)
+            if self._texts is not before:
                 return False
-            self._texts = texts
-            self.state = _parse_all(texts, self.path)
+            self._warn_of(
+                exposed,
+                among=[path for path in texts if texts[path] != before.get(path)],
+            )
+            if texts == before:
+                self._problem = ""
+                return False
+            self._change(texts)
         except (StoreError, ValueError) as error:
             if str(error) != self._problem:
-                logger.warning("accounts are not read again, the old ones stay: %s", error)
+                logger.warning("the old accounts stay in force, a file cannot be read: %s", error)
             self._problem = str(error)
             return False
         self._problem = ""
@@ -126,10 +136,10 @@ class AclFiles(Service):
         return True
 
     def put_account(self, wanted: Mapping[str, Any]) -> None:
-        """Add an account, or change those of its fields that are given.
+        """Add an account, or change the given fields of one.
 
         Raises:
-            ValueError: it is none that may be.
+            ValueError: the account is not valid.
         """
         access_key = text_of(wanted.get("accessKey"))
         check_keys(access_key, text_of(wanted.get("secretKey")))
@@ -149,7 +159,7 @@ class AclFiles(Service):
         self._write(path, {**document, ACCOUNTS: entries})
 
     def delete_account(self, access_key: str) -> bool:
-        """Take an account away; False when there is none of that key."""
+        """Delete an account; False when no account has this key."""
         path = self.state.owners.get(access_key)
         if path is None:
             return False
@@ -163,33 +173,83 @@ class AclFiles(Service):
         return True
 
     def set_global_white_addresses(self, addresses: Sequence[str], path: Path | None) -> None:
-        """Replace the addresses from which everything is allowed, in one of the known files.
+        """Replace one file's list of addresses whose requests need no account.
 
         Raises:
-            ValueError: an address or the file is none.
+            ValueError: an address is not valid, or the path is not an account file.
         """
         target = self.path if path is None else path
         if target != self.path and target not in self._texts:
-            raise ValueError(f"{target} is no file of accounts")
+            raise ValueError(f"{target} is not an account file")
         for address in addresses:
             parse_rule(address)
         self._write(target, {**self._document(target), GLOBAL_WHITE_ADDRESSES: list(addresses)})
 
     def _document(self, path: Path) -> dict[str, Any]:
-        # Not what was read last: someone may just have edited the file.
+        # Read afresh: somebody may have edited the file since the last look.
         return _parse(path, self._storage.read(path) or b"")
 
     def _write(self, path: Path, document: dict[str, Any]) -> None:
-        version = _version(document).next(self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        version = _version(document, now_ms).next(now_ms)
         document[DATA_VERSION] = [{"counter": version.counter, "timestamp": version.timestamp}]
         text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
         if len(text) > FILE_BYTES_MAX:
             raise ValueError(f"{path} would have more than {FILE_BYTES_MAX} bytes")
         texts = {**self._texts, path: text}
-        state = _parse_all(texts, self.path)
+        _parse_all(texts, self.path, self._read_times(texts))
         self._storage.make_directory(path.parent)
         self._storage.write_atomically(path, text)
-        self._texts, self.state = texts, state
+        self._change(texts)
+
+    def _take(self, texts: dict[Path, bytes]) -> None:
+        """Put the accounts of these files in force.
+
+        Raises:
+            ValueError: a file is not valid; the old accounts stay in force.
+        """
+        read_at_ms = self._read_times(texts)
+        self.state = _parse_all(texts, self.path, read_at_ms)
+        self._texts, self._read_at_ms = texts, read_at_ms
+
+    def _change(self, texts: dict[Path, bytes]) -> None:
+        """Put other texts of the files in force, and log each account that changes.
+
+        Raises:
+            ValueError: as `_take`.
+        """
+        before = self.state
+        self._take(texts)
+        for line in changes(before, self.state):
+            logger.warning("accounts changed: %s", line)
+
+    def _read_times(self, texts: Mapping[Path, bytes]) -> dict[Path, int]:
+        """Return when each file's present text was first read (ms); plain_acl.yml is always in."""
+        now_ms = self._clock.now_ms()
+        return {
+            path: self._read_at_ms.get(path, now_ms)
+            if texts.get(path) == self._texts.get(path)
+            else now_ms
+            for path in {*texts, self.path}
+        }
+
+    def _warn_of(self, exposed: dict[Path, str], among: Collection[Path]) -> None:
+        """Warn of exposed files: of those `among` which are read anew, and of what is new."""
+        for path, warning in exposed.items():
+            if path in among or self._exposed.get(path) != warning:
+                logger.warning("%s", warning)
+        self._exposed = exposed
+
+    def _look(self) -> tuple[dict[Path, bytes], dict[Path, str]]:
+        """Return the texts of all files, and the warnings about those that others may read."""
+        texts = self._read_all()
+        exposed = {}
+        for path in texts:
+            found = self._storage.permissions(path)
+            warning = exposure(path, *found) if found is not None else None
+            if warning is not None:
+                exposed[path] = warning
+        return texts, exposed
 
     def _read_all(self) -> dict[Path, bytes]:
         texts = {}
@@ -204,7 +264,7 @@ class AclFiles(Service):
                 raise StoreError(f"{path} has more than {FILE_BYTES_MAX} bytes")
             texts[path] = text
             if len(texts) > FILES_MAX:
-                raise StoreError(f"{path.parent} has more than {FILES_MAX} files of accounts")
+                raise StoreError(f"{path.parent} has more than {FILES_MAX} account files")
         return texts
 
     def _walk(self, directory: Path, depth: int) -> Iterator[Path]:
@@ -224,15 +284,35 @@ class AclFiles(Service):
             await self.refresh()
 
 
-def _parse_all(texts: Mapping[Path, bytes], default: Path) -> AccessState:
+def changes(before: AccessState, after: AccessState) -> Iterator[str]:
+    """Yield a line for each account that came, went or changed: names of fields, never values."""
+    old, new = (
+        {text_of(entry.get("accessKey")): entry for entry in state.entries}
+        for state in (before, after)
+    )
+    for access_key in sorted({*old, *new}, key=str):
+        was, is_now = old.get(access_key), new.get(access_key)
+        if was is None or is_now is None:
+            yield f"access_key={access_key} {'removed' if is_now is None else 'added'}"
+            continue
+        fields = [key for key in sorted({*was, *is_now}) if was.get(key) != is_now.get(key)]
+        if fields:
+            yield f"access_key={access_key} changed={','.join(fields)}"
+    if before.global_white_texts != after.global_white_texts:
+        yield f"{GLOBAL_WHITE_ADDRESSES}={','.join(after.global_white_texts)}"
+
+
+def _parse_all(
+    texts: Mapping[Path, bytes], default: Path, read_at_ms: Mapping[Path, int]
+) -> AccessState:
     accounts: dict[str, Account] = {}
     owners: dict[str, Path] = {}
     white: list[str] = []
     entries: list[Mapping[str, Any]] = []
-    versions: dict[Path, DataVersion] = {default: DataVersion()}
+    versions = {default: DataVersion(timestamp=read_at_ms[default])}
     for path in sorted(texts, key=lambda one: (one == default, one)):
         document = _parse(path, texts[path])
-        versions[path] = _version(document)
+        versions[path] = _version(document, read_at_ms[path])
         white.extend(lines_of(document.get(GLOBAL_WHITE_ADDRESSES), GLOBAL_WHITE_ADDRESSES))
         for entry in _entries(document, path):
             try:
@@ -241,7 +321,7 @@ def _parse_all(texts: Mapping[Path, bytes], default: Path) -> AccessState:
                 raise ValueError(f"{path}: {error}") from error
             if account.access_key in owners:
                 logger.warning(
-                    "account named twice, the later one is left out: access_key=%r file=%s",
+                    "duplicate account ignored: access_key=%r file=%s",
                     account.access_key,
                     path,
                 )
@@ -257,30 +337,34 @@ def _parse(path: Path, text: bytes) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        # The error itself quotes the line, which may hold a secret.
+        # The YAML error quotes the line, which may hold a secret.
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
-        raise ValueError(f"{path} is no YAML{where}") from None
+        raise ValueError(f"{path} is not YAML{where}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise ValueError(f"{path} is no table of YAML")
+        raise ValueError(f"{path} is not a YAML table")
     return document
 
 
 def _entries(document: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
     entries = document.get(ACCOUNTS) or []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError(f"{path}: {ACCOUNTS} is no list of accounts")
+        raise ValueError(f"{path}: {ACCOUNTS} is not a list of accounts")
     return entries
 
 
-def _version(document: Mapping[str, Any]) -> DataVersion:
+def _version(document: Mapping[str, Any], read_at_ms: int) -> DataVersion:
+    """Return the version that a file states; without a valid one, counter 0 and `read_at_ms`."""
     versions = document.get(DATA_VERSION)
-    first = versions[0] if isinstance(versions, list) and versions else {}
+    unchanged = DataVersion(timestamp=read_at_ms)
+    if not isinstance(versions, list) or not versions:
+        return unchanged
     try:
         return DataVersion(
-            counter=int(first.get("counter", 0)), timestamp=int(first.get("timestamp", 0))
+            counter=int(versions[0].get("counter", 0)),
+            timestamp=int(versions[0].get("timestamp", 0)),
         )
     except (AttributeError, TypeError, ValueError):
-        return DataVersion()
+        return unchanged

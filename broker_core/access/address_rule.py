@@ -1,12 +1,12 @@
-"""AddressRule: which addresses a line of a white list means.
+"""AddressRule: the addresses that a line of a white list matches.
 
-    (nothing)                none
-    *  *.*.*.*               all, of both families; *:*:*:*:*:*:*:* too
-    10.1.2.3  ::1            one
+    (empty line)             no address
+    *  *.*.*.*               every address, IPv4 and IPv6; *:*:*:*:*:*:*:* too
+    10.1.2.3  ::1            one address
     10.1.2.3,10.1.2.4        several
     10.1.2.{3,4}  1::{3,4}   several that differ in their last part
-    10.1.2.*  10.1.*.*       a part and all behind it; of IPv6 the last one only
-    10.1.2.1-9  10.1.4-8.*   a part from one number to another; of IPv6 in the last two, hexadecimal
+    10.1.2.*  10.1.*.*       any value of a part and of all after it; IPv6: of the last part only
+    10.1.2.1-9  10.1.4-8.*   a range of a part's values; IPv6: in the last two parts, hexadecimal
 
 Source: acl/plain/RemoteAddressStrategyFactory.java (4.9.7).
 """
@@ -31,7 +31,7 @@ _RANGE = re.compile(r"([0-9A-Fa-f]{1,4})-([0-9A-Fa-f]{1,4})")
 
 @functools.lru_cache(ADDRESSES_KEPT)
 def parts_of(address: str) -> tuple[int, ...]:
-    """Return the four or eight numbers of an address, none for what is no address."""
+    """Return the four or eight numbers of an address, () if the text is not an address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -43,10 +43,10 @@ def parts_of(address: str) -> tuple[int, ...]:
 
 
 def parse_rule(text: str | None) -> AddressRule:
-    """Return what a line means.
+    """Return the rule of a line.
 
     Raises:
-        ValueError: it means nothing.
+        ValueError: the line is not valid.
     """
     line = (text or "").strip()
     if not line:
@@ -56,7 +56,7 @@ def parse_rule(text: str | None) -> AddressRule:
     if line.endswith("}"):
         head, _, last = line[:-1].partition("{")
         if head[-1:] not in (".", ":"):
-            raise ValueError(f"{line!r} is no list of addresses such as 10.1.2.{{3,4}}")
+            raise ValueError(f"{line!r} is not a list of addresses such as 10.1.2.{{3,4}}")
         return _any_of(line, [head + each.strip() for each in last.split(",") if each.strip()])
     if "," in line:
         return _any_of(line, [each.strip() for each in line.split(",") if each.strip()])
@@ -74,10 +74,10 @@ def _any_of(line: str, addresses: list[str]) -> AddressRule:
 
 def _v4_range(line: str) -> AddressRule:
     texts = [text.strip() for text in line.split(".")]
-    # The first part that is a range decides; what stands behind it is not looked at.
+    # The first part that is a range decides; the parts after it are ignored, as in the original.
     index = next((i for i, text in enumerate(texts) if "*" in text or "-" in text), 0)
     if len(texts) != V4_PARTS or index == 0:
-        raise ValueError(f"{line!r} is no range of addresses such as 10.1.2.* or 10.1.2.1-9")
+        raise ValueError(f"{line!r} is not a range of addresses such as 10.1.2.* or 10.1.2.1-9")
     low, high = _bounds(line, texts[index], 10, 255)
     head = tuple(_number(line, text, 10, 255) for text in texts[:index])
     return _range_rule(head, low, high, V4_PARTS)
@@ -90,12 +90,12 @@ def _v6_range(line: str) -> AddressRule:
         head_text, _, last = head_text.rpartition(":")
     index = V6_PARTS - 2 if is_any_last else V6_PARTS - 1
     if "*" in head_text or "-" in head_text:
-        raise ValueError(f"{line!r} is no range of addresses: only the last parts may be one")
+        raise ValueError(f"{line!r} is not a range of addresses: only the last parts may vary")
     low, high = _bounds(line, last, 16, 0xFFFF)
-    # Zeros in the place of the range make the head an address that can be read.
+    # Zeros in place of the range make the head a parsable address.
     whole = parts_of(head_text + ":0" * (V6_PARTS - index))
     if len(whole) != V6_PARTS:
-        raise ValueError(f"{line!r} is no range of IPv6 addresses")
+        raise ValueError(f"{line!r} is not a range of IPv6 addresses")
     return _range_rule(whole[:index], low, high, V6_PARTS)
 
 
@@ -126,5 +126,5 @@ def _number(line: str, text: str, base: int, most: int) -> int:
     except ValueError:
         number = -1
     if not 0 <= number <= most:
-        raise ValueError(f"{line!r}: {text!r} is no number from 0 to {most}")
+        raise ValueError(f"{line!r}: {text!r} is not a number from 0 to {most}")
     return number

@@ -1,11 +1,13 @@
-"""What each request needs: one row a code. A code without a row is refused.
+"""The permissions that each request needs, one row a code. The broker refuses a code without a row.
 
 Source: acl/plain/PlainAccessValidator.java, acl/common/Permission.java (4.9.7).
-Differs: the original asks nothing but an account of batches (320), offsets read (14), queue locks
-(41, 42), expressions (46) and of most requests of administration. Here the first four need what
-their clients have anyway, and what changes the broker, reads its configuration or accounts, or
-watches other people's messages needs an administrator. A send to a retry topic needs SUB on that
-topic's group, not on whatever group the request names.
+Differs: the original requires only an account for batches (320), reading offsets (14), queue locks
+(41, 42), checking expressions (46) and most administrative requests. Here the first four require
+the permissions that their clients have anyway, and only an administrator may change the broker,
+read its configuration or accounts, or watch other clients' messages. A request that names a message
+by its place requires a permission on that message's topic (`found`). A send to a retry topic needs
+SUB on that topic's group, whatever group the request names. The original's name server asks nobody
+for an account.
 """
 
 from __future__ import annotations
@@ -28,19 +30,23 @@ PUB, SUB = Permission.PUB, Permission.SUB
 
 
 class Need(NamedTuple):
-    """A permission on a topic, or on a group by its retry topic's name."""
+    """A permission on a topic; a group goes by the name of its retry topic."""
 
     resource: str
     action: int
 
 
 class Rule(NamedTuple):
-    """A row: in words what the request acts on and how, and how to find that in the request."""
+    """A row: resource and action in words, and a function that finds them in the request."""
 
     resource: str
     action: str
     needs: Callable[[RemotingCommand], Iterable[Need]]
     is_admin: bool = False
+    is_broker: bool = False
+    """Whether a broker's account will do for an administrator's."""
+    found: str = ""
+    """In words what the processor asks as well, once it has found what the request is about."""
 
 
 def _group(name: str) -> Need:
@@ -52,7 +58,7 @@ def _nothing(_: RemotingCommand) -> Iterable[Need]:
 
 
 def _send(field: str) -> Rule:
-    """Return the row of a send to the topic in a field; to a retry topic its own group sends."""
+    """Return the row of a send to the topic in a field; a retry topic needs SUB on its group."""
 
     def needs(request: RemotingCommand) -> Iterable[Need]:
         topic = request.ext_fields.get(field)
@@ -64,7 +70,7 @@ def _send(field: str) -> Rule:
 
 
 def _subscribe(*, topic: str | None = None, group: str | None = None) -> Rule:
-    """Return the row of a request that reads the topic and as the group in these fields."""
+    """Return the row of a request that reads; the arguments name its fields of topic and group."""
 
     def needs(request: RemotingCommand) -> Iterable[Need]:
         fields = request.ext_fields
@@ -127,21 +133,27 @@ def _topics(subscriptions: Iterable[_Subscription]) -> Iterable[Need]:
 
 
 ANY_ACCOUNT = Rule("any", "any", _nothing)
+REPLY = ANY_ACCOUNT._replace(found="PUB on a topic that is not the cluster's reply topic")
 ADMINISTRATOR = Rule("broker", "administer", _nothing, is_admin=True)
+FOLLOWER = Rule("broker", "follow", _nothing, is_admin=True, is_broker=True)
+"""What a slave asks of its master."""
+REGISTRATION = Rule("name server", "register", _nothing, is_admin=True, is_broker=True)
 
 RULES: dict[int, Rule] = {
     # Messages.
     RequestCode.SEND_MESSAGE: _send("topic"),
     RequestCode.SEND_MESSAGE_V2: _send("b"),
     RequestCode.SEND_BATCH_MESSAGE: _send("b"),
-    RequestCode.SEND_REPLY_MESSAGE: ANY_ACCOUNT,
-    RequestCode.SEND_REPLY_MESSAGE_V2: ANY_ACCOUNT,
-    RequestCode.END_TRANSACTION: ANY_ACCOUNT,
-    RequestCode.CONSUMER_SEND_MSG_BACK: _subscribe(group="group"),
+    RequestCode.SEND_REPLY_MESSAGE: REPLY,
+    RequestCode.SEND_REPLY_MESSAGE_V2: REPLY,
+    RequestCode.END_TRANSACTION: ANY_ACCOUNT._replace(found="PUB on the half message's topic"),
+    RequestCode.CONSUMER_SEND_MSG_BACK: _subscribe(group="group")._replace(
+        found="SUB on the message's topic"
+    ),
     RequestCode.PULL_MESSAGE: _subscribe(topic="topic", group="consumerGroup"),
     RequestCode.LITE_PULL_MESSAGE: _subscribe(topic="topic", group="consumerGroup"),
     RequestCode.QUERY_MESSAGE: _subscribe(topic="topic"),
-    RequestCode.VIEW_MESSAGE_BY_ID: ANY_ACCOUNT,
+    RequestCode.VIEW_MESSAGE_BY_ID: ANY_ACCOUNT._replace(found="SUB on the message's topic"),
     RequestCode.RECALL_MESSAGE: _send("topic"),
     # Clients.
     RequestCode.HEART_BEAT: Rule("topic and group", "SUB", _heartbeat),
@@ -178,7 +190,7 @@ RULES: dict[int, Rule] = {
     RequestCode.VIEW_BROKER_STATS_DATA: ANY_ACCOUNT,
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: ANY_ACCOUNT,
     RequestCode.GET_BROKER_HA_STATUS: ANY_ACCOUNT,
-    # Administration that changes, and what no one else is to see.
+    # Administration that changes the broker, or reads what only administrators may see.
     RequestCode.UPDATE_AND_CREATE_TOPIC: ADMINISTRATOR,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: ADMINISTRATOR,
     RequestCode.DELETE_TOPIC_IN_BROKER: ADMINISTRATOR,
@@ -187,22 +199,43 @@ RULES: dict[int, Rule] = {
     RequestCode.DELETE_SUBSCRIPTIONGROUP: ADMINISTRATOR,
     RequestCode.UPDATE_BROKER_CONFIG: ADMINISTRATOR,
     RequestCode.GET_BROKER_CONFIG: ADMINISTRATOR,
-    RequestCode.GET_ALL_CONSUMER_OFFSET: ADMINISTRATOR,
-    RequestCode.GET_ALL_DELAY_OFFSET: ADMINISTRATOR,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: FOLLOWER,
+    RequestCode.GET_ALL_DELAY_OFFSET: FOLLOWER,
+    RequestCode.GET_ALL_CONSUMER_FILTER: FOLLOWER,
+    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: FOLLOWER,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: ADMINISTRATOR,
     RequestCode.CLONE_GROUP_OFFSET: ADMINISTRATOR,
-    RequestCode.CONSUME_MESSAGE_DIRECTLY: ADMINISTRATOR,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: ADMINISTRATOR._replace(
+        found="SUB on the message's topic"
+    ),
     RequestCode.GET_CONSUMER_RUNNING_INFO: ADMINISTRATOR,
     RequestCode.QUERY_CONSUME_QUEUE: ADMINISTRATOR,
-    RequestCode.RESUME_CHECK_HALF_MESSAGE: ADMINISTRATOR,
+    RequestCode.RESUME_CHECK_HALF_MESSAGE: ADMINISTRATOR._replace(
+        found="PUB on the topic of transactions that were given up"
+    ),
     RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: ADMINISTRATOR,
     RequestCode.CLEAN_UNUSED_TOPIC: ADMINISTRATOR,
     RequestCode.DELETE_EXPIRED_COMMITLOG: ADMINISTRATOR,
     RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: ADMINISTRATOR,
     RequestCode.DELETE_ACL_CONFIG: ADMINISTRATOR,
-    RequestCode.GET_BROKER_CLUSTER_ACL_INFO: ADMINISTRATOR,
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO: FOLLOWER,
     RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: ADMINISTRATOR,
     RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: ADMINISTRATOR,
+    RequestCode.GET_BROKER_SAMPLE: ADMINISTRATOR,
     RequestCode.TRACE_WATCH: ADMINISTRATOR,
     RequestCode.TRACE_UNWATCH: ADMINISTRATOR,
+    RequestCode.PROMOTE_BROKER: ADMINISTRATOR,
+    # Between the brokers of a set.
+    RequestCode.GET_REPLICATION_STATE: FOLLOWER,
+    # The name server, where it is changed. What has no row there is read by everybody: clients look
+    # for routes without signing, as in the original.
+    RequestCode.REGISTER_BROKER: REGISTRATION,
+    RequestCode.UNREGISTER_BROKER: REGISTRATION,
+    RequestCode.QUERY_DATA_VERSION: REGISTRATION,
+    RequestCode.PUT_KV_CONFIG: ADMINISTRATOR,
+    RequestCode.DELETE_KV_CONFIG: ADMINISTRATOR,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: ADMINISTRATOR,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: ADMINISTRATOR,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: ADMINISTRATOR,
+    RequestCode.UPDATE_NAMESRV_CONFIG: ADMINISTRATOR,
 }
