@@ -1,4 +1,4 @@
-"""Consumer groups that are connected: their members, what they subscribe to, how they consume.
+"""Connected consumer groups: members, subscriptions, and how they consume.
 
 Source: broker/client/ConsumerManager.java, ConsumerGroupInfo.java (4.9.7).
 """
@@ -9,19 +9,30 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from broker_core.backlog import Backlog
+from broker_core.clients.memberships import SYSTEM_ERROR, Memberships
+from broker_core.config.limits import LIMITS
 from broker_core.delivery.tag_filter import TagFilter
+from broker_core.errors import RequestRefusedError
+from broker_core.message.subscription import SubscriptionData
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from broker_core.clients.client import ClientConnection
-    from broker_core.message.subscription import SubscriptionData
+    from broker_core.config.limits import LimitsConfig
 
 logger = logging.getLogger(__name__)
 
+NOTICES_AT_ONCE = 1_000
+"""Members that are told of changes in one turn of the loop: 20 ms."""
+CHARS_PER_SUBSCRIPTION = 16
+"""An expression takes about as much memory for so many characters as a subscription without."""
 
-@dataclass(slots=True)
-class ConsumerMember:
+
+class ConsumerMember(msgspec.Struct, gc=False):
     """One client of a group, on one connection."""
 
     client_id: str
@@ -31,9 +42,8 @@ class ConsumerMember:
     """Monotonic seconds."""
 
 
-@dataclass(slots=True)
-class Subscription:
-    """What the group wants of a topic, with the tag filter made of it; None filters nothing."""
+class Subscription(msgspec.Struct, gc=False):
+    """What the group wants of a topic, and the tag filter built from it (None: all)."""
 
     data: SubscriptionData
     tag_filter: TagFilter | None
@@ -41,7 +51,7 @@ class Subscription:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A group with at least one member. The subscriptions are the group's, not a member's."""
+    """A group with at least one member. Subscriptions belong to the group, not to a member."""
 
     name: str
     consume_type: str
@@ -49,6 +59,8 @@ class ConsumerGroup:
     consume_from_where: str
     members: dict[ClientConnection, ConsumerMember] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    weight: int = 0
+    """What the subscriptions count towards subscriptionNumsMax."""
 
     def client_ids(self) -> list[str]:
         return [member.client_id for member in self.members.values()]
@@ -63,15 +75,24 @@ class ConsumerGroup:
 class Consumers:
     """Register, renew and forget consumers. Event loop only.
 
-    `on_change` is called with the group's name and its connections when membership or the set of
-    topics changed, the newcomer's connection included; `on_gone` with the name of a group that
-    lost its last member.
+    Calls `on_change` with the group's name and connections, a newcomer's included, when members
+    or subscribed topics change, and `on_gone` with the name of a group that loses its last member.
+    Where very many change at once, later turns of the loop call `on_change`, once for each group.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        on_change: Callable[[str, list[ClientConnection]], None] | None = None,
+        on_gone: Callable[[str], None] | None = None,
+        limits: LimitsConfig = LIMITS,
+    ) -> None:
+        self._memberships = Memberships(limits)
+        self._limits = limits
+        self._weight = 0
         self.groups: dict[str, ConsumerGroup] = {}
-        self.on_change: Callable[[str, list[ClientConnection]], None] | None = None
-        self.on_gone: Callable[[str], None] | None = None
+        self._on_change = on_change
+        self._changed = Backlog(self._tell, NOTICES_AT_ONCE)
+        self._on_gone = on_gone
 
     def find(self, group: str) -> ConsumerGroup | None:
         return self.groups.get(group)
@@ -87,9 +108,17 @@ class Consumers:
         subscriptions: Iterable[SubscriptionData],
         *,
         notify: bool,
-    ) -> None:
-        """Take a heartbeat for one group; a connection seen first is a new member."""
+    ) -> bool:
+        """Take a heartbeat for one group; return whether the connection is a new member.
+
+        Raises:
+            RequestRefusedError: there are too many members or subscriptions.
+        """
+        wanted = list(subscriptions)
         group = self.groups.get(group_name)
+        self._require_room(sum(map(_weight, wanted)), 0 if group is None else group.weight)
+        # The name that is known already: each heartbeat brings a text of its own.
+        self._memberships.add(connection, group_name if group is None else group.name)
         if group is None:
             group = ConsumerGroup(group_name, consume_type, message_model, consume_from_where)
             self.groups[group_name] = group
@@ -97,40 +126,48 @@ class Consumers:
         group.message_model = message_model
         group.consume_from_where = consume_from_where
         is_new = connection not in group.members
-        if is_new:
-            logger.info(
-                "consumer joined: group=%s client_id=%s address=%s",
-                group_name,
-                member.client_id,
-                connection.remote_address,
-            )
         group.members[connection] = member
-        changed = _merge_subscriptions(group, subscriptions)
+        changed = _merge_subscriptions(group, wanted)
+        self._weigh(group, sum(_weight(one.data) for one in group.subscriptions.values()))
         if (is_new or changed) and notify:
             self._notify(group)
+        return is_new
 
     def unregister(self, connection: ClientConnection, group_name: str, *, notify: bool) -> None:
         """Forget one member; the last one takes the group with it."""
-        group = self.groups.get(group_name)
-        if group is None or group.members.pop(connection, None) is None:
-            return
-        logger.info("consumer left: group=%s address=%s", group_name, connection.remote_address)
-        if not group.members:
-            del self.groups[group_name]
-            if self.on_gone is not None:
-                self.on_gone(group_name)
-        elif notify:
-            self._notify(group)
+        if self._leave(connection, group_name, notify=notify):
+            logger.info("consumer left: group=%s address=%s", group_name, connection.remote_address)
 
     def close(self, connection: ClientConnection) -> list[str]:
-        """Forget a connection everywhere; returns the groups it left."""
-        left = [name for name, group in self.groups.items() if connection in group.members]
+        """Forget a connection everywhere; return the groups that it left."""
+        left = self._memberships.groups_of(connection)
         for name in left:
-            self.unregister(connection, name, notify=True)
+            self._leave(connection, name, notify=True)
+        if left:
+            logger.info(
+                "consumer left: group=%s groups=%d address=%s",
+                left[0],
+                len(left),
+                connection.remote_address,
+            )
         return left
 
+    def _leave(self, connection: ClientConnection, group_name: str, *, notify: bool) -> bool:
+        group = self.groups.get(group_name)
+        if group is None or group.members.pop(connection, None) is None:
+            return False
+        self._memberships.remove(connection, group_name)
+        if not group.members:
+            del self.groups[group_name]
+            self._weigh(group, 0)
+            if self._on_gone is not None:
+                self._on_gone(group_name)
+        elif notify:
+            self._notify(group)
+        return True
+
     def silent_since(self, before: float) -> list[ClientConnection]:
-        """Return the connections without a heartbeat since the monotonic time `before`."""
+        """Return the connections whose last heartbeat is older than the monotonic time `before`."""
         return [
             connection
             for group in self.groups.values()
@@ -141,13 +178,38 @@ class Consumers:
     def groups_subscribing(self, topic: str) -> list[str]:
         return [name for name, group in self.groups.items() if topic in group.subscriptions]
 
+    def _require_room(self, wanted: int, held: int) -> None:
+        most = self._limits.subscription_nums_max
+        if wanted > held and self._weight - held + wanted > most:
+            raise RequestRefusedError(
+                SYSTEM_ERROR,
+                f"the broker holds {self._weight} subscriptions and no more than "
+                f"subscriptionNumsMax={most}",
+            )
+
+    def _weigh(self, group: ConsumerGroup, weight: int) -> None:
+        self._weight += weight - group.weight
+        group.weight = weight
+
     def _notify(self, group: ConsumerGroup) -> None:
-        if self.on_change is not None:
-            self.on_change(group.name, list(group.members))
+        if self._on_change is not None:
+            self._changed.add(group.name)
+
+    def _tell(self, name: str) -> int:
+        """Report a group's change; return to how many."""
+        group = self.groups.get(name)
+        if group is None or self._on_change is None:
+            return 1
+        self._on_change(name, list(group.members))
+        return len(group.members)
+
+
+def _weight(subscription: SubscriptionData) -> int:
+    return 1 + len(subscription.sub_string) // CHARS_PER_SUBSCRIPTION
 
 
 def _merge_subscriptions(group: ConsumerGroup, wanted: Iterable[SubscriptionData]) -> bool:
-    """Make the group's topics those of this heartbeat; True when the set of topics changed.
+    """Make this heartbeat's topics the group's; return whether the set of topics changed.
 
     The last heartbeat wins for the whole group: two clients with different subscriptions evict each
     other's, as in the original, where users know that symptom.

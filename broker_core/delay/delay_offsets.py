@@ -1,4 +1,4 @@
-"""How far each delay level was delivered, kept in delayOffset.json.
+"""DelayOffsets: how far each delay level is delivered, kept in delayOffset.json.
 
 Source: store/schedule/ScheduleMessageService.java encode, decode (4.9.7).
 """
@@ -71,12 +71,12 @@ class DelayOffsets:
         return {"offsetTable": dict(sorted(self.table.items()))}
 
     def text(self) -> bytes:
-        """Return what the file is to say now, and take it as written."""
+        """Return the file's new text; the table counts as written."""
         self.is_dirty = False
         return self._document.text(self.document())
 
     async def write(self, text: bytes) -> None:
-        """Write the file without making the loop wait for the disk."""
+        """Write the file in a worker thread."""
         try:
             await asyncio.to_thread(self._document.write, text)
         except OSError:

@@ -1,9 +1,9 @@
-"""When the messages of one level are due, by a clock that is not stepped.
+"""DueTimes: when the messages of one level are due, by a clock that is never stepped.
 
-A ConsumeQueue unit of SCHEDULE_TOPIC_XXXX holds the due time as the wall clock saw it when the
-message was put: that is what a broker that starts later, or another one, believes. While this
-process runs the wall clock may be stepped; so it remembers how far wall time was ahead of steady
-time (the skew) when messages were put, in runs of messages with about the same one.
+A ConsumeQueue unit of SCHEDULE_TOPIC_XXXX holds the due time by the wall clock of the put. A broker
+that starts later, or another one, goes by that. While this process runs somebody may step the wall
+clock; so it remembers by how much wall time was ahead of steady time (the skew) when messages were
+put, in runs of messages with about the same skew.
 
 Invariant: no due time is earlier than steady time at the put + the level's delay.
 """
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from broker_core.clock import SteadyClock
 
 JITTER_MS = 2
-"""Two clocks read one after the other, cut to milliseconds, differ by this from time to time."""
+"""Two clocks that are read one after the other, in whole milliseconds, may differ by this."""
 RUN_MS = 20
-"""Skews of one run differ by at most this: so late a message may be after a step."""
+"""Skews of one run differ by at most this; a message may be this late after a step."""
 
 
 class DueTimes:
@@ -33,7 +33,7 @@ class DueTimes:
         self._least_ms = self._most_ms = 0
 
     def note_put(self, queue_offset: int, store_timestamp: int) -> None:
-        """Take down that a message was put now."""
+        """Note that a message was put now."""
         skew_ms = store_timestamp - self._steady.now_ms()
         if self._runs and self._least_ms <= skew_ms <= self._most_ms:
             return
@@ -44,7 +44,7 @@ class DueTimes:
         self._runs.append((queue_offset, self._least_ms))
 
     def due_ms(self, queue_offset: int, deliver_time_ms: int) -> int:
-        """Return when a message is due, in steady time, from what its unit says."""
+        """Return when a message is due, in steady time, from the due time of its unit."""
         runs = self._runs
         while len(runs) > 1 and runs[1][0] <= queue_offset:
             runs.popleft()

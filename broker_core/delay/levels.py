@@ -1,7 +1,7 @@
 """The delay levels of messageDelayLevel.
 
-A message of level n waits in queue n - 1 of SCHEDULE_TOPIC_XXXX; where it goes when it is due is in
-its properties.
+A message of level n waits in queue n - 1 of SCHEDULE_TOPIC_XXXX; its properties say where it goes
+when it is due.
 
 Source: store/schedule/ScheduleMessageService.java parseDelayLevel, store/CommitLog.java
 asyncPutMessage (4.9.7).
@@ -13,19 +13,19 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker_core.message.delay_levels import parse_delay_levels
 from broker_core.message.names import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     RMQ_SYS_SCHEDULE_TOPIC,
 )
-from broker_core.store.message_store import parse_delay_levels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FIRST_RETRY_LEVEL = 3
-"""A consumer's first retry waits at this level, each further one a level longer."""
+"""The level of a consumer's first retry; each further retry waits one level longer."""
 _JAVA_INT = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -45,16 +45,18 @@ class DelayLevels:
         return len(self.delays_ms)
 
     def delay_ms(self, level: int) -> int:
-        """Return how long a level waits; one that was configured once waits as the last does."""
+        """Return the delay of a level; a level beyond the last has the delay of the last."""
         return self.delays_ms[min(level, self.max_level) - 1]
 
-    def hold(self, properties: dict[str, str], topic: str, queue_id: int) -> tuple[str, int] | None:
-        """Return where a message waits that asks for a delay, None when it does not.
+    def defer(
+        self, properties: dict[str, str], topic: str, queue_id: int
+    ) -> tuple[str, int] | None:
+        """Return where a message waits that asks for a delay, None when it asks for none.
 
-        The properties get the level that is in force and where the message goes when it is due.
+        The properties get the level in force and the place that the message goes to when it is due.
 
         Raises:
-            ValueError: the level is no number.
+            ValueError: the level is not a number.
         """
         level = min(requested_level(properties), self.max_level)
         if level <= 0:
@@ -66,12 +68,12 @@ class DelayLevels:
 
 
 def requested_level(properties: Mapping[str, str]) -> int:
-    """Return the level that a message asks for; 0 and less are none.
+    """Return the level that a message asks for; 0 and less stand for no delay.
 
     Raises:
-        ValueError: it is no number.
+        ValueError: it is not a number.
     """
     text = properties.get(PROPERTY_DELAY_TIME_LEVEL, "0")
     if not _JAVA_INT.fullmatch(text):
-        raise ValueError(f"the property {PROPERTY_DELAY_TIME_LEVEL} is no number: {text[:32]!r}")
+        raise ValueError(f"the property {PROPERTY_DELAY_TIME_LEVEL} is not a number: {text[:32]!r}")
     return int(text)

@@ -1,14 +1,14 @@
-"""Delivery of delayed messages: from SCHEDULE_TOPIC_XXXX to where they were sent.
+"""Delivery of delayed messages: from SCHEDULE_TOPIC_XXXX to the topics they were sent to.
 
-Each level is a queue in the order of due times, with a task of its own: one that fails is tried
-again and keeps no other from its work. A delivered message is a copy with the properties of the one
-that waited, DELAY, REAL_TOPIC and REAL_QID among them, as the original's is.
+Each level is a queue in the order of due times, with a task of its own, so that a failure delays
+its own level only. A delivered message is a copy with all properties of the deferred one, DELAY,
+REAL_TOPIC and REAL_QID included, as in the original.
 
 Invariant: an offset is written to delayOffset.json after the copies before it are durable.
 Source: store/schedule/ScheduleMessageService.java (4.9.7).
-Differs: a level sleeps until its next message is due, the original looks ten times a second;
-messages of a level that is not configured any more are delivered, too; one that can never be put is
-passed over, not tried for ever.
+Differs: a level sleeps until its next message is due; the original looks ten times a second.
+Messages of a level that messageDelayLevel no longer has are delivered as well. A message that can
+never be put is skipped; the original never stops trying.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from broker_core.clock import Clock, SteadyClock
+    from broker_core.counted_log import CountedLog
     from broker_core.delay.delay_offsets import DelayOffsets
     from broker_core.delay.levels import DelayLevels
     from broker_core.message.message import MessageExt
     from broker_core.store.results import MessageFilter, PutMessageResult
 
     Delivered = Callable[[MessageExt, str, int, PutMessageResult], None]
-    Held = Callable[[int, PutMessageResult], None]
+    Deferred = Callable[[int, PutMessageResult], None]
 
 logger = logging.getLogger(__name__)
 
 UNITS_PER_TURN = 32
-"""Messages of one level that are delivered before others have their turn."""
+"""Messages of one level that are delivered before other levels have their turn."""
 RETRY_MS = 100
 FAILURE_MS = 10_000
 IDLE_MS_MIN = 10
@@ -87,10 +88,9 @@ class DelayStore(Protocol):
 class ScheduleService(Service):
     """One task a level. Event loop only.
 
-    Attributes:
-        on_delivered: called with the message that waited, the topic and queue_id that it was
-            delivered to, and what became of the put.
-        on_held: called with the queue_id and the put of each message that is to wait.
+    `on_delivered` is called with the deferred message, the topic and queue_id that it is delivered
+    to, and the result of the put; `on_deferred` with the queue_id and the result of the put of each
+    message that is deferred.
     """
 
     def __init__(
@@ -98,37 +98,54 @@ class ScheduleService(Service):
         levels: DelayLevels,
         store: DelayStore,
         offsets: DelayOffsets,
+        counted_log: CountedLog,
         clock: Clock,
         steady: SteadyClock,
         *,
         flush_interval_ms: int,
+        on_delivered: Delivered | None = None,
+        on_deferred: Deferred | None = None,
     ) -> None:
         super().__init__()
-        self.on_delivered: Delivered | None = None
-        self.on_held: Held | None = None
+        self._on_delivered = on_delivered
+        self._on_deferred = on_deferred
         self._levels = levels
         self._store = store
         self._offsets = offsets
+        self._counted_log = counted_log
         self._clock = clock
         self._steady = steady
         self._flush_interval_s = flush_interval_ms / 1000
-        self._due_times = {
-            level: DueTimes(steady, levels.delay_ms(level))
-            for level in range(1, levels.max_level + 1)
-        }
+        self._due_times: dict[int, DueTimes] = {}
 
     def load(self) -> None:
-        """Read the offsets, and correct those that lie outside their queues.
+        """Read the offsets.
 
         Raises:
             StoreError: delayOffset.json cannot be read.
         """
         self._offsets.load()
-        for queue_id in self._store.queue_ids(RMQ_SYS_SCHEDULE_TOPIC):
-            level = queue_id + 1
-            if level not in self._due_times:
-                self._due_times[level] = DueTimes(self._steady, self._levels.delay_ms(level))
+
+    def begin(self) -> None:
+        """Take the queues as they are now, and correct the offsets that lie outside them.
+
+        A master calls it before it starts, a slave when it becomes one: what came from its master
+        is due by the wall time in its unit.
+        """
+        levels = {queue_id + 1 for queue_id in self._store.queue_ids(RMQ_SYS_SCHEDULE_TOPIC)}
+        self._due_times = {
+            level: DueTimes(self._steady, self._levels.delay_ms(level))
+            for level in sorted(levels.union(range(1, self._levels.max_level + 1)))
+        }
+        for level in sorted(levels):
             self._correct(level)
+
+    async def follow(self, table: Mapping[int, int]) -> None:
+        """Take over the offsets of the master and write them; none moves back."""
+        for level, queue_offset in table.items():
+            self._offsets.move(level, max(queue_offset, self._offsets.get(level)))
+        if self._offsets.is_dirty:
+            await self._offsets.write(self._offsets.text())
 
     def start(self) -> None:
         for level in self._due_times:
@@ -136,24 +153,24 @@ class ScheduleService(Service):
         self.spawn(self._persist_forever(), name="delay-offsets")
 
     async def shutdown(self) -> None:
-        """Stop delivering; write how far it came."""
+        """Stop delivering; write the offsets."""
         await super().shutdown()
         await self.persist()
 
     def note_put(self, queue_id: int, result: PutMessageResult) -> None:
-        """Take down that a message was put into a queue of the schedule topic just now."""
+        """Note that a message was put into a queue of the schedule topic just now."""
         due_times = self._due_times.get(queue_id + 1)
         if due_times is not None and result.queue_offset >= 0:
             due_times.note_put(result.queue_offset, result.store_timestamp)
-        if self.on_held is not None:
-            self.on_held(queue_id, result)
+        if self._on_deferred is not None:
+            self._on_deferred(queue_id, result)
 
     def document(self) -> dict[str, dict[int, int]]:
         """Return delayOffset.json's content."""
         return self._offsets.document()
 
     def runtime_info(self) -> dict[str, str]:
-        """Return the rows of GET_BROKER_RUNTIME_INFO: for each level "delivered up to,end"."""
+        """Return the rows of GET_BROKER_RUNTIME_INFO: for each level its offset and queue end."""
         return {
             f"scheduleMessageOffset_{level}": (
                 f"{offset},{self._store.max_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1)}"
@@ -162,16 +179,16 @@ class ScheduleService(Service):
         }
 
     async def deliver_due(self, level: int) -> int:
-        """Deliver some of a level's messages that are due; return in how many ms to come again."""
+        """Deliver some due messages of a level; return in how many milliseconds to call again."""
         store, queue_id = self._store, level - 1
         queue_offset = self._offsets.get(level)
         units = store.units(RMQ_SYS_SCHEDULE_TOPIC, queue_id, queue_offset, UNITS_PER_TURN)
         if not units:
-            # What is put from now on is due after the level's delay, not earlier.
+            # A message that is put from now on is due after the whole delay of the level.
             return 0 if self._correct(level) else max(self._levels.delay_ms(level), IDLE_MS_MIN)
         due_times, now_ms = self._due_times[level], self._steady.now_ms()
         if store.is_in_memory(RMQ_SYS_SCHEDULE_TOPIC, queue_id, queue_offset) is False:
-            # Long on disk: a thread reads it, so that the loop does not wait for page faults.
+            # Not in memory any more: a thread reads it, so that no page fault blocks the loop.
             result = store.get_message(
                 RMQ_SYS_SCHEDULE_TOPIC, queue_id, queue_offset, len(units), None
             )
@@ -188,7 +205,7 @@ class ScheduleService(Service):
         return 0
 
     async def persist(self) -> None:
-        """Write the offsets if they moved, after the copies that they vouch for are durable."""
+        """Write the offsets if they moved, after the copies before them are durable."""
         if not self._offsets.is_dirty:
             return
         text = self._offsets.text()
@@ -198,7 +215,7 @@ class ScheduleService(Service):
             self._offsets.is_dirty = True
 
     def _deliver(self, level: int, queue_offset: int, commit_log_offset: int) -> bool:
-        """Put a message where it belongs; False when that is to be tried again."""
+        """Put a message to its real topic; False when the put has to be tried again."""
         view = self._store.look_message(commit_log_offset)
         if view is None:
             return self._pass_over(level, queue_offset, commit_log_offset, "it cannot be read")
@@ -214,18 +231,21 @@ class ScheduleService(Service):
             return self._pass_over(level, queue_offset, commit_log_offset, "a half message")
         result = self._store.put_copy(message, topic, queue_id, message.properties)
         if result.status in ILLEGAL:
-            # It would be refused for ever, and hold up what waits behind it.
+            # Every further try would be refused, and block the messages behind it.
             return self._pass_over(level, queue_offset, commit_log_offset, result.status.name)
         if result.status is not PutMessageStatus.PUT_OK:
-            logger.warning(
-                "delivery failed, trying again: level=%d queue_offset=%d status=%s",
-                level,
+            self._counted_log.report(
+                logger,
+                logging.WARNING,
+                "delivery of a delayed message failed, trying again",
+                f"level={level}",
+                "queue_offset=%d status=%s",
                 queue_offset,
                 result.status.name,
             )
             return False
-        if self.on_delivered is not None:
-            self.on_delivered(message, topic, queue_id, result)
+        if self._on_delivered is not None:
+            self._on_delivered(message, topic, queue_id, result)
         return True
 
     def _pass_over(
@@ -241,7 +261,7 @@ class ScheduleService(Service):
         return True
 
     def _correct(self, level: int) -> bool:
-        """Bring an offset into its queue; True when it was outside."""
+        """Move an offset into the range of its queue; True when it was outside."""
         low = self._store.min_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1)
         high = self._store.max_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1)
         offset = self._offsets.get(level)

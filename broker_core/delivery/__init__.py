@@ -1,1 +1,1 @@
-"""How messages reach consumers: held pulls, tag filters."""
+"""How messages reach consumers: parked pulls, tag filters."""

@@ -1,10 +1,10 @@
-"""The bitmap of a message: which registered filters it matches.
+"""FilterBitMaps: which registered filters a message matches.
 
-Made once, when the message is dispatched, and kept in its ConsumeQueue's extension; pulls then pass
-over messages that do not match without looking at their records.
+The bitmap is made once, when the message is dispatched, and kept in its ConsumeQueue's extension.
+Pulls pass over messages that do not match without reading their records.
 
 Source: broker/filter/CommitLogDispatcherCalcBitMap.java (4.9.7).
-Differs: a topic whose filters are too many to be evaluated for each message has no bitmaps.
+Differs: a topic with too many filters to evaluate for each message has no bitmaps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker_core.delivery.sql92.expression import Expression
 
 COMPARISONS_MAX = 2000
-"""In the filters of a topic; as many take about a millisecond, with each message that is put."""
+"""Comparisons in the filters of a topic; this many take about a millisecond a message."""
 
 
 class RegisteredFilter(Protocol):
@@ -37,10 +37,10 @@ class RegisteredFilter(Protocol):
 
 
 class FilterBitMaps:
-    """Makes bitmaps of the filters that filters_of knows of a topic. Event loop only.
+    """Makes bitmaps by the filters that filters_of returns for a topic. Event loop only.
 
-    Filters of groups that are gone count as well, as long as they are known: a group that comes
-    back trusts the bitmaps that were made meanwhile.
+    Filters of groups that are offline count as well: a group that comes back trusts the bitmaps
+    that were made meanwhile.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class FilterBitMaps:
         self._is_enabled = is_enabled
 
     def bit_map(self, topic: str, properties: str) -> bytes:
-        """Return the bitmap of a message, empty when nobody filters its topic."""
+        """Return the bitmap of a message, empty when no group filters its topic."""
         filters = self._filters_of(topic)
         if not filters or not self._is_enabled():
             return b""

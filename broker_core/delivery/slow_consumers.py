@@ -1,8 +1,8 @@
-"""Slow consumers: groups that read so far behind that they fetch from disk what others need it for.
+"""Slow consumers: groups that read so far behind the log's end that they keep the disk busy.
 
-With disableConsumeIfConsumerReadSlowly a group that was handed a message further than
-consumerFallbehindThreshold behind the log's end may not consume any more, until its configuration
-is set again or the broker starts anew.
+With disableConsumeIfConsumerReadSlowly a group that is handed a message further behind than
+consumerFallbehindThreshold may not consume any more, until its configuration is set again or the
+broker restarts.
 
 Source: broker/BrokerController.java protectBroker (4.9.7).
 """
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from broker_core.service import Service
 
 if TYPE_CHECKING:
+    import asyncio
+
     from broker_core.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -35,7 +37,7 @@ class PulledStore(Protocol):
 
 
 class ConsumerGroups(Protocol):
-    """Who stops a group; metadata's SubscriptionGroups does."""
+    """What stops a group; metadata's SubscriptionGroups does."""
 
     def disable_consume(self, group: str) -> None: ...
 
@@ -46,6 +48,7 @@ class SlowConsumers(Service):
     """Event loop only.
 
     Attributes:
+        is_watching: whether to tell it of pulls.
         disabled: the groups that were stopped, with the bytes that they were behind.
     """
 
@@ -58,17 +61,27 @@ class SlowConsumers(Service):
     ) -> None:
         super().__init__()
         self.disabled: dict[str, int] = {}
+        self.is_watching = False
         self._threshold_bytes = threshold_bytes
         self._store = store
         self._groups = groups
         self._clock = clock
         self._behind: dict[str, dict[tuple[str, int], int]] = {}
+        self._scanning: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        self.spawn(self._scan_forever(), name="slow-consumers")
+    def watch(self, *, watching: bool) -> None:
+        """Begin or cease to look for slow consumers; groups that were stopped stay stopped."""
+        if watching == self.is_watching:
+            return
+        self.is_watching = watching
+        self._behind.clear()
+        if watching:
+            self._scanning = self.spawn(self._scan_forever(), name="slow-consumers")
+        elif self._scanning is not None:
+            self._scanning.cancel()
 
     def on_pulled(self, group: str, topic: str, queue_id: int, next_begin_offset: int) -> None:
-        """Take down how far behind the last message lies that a group was handed."""
+        """Note how far behind the log's end a group's last message lies."""
         units = self._store.units(topic, queue_id, next_begin_offset - 1, 1)
         if not units or (group not in self._behind and len(self._behind) >= GROUPS_MAX):
             return

@@ -1,10 +1,10 @@
-r"""The filters of SQL92 subscriptions: by the properties in a record.
+r"""Filters of SQL92 subscriptions, by the properties in a record.
 
-Where a message has a bitmap that was made when the subscription was there already, the bitmap says
-which records need not be looked at. It never says that a message matches.
+When a message has a bitmap that is younger than the subscription, the bitmap says whether its
+record must be read. It never says that a message matches.
 
 Properties are looked up by name in the record's bytes: a subscription asks for two or three of
-them, and to take them all apart would cost more than the evaluation.
+them, and decoding them all would cost more than the evaluation.
 
 Source: broker/filter/ExpressionMessageFilter.java, ExpressionForRetryMessageFilter.java (4.9.7).
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NEEDLES_KEPT = 4096
 EVALUATIONS_MAX = 4 * FILTERED_UNITS_MAX
-"""Comparisons in one get, about: it runs on the event loop, and a pull goes on where it ended."""
+"""About this many comparisons in one get, which runs on the event loop; the next pull goes on."""
 UNITS_MIN = 16
 RETRY_UNITS = 64
 NEVER = (1 << 63) - 1
@@ -40,13 +40,13 @@ _SEPARATOR = PROPERTY_SEPARATOR.encode()
 
 
 class RecordProperties:
-    """The properties of one record, read by name. `get` says what `properties.decode` would."""
+    """The properties of one record, read by name. `get` returns what `properties.decode` would."""
 
     __slots__ = ("_data",)
 
     def __init__(self, record: memoryview) -> None:
         head = examine(record, 0, len(record), None, check_crc=False)
-        # A separator at each end makes the first and the last property like all others.
+        # A separator at each end makes the first and the last property like the others.
         text = record[head.properties_from : head.properties_to]
         self._data = b"".join((_SEPARATOR, text, _SEPARATOR))
 
@@ -58,7 +58,7 @@ class RecordProperties:
         while at >= 0:
             start = at + len(needle)
             end = data.index(_SEPARATOR, start)
-            # Of a name that occurs twice the last value counts; an empty one is none.
+            # The last value of a name counts; an empty value stands for none.
             if end > start:
                 found = data[start:end]
             at = data.find(needle, end)
@@ -66,12 +66,12 @@ class RecordProperties:
 
 
 class FilterBits(NamedTuple):
-    """What a registered filter has in the bitmaps of messages."""
+    """The bits of a registered filter in the bitmaps of messages."""
 
     bit_map: bytes
-    """As long as a bitmap, with the filter's bits set."""
+    """A bitmap with this filter's bits set."""
     born_time: int
-    """Messages stored until then have bitmaps without it."""
+    """Bitmaps of messages stored until then do not know this filter."""
 
 
 class SqlFilter:
@@ -81,7 +81,7 @@ class SqlFilter:
 
     def __init__(self, expression: Expression, bits: FilterBits | None = None) -> None:
         self._expression = expression
-        # Without bits nothing is live, and all is left to the record.
+        # Without bits the record decides.
         self._bits = 0 if bits is None else int.from_bytes(bits.bit_map, "big")
         self._size = 0 if bits is None else len(bits.bit_map)
         self._born_time = NEVER if bits is None else bits.born_time
@@ -105,7 +105,7 @@ class SqlFilter:
 class RetryFilter:
     """Matches records of a retry topic by the filter that the group has for their real topic.
 
-    Without such a filter a message matches: its topic may be subscribed to by tags.
+    Without such a filter a message matches: the group may subscribe to its topic by tags.
     """
 
     __slots__ = ("_expression_of", "_subscribed")

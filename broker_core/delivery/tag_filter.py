@@ -30,7 +30,7 @@ class TagFilter:
     def of(cls, subscription: SubscriptionData) -> TagFilter | None:
         """Return the subscription's filter, None when it takes everything.
 
-        The hashes are made of the tags again: see build_subscription.
+        The hashes are computed from the tags: see build_subscription.
         """
         try:
             built = build_subscription(subscription.topic, subscription.sub_string, 0)
@@ -45,5 +45,5 @@ class TagFilter:
         return unit.tags_code in self._codes
 
     def by_record(self, record: memoryview) -> bool:
-        """Return True: two tags with one hash are told apart by the client."""
+        """Return True: the client tells two tags with the same hash apart."""
         return True

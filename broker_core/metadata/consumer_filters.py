@@ -1,25 +1,28 @@
-"""The filters of consumer groups that subscribe by expression, kept in consumerFilter.json.
+"""The filters of consumer groups that subscribe by expression, stored in consumerFilter.json.
 
-A filter outlives its group by a day: a group that comes back finds it, and the bitmaps that were
-made for it still hold.
+A filter outlives its group by a day: a group that comes back finds its filter, and the bitmaps
+built with it are still valid.
 
 Source: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java (4.9.7).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from broker_core.config.limits import LIMITS
 from broker_core.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from broker_core.clock import Clock
+    from broker_core.config.limits import LimitsConfig
     from broker_core.formats.bloom_filter import BloomFilter
     from broker_core.message.subscription import SubscriptionData
     from broker_core.metadata.document import Document
@@ -28,20 +31,21 @@ logger = logging.getLogger(__name__)
 
 E = TypeVar("E")
 
-FILTER_NUMS_MAX = 100_000
+CHARS_PER_FILTER = 256
+"""An expression takes about as much memory for so many characters as a filter without."""
 DEAD_AT_LOAD_MS = 30_000
-"""A start takes every group for gone since then, until its first heartbeat."""
+"""After a start, every group counts as gone since this long, until its first heartbeat."""
 
 
 class BloomFilterData(msgspec.Struct, rename="camel", kw_only=True):
-    """Where a filter's bits are in a bitmap."""
+    """The positions of a filter's bits in a bitmap of `bit_num` bits."""
 
     bit_num: int = 0
     bit_pos: list[int] = []
 
 
 class StoredFilter(msgspec.Struct, rename="camel", kw_only=True):
-    """A filter as the file holds it; times are milliseconds since epoch."""
+    """A filter in the file's shape; times are milliseconds since epoch."""
 
     bloom_filter_data: BloomFilterData | None = None
     born_time: int = 0
@@ -55,7 +59,7 @@ class StoredFilter(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TopicFilters(msgspec.Struct, rename="camel", kw_only=True):
-    """The filters of one topic by group, as the file holds them."""
+    """The filters of one topic by group, in the file's shape."""
 
     group_filter_data: dict[str, StoredFilter] = {}
     topic: str = ""
@@ -63,7 +67,7 @@ class TopicFilters(msgspec.Struct, rename="camel", kw_only=True):
 
 @dataclass(slots=True)
 class ConsumerFilter(Generic[E]):
-    """What a group wants of a topic, compiled."""
+    """A group's compiled subscription to a topic; times are milliseconds since epoch."""
 
     consumer_group: str
     topic: str
@@ -75,7 +79,7 @@ class ConsumerFilter(Generic[E]):
     born_time: int
     bit_pos: list[int]
     bit_map: bytes
-    """A bitmap with the bits of bit_pos only."""
+    """A bitmap with only the bits of bit_pos set."""
     dead_time: int = 0
 
     @property
@@ -85,14 +89,11 @@ class ConsumerFilter(Generic[E]):
 
 
 class ConsumerFilters(Generic[E]):
-    """Register, find and forget filters. Event loop only.
+    """Registers, finds and forgets filters. Event loop only.
 
-    `compile_expression` takes an expression's type and text, and raises ValueError for one that
-    is none.
-
-    Attributes:
-        newest_stored_ms: asked for the latest store timestamp there is. A filter is not older than
-            that, whatever the wall clock says: messages before it have bitmaps without it.
+    `compile_expression` takes an expression's type and text; it raises ValueError if the text does
+    not compile. `newest_stored_ms` returns the latest store timestamp. A new filter is born no
+    earlier, whatever the wall clock says: the bitmaps of messages stored before lack its bits.
     """
 
     def __init__(
@@ -102,21 +103,26 @@ class ConsumerFilters(Generic[E]):
         clean_time_span_ms: Callable[[], int],
         clock: Clock,
         document: Document,
+        newest_stored_ms: Callable[[], int] = lambda: 0,
+        limits: LimitsConfig = LIMITS,
     ) -> None:
-        self.newest_stored_ms: Callable[[], int] = _nothing_stored
+        self._limits = limits
+        self._newest_stored_ms = newest_stored_ms
         self._compile = compile_expression
         self._bloom = bloom
         self._clean_time_span_ms = clean_time_span_ms
         self._clock = clock
         self._document = document
         self._table: dict[str, dict[str, ConsumerFilter[E]]] = {}
+        self._by_group: dict[str, dict[str, ConsumerFilter[E]]] = {}
+        self._weight = 0
         self._dirty = False
 
     def load(self) -> None:
-        """Read the file; filters that no longer compile are left out.
+        """Read the file; skip filters that no longer compile.
 
         Raises:
-            StoreError: the file holds no filters.
+            StoreError: the file is not a table of filters.
         """
         document = self._document.load() or {}
         try:
@@ -127,8 +133,8 @@ class ConsumerFilters(Generic[E]):
             raise StoreError(f"{self._document.path}: {error}") from error
         filters = [one for topic in stored.values() for one in topic.group_filter_data.values()]
         if not all(self._has_our_bits(one.bloom_filter_data) for one in filters):
-            # As the original: bitmaps in the files were made with other bits.
-            logger.warning("%s is not used: its bitmaps have another size", self._document.path)
+            # As the original: the stored bitmaps have other bits.
+            logger.warning("%s is ignored: its bitmaps have another size", self._document.path)
             return
         dead_time = self._clock.now_ms() - DEAD_AT_LOAD_MS
         for one in filters:
@@ -136,7 +142,7 @@ class ConsumerFilters(Generic[E]):
                 expression = self._compile(one.expression_type, one.expression)
             except ValueError as error:
                 logger.warning(
-                    "consumer filter left out: group=%s topic=%s reason=%s",
+                    "consumer filter skipped: group=%s topic=%s reason=%s",
                     one.consumer_group,
                     one.topic,
                     error,
@@ -162,38 +168,92 @@ class ConsumerFilters(Generic[E]):
         filters = self._table.get(topic)
         return () if filters is None else filters.values()
 
-    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take what a heartbeat says that a group wants; its other filters are dead then."""
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> int:
+        """Register the subscriptions of a group's heartbeat; its other filters die.
+
+        Returns how many filters are new.
+        """
         topics = set()
+        registered = 0
         for subscription in subscriptions:
             topics.add(subscription.topic)
-            if not subscription.is_tag_expression and subscription.sub_string:
-                self._register(group, subscription)
+            is_filter = not subscription.is_tag_expression and bool(subscription.sub_string)
+            if is_filter and self._register(group, subscription):
+                registered += 1
         for known in self._of_group(group):
             if known.topic not in topics and not known.is_dead:
                 self._bury(known)
+        return registered
 
     def unregister(self, group: str) -> None:
-        """Note that a group has no member any more."""
+        """Mark the filters of a group dead: its last member has left."""
         for known in self._of_group(group):
             if not known.is_dead:
                 self._bury(known)
 
+    def follow(self, topics: Mapping[str, TopicFilters]) -> None:
+        """Take over the master's filters that are newer than ours, or that we do not have.
+
+        A filter is born no earlier than our last message: the bitmaps before lack its bits.
+        """
+        for one in [one for topic in topics.values() for one in topic.group_filter_data.values()]:
+            old = self.find(one.topic, one.consumer_group)
+            if old is not None and one.client_version <= old.client_version:
+                continue
+            if self._weight + _weight(one.expression) > self._limits.consumer_filter_nums_max:
+                logger.warning(
+                    "filters of the master are left out: there are consumerFilterNumsMax=%d",
+                    self._limits.consumer_filter_nums_max,
+                )
+                return
+            try:
+                expression = self._compile(one.expression_type, one.expression)
+            except ValueError:
+                continue  # Of a master that knows more.
+            born_time = max(one.born_time, self._newest_stored_ms())
+            taken = self._add(
+                one.consumer_group,
+                one.topic,
+                one.expression_type,
+                one.expression,
+                expression,
+                one.client_version,
+                born_time,
+            )
+            if one.dead:
+                taken.dead_time = max(one.dead_time, born_time)
+            self._dirty = True
+
     def persist(self) -> None:
-        """Forget what is dead for too long; write the file if anything changed since the last."""
+        """Forget filters dead for too long; write the file if anything changed since."""
         self._clean()
         if self._dirty:
             self._document.save(self.document())
             self._dirty = False
 
+    async def persist_in_thread(self) -> None:
+        """Do as `persist`, but encode and write in a thread."""
+        self._clean()
+        if self._dirty:
+            snapshot = {topic: dict(filters) for topic, filters in self._table.items()}
+            self._dirty = False
+            try:
+                await asyncio.to_thread(self._document.writing(lambda: self._document_of(snapshot)))
+            except OSError:
+                self._dirty = True
+                logger.exception("consumer filters are not persisted, trying again")
+
     def text(self, one: ConsumerFilter[E] | None) -> str:
-        """Return a filter as the file would hold it, "null" for none."""
+        """Return a filter in the file's text form, "null" for None."""
         if one is None:
             return "null"
         return self._document.text(msgspec.to_builtins(self._stored(one))).decode()
 
     def document(self) -> dict[str, Any]:
         """Return all filters in the file's shape."""
+        return self._document_of(self._table)
+
+    def _document_of(self, table: Mapping[str, Mapping[str, ConsumerFilter[E]]]) -> dict[str, Any]:
         return {
             "filterDataByTopic": {
                 topic: {
@@ -203,17 +263,18 @@ class ConsumerFilters(Generic[E]):
                     },
                     "topic": topic,
                 }
-                for topic, filters in self._table.items()
+                for topic, filters in table.items()
             }
         }
 
-    def _register(self, group: str, subscription: SubscriptionData) -> None:
+    def _register(self, group: str, subscription: SubscriptionData) -> bool:
+        """Register a filter; return whether it is a new one."""
         topic, version = subscription.topic, subscription.sub_version
         old = self.find(topic, group)
         if old is not None and version <= old.client_version:
             if version == old.client_version and old.is_dead:
                 self._revive(old)
-            return
+            return False
         is_same = (
             old is not None
             and old.text == subscription.sub_string
@@ -224,20 +285,24 @@ class ConsumerFilters(Generic[E]):
             self._dirty = True
             if old.is_dead:
                 self._revive(old)
-            return
-        if old is None and self._count() >= FILTER_NUMS_MAX:
-            logger.warning("consumer filter not registered: there are %d", FILTER_NUMS_MAX)
-            return
+            return False
+        most = self._limits.consumer_filter_nums_max
+        if self._weight + _weight(subscription.sub_string) > most:
+            logger.warning(
+                "consumer filter not registered: there are consumerFilterNumsMax=%d", most
+            )
+            return False
         try:
             expression = self._compile(subscription.expression_type, subscription.sub_string)
         except ValueError as error:
-            # Its pulls are told that there is no filter; the client asked before it started.
+            # The answers to the group's pulls name the missing filter; a client asks for a check
+            # of its expression before it starts.
             logger.warning(
                 "consumer filter not registered: group=%s topic=%s reason=%s", group, topic, error
             )
             if old is not None:
                 self._remove(old)
-            return
+            return False
         self._add(
             group,
             topic,
@@ -245,10 +310,10 @@ class ConsumerFilters(Generic[E]):
             subscription.sub_string,
             expression,
             version,
-            max(self._clock.now_ms(), self.newest_stored_ms()),
+            max(self._clock.now_ms(), self._newest_stored_ms()),
         )
         self._dirty = True
-        logger.info("consumer filter registered: group=%s topic=%s", group, topic)
+        return True
 
     def _add(
         self,
@@ -272,7 +337,12 @@ class ConsumerFilters(Generic[E]):
             positions,
             self._bloom.bit_map(positions),
         )
+        old = self.find(topic, group)
+        if old is not None:
+            self._weight -= _weight(old.text)
+        self._weight += _weight(text)
         self._table.setdefault(topic, {})[group] = one
+        self._by_group.setdefault(group, {})[topic] = one
         return one
 
     def _revive(self, one: ConsumerFilter[E]) -> None:
@@ -295,16 +365,15 @@ class ConsumerFilters(Generic[E]):
         del filters[one.consumer_group]
         if not filters:
             del self._table[one.topic]
+        of_group = self._by_group[one.consumer_group]
+        del of_group[one.topic]
+        if not of_group:
+            del self._by_group[one.consumer_group]
+        self._weight -= _weight(one.text)
         self._dirty = True
 
-    def _of_group(self, group: str) -> Iterator[ConsumerFilter[E]]:
-        for filters in self._table.values():
-            found = filters.get(group)
-            if found is not None:
-                yield found
-
-    def _count(self) -> int:
-        return sum(map(len, self._table.values()))
+    def _of_group(self, group: str) -> list[ConsumerFilter[E]]:
+        return list(self._by_group.get(group, {}).values())
 
     def _stored(self, one: ConsumerFilter[E]) -> StoredFilter:
         return StoredFilter(
@@ -327,5 +396,5 @@ class ConsumerFilters(Generic[E]):
         )
 
 
-def _nothing_stored() -> int:
-    return 0
+def _weight(text: str) -> int:
+    return 1 + len(text) // CHARS_PER_FILTER

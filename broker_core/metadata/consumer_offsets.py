@@ -1,4 +1,4 @@
-"""How far each consumer group has read each queue, kept in consumerOffset.json.
+"""How far each consumer group has read each queue, stored in consumerOffset.json.
 
 Source: broker/offset/ConsumerOffsetManager.java (4.9.7).
 """
@@ -9,32 +9,58 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from broker_core.errors import StoreError
+from broker_core.config.limits import LIMITS
+from broker_core.errors import RequestRefusedError, StoreError
+from broker_core.message import names
+from broker_core.message.topic_config import QUEUE_NUMS_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker_core.config.limits import LimitsConfig
     from broker_core.metadata.document import Document
 
 logger = logging.getLogger(__name__)
 
 TOPIC_GROUP_SEPARATOR = "@"
+SYSTEM_ERROR = 1
+"""ResponseCode.SYSTEM_ERROR: this layer knows no wire."""
+NEW_PAIR_COUNT = 10
+"""A pair of group and topic takes about as much memory as so many offsets."""
 OFFSET_MAX = (1 << 63) - 1
+NAME_CHARS_MAX = 255
 
 
 class ConsumerOffsets:
-    """The next queue_offset each group will read. Event loop only; `persist` is called every few
-    seconds and writes only when something moved.
-    """
+    """The next queue_offset of each group in each queue. Event loop only."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(
+        self,
+        document: Document,
+        is_known: Callable[[str, str], bool] = lambda _group, _topic: True,
+        limits: LimitsConfig = LIMITS,
+    ) -> None:
         self._document = document
+        self._is_known = is_known
+        self._limits = limits
+        self._count = 0
+        self._unknown: dict[str, tuple[str, str]] = {}
+        self._unknown_count = 0
         self._table: dict[str, dict[int, int]] = {}
         self._dirty = False
+        self._followed: dict[str, dict[int, int]] = {}
+        """What the master had when `follow` was called last."""
+
+    @property
+    def table(self) -> Mapping[str, Mapping[int, int]]:
+        """All offsets: "topic@group" -> queue_id -> offset."""
+        return self._table
 
     def load(self) -> None:
         """Read the file.
 
         Raises:
-            StoreError: an offset in it is not a number.
+            StoreError: an offset in the file is not a number.
         """
         document = self._document.load() or {}
         try:
@@ -44,19 +70,53 @@ class ConsumerOffsets:
             }
         except (AttributeError, TypeError, ValueError) as error:
             raise StoreError(f"{self._document.path}: {error}") from error
+        self._count = sum(map(_count, self._table.values()))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Store an offset; a smaller one than before is a reset and is stored as well."""
+        """Store an offset, also a smaller one than before: that is a reset.
+
+        Raises:
+            RequestRefusedError: the group has none of this queue yet, and there are too many.
+        """
         key = f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"
         queues = self._table.get(key)
         if queues is None:
+            self._make_room(group, topic, queue_id, NEW_PAIR_COUNT + 1)
             queues = self._table[key] = {}
-        if queues.get(queue_id) != offset:
+        before = queues.get(queue_id)
+        if before != offset:
+            if before is None and queues:
+                self._make_room(group, topic, queue_id, 1)
             queues[queue_id] = offset
             self._dirty = True
 
+    def follow(self, table: dict[str, dict[int, int]]) -> None:
+        """Take over the offsets of the master, a table in the file's shape.
+
+        An offset moves forward only, unless the master's own moved back since the last call: that
+        is a reset. A pair of group and topic that the master has deleted since then goes.
+
+        Differs: the original takes whatever comes, and deletes nothing.
+        """
+        before, self._followed = self._followed, table
+        merged = {
+            key: _merged(queues, self._table.get(key, {}), before.get(key, {}))
+            for key, queues in table.items()
+        }
+        for key, queues in self._table.items():
+            if key not in merged and key not in before:
+                merged[key] = queues
+        # In the order of the master, whose file this one is to equal.
+        if list(merged.items()) != list(self._table.items()):
+            self._table = merged
+            self._count = sum(map(_count, merged.values()))
+            own = {key: pair for key, pair in self._unknown.items() if key not in table}
+            self._unknown = {key: pair for key, pair in own.items() if key in merged}
+            self._unknown_count = sum(_count(merged[key]) for key in self._unknown)
+            self._dirty = True
+
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """Return the stored offset, -1 when there is none."""
+        """Return the stored offset, -1 without one."""
         queues = self._table.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}")
         return -1 if queues is None else queues.get(queue_id, -1)
 
@@ -68,6 +128,14 @@ class ConsumerOffsets:
         """Return the topics in which the group has offsets."""
         suffix = TOPIC_GROUP_SEPARATOR + group
         return {key[: -len(suffix)] for key in self._table if key.endswith(suffix)}
+
+    def topics_by_group(self) -> dict[str, list[str]]:
+        """Return the topics in which each group has offsets."""
+        topics: dict[str, list[str]] = {}
+        for key in self._table:
+            topic, _, group = key.rpartition(TOPIC_GROUP_SEPARATOR)
+            topics.setdefault(group, []).append(topic)
+        return topics
 
     def groups_of(self, topic: str) -> set[str]:
         """Return the groups that have offsets in the topic."""
@@ -82,6 +150,19 @@ class ConsumerOffsets:
         prefix = topic + TOPIC_GROUP_SEPARATOR
         self._delete([key for key in self._table if key.startswith(prefix)])
 
+    def clamp(self, max_offset_in_queue: Callable[[str, int], int]) -> int:
+        """Lower the offsets that lie behind the ends of their queues; return how many."""
+        count = 0
+        for key, queues in self._table.items():
+            topic = key.partition(TOPIC_GROUP_SEPARATOR)[0]
+            for queue_id, offset in queues.items():
+                end = max_offset_in_queue(topic, queue_id)
+                if offset > end:
+                    queues[queue_id] = end
+                    count += 1
+        self._dirty = self._dirty or count > 0
+        return count
+
     def document(self) -> dict[str, Any]:
         """Return the whole table in the file's shape."""
         return {"offsetTable": self._table}
@@ -93,17 +174,79 @@ class ConsumerOffsets:
             self._dirty = False
 
     async def persist_in_thread(self) -> None:
-        """Do as `persist` without making the loop wait for the disk."""
+        """Do the same, but encode and write in a thread."""
         if self._dirty:
-            text = self._document.text(self.document())
+            table = {key: dict(queues) for key, queues in self._table.items()}
             self._dirty = False
             try:
-                await asyncio.to_thread(self._document.write, text)
+                await asyncio.to_thread(self._document.writing(lambda: {"offsetTable": table}))
             except OSError:
                 self._dirty = True
-                logger.exception("consumer offsets are not persisted, trying again")
+                logger.exception("consumer offsets cannot be written; the next turn tries again")
 
     def _delete(self, keys: list[str]) -> None:
         for key in keys:
-            del self._table[key]
+            count = _count(self._table.pop(key))
+            self._count -= count
+            if self._unknown.pop(key, None) is not None:
+                self._unknown_count -= count
             self._dirty = True
+
+    def _make_room(self, group: str, topic: str, queue_id: int, count: int) -> None:
+        """Count a new offset, unless there are too many; the broker's own always have room."""
+        key = f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"
+        is_own = (
+            group == names.TRANSACTION_CONSUMER_GROUP
+            and topic in names.SYSTEM_TOPICS
+            and queue_id == 0
+        )
+        limits = self._limits
+        if not 0 <= queue_id < QUEUE_NUMS_MAX or max(len(group), len(topic)) > NAME_CHARS_MAX:
+            raise RequestRefusedError(
+                SYSTEM_ERROR,
+                f"the offset is not stored: queue {queue_id} is not below {QUEUE_NUMS_MAX}, or a "
+                f"name has more than {NAME_CHARS_MAX} characters",
+            )
+        if self._count + count > limits.consumer_offset_nums_max and not is_own:
+            raise RequestRefusedError(
+                SYSTEM_ERROR,
+                f"the offset is not stored: there are {self._count} and no more than "
+                f"consumerOffsetNumsMax={limits.consumer_offset_nums_max}",
+            )
+        is_new = key not in self._table
+        if key in self._unknown or (is_new and not is_own and not self._is_known(group, topic)):
+            if self._unknown_count + count > limits.unknown_offset_nums_max:
+                self._find_known()
+            if self._unknown_count + count > limits.unknown_offset_nums_max:
+                raise RequestRefusedError(
+                    SYSTEM_ERROR,
+                    f"the offset is not stored: group {group} or topic {topic} does not exist, "
+                    f"and there are unknownOffsetNumsMax={limits.unknown_offset_nums_max} such "
+                    "offsets already",
+                )
+            self._unknown[key] = group, topic
+            self._unknown_count += count
+        self._count += count
+
+    def _find_known(self) -> None:
+        """Forget which pairs of group and topic did not exist, of those that do now."""
+        for key, (group, topic) in list(self._unknown.items()):
+            if self._is_known(group, topic):
+                del self._unknown[key]
+                self._unknown_count -= _count(self._table[key])
+
+
+def _merged(queues: dict[int, int], own: dict[int, int], before: dict[int, int]) -> dict[int, int]:
+    """Return the offsets of a pair: the master's `queues`, ours, and what the master had before."""
+    merged = {
+        queue_id: offset
+        if offset < before.get(queue_id, offset)
+        else max(offset, own.get(queue_id, offset))
+        for queue_id, offset in queues.items()
+    }
+    here_alone = own.keys() - queues.keys() - before.keys()
+    return merged | {queue_id: own[queue_id] for queue_id in here_alone}
+
+
+def _count(queues: dict[int, int]) -> int:
+    return NEW_PAIR_COUNT + len(queues)

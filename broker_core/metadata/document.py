@@ -1,8 +1,8 @@
-"""A JSON configuration file that survives a power cut, with the generation before it beside it.
+"""A JSON configuration file that survives a power cut, with the previous generation beside it.
 
-`X.json` is written whole: temporary file, fsync, rename, fsync of the directory; the text it
-replaces stays as `X.json.bak`. A damaged `X.json` is set aside as `X.json.damaged` and the `.bak`
-is read.
+A write replaces `X.json` as a whole (temporary file, fsync, rename, fsync of the directory) and
+keeps the old text as `X.json.bak`. `load` sets a damaged `X.json` aside as `X.json.damaged` and
+reads the `.bak`.
 
 Source: common/ConfigManager.java, common/MixAll.java (4.9.7).
 Differs: the original neither syncs nor renames over the old file, and can leave an empty one.
@@ -10,32 +10,43 @@ Differs: the original neither syncs nor renames over the old file, and can leave
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import threading
 from typing import TYPE_CHECKING, Any
 
 from broker_core.errors import StoreError
 from broker_core.protocol import java_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from broker_core.storage import Storage
 
 logger = logging.getLogger(__name__)
 
+TRIMMED_BYTES_MIN = 1 << 20
+"""After a text of this size the allocator gives back what it keeps: several times the text."""
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""glibc's; other C libraries have none."""
+
 
 class Document:
-    """One file of `config/`. Event loop only, but for `write`."""
+    """One file of `config/`. Event loop only, except `write` and the functions of `writing`."""
 
     def __init__(self, storage: Storage, path: Path) -> None:
         self._storage = storage
         self.path = path
+        self._one_at_a_time = threading.Lock()
+        self._last_snapshot = 0
+        self._written_snapshot = 0
 
     def load(self) -> dict[str, Any] | None:
-        """Return what the file says, else what its `.bak` says, else None when neither is there.
+        """Return the table of the file, else of its `.bak`; None if neither file exists.
 
         Raises:
-            StoreError: a file is there and neither it nor its `.bak` can be read.
+            StoreError: a file exists, but neither it nor its `.bak` can be read.
         """
         backup = self.path.with_name(f"{self.path.name}.bak")
         try:
@@ -53,11 +64,11 @@ class Document:
                     f"{self.path} is damaged ({damage}) and there is no {backup}; "
                     "put a good copy in place, or remove the file to begin with an empty one"
                 ) from damage
-            # Set aside, or the next write would make the damaged text the .bak.
+            # Otherwise the next write would turn the damaged text into the .bak.
             aside = self.path.with_name(f"{self.path.name}.damaged")
             self._storage.rename(self.path, aside)
             logger.warning(
-                "%s is damaged (%s): using %s, the damaged text is kept as %s",
+                "%s is damaged (%s): using %s; the damaged text is now %s",
                 self.path,
                 damage,
                 backup,
@@ -68,15 +79,40 @@ class Document:
         return table if table is not None else self._read_backup(backup)
 
     def save(self, table: dict[Any, Any]) -> None:
-        """Write the table; blocks for one fsync of a small file."""
-        self.write(self.text(table))
+        """Write the table; blocks until it is encoded and synced."""
+        self.writing(lambda: table)()
+
+    def writing(self, table: Callable[[], dict[Any, Any]]) -> Callable[[], None]:
+        """Return a function that writes what `table` returns; any thread may call it.
+
+        It writes nothing if a table of a later `writing` is in the file by then. `table` runs in
+        the calling thread, so it must read nothing that the event loop changes.
+        """
+        self._last_snapshot += 1
+        snapshot = self._last_snapshot
+
+        def write() -> None:
+            with self._one_at_a_time:
+                if snapshot > self._written_snapshot:
+                    size = self._write_text_of(table())
+                    self._written_snapshot = snapshot
+                    if size >= TRIMMED_BYTES_MIN and _trim is not None:
+                        _trim(0)
+
+        return write
+
+    def _write_text_of(self, table: dict[Any, Any]) -> int:
+        """Write a table, and keep nothing of its text; return its size."""
+        text = self.text(table)
+        self.write(text)
+        return len(text)
 
     def text(self, table: dict[Any, Any]) -> bytes:
-        """Return the table as the file's text."""
+        """Return the file's text for a table."""
         return java_json.encode_pretty(table)
 
     def write(self, text: bytes, *, keep_backup: bool = True) -> None:
-        """Write a text that `text` made. Any thread, one at a time."""
+        """Write a result of `text`. Any thread, one at a time."""
         self._storage.write_atomically(self.path, text, keep_backup=keep_backup)
 
     def _read_backup(self, backup: Path) -> dict[str, Any] | None:
@@ -96,8 +132,8 @@ class Document:
         if raw is None:
             return None
         if not raw.strip():
-            raise ValueError("it is empty")
+            raise ValueError("the file is empty")
         table = java_json.decode(raw)
         if not isinstance(table, dict):
-            raise ValueError("it is not a JSON object")
+            raise ValueError("the text is not a JSON object")
         return table

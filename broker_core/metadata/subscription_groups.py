@@ -1,4 +1,4 @@
-"""The consumer groups of this broker, kept in subscriptionGroup.json.
+"""The consumer groups of this broker, stored in subscriptionGroup.json.
 
 Source: broker/subscription/SubscriptionGroupManager.java (4.9.7).
 """
@@ -6,33 +6,47 @@ Source: broker/subscription/SubscriptionGroupManager.java (4.9.7).
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from broker_core.errors import StoreError
+from broker_core.config.limits import LIMITS
+from broker_core.errors import RequestRefusedError, StoreError
 from broker_core.message import names
 from broker_core.message.data_version import DataVersion
 from broker_core.message.subscription import SubscriptionGroupConfig
+from broker_core.metadata.document_writer import DocumentWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from broker_core.clock import Clock
-    from broker_core.config import BrokerConfig
+    from broker_core.config.broker import BrokerConfig
+    from broker_core.config.limits import LimitsConfig
     from broker_core.metadata.document import Document
 
 logger = logging.getLogger(__name__)
 
-GROUP_NUMS_MAX = 100_000
-"""Automatic creation ends here; a group costs a retry topic as well."""
+SYSTEM_ERROR = 1
+"""ResponseCode.SYSTEM_ERROR: this layer knows no wire."""
+ALL = ""
+"""Stands for all groups among the changes that are not written yet."""
 
 
 class SubscriptionGroups:
-    """Find, create, change and delete consumer groups. Event loop only."""
+    """Finds, creates, changes and deletes consumer groups. Event loop only.
 
-    def __init__(self, config: BrokerConfig, clock: Clock, document: Document) -> None:
+    Changes are written later, off the loop: whoever promises one awaits `writer.until_written`.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, document: Document, limits: LimitsConfig = LIMITS
+    ) -> None:
         self._config = config
+        self._limits = limits
         self._clock = clock
         self._document = document
+        self.writer = DocumentWriter(document, self._snapshot)
         self.data_version = DataVersion()
         self.table = {
             group: SubscriptionGroupConfig(group_name=group, consume_broadcast_enable=True)
@@ -41,10 +55,10 @@ class SubscriptionGroups:
         self._stopped: set[str] = set()
 
     def load(self) -> None:
-        """Put what the file says over the groups that exist at boot.
+        """Read the file; its groups replace the built-in ones of the same name.
 
         Raises:
-            StoreError: the file holds no group table.
+            StoreError: the file is not a table of groups.
         """
         document = self._document.load()
         if document is None:
@@ -66,33 +80,63 @@ class SubscriptionGroups:
         return self.table.get(group)
 
     def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the group's configuration, made on first use where that is allowed, else None."""
+        """Return the group's configuration, created if the configuration allows it, else None.
+
+        Raises:
+            RequestRefusedError: it would be made, and there are too many groups.
+        """
         found = self.table.get(group)
         if found is not None:
             return found
         allowed = self._config.auto_create_subscription_group or group in names.SYSTEM_GROUPS
-        if not allowed or names.check_group(group) or len(self.table) >= GROUP_NUMS_MAX:
+        if not allowed or names.check_group(group):
             return None
+        self.require_room(group)
         created = SubscriptionGroupConfig(group_name=group)
         logger.info("subscription group created: group=%s", group)
         self.put(created)
         return created
 
+    def require_room(self, group: str) -> None:
+        """Check that a group exists or may be created.
+
+        Raises:
+            RequestRefusedError: there are too many.
+        """
+        if group not in self.table and len(self.table) >= self._limits.consumer_group_nums_max:
+            raise RequestRefusedError(
+                SYSTEM_ERROR,
+                f"group {group} is not created: there are consumerGroupNumsMax="
+                f"{self._limits.consumer_group_nums_max} groups",
+            )
+
     def put(self, group_config: SubscriptionGroupConfig) -> None:
         self._stopped.discard(group_config.group_name)
         self.table[group_config.group_name] = group_config
-        self._changed()
+        self._changed(group_config.group_name)
 
     def delete(self, group: str) -> bool:
-        """Forget a group; False when there was none."""
+        """Delete a group; False if it does not exist."""
         if self.table.pop(group, None) is None:
             return False
         self._stopped.discard(group)
-        self._changed()
+        self._changed(group)
         return True
 
+    def follow(
+        self, data_version: DataVersion, table: Mapping[str, SubscriptionGroupConfig]
+    ) -> None:
+        """Become the master's table, unless it is that already."""
+        if data_version == self.data_version:
+            return
+        self.data_version = data_version
+        self._stopped.clear()
+        self.table.clear()
+        self.table.update(table)
+        self.writer.changed(ALL)
+
     def disable_consume(self, group: str) -> None:
-        """Let a group consume no more, until it is configured again or the broker starts anew."""
+        """Stop a group from consuming until someone configures it or the broker restarts."""
         found = self.table.get(group)
         if found is not None and found.consume_enable:
             self._stopped.add(group)
@@ -100,23 +144,19 @@ class SubscriptionGroups:
             self.data_version = self.data_version.next(self._clock.now_ms())
 
     def is_stopped(self, group: str) -> bool:
-        """Say whether disable_consume is in force for a group."""
+        """Return whether disable_consume stops a group."""
         return group in self._stopped
 
-    def _changed(self) -> None:
-        kept = self.table
-        if self._stopped:
-            # The file says what was configured: a new start lets them consume again.
-            kept = {
-                group: msgspec.structs.replace(one, consume_enable=True)
-                if group in self._stopped
-                else one
-                for group, one in self.table.items()
-            }
+    def _changed(self, group: str) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())
-        self._document.save(
-            {
-                "dataVersion": msgspec.to_builtins(self.data_version),
-                "subscriptionGroupTable": msgspec.to_builtins(kept),
-            }
-        )
+        self.writer.changed(group)
+
+    def _snapshot(self) -> Callable[[], dict[str, Any]]:
+        version, kept = self.data_version, dict(self.table)
+        for group in self._stopped:
+            # The file holds the configured value: a restart lets these groups consume again.
+            kept[group] = msgspec.structs.replace(kept[group], consume_enable=True)
+        return lambda: {
+            "dataVersion": version,
+            "subscriptionGroupTable": kept,
+        }

@@ -1,4 +1,4 @@
-"""The topics of this broker, kept in topics.json.
+"""The topics of this broker, stored in topics.json.
 
 Source: broker/topic/TopicConfigManager.java, common/topic/TopicValidator.java (4.9.7).
 """
@@ -6,43 +6,52 @@ Source: broker/topic/TopicConfigManager.java, common/topic/TopicValidator.java (
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from broker_core.config.limits import LIMITS
 from broker_core.errors import RequestRefusedError, StoreError
 from broker_core.message import names
 from broker_core.message.data_version import DataVersion
 from broker_core.message.topic_config import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
+from broker_core.metadata.document_writer import DocumentWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from broker_core.clock import Clock
-    from broker_core.config import BrokerConfig
+    from broker_core.config.broker import BrokerConfig
+    from broker_core.config.limits import LimitsConfig
     from broker_core.metadata.document import Document
 
 logger = logging.getLogger(__name__)
 
+SYSTEM_ERROR = 1
+"""ResponseCode.SYSTEM_ERROR; this layer does not import the protocol."""
 READ_WRITE = PERM_READ | PERM_WRITE
+ALL = ""
+"""Stands for all topics among the changes that are not written yet."""
 BENCHMARK_TOPIC_QUEUE_NUMS = 1024
-TOPIC_NUMS_MAX = 100_000
-"""Automatic creation ends here: each topic costs files, memory and a line in every registration."""
+SCHEDULE_TOPIC_QUEUE_NUMS = 18
+"""Fixed, whatever the number of delay levels."""
 
 
 class Topics:
-    """Find, create, change and delete topics. Event loop only.
+    """Finds, creates, changes and deletes topics. Event loop only.
 
-    `on_change` is called with the changed topic's name after it is persisted.
+    Changes are written later, off the loop: whoever promises one awaits `writer.until_written`.
+    `on_change` is called with the changed topic's name.
     """
 
     def __init__(
-        self, config: BrokerConfig, schedule_queue_nums: int, clock: Clock, document: Document
+        self, config: BrokerConfig, clock: Clock, document: Document, limits: LimitsConfig = LIMITS
     ) -> None:
         self._config = config
+        self._limits = limits
         self._clock = clock
         self._document = document
-        self._schedule_queue_nums = schedule_queue_nums
+        self.writer = DocumentWriter(document, self._snapshot)
         self.data_version = DataVersion()
         self.table: dict[str, TopicConfig] = {}
         self.on_change: Callable[[str], None] | None = None
@@ -54,13 +63,13 @@ class Topics:
 
     @property
     def reply_topic(self) -> str:
-        return f"{self._config.broker_cluster_name}_{names.REPLY_TOPIC_POSTFIX}"
+        return names.reply_topic(self._config.broker_cluster_name)
 
     def load(self) -> None:
-        """Put the topics that exist at boot, then what the file says over them.
+        """Make the built-in topics, then read the file, which overrides them.
 
         Raises:
-            StoreError: the file holds no topic table.
+            StoreError: the file is not a table of topics.
         """
         for topic_config in self._boot_topics():
             self.table[topic_config.topic_name] = topic_config
@@ -84,37 +93,46 @@ class Topics:
         return topic in self.system_topics or names.is_system_topic(topic)
 
     def put(self, topic_config: TopicConfig) -> None:
-        """Create or change a topic, persist the table, and tell who watches."""
+        """Create or change a topic, call `on_change`."""
         self.table[topic_config.topic_name] = topic_config
         self._changed(topic_config.topic_name)
 
     def set_order(self, topics: Iterable[str]) -> None:
-        """Mark the topics of this broker that a name server says are ordered.
+        """Mark the topics that a name server lists as ordered, as far as this broker has them.
 
-        None is unmarked: who set the flag here may not have told the name server.
+        It removes no mark: an administrator may have set one only here.
         """
         for topic in topics:
             topic_config = self.table.get(topic)
             if topic_config is not None and not topic_config.order:
                 self.put(msgspec.structs.replace(topic_config, order=True))
 
+    def follow(self, data_version: DataVersion, table: Mapping[str, TopicConfig]) -> None:
+        """Become the master's table, unless it is that already; no name server is told."""
+        if data_version == self.data_version:
+            return
+        self.data_version = data_version
+        self.table.clear()
+        self.table.update(table)
+        self.writer.changed(ALL)
+
     def touch(self) -> None:
-        """Give the table a new version, so that name servers take it once more."""
+        """Give the table a new version, so that name servers accept it again."""
         self.data_version = self.data_version.next(self._clock.now_ms())
 
     def delete(self, topic: str) -> bool:
-        """Forget a topic; False when there was none."""
+        """Delete a topic; False if it does not exist."""
         if self.table.pop(topic, None) is None:
             return False
         self._changed(topic)
         return True
 
     def create_from_default(
-        self, topic: str, default_topic: str, queue_nums: int
+        self, topic: str, default_topic: str, queue_nums: int, sys_flag: int = 0
     ) -> TopicConfig | None:
-        """Create a topic on its first send after the default topic's model, if that is allowed.
+        """Create a topic on its first send, modelled on the default topic.
 
-        Returns None when the default topic is missing or not inheritable.
+        Returns None if the default topic is missing or does not allow it.
         """
         model = self.table.get(default_topic)
         if model is None or not model.is_inherited:
@@ -123,67 +141,104 @@ class Topics:
             default_topic == names.AUTO_CREATE_TOPIC_KEY_TOPIC
             and not self._config.auto_create_topic_enable
         ):
-            return None  # it was allowed at boot, when the default topic was made
+            return None  # the switch was on when load made the default topic, and is off now
         nums = max(0, min(queue_nums, model.write_queue_nums))
-        return self._create(topic, nums, model.perm & ~PERM_INHERIT)
-
-    def create_retry(self, topic: str, queue_nums: int) -> TopicConfig:
-        """Return a group's %RETRY% or %DLQ% topic, created when it is not there."""
-        return self.table.get(topic) or self._create(topic, queue_nums, READ_WRITE)
-
-    def _create(self, topic: str, queue_nums: int, perm: int) -> TopicConfig:
-        if len(self.table) >= TOPIC_NUMS_MAX:
-            raise RequestRefusedError(
-                1, f"topic {topic} is not created: {TOPIC_NUMS_MAX} topics is the limit"
+        return self._create(
+            msgspec.structs.replace(
+                model,
+                topic_name=topic,
+                read_queue_nums=nums,
+                write_queue_nums=nums,
+                perm=model.perm & ~PERM_INHERIT,
+                topic_sys_flag=sys_flag,
+                order=False,
             )
-        topic_config = TopicConfig(
-            topic_name=topic, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm
         )
-        logger.info("topic created: topic=%s queue_nums=%d perm=%d", topic, queue_nums, perm)
+
+    def create_retry(self, topic: str, queue_nums: int, sys_flag: int = 0) -> TopicConfig:
+        """Return a group's %RETRY% or %DLQ% topic; create it if it does not exist."""
+        found = self.table.get(topic)
+        return found or self._create(_topic(topic, queue_nums, sys_flag=sys_flag))
+
+    def require_room(self, topic: str) -> None:
+        """Check that a topic exists or may be created.
+
+        Raises:
+            RequestRefusedError: there are too many.
+        """
+        if topic not in self.table and len(self.table) >= self._limits.topic_nums_max:
+            raise RequestRefusedError(
+                SYSTEM_ERROR,
+                f"topic {topic} is not created: there are topicNumsMax="
+                f"{self._limits.topic_nums_max} topics",
+            )
+
+    def _create(self, topic_config: TopicConfig) -> TopicConfig:
+        topic = topic_config.topic_name
+        self.require_room(topic)
+        # The topic of a group needs no line beside that of the group.
+        is_groups = topic.startswith(names.RETRY_GROUP_TOPIC_PREFIX)
+        logger.log(
+            logging.DEBUG if is_groups else logging.INFO,
+            "topic created: topic=%s queue_nums=%d perm=%d",
+            topic,
+            topic_config.write_queue_nums,
+            topic_config.perm,
+        )
         self.put(topic_config)
         return topic_config
 
     def _changed(self, topic: str) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())
-        self._document.save(
-            {
-                "dataVersion": msgspec.to_builtins(self.data_version),
-                "topicConfigTable": msgspec.to_builtins(self.table),
-            }
-        )
+        self.writer.changed(topic)
         if self.on_change is not None:
             self.on_change(topic)
+
+    def _snapshot(self) -> Callable[[], dict[str, Any]]:
+        version, table = self.data_version, dict(self.table)
+        return lambda: {
+            "dataVersion": version,
+            "topicConfigTable": table,
+        }
 
     def _boot_topics(self) -> list[TopicConfig]:
         config = self._config
         inherited = READ_WRITE | PERM_INHERIT
         boot = [
-            _boot_topic(names.RMQ_SYS_SELF_TEST_TOPIC, 1),
-            _boot_topic(names.RMQ_SYS_BENCHMARK_TOPIC, BENCHMARK_TOPIC_QUEUE_NUMS),
-            _boot_topic(
+            _topic(names.RMQ_SYS_SELF_TEST_TOPIC, 1),
+            _topic(names.RMQ_SYS_BENCHMARK_TOPIC, BENCHMARK_TOPIC_QUEUE_NUMS),
+            _topic(
                 config.broker_cluster_name,
                 16,
                 inherited if config.cluster_topic_enable else PERM_INHERIT,
             ),
-            _boot_topic(
+            _topic(
                 config.broker_name, 1, inherited if config.broker_topic_enable else PERM_INHERIT
             ),
-            _boot_topic(names.RMQ_SYS_OFFSET_MOVED_EVENT, 1),
-            _boot_topic(names.RMQ_SYS_SCHEDULE_TOPIC, self._schedule_queue_nums),
-            _boot_topic(self.reply_topic, 1),
+            _topic(names.RMQ_SYS_OFFSET_MOVED_EVENT, 1),
+            _topic(names.RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUMS),
+            # The original makes it at its first check of transactions, a minute after its start.
+            _topic(names.RMQ_SYS_TRANS_HALF_TOPIC, 1),
+            _topic(self.reply_topic, 1),
         ]
         if config.auto_create_topic_enable:
             boot.append(
-                _boot_topic(
+                _topic(
                     names.AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, inherited
                 )
             )
         if config.trace_topic_enable:
-            boot.append(_boot_topic(config.msg_trace_topic_name, 1))
+            boot.append(_topic(config.msg_trace_topic_name, 1))
         return boot
 
 
-def _boot_topic(topic: str, queue_nums: int, perm: int = READ_WRITE) -> TopicConfig:
+def _topic(
+    topic: str, queue_nums: int, perm: int = READ_WRITE, *, sys_flag: int = 0
+) -> TopicConfig:
     return TopicConfig(
-        topic_name=topic, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm
+        topic_name=topic,
+        read_queue_nums=queue_nums,
+        write_queue_nums=queue_nums,
+        perm=perm,
+        topic_sys_flag=sys_flag,
     )

@@ -1,1 +1,1 @@
-"""What was counted, by item and by window."""
+"""Counters by item and by window, latencies, and how far the broker is behind."""

@@ -1,11 +1,11 @@
-"""Counters of the broker: messages and bytes put and got, by topic, by group; each day's.
+"""The broker's counters: messages and bytes put and got, by topic, by group, by day.
 
-Names of the sets, forms of their keys and what is counted in them are RocketMQ's. Of the sets that
-it names some never get a key there, and none here: those read from disk (GROUP_GET_FROM_DISK_NUMS,
-BROKER_GET_FROM_DISK_NUMS, ..._SIZE), which nothing adds to, and those of its commercial hooks
+The names of the sets, the forms of their keys and what they count are RocketMQ's. Two kinds of
+its sets are always empty there, and left out here: those of reads from disk
+(GROUP_GET_FROM_DISK_NUMS, BROKER_GET_FROM_DISK_NUMS, ..._SIZE) and those of its commercial hooks
 (COMMERCIAL_...).
 
-What the store puts and gets in all it counts by itself.
+The store counts its own puts and gets.
 
 Source: store/stats/BrokerStatsManager.java, store/stats/BrokerStats.java (4.9.7).
 """
@@ -38,13 +38,13 @@ SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
 ITEMS_MAX = 200_000
-"""Keys beyond this are not counted by themselves: memory is bounded, totals stay right."""
+"""Keys beyond this number get no counter of their own: memory stays bounded, totals stay right."""
 SAMPLED_AT_ONCE = 2_000
-"""The loop has other work in between: this many take it a fraction of a millisecond."""
+"""How many windows to move on before the loop may do other work: a fraction of a millisecond."""
 
 
 class StatsSet(dict[str, StatsItem]):
-    """The counters of one kind, by key; a missing one is made on first use."""
+    """The counters of one kind, by key; first use makes a missing one."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class StatsSet(dict[str, StatsItem]):
 
 
 class Flow(NamedTuple):
-    """The counters that one key moves together: found at once, where a call is a message."""
+    """The counters that one message moves together, found by one lookup."""
 
     nums: StatsItem
     size: StatsItem
@@ -71,7 +71,7 @@ class Flow(NamedTuple):
 
 
 class BrokerStats(Service):
-    """Everything counted. Event loop only."""
+    """All counters. Event loop only."""
 
     def __init__(
         self,
@@ -88,6 +88,7 @@ class BrokerStats(Service):
         self.got_total = 0
         self.put_latency = Latency(clock.monotonic)
         self.get_latency = Latency(clock.monotonic)
+        self.flush_latency = Latency(clock.monotonic)
         self.topic_put_nums = StatsSet(clock)
         self.topic_put_size = StatsSet(clock)
         self.group_get_nums = StatsSet(clock)
@@ -121,7 +122,7 @@ class BrokerStats(Service):
                 QUEUE_GET_NUMS: self.queue_get_nums,
                 QUEUE_GET_SIZE: self.queue_get_size,
             }
-        # What the totals were at the last two local midnights, RocketMQ's "morning".
+        # The totals at the last two local midnights, which RocketMQ calls "morning".
         self.put_until_today = 0
         self.put_until_yesterday = 0
         self.got_until_today = 0
@@ -132,11 +133,11 @@ class BrokerStats(Service):
 
     @property
     def put_total(self) -> int:
-        """How many messages the store has put since the start, copies of its own among them."""
+        """Messages that the store has put since the start, the broker's own copies included."""
         return self._put_total()
 
     def put(self, topic: str, message_count: int, byte_count: int) -> None:
-        """Count what was stored; called for every send."""
+        """Count what a send stored; called for every send."""
         try:
             nums, size, _ = self._puts[topic]
         except KeyError:
@@ -145,7 +146,7 @@ class BrokerStats(Service):
         nums.times += 1
         size.value += byte_count
         size.times += 1
-        # Of all the broker's puts and gets the original counts no calls.
+        # For the whole broker the original counts messages, not calls.
         self._broker_put.value += message_count
 
     def got(
@@ -153,8 +154,8 @@ class BrokerStats(Service):
     ) -> None:
         """Count what a pull was answered with, if anything.
 
-        In milliseconds a pull out of memory takes none: of GROUP_GET_LATENCY this is the times,
-        and `got_late` the time.
+        A pull from memory takes less than a millisecond, so this adds a call to
+        GROUP_GET_LATENCY; `got_late` adds the time.
         """
         if message_count == 0:
             return
@@ -172,31 +173,31 @@ class BrokerStats(Service):
         self._broker_get.value += message_count
 
     def got_late(self, topic: str, group: str, queue_id: int, seconds: float) -> None:
-        """Count the time of a pull that `got` counts as well, and that had to wait for the disk."""
+        """Count the time of a pull that waited for the disk; `got` counts the pull itself."""
         self.group_get_latency[self._latency_key(topic, group, queue_id)].value += int(
             seconds * 1000
         )
 
     def sent_back(self, group: str, topic: str) -> None:
-        """Count what a consumer could not consume and gave back, by the topic it came from."""
+        """Count a message that a consumer gave back, by the topic that it came from."""
         self.sndbck_put_nums[f"{topic}@{group}"].add(1)
 
-    def held(self, held_in: str, queue_id: int, byte_count: int) -> None:
-        """Count what was put into a queue where it waits for its time."""
+    def deferred(self, deferred_in: str, queue_id: int, byte_count: int) -> None:
+        """Count a message put into a queue where it waits for its time."""
         if self._is_detailed:
-            key = f"{held_in}@{queue_id}"
+            key = f"{deferred_in}@{queue_id}"
             self.queue_put_nums[key].add(1)
             self.queue_put_size[key].add(byte_count)
 
     def delivered(
-        self, group: str, held_in: str, held_queue_id: int, topic: str, byte_count: int
+        self, group: str, deferred_in: str, deferred_queue_id: int, topic: str, byte_count: int
     ) -> None:
-        """Count what a service of this broker, by a group's name, moved to another topic."""
+        """Count a message that the broker moved to another topic, under a group's name."""
         if self._is_detailed:
-            key = f"{held_in}@{held_queue_id}@{group}"
+            key = f"{deferred_in}@{deferred_queue_id}@{group}"
             self.queue_get_nums[key].add(1)
             self.queue_get_size[key].add(byte_count)
-        key = f"{held_in}@{group}"
+        key = f"{deferred_in}@{group}"
         self.group_get_nums[key].add(1)
         self.group_get_size[key].add(byte_count)
         self.topic_put_nums[topic].add(1)
@@ -204,7 +205,7 @@ class BrokerStats(Service):
         self._broker_put.value += 1
 
     def put_again(self, topic: str, byte_count: int) -> None:
-        """Count by topic alone what `sent_back` counts as well."""
+        """Count a message that is put once more, by topic alone."""
         self.topic_put_nums[topic].add(1)
         self.topic_put_size[topic].add(byte_count)
 
@@ -262,7 +263,7 @@ class BrokerStats(Service):
         self.get_latency.sample()
 
     async def sample_items(self) -> None:
-        """Move all windows on, some at a time: there may be a great many."""
+        """Move all windows on, some at a time: there may be very many."""
         now = self._clock.monotonic()
         items = [item for table in self.sets.values() for item in table.values()]
         for begin in range(0, len(items), SAMPLED_AT_ONCE):
@@ -293,5 +294,5 @@ class BrokerStats(Service):
 
 
 def _local_day(now_ms: int) -> date:
-    """Return the machine's day: RocketMQ's daily totals turn at local midnight."""
+    """Return the local day: RocketMQ's daily totals turn at local midnight."""
     return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().date()

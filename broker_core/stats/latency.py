@@ -1,7 +1,7 @@
-"""Latency of puts and gets as the store's clients feel it, from the request to its answer.
+"""Latency of puts and gets, from a request to its answer.
 
-Counted in RocketMQ's bounds, so that `putMessageDistributeTime` reads as it always did; the
-quantiles are bounds interpolated over a window, not kept samples.
+Counted in RocketMQ's bounds, so that `putMessageDistributeTime` reads as users know it. Quantiles
+are interpolated between bounds over a window; no samples are kept.
 
 Source: store/StoreStatsService.java (4.9.7).
 """
@@ -32,21 +32,21 @@ NAMES = (
     "[10s~]",
 )
 FINE_MS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, *BOUNDS_MS[1:])
-"""The bounds counted in: those of the original, with finer ones under 10 ms."""
+"""The bounds: the original's, and finer ones below 10 ms."""
 _COARSE = (*(bisect_left(BOUNDS_MS, bound) for bound in FINE_MS), len(BOUNDS_MS))
 WINDOW_SAMPLES = 61
-"""Snapshots a second apart, between which the distribution is told."""
+"""Snapshots a second apart; the distribution is the difference of the first and the last."""
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 
 class Latency:
-    """How long one kind of request took. Event loop only; `sample` is called every second.
+    """How long one kind of request takes. Event loop only; call `sample` every second.
 
     Attributes:
-        served: requests that were answered in the turn of the loop that is going on; `end_turn`
-            counts the whole turn for each, which is when their answers leave.
+        served: requests answered in the current turn of the loop. Their answers leave at its end,
+            so `end_turn` counts the whole turn for each.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -57,6 +57,11 @@ class Latency:
         self._counts = [0] * (len(FINE_MS) + 1)
         self._samples: deque[tuple[int, ...]] = deque([tuple(self._counts)], WINDOW_SAMPLES)
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Requests since the start by bucket: up to each bound of FINE_MS, and above the last."""
+        return tuple(self._counts)
+
     def record(self, seconds: float) -> None:
         """Count one request."""
         took_ms = seconds * 1000.0
@@ -65,7 +70,7 @@ class Latency:
         self._counts[bisect_left(FINE_MS, took_ms)] += 1
 
     def end_turn(self, seconds: float) -> None:
-        """Count the requests of a turn that took so long."""
+        """Count the turn's requests with the turn's duration."""
         served, self.served = self.served, 0
         if served:
             took_ms = seconds * 1000.0
@@ -76,7 +81,7 @@ class Latency:
             self._counts[bisect_left(FINE_MS, took_ms)] += served
 
     def take_longest_ms(self) -> float:
-        """Return the longest hold of the loop by requests, since the last call."""
+        """Return how long requests held the loop at most since the last call."""
         longest_s, self._longest_s = self._longest_s, 0.0
         return longest_s * 1000
 
@@ -92,7 +97,7 @@ class Latency:
         return "".join(f"{name}:{count} " for name, count in zip(NAMES, coarse, strict=True))
 
     def quantile_ms(self, share: float) -> float:
-        """Return within how many milliseconds a share of the window's requests was answered."""
+        """Return the milliseconds within which a share of the window's requests was answered."""
         counts = self._window()
         wanted = sum(counts) * share
         if not wanted:

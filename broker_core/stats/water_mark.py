@@ -1,7 +1,7 @@
-"""WaterMark: how far behind the broker is, a line in the log at the original's intervals.
+"""WaterMark: logs how far behind the broker is, at the original's intervals.
 
-RocketMQ prints the sizes and ages of its pools' queues each second. One event loop has one queue,
-that of the loop; its age is how late a timer comes.
+RocketMQ prints the sizes and ages of its thread pools' queues every second. An event loop has one
+queue; its age is how late a timer fires.
 
 Source: broker/BrokerController.java printWaterMark, printMasterAndSlaveDiff (4.9.7).
 """
@@ -23,13 +23,13 @@ logger = logging.getLogger(__name__)
 PERIOD_S = 1.0
 BEHIND_EVERY = 60
 LATE_MS = 200.0
-"""A loop this late is worth a line in a quiet log; else the lines are for who turns DEBUG on."""
+"""A loop this late is logged as INFO, otherwise as DEBUG."""
 
 
 class WaterMark(Service):
-    """Says every second how late the loop is, every minute how far dispatch and slaves are behind.
+    """Logs every second how late the loop is, every minute how far dispatch and slaves are behind.
 
-    Event loop only. `late_ms` is the last measurement, `waiting` counts what the line also names.
+    Event loop only. `late_ms` is the last measurement; `waiting` returns what the line also counts.
     """
 
     def __init__(
@@ -37,10 +37,11 @@ class WaterMark(Service):
         clock: Clock,
         dispatch_behind_bytes: Callable[[], int],
         slave_behind_bytes: Callable[[], int],
+        waiting: Callable[[], dict[str, int]] = dict,
     ) -> None:
         super().__init__()
         self.late_ms = 0.0
-        self.waiting: Callable[[], dict[str, int]] = dict
+        self._waiting = waiting
         self._clock = clock
         self._dispatch_behind_bytes = dispatch_behind_bytes
         self._slave_behind_bytes = slave_behind_bytes
@@ -53,15 +54,15 @@ class WaterMark(Service):
         self.late_ms = late_ms
         level = logging.WARNING if late_ms > LATE_MS else logging.DEBUG
         if logger.isEnabledFor(level):
-            waiting = " ".join(f"{name}={count}" for name, count in self.waiting().items())
+            waiting = " ".join(f"{name}={count}" for name, count in self._waiting().items())
             logger.log(level, "[WATERMARK] slow_time_ms=%.1f %s", late_ms, waiting)
 
     def print_dispatch_behind(self) -> None:
-        """Log by how many bytes the indexes are behind the log."""
+        """Log how many bytes the indexes are behind the log."""
         logger.info("dispatch behind commit log %d bytes", self._dispatch_behind_bytes())
 
     def print_master_and_slave_diff(self) -> None:
-        """Log by how many bytes the best slave is behind the log."""
+        """Log how many bytes the best slave is behind the log."""
         logger.info("Slave fall behind master: %d bytes", self._slave_behind_bytes())
 
     async def _print_forever(self) -> None:

@@ -1,6 +1,6 @@
-"""Windows over counters: what was counted in the last minute, hour and day.
+"""Windows over counters: the last minute, hour and day.
 
-A counter only grows; a window keeps snapshots of it and subtracts.
+A counter only grows; a window keeps snapshots of it and subtracts them.
 
 Source: common/stats/StatsItem.java, StatsItemSet.java (4.9.7).
 """
@@ -21,7 +21,7 @@ DAY_SAMPLES = 25
 
 
 class StatsSnapshot(NamedTuple):
-    """What a window says: the sum, a second's share of it, and the average of one call."""
+    """A window's sum, its rate a second, and its average of a call."""
 
     sum: int
     tps: float
@@ -32,7 +32,7 @@ NOTHING = StatsSnapshot(0, 0.0, 0.0)
 
 
 class StatsItem:
-    """One counter with its windows. `value` and `times` are added to directly by the hot path."""
+    """One counter with its windows. The hot path adds to `value` and `times` directly."""
 
     __slots__ = ("_day", "_hour", "_minute", "_samples", "times", "value")
 

@@ -1,1 +1,1 @@
-"""What happens to a message, told to whoever watches."""
+"""The live trace: tells watchers what happens to messages."""

@@ -1,7 +1,7 @@
-"""The live trace: events about messages for whoever watches, nothing at all for nobody.
+"""The live trace: events about messages, for watchers only.
 
-Callers test `watching` first: with no watcher a message costs one attribute read. Each watcher has
-a bounded ring; what does not fit is dropped, counted, and the count is told.
+Callers test `watching` first: without a watcher a message costs one attribute read. Each watcher
+has a bounded ring; events that do not fit are dropped, and the watcher learns how many.
 """
 
 from __future__ import annotations
@@ -13,25 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from broker_core.config.limits import LIMITS
 from broker_core.service import Service
-from broker_core.trace.filter import STAGES, TraceFilter
+from broker_core.trace.filter import STAGES, TracedMessage, TraceFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from broker_core.clock import Clock
+    from broker_core.config.limits import LimitsConfig
 
 logger = logging.getLogger(__name__)
 
 PUSH_SECONDS = 0.05
 RING_EVENTS = 20_000
 BATCH_EVENTS_MAX = 2_000
-"""Events in one push; with PUSH_SECONDS this bounds what a watcher can be sent in a second."""
-WATCHERS_MAX = 64
+"""Events in one push; with PUSH_SECONDS this limits the events a second."""
 
 
 class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, gc=False):
-    """One stage of one message. 64-bit numbers are decimal strings: JavaScript reads these."""
+    """One stage of one message. 64-bit numbers are decimal strings, for JavaScript."""
 
     seq: str = ""
     time_ms: str
@@ -51,6 +52,9 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     client: str | None = None
     client_id: str | None = None
     latency_us: int | None = None
+    acknowledged_from: str | None = None
+    """Of an acknowledgement: it covers the queue offsets from here up to `queue_offset`."""
+    reconsume_times: int | None = None
 
 
 class TraceBatch(msgspec.Struct, rename="camel", kw_only=True):
@@ -62,11 +66,12 @@ class TraceBatch(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class _Watcher:
-    __slots__ = ("dropped", "matched", "push", "ring", "seq", "trace_filter", "watch_id")
+    __slots__ = ("dropped", "host", "matched", "push", "ring", "seq", "trace_filter", "watch_id")
 
     def __init__(
-        self, watch_id: str, trace_filter: TraceFilter, push: Callable[[bytes], bool]
+        self, watch_id: str, trace_filter: TraceFilter, push: Callable[[bytes], bool], host: str
     ) -> None:
+        self.host = host
         self.watch_id = watch_id
         self.trace_filter = trace_filter
         self.push = push
@@ -80,10 +85,11 @@ class _Watcher:
         if (
             (wanted.topic and event.topic != wanted.topic)
             or (wanted.stages and event.stage not in wanted.stages)
-            or (wanted.group and event.group != wanted.group)
+            or (wanted.group and wanted.group not in (event.group, event.producer_group))
             or (wanted.tag and event.tags != wanted.tag)
             or (wanted.client_id and event.client_id != wanted.client_id)
             or (wanted.key and not _has_key(event, wanted.key))
+            or (wanted.message and not _is_of(event, wanted.message))
             or (wanted.min_latency_ms * 1000 > (event.latency_us or 0))
         ):
             return False
@@ -98,10 +104,11 @@ class _Watcher:
 
 
 class Tracer(Service):
-    """Takes events from the send and pull paths, pushes them to watchers. Event loop only."""
+    """Takes events from the send and pull paths and pushes them to watchers. Event loop only."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, limits: LimitsConfig = LIMITS) -> None:
         super().__init__()
+        self._limits = limits
         self._clock = clock
         self._watchers: dict[Hashable, _Watcher] = {}
         self._watch_ids = itertools.count(1)
@@ -109,17 +116,22 @@ class Tracer(Service):
         self._is_pushing = False
 
     def watch(
-        self, connection: Hashable, trace_filter: TraceFilter, push: Callable[[bytes], bool]
+        self,
+        connection: Hashable,
+        trace_filter: TraceFilter,
+        push: Callable[[bytes], bool],
+        host: str = "",
     ) -> str | None:
-        """Begin to tell a connection what its filter wants; replaces what it watched before.
+        """Begin to push a connection what its filter matches, in place of its watch so far.
 
-        `push` sends one encoded TraceBatch and says whether the peer keeps up: while it does not,
-        events stay in the ring. Returns the watch's id, None when there are too many watchers.
+        `push` sends one encoded TraceBatch and returns whether the peer keeps up; while it does
+        not, events stay in the ring. Returns the watch's id, None when there are too many watchers
+        at this host or in all.
         """
-        if connection not in self._watchers and len(self._watchers) >= WATCHERS_MAX:
+        if connection not in self._watchers and not self._has_room(host):
             return None
         watch_id = str(next(self._watch_ids))
-        self._watchers[connection] = _Watcher(watch_id, trace_filter, push)
+        self._watchers[connection] = _Watcher(watch_id, trace_filter, push, host)
         self.watching = True
         if not self._is_pushing:
             self._is_pushing = True
@@ -127,8 +139,15 @@ class Tracer(Service):
         logger.info("live trace: watch_id=%s watchers=%d", watch_id, len(self._watchers))
         return watch_id
 
+    def _has_room(self, host: str) -> bool:
+        here = sum(watcher.host == host for watcher in self._watchers.values())
+        return (
+            len(self._watchers) < self._limits.watcher_nums_max
+            and here < self._limits.host_watcher_nums_max
+        )
+
     def unwatch(self, connection: Hashable) -> bool:
-        """Stop telling a connection; False when it did not watch. Also for lost connections."""
+        """Stop pushing to a connection, also a lost one; return whether it watched."""
         watcher = self._watchers.pop(connection, None)
         self.watching = bool(self._watchers)
         return watcher is not None
@@ -150,7 +169,7 @@ class Tracer(Service):
                 watcher.take(numbered)
 
     def push_all(self) -> None:
-        """Send each watcher what has gathered for it."""
+        """Send each watcher its gathered events."""
         for watcher in list(self._watchers.values()):
             if not watcher.ring:
                 continue
@@ -160,7 +179,7 @@ class Tracer(Service):
                 watch_id=watcher.watch_id, dropped=str(watcher.dropped), events=events
             )
             if not watcher.push(msgspec.json.encode(batch)):
-                # The peer does not read: these are lost to it, and it will be told how many.
+                # The peer does not read: it loses these events and will learn how many.
                 watcher.dropped += len(events)
 
     async def _push_while_watched(self) -> None:
@@ -173,4 +192,15 @@ class Tracer(Service):
 
 
 def _has_key(event: TraceEvent, key: str) -> bool:
-    return key == event.uniq_key or key in (event.keys or "").split(" ")
+    return key in (event.uniq_key, event.offset_msg_id) or key in (event.keys or "").split(" ")
+
+
+def _is_of(event: TraceEvent, message: TracedMessage) -> bool:
+    """Return whether an event belongs to a message: at its place, or to a copy with its id."""
+    if message.uniq_key is not None and event.uniq_key == message.uniq_key:
+        return True
+    if event.topic != message.topic or event.queue_id != message.queue_id:
+        return False
+    if event.acknowledged_from is None:
+        return event.queue_offset == message.queue_offset
+    return int(event.acknowledged_from) <= int(message.queue_offset) < int(event.queue_offset)

@@ -1,13 +1,14 @@
-"""The check: asking producers what became of their transactions.
+"""The check: asking producers for the outcome of their transactions.
 
-Every interval each half message that is older than its immunity is put to the queue's end as a
-copy with one more check counted, and any live producer of its group is asked for the outcome of
-that copy. After so many checks it is moved to TRANS_CHECK_MAX_TIME_TOPIC.
+Every interval the broker looks at each half message that is older than its immunity. It puts a copy
+with one more check counted to the queue's end, and asks any live producer of the group for the
+outcome of that copy. After transactionCheckMax checks it moves the message to
+TRANS_CHECK_MAX_TIME_TOPIC.
 
 Source: broker/transaction/queue/TransactionalMessageServiceImpl.java check (4.9.7).
-Differs: age is counted by this broker's steady clock from the put, the original subtracts the
-producer's clock from its own; immunity is not counted as checks, in the original a quarter of an
-hour of it parks the message unasked.
+Differs: age is counted by this broker's steady clock from the put; the original subtracts the
+producer's clock from its own. Rounds within the immunity do not count as checks; in the original a
+quarter of an hour of immunity parks the message before anybody was asked.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker_core.errors import RequestRefusedError
 from broker_core.message import names
 from broker_core.service import Service
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_core.clock import Clock, SteadyClock
+    from broker_core.counted_log import CountedLog
     from broker_core.message.message import MessageExt
     from broker_core.transaction.half import Half, Outcome
     from broker_core.transaction.resolve import Transactions
@@ -34,8 +37,8 @@ logger = logging.getLogger(__name__)
 HALVES_PER_TURN = 64
 SETTLE_SECONDS = 1.0
 SPAN_MAX = 10_000
-"""With more half messages than this behind the oldest one, immune ones are moved to the end, so
-that a restart has not to look at all of them."""
+"""Above this many half messages since the oldest undecided one, immune ones move to the end of the
+queue, so that a restart reads fewer."""
 
 
 class CheckSettings(NamedTuple):
@@ -49,7 +52,7 @@ class CheckSettings(NamedTuple):
 
 
 class CheckedHalf(NamedTuple):
-    """What a producer is asked about: the message, and where the copy that stands for it is."""
+    """What a producer is asked about: the message, and the place of its last copy."""
 
     message: MessageExt
     queue_offset: int
@@ -59,24 +62,27 @@ class CheckedHalf(NamedTuple):
 class TransactionCheck(Service):
     """Rounds over the undecided transactions. Event loop only.
 
-    Attributes:
-        ask: sends the question to a live producer of the message's group; False without one.
-        resolve_discard: says how a transaction ends that was checked too often; None parks it.
+    `settings` is called each time, since its values may change. `ask` sends the question to a live
+    producer of the message's group, and returns False without one. `resolve_discard` returns the
+    outcome of a transaction that was checked too often, None to park it.
     """
 
     def __init__(
         self,
-        settings: CheckSettings,
+        settings: Callable[[], CheckSettings],
         transactions: Transactions,
         ask: Ask,
+        counted_log: CountedLog,
         clock: Clock,
         steady: SteadyClock,
+        resolve_discard: ResolveDiscard | None = None,
     ) -> None:
         super().__init__()
-        self.resolve_discard: ResolveDiscard | None = None
+        self._resolve_discard = resolve_discard
         self._settings = settings
         self._transactions = transactions
         self._ask = ask
+        self._counted_log = counted_log
         self._clock = clock
         self._steady = steady
 
@@ -86,7 +92,7 @@ class TransactionCheck(Service):
         self.spawn(self._settle_forever(), name="transaction-progress")
 
     async def shutdown(self) -> None:
-        """Stop asking; tell the offsets how far all is dealt with."""
+        """Stop asking; commit the progress."""
         await super().shutdown()
         await self._transactions.settle_all()
 
@@ -99,21 +105,21 @@ class TransactionCheck(Service):
             questions = []
             for queue_offset in offsets:
                 half = transactions.pending.get(queue_offset)
-                # What was put in this round, or is decided meanwhile, is none of its business.
+                # Neither what this round has put, nor what was decided meanwhile.
                 if half is not None and half.outcome is None and half.stored_ms < started_ms:
                     question = self._check_one(half)
                     if question is not None:
                         questions.append(question)
             if questions:
-                # The producer answers at once: by then the copy must be there to be read.
+                # The producer answers at once, and its END reads the copy.
                 await transactions.until_readable()
             for question in questions:
                 self._put(question)
             await self._clock.sleep(0)
 
     def _check_one(self, half: Half) -> CheckedHalf | None:
-        """Do what is due for one transaction; return what its producer is to be asked."""
-        settings, transactions = self._settings, self._transactions
+        """Do what is due for one transaction; return the question for its producer, if any."""
+        settings, transactions = self._settings(), self._transactions
         age_ms = self._steady.now_ms() - half.since_ms
         immunity_ms = settings.timeout_ms if half.immunity_ms is None else half.immunity_ms
         is_immune = age_ms < immunity_ms
@@ -141,49 +147,63 @@ class TransactionCheck(Service):
         return CheckedHalf(message, half.queue_offset, half.commit_log_offset)
 
     def _give_up(self, half: Half, message: MessageExt) -> None:
-        """End a transaction as is decided for it, else park it; what fails comes again."""
+        """End a transaction by the listener's outcome, else park it; the next round retries."""
         transactions = self._transactions
-        outcome = None if self.resolve_discard is None else self.resolve_discard(half, message)
+        group = _group_of(message)
+        outcome = None if self._resolve_discard is None else self._resolve_discard(half, message)
         if outcome is None:
             if transactions.park(half, message):
-                logger.error(
-                    "transaction is undecided after %d checks, moved to %s: uniq_key=%s",
+                self._counted_log.report(
+                    logger,
+                    logging.INFO,
+                    "undecided transactions are parked",
+                    f"group={group}",
+                    "checks=%d uniq_key=%s",
                     half.check_times,
-                    names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
                     half.uniq_key,
                 )
             return
-        ended = transactions.end(
-            message.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
-            half.queue_offset,
-            half.commit_log_offset,
-            outcome,
-        )
-        logger.warning(
-            "transaction is undecided after %d checks, to be %s: uniq_key=%s outcome=%s",
-            half.check_times,
+        try:
+            put = transactions.end(group, half.queue_offset, half.commit_log_offset, outcome)
+            became = "ended before" if put is None else put.status.name
+        except RequestRefusedError as refusal:
+            became = str(refusal)
+        self._counted_log.report(
+            logger,
+            logging.WARNING,
+            "undecided transactions are ended",
+            f"group={group}",
+            "outcome=%s checks=%d uniq_key=%s status=%s",
             outcome.value,
+            half.check_times,
             half.uniq_key,
-            ended.refusal or ended.status.name,
+            became,
         )
 
     def _put(self, question: CheckedHalf) -> None:
         if not self._ask(question):
-            logger.warning(
-                "no producer to ask: group=%s uniq_key=%s",
-                question.message.properties.get(names.PROPERTY_PRODUCER_GROUP),
+            self._counted_log.report(
+                logger,
+                logging.WARNING,
+                "no producer to ask about transactions",
+                f"group={_group_of(question.message)}",
+                "uniq_key=%s",
                 question.message.uniq_key,
             )
 
     async def _check_forever(self) -> None:
         while True:
-            await self._clock.sleep(self._settings.interval_ms / 1000)
+            await self._clock.sleep(self._settings().interval_ms / 1000)
             await self.check()
 
     async def _settle_forever(self) -> None:
         while True:
             await self._clock.sleep(SETTLE_SECONDS)
             self._transactions.settle()
+
+
+def _group_of(message: MessageExt) -> str:
+    return message.properties.get(names.PROPERTY_PRODUCER_GROUP, "")
 
 
 def _parts(offsets: list[int]) -> list[list[int]]:

@@ -1,8 +1,8 @@
-"""The half message: what is prepared and not yet decided.
+"""The half message: sent, withheld from consumers, and not yet decided.
 
-A half message is an ordinary record in queue 0 of RMQ_SYS_TRANS_HALF_TOPIC; where it goes when it
-is committed is in its properties. A check puts a copy of it to the queue's end, with one more check
-counted: original and copies are one transaction, and have one key.
+A half message is an ordinary record in queue 0 of RMQ_SYS_TRANS_HALF_TOPIC; its properties say
+which topic and queue it is committed to. A check puts a copy of it to the queue's end, with one
+more check counted: the original and its copies are one transaction, and have one key.
 
 Source: broker/transaction/queue/TransactionalMessageBridge.java (4.9.7).
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HALF_QUEUE_ID = 0
 KEY_BYTES = 16
 COUNT_MAX = 1_000_000_000
-"""Larger numbers in a property are no number of checks or seconds."""
+"""A property with a larger number is ignored."""
 
 
 class Outcome(Enum):
@@ -38,7 +38,7 @@ class Outcome(Enum):
 
 @dataclass(slots=True, eq=False)
 class Half:
-    """A transaction that is not decided: its last copy."""
+    """An undecided transaction: the last copy of its half message."""
 
     key: bytes
     queue_offset: int
@@ -50,17 +50,17 @@ class Half:
     """When this copy was put, in steady time."""
     check_times: int
     immunity_ms: int | None
-    """So long it is not checked; None: transactionTimeOut."""
+    """How long it is not checked; None: transactionTimeOut."""
     is_copy: bool = False
-    """There are earlier half messages of this transaction."""
+    """Whether the transaction has earlier half messages."""
     outcome: Outcome | None = None
-    """Decided, with the op message still to be written."""
+    """The outcome, while its op message is not written yet."""
 
 
-def prepare(properties: dict[str, str], topic: str, queue_id: int) -> tuple[str, int]:
-    """Return where a half message is put; the properties get where it goes when committed.
+def withhold(properties: dict[str, str], topic: str, queue_id: int) -> tuple[str, int]:
+    """Return where a half message is put; its properties get the place it is committed to.
 
-    A delay is forgotten: a half message cannot wait for a time as well. Clients forget it, too.
+    A delay is dropped, as clients drop it: a half message is never deferred as well.
     """
     properties.pop(names.PROPERTY_DELAY_TIME_LEVEL, None)
     properties[names.PROPERTY_REAL_TOPIC] = topic
@@ -71,7 +71,7 @@ def prepare(properties: dict[str, str], topic: str, queue_id: int) -> tuple[str,
 def key_of(
     properties: Mapping[str, str], body: bytes | memoryview, born_timestamp: int, born_host: bytes
 ) -> bytes:
-    """Return what original, copies and the committed message of one transaction share."""
+    """Return the key that the original, its copies and the committed message share."""
     get = properties.get
     text = "\x02".join(
         (
@@ -86,21 +86,21 @@ def key_of(
 
 
 def key_of_message(message: MessageExt) -> bytes:
-    """Return the same of a stored message."""
+    """Return the key of a stored message."""
     return key_of(
         message.properties, message.body, message.born_timestamp, parse_host(message.born_host)
     )
 
 
 def real_place(message: MessageExt) -> tuple[str, int] | None:
-    """Return the topic and queue_id that a half message goes to; None when it does not say."""
+    """Return the topic and queue_id that a half message is committed to; None without them."""
     topic = message.properties.get(names.PROPERTY_REAL_TOPIC)
     queue_id = _count(message.properties.get(names.PROPERTY_REAL_QUEUE_ID))
     return None if topic is None or queue_id is None else (topic, queue_id)
 
 
 def is_copy(properties: Mapping[str, str]) -> bool:
-    """Tell whether this half message was put by a broker, in place of an earlier one."""
+    """Return whether a broker put this half message, in place of an earlier one."""
     return (
         names.PROPERTY_TRANSACTION_CHECK_TIMES in properties
         or names.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET in properties
@@ -113,7 +113,7 @@ def check_times(properties: Mapping[str, str]) -> int:
 
 
 def immunity_ms(properties: Mapping[str, str]) -> int | None:
-    """Return how long the producer is not to be asked, None when it did not say."""
+    """Return how long the producer must not be asked, None when it did not say."""
     seconds = _count(properties.get(names.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS))
     return None if seconds is None else seconds * 1000
 

@@ -1,7 +1,7 @@
-"""The op message: "the half message at this queue offset is dealt with".
+"""The op message: the half message at a queue offset has its outcome.
 
-Body: the queue offset in decimal digits; 5.x writes several in one message, each with a comma
-behind it. TAGS is "d". Its queue is the half message's.
+Its body is the queue offset in decimal digits; 5.x writes several in one message, each followed by
+a comma. TAGS is "d". Its queue_id is that of the half message.
 
 Source: broker/transaction/queue/TransactionalMessageBridge.java addRemoveTagInTransactionOp
 (4.9.7), TransactionalOpBatchService.java (5.3.3).
@@ -33,7 +33,7 @@ def properties_text(keys: str | None) -> str:
 
 
 def half_queue_offsets(message: MessageExt) -> list[int]:
-    """Return which half messages an op message deals with; none when it is no such message."""
+    """Return the queue offsets that an op message lists; none when it is not an op message."""
     if message.tags != REMOVE_TAG:
         return []
     parts = [part for part in message.body.split(b",") if part]

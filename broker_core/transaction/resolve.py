@@ -1,27 +1,28 @@
-"""Transactions: the ones that are not decided, and how they are.
+"""Transactions: undecided half messages, and their outcomes.
 
-An outcome is an op message for the half message. The first one wins for ever: a half message that
-has one is not in `pending` any more, and an END for it changes nothing.
+An outcome is an op message for the half message. The first outcome stays: a half message that has
+one leaves `pending`, and a later END changes nothing.
 
-Commit puts the message to its topic, then the op message; with SYNC_FLUSH only after the message is
-durable, or a power cut could leave the op message alone. A process that is killed between the two
-leaves a committed message: `load` finds it, and the op message that is missing is written.
+Commit puts the message to its topic, then the op message. With SYNC_FLUSH it puts the op message
+when the message is durable, because a power cut could otherwise leave the op message alone. A
+process that is killed between the two puts leaves a committed message without its op message;
+`load` finds it and writes the op message.
 
-Progress is what consumer group CID_RMQ_SYS_TRANS has read of the half and the op queue: every half
-message before it is dealt with. It is told to the offsets after what it vouches for is durable.
+Progress is the offset of consumer group CID_RMQ_SYS_TRANS in the half queue and in the op queue:
+every half message before it has its outcome. It is committed after these outcomes are durable.
 
 Source: broker/processor/EndTransactionProcessor.java,
 broker/transaction/queue/TransactionalMessageServiceImpl.java (4.9.7).
-Differs: in the original a late or repeated END commits once more, also what was rolled back.
+Differs: in the original a late or repeated END commits once more, even after a rollback.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from broker_core.errors import CorruptRecordError
+from broker_core.errors import CorruptRecordError, RequestRefusedError
 from broker_core.formats import record
 from broker_core.formats.cq_unit import FILLER_SIZE
 from broker_core.message import names
@@ -32,6 +33,7 @@ from broker_core.message.sys_flag import (
     reset_transaction_type,
     transaction_type,
 )
+from broker_core.protocol.codes import ResponseCode
 from broker_core.store.results import PutMessageStatus
 from broker_core.transaction import op
 from broker_core.transaction.half import (
@@ -55,19 +57,20 @@ if TYPE_CHECKING:
     from broker_core.store.results import PutMessageResult
 
     Committed = Callable[[MessageExt, str, int, PutMessageResult], None]
+    Permit = Callable[[MessageExt], None]
     EnsureTopic = Callable[[str], object]
 
 logger = logging.getLogger(__name__)
 
-SYSTEM_GROUP = "CID_RMQ_SYS_TRANS"
+SYSTEM_GROUP = names.TRANSACTION_CONSUMER_GROUP
 HALF_TOPIC = names.RMQ_SYS_TRANS_HALF_TOPIC
 OP_TOPIC = names.RMQ_SYS_TRANS_OP_HALF_TOPIC
 MAX_TIME_TOPIC = names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC
 ENDED_KEPT = 10_000
-"""Outcomes that are remembered without looking them up."""
+"""Outcomes kept in memory; older ones are looked up in the store."""
 UNITS_READ = 1024
 TAIL_UNITS = 64
-"""So many messages at a queue's end are looked at for one whose op message is missing."""
+"""Messages at a queue's end that a start reads to find one whose op message is missing."""
 FOUND_MAX = 32
 FOR_EVER = 1 << 62
 
@@ -80,21 +83,14 @@ class OffsetTable(Protocol):
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
 
 
-class Ended(NamedTuple):
-    """What became of an END: a refusal, a put that failed, or the last put that made it true."""
-
-    refusal: str | None = None
-    status: PutMessageStatus = PutMessageStatus.PUT_OK
-    put: PutMessageResult | None = None
-
-
 class Transactions:
     """Event loop only, but for `load`.
 
     Attributes:
         pending: the undecided half messages, by queue_offset, in its order.
-        on_committed: called with a half message, the topic and queue_id that it was committed to,
-            and the put.
+
+    `on_committed` is called with a half message, the topic and queue_id that it was committed to,
+    and the put.
     """
 
     def __init__(
@@ -104,14 +100,12 @@ class Transactions:
         ensure_topic: EnsureTopic,
         store_host: bytes,
         steady: SteadyClock,
-        *,
-        is_sync_flush: bool,
+        on_committed: Committed | None = None,
     ) -> None:
-        self.on_committed: Committed | None = None
+        self._on_committed = on_committed
         self.pending: dict[int, Half] = {}
         self._owed: dict[int, int] = {}
         """Queue offset of a decided half message -> where its committed message ends."""
-        self._is_sync_flush = is_sync_flush
         self._store = store
         self._offsets = offsets
         self._ensure_topic = ensure_topic
@@ -124,10 +118,14 @@ class Transactions:
         self._next_op = 0
         self._settling: tuple[int, int, int] | None = None
 
-    # -- start
-
     def load(self) -> None:
-        """Find the half messages without an outcome. A plain call, before the store is started."""
+        """Find the half messages without an outcome, in the store as it is now.
+
+        To be called before the store is started, and when a slave becomes master.
+        """
+        for known in (self.pending, self._owed, self._by_key, self._ended, self._ops):
+            known.clear()
+        self._settling = None
         half_from = self._progress_of(HALF_TOPIC)
         removed = set()
         self._next_half = self._store.max_offset_in_queue(HALF_TOPIC, HALF_QUEUE_ID)
@@ -146,10 +144,8 @@ class Transactions:
             )
 
     def start(self) -> None:
-        """Write the op messages that a killed process owed."""
+        """Write the op messages that a killed process did not write."""
         self.write_owed()
-
-    # -- half messages
 
     def add(
         self,
@@ -159,7 +155,7 @@ class Transactions:
         born_timestamp: int,
         born_host: bytes,
     ) -> None:
-        """Take in a half message that a producer sent and that was put just now."""
+        """Add a half message that a producer sent and that was put just now."""
         self._ensure_topic(HALF_TOPIC)
         now_ms = self._steady.now_ms()
         self._take(
@@ -180,9 +176,9 @@ class Transactions:
     def renew(
         self, half: Half, message: MessageExt, properties: dict[str, str]
     ) -> PutMessageResult | None:
-        """Put a copy to the queue's end that stands for the transaction from now on.
+        """Put a copy to the queue's end, which represents the transaction from now on.
 
-        None when that failed, and the one before still stands for it.
+        Returns None when the put failed and the half message before still represents it.
 
         Differs: the copy keeps the message's flag; the original loses it.
         """
@@ -199,7 +195,7 @@ class Transactions:
         half.stored_ms = self._steady.now_ms()
         half.is_copy = True
         self._take(half)
-        # Another broker that takes this store over must not ask for the original, too.
+        # A broker that takes this store over must not ask about the original as well.
         self._put_op(superseded, None)
         return result
 
@@ -213,20 +209,24 @@ class Transactions:
         self._put_op(half.queue_offset, None)
         return True
 
-    def resume(self, message: MessageExt) -> str | None:
-        """Put a message of TRANS_CHECK_MAX_TIME_TOPIC back; return why that is refused, if so."""
+    def resume(self, message: MessageExt) -> None:
+        """Put a message of TRANS_CHECK_MAX_TIME_TOPIC back.
+
+        Raises:
+            RequestRefusedError: it is no parked transaction, has its outcome, or is not stored.
+        """
         if message.topic != MAX_TIME_TOPIC or real_place(message) is None:
-            return "it is not a half message that was checked too often"
+            raise _refusal("it is not a half message that was checked too often")
         key = key_of_message(message)
         if key in self._by_key:
-            return None
+            return
         outcome = self._ended_before(key, message)
         if outcome is not None:
-            return f"the transaction was {outcome.value}"
+            raise _refusal(f"the transaction was {outcome.value}")
         properties = {**message.properties, names.PROPERTY_TRANSACTION_CHECK_TIMES: "0"}
         result = self._store.put_copy(message, HALF_TOPIC, HALF_QUEUE_ID, properties)
         if result.status is not PutMessageStatus.PUT_OK:
-            return result.status.name
+            raise _refusal(result.status.name)
         now_ms = self._steady.now_ms()
         self._take(
             Half(
@@ -241,84 +241,94 @@ class Transactions:
                 is_copy=True,
             )
         )
-        return None
 
     def forget(self, half: Half) -> None:
         """Drop a half message whose record is gone."""
         self._drop(half)
 
     def read(self, half: Half) -> MessageExt | None:
-        """Return the record of a half message, None when it is not there any more."""
+        """Return the record of a half message, None when it is gone."""
         return self._look(half.commit_log_offset)
 
     async def until_readable(self) -> None:
-        """Wait until what was put so far may be read: with SYNC_FLUSH that is after its flush."""
+        """Wait until all half messages may be read: with SYNC_FLUSH after their flush."""
         if self._store.max_offset_in_queue(HALF_TOPIC, HALF_QUEUE_ID) < self._next_half:
             await self._store.flush()
 
-    # -- outcomes
-
     def end(
-        self, producer_group: str, queue_offset: int, commit_log_offset: int, outcome: Outcome
-    ) -> Ended:
-        """Decide a transaction by one of its half messages; the first outcome stays."""
+        self,
+        producer_group: str,
+        queue_offset: int,
+        commit_log_offset: int,
+        outcome: Outcome,
+        permit: Permit | None = None,
+    ) -> PutMessageResult | None:
+        """Decide a transaction by one of its half messages; the first outcome stays.
+
+        `permit` is called with the half message before anything is decided.
+
+        Returns the put that failed, or the last one that made the outcome true; None when the
+        transaction had this outcome before.
+
+        Raises:
+            RequestRefusedError: there is no such half message, it has the other outcome, or
+                `permit` refuses.
+        """
         message = self._look(commit_log_offset)
         if message is None or message.topic != HALF_TOPIC:
-            return Ended("Find prepared transaction message failed")
+            raise _refusal("Find prepared transaction message failed")
         if message.properties.get(names.PROPERTY_PRODUCER_GROUP) != producer_group:
-            return Ended("The producer group wrong")
+            raise _refusal("The producer group wrong")
         if message.queue_offset != queue_offset:
-            return Ended("The transaction state table offset wrong")
+            raise _refusal("The transaction state table offset wrong")
+        if permit is not None:
+            permit(message)
         key = key_of_message(message)
         half = self.pending.get(queue_offset) or self._by_key.get(key)
         if half is None:
             return self._end_again(key, message, outcome)
         if half.is_copy and half.outcome is None and self._is_committed(key, message):
-            # The real broker lets an END for the original pass by its copies.
+            # A real broker decides the original and leaves its copies as they are.
             half.outcome = Outcome.COMMITTED
         if half.outcome is not None:
             if half.outcome is not outcome:
-                return Ended(f"the transaction was {half.outcome.value}")
+                raise _refusal(f"the transaction was {half.outcome.value}")
             return self._write_outcome(half)
         if outcome is Outcome.ROLLED_BACK:
             half.outcome = outcome
             return self._write_outcome(half)
         committed = self._put_committed(message)
-        if committed is None:
-            return Ended("the half message does not say where it goes")
         if committed.status is not PutMessageStatus.PUT_OK:
-            return Ended(status=committed.status)
+            return committed
         half.outcome = outcome
-        if self._is_sync_flush:
+        if self._store.acknowledge.waits:
             self._owed[half.queue_offset] = committed.commit_log_offset + committed.wrote_size
-            return Ended(put=committed)
+            return committed
         return self._write_outcome(half)
 
     def write_owed(self) -> None:
-        """Write the op messages of outcomes that could not be written when they were decided."""
-        flushed_where = self._store.flushed_where if self._is_sync_flush else FOR_EVER
+        """Write the op messages of outcomes that had to wait for a flush, or whose put failed."""
+        acknowledged_where = self._store.acknowledge.acknowledged_where
         for queue_offset, end in list(self._owed.items()):
-            if end <= flushed_where:
+            if end <= acknowledged_where:
                 half = self.pending.get(queue_offset)
                 if half is None:
                     del self._owed[queue_offset]
                 elif self._write_outcome(half).status is not PutMessageStatus.PUT_OK:
                     return
 
-    # -- progress
-
     @property
     def half_progress(self) -> int:
-        """All half messages before this queue offset are dealt with."""
+        """All half messages before this queue offset have their outcome."""
         return next(iter(self.pending), self._next_half)
 
     @property
     def span(self) -> int:
-        """How many half messages a restart would look at."""
+        """How many half messages a restart would read."""
         return self._next_half - self.half_progress
 
     def settle(self) -> None:
-        """Tell the offsets how far all is dealt with, as far as that is durable."""
+        """Commit the progress as far as it is durable."""
         self.write_owed()
         if self._settling is None:
             self._settling = (*self._progress(), self._store.max_commit_log_offset)
@@ -328,14 +338,12 @@ class Transactions:
             self._commit_progress(half_progress, op_progress)
 
     async def settle_all(self) -> None:
-        """Make it durable, then tell the offsets; before the store is shut down."""
+        """Flush, then commit the progress; call it before the store is shut down."""
         if self._owed and await self._store.flush():
             self.write_owed()
         progress = self._progress()
         if await self._store.flush():
             self._commit_progress(*progress)
-
-    # -- inside
 
     def _progress(self) -> tuple[int, int]:
         half_progress = self.half_progress
@@ -367,11 +375,11 @@ class Transactions:
             del self._by_key[half.key]
 
     def _free_key(self, key: bytes, queue_offset: int) -> bytes:
-        """Tell two messages apart that are alike in everything: both were sent."""
+        """Return a key of its own for a message that equals another one in every field."""
         return key if key not in self._by_key else key + b"%d" % queue_offset
 
     def _add_stored(self, message: MessageExt) -> None:
-        """Take in a half message that an earlier run left."""
+        """Add a half message that an earlier run left."""
         key = key_of_message(message)
         now_ms = self._steady.now_ms()
         since_ms = message.store_timestamp
@@ -397,9 +405,9 @@ class Transactions:
         )
 
     def _find_outcomes_without_op(self) -> None:
-        """Find committed messages whose op message a killed process did not write any more.
+        """Find committed messages whose op message a killed process did not write.
 
-        By the index, and among the last messages of the queues, which may have no keys.
+        It looks in the index, and among the last messages of the queues, which may have no keys.
         """
         places = set()
         for half in list(self.pending.values()):
@@ -425,10 +433,10 @@ class Transactions:
             self._owed[half.queue_offset] = 0
             logger.info("committed before the process ended: uniq_key=%s", half.uniq_key)
 
-    def _put_committed(self, message: MessageExt) -> PutMessageResult | None:
+    def _put_committed(self, message: MessageExt) -> PutMessageResult:
         place = real_place(message)
         if place is None:
-            return None
+            raise _refusal("the half message does not say where it goes")
         result = self._store.put_copy(
             message,
             *place,
@@ -436,22 +444,21 @@ class Transactions:
             sys_flag=reset_transaction_type(message.sys_flag, TRANSACTION_COMMIT_TYPE),
             prepared_transaction_offset=message.commit_log_offset,
         )
-        if self.on_committed is not None and result.status is PutMessageStatus.PUT_OK:
-            self.on_committed(message, *place, result)
+        if self._on_committed is not None and result.status is PutMessageStatus.PUT_OK:
+            self._on_committed(message, *place, result)
         return result
 
-    def _write_outcome(self, half: Half) -> Ended:
+    def _write_outcome(self, half: Half) -> PutMessageResult:
         assert half.outcome is not None
-        # Of a transaction with copies an earlier half message, or a parked one, may be named later:
-        # by this key the outcome is found from any of them.
+        # A later END may name an earlier copy, or a parked one: this key leads to the outcome.
         keys = half.uniq_key if half.is_copy and _is_key(half.uniq_key) else None
         written = self._put_op(half.queue_offset, keys)
         if written.status is not PutMessageStatus.PUT_OK:
             self._owed[half.queue_offset] = 0
-            return Ended(status=written.status)
+            return written
         self._drop(half)
         self._remember(half.key, half.outcome)
-        return Ended(put=written)
+        return written
 
     def _put_op(self, half_queue_offset: int, keys: str | None) -> PutMessageResult:
         result = self._store.put_message(
@@ -472,25 +479,27 @@ class Transactions:
             self._next_op = result.queue_offset + 1
         return result
 
-    def _end_again(self, key: bytes, message: MessageExt, outcome: Outcome) -> Ended:
-        """Answer an END for what is not pending: ended already, or parked and still to be ended."""
+    def _end_again(
+        self, key: bytes, message: MessageExt, outcome: Outcome
+    ) -> PutMessageResult | None:
+        """Serve an END for a half message that is not pending: it has its outcome, or is parked."""
         before = self._ended_before(key, message)
         if before is None and self._is_parked(key, message):
             if outcome is Outcome.COMMITTED:
                 committed = self._put_committed(message)
-                if committed is None or committed.status is not PutMessageStatus.PUT_OK:
-                    status = committed.status if committed else PutMessageStatus.MESSAGE_ILLEGAL
-                    return Ended(status=status)
+                if committed.status is not PutMessageStatus.PUT_OK:
+                    return committed
             self._remember(key, outcome)
             uniq_key = message.uniq_key or ""
-            written = self._put_op(message.queue_offset, uniq_key if _is_key(uniq_key) else None)
-            return Ended(status=written.status, put=written)
+            return self._put_op(message.queue_offset, uniq_key if _is_key(uniq_key) else None)
         if before is None:
             before = Outcome.COMMITTED if self._is_committed(key, message) else Outcome.ROLLED_BACK
-        return Ended(None if before is outcome else f"the transaction was {before.value}")
+        if before is not outcome:
+            raise _refusal(f"the transaction was {before.value}")
+        return None
 
     def _ended_before(self, key: bytes, message: MessageExt) -> Outcome | None:
-        """Return the outcome that is known, or was written for a transaction that was checked."""
+        """Return the outcome from memory, else from the op message of a checked transaction."""
         known = self._ended.get(key)
         if known is not None:
             return known
@@ -549,3 +558,7 @@ class Transactions:
 
 def _is_key(uniq_key: str) -> bool:
     return bool(uniq_key) and names.KEY_SEPARATOR not in uniq_key
+
+
+def _refusal(remark: str) -> RequestRefusedError:
+    return RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)

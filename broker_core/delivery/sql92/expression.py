@@ -36,7 +36,7 @@ class Expression:
     """A whole expression. Any thread; holds no state.
 
     Attributes:
-        text: what it was made of.
+        text: its source.
         comparisons: how many there are, which is what an evaluation costs.
     """
 
@@ -69,7 +69,7 @@ class Node:
 
     evaluate: Callable[[Get], Value]
     depth: int
-    """How many calls deep it evaluates."""
+    """The depth of calls in an evaluation."""
     is_boolean: bool = False
     """A BooleanExpression: a comparison, a logical one, or the constants TRUE, FALSE, NULL."""
     is_constant: bool = False
@@ -197,10 +197,10 @@ def is_null(node: Node) -> Node:
 
 
 def relation(left: Node, sign: str, right: Node) -> Node:
-    """Return left > right, or another of the four.
+    """Return left > right, or one of the other three relations.
 
     Raises:
-        ValueError: one side is a condition, or a constant that is no number.
+        ValueError: one side is a condition, or a constant that is not a number.
     """
     for side in (left, right):
         if side.is_boolean or (side.is_constant and not isinstance(side.value, Number)):
@@ -229,7 +229,7 @@ def between(node: Node, low: Node, high: Node) -> Node:
     """Return node BETWEEN low AND high.
 
     Raises:
-        ValueError: a constant is no number, or low is above high.
+        ValueError: a constant is not a number, or low is above high.
     """
     result = all_of([relation(node, ">=", low), relation(node, "<=", high)])
     a, b = low.value, high.value
@@ -239,10 +239,10 @@ def between(node: Node, low: Node, high: Node) -> Node:
 
 
 def not_between(node: Node, low: Node, high: Node) -> Node:
-    """Return node NOT BETWEEN low AND high; which of them is greater is not looked at.
+    """Return node NOT BETWEEN low AND high, whichever of them is greater.
 
     Raises:
-        ValueError: a constant is no number.
+        ValueError: a constant is not a number.
     """
     return any_of([relation(node, "<", low), relation(node, ">", high)])
 
@@ -251,7 +251,7 @@ def is_in(node: Node, values: Sequence[str], *, is_not: bool) -> Node:
     """Return node IN values, or NOT IN.
 
     Raises:
-        ValueError: the node is no property.
+        ValueError: the node is not a property.
     """
     name = node.property_name
     if name is None:
@@ -319,4 +319,4 @@ def _depth(*nodes: Node) -> int:
 
 
 def _unknown(_: Value) -> None:
-    """Forget a value that was evaluated for the error it may raise."""
+    """Drop a value that was evaluated for its error."""

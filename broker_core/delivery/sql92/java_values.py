@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 NUMBER_CHARS_MAX = 512
-"""A longer property is no number here: reading it costs the square of its length."""
+"""A longer property counts as no number: reading it costs the square of its length."""
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MAX = 2**63 - 1
 
@@ -27,7 +27,7 @@ _BLANK = "".join(map(chr, range(0x21)))
 
 
 class EvaluationError(Exception):
-    """Java would have thrown here: the message does not match, whatever else is true of it."""
+    """Java throws here: the message does not match, whatever the rest of the expression says."""
 
 
 class NumberKind(IntEnum):
@@ -42,7 +42,7 @@ _RANGES = {NumberKind.INT: (INT_MIN, INT_MAX), NumberKind.LONG: (-(2**63), LONG_
 
 
 class Number(NamedTuple):
-    """A number with the class that Java gave it, by which texts are read that meet it."""
+    """A number with its Java class, by which texts that are compared with it are read."""
 
     kind: NumberKind
     value: int | float
@@ -62,7 +62,7 @@ def negated(number: Number) -> Number:
 
 
 def compare(left: str | bool | Number, right: str | bool | Number) -> int:
-    """Return a negative number, 0 or a positive one; negative as well for what does not compare.
+    """Return a number below, equal to or above 0; below as well for values that do not compare.
 
     Raises:
         EvaluationError: Java would throw.
@@ -88,10 +88,10 @@ def compare(left: str | bool | Number, right: str | bool | Number) -> int:
 
 
 def compare_as_doubles(left: str, right: str) -> int:
-    """Compare two texts that are to be numbers.
+    """Compare two texts as numbers.
 
     Raises:
-        EvaluationError: one of them is none.
+        EvaluationError: a text is not a number.
     """
     return _compare_doubles(read_double(left), read_double(right))
 
@@ -100,7 +100,7 @@ def read_number(text: str, kind: NumberKind) -> Number:
     """Return the number that a text is.
 
     Raises:
-        EvaluationError: it is none of that kind.
+        EvaluationError: the text is not a number of that kind.
     """
     if kind is NumberKind.DOUBLE:
         return Number(kind, read_double(text))
@@ -111,7 +111,7 @@ def read_whole(text: str, kind: NumberKind) -> int:
     """Return Integer.valueOf(text), or Long's.
 
     Raises:
-        EvaluationError: it is no whole number, or not in the range of that kind.
+        EvaluationError: not a whole number, or out of range.
     """
     digits = text[1:] if text.startswith(("+", "-")) else text
     # Java takes the decimal digits of all scripts, those of one UTF-16 unit.
@@ -131,7 +131,7 @@ def read_double(text: str) -> float:
     """Return Double.valueOf(text).
 
     Raises:
-        EvaluationError: it is no number.
+        EvaluationError: the value is not a number.
     """
     if len(text) <= NUMBER_CHARS_MAX:
         trimmed = text.strip(_BLANK)

@@ -1,8 +1,8 @@
 """Lexer of filter expressions: one token at a time, in time linear in the text.
 
-A token is only made when the parser asks for it: the original has no check for the end of its
-input, so that what follows a whole expression may be anything, a character that no token begins
-with included, as long as one token stands between.
+The lexer makes a token when the parser asks for it. The original does not check that its input
+ends: anything may follow a whole expression and one more token, even a character that begins no
+token.
 
 Source: filter/parser/SelectorParser.jj (4.9.7).
 """
@@ -18,7 +18,7 @@ EXPRESSION_CHARS_MAX = 8192
 
 
 class TokenKind(Enum):
-    """What a token is; keywords and signs are named by their text."""
+    """The kind of a token; keywords and signs are named by their text."""
 
     STRING = "string"
     DECIMAL = "whole number"
@@ -42,10 +42,12 @@ class Token(NamedTuple):
 
 KEYWORDS = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"})
 
-# Possessive wherever the next character decides: nothing is ever tried twice. A comment without
+# Possessive wherever the next character decides, so that nothing is tried twice. A comment without
 # the end of its line is no comment but two minus signs, and 0 takes neither more digits nor an L.
+# The groups that hold possessive repeats are atomic instead: before Python 3.11.5 a possessive one
+# keeps what its last, failed turn had taken.
 _SKIPPED = re.compile(
-    r"(?:[ \t\n\r\f]|--[^\n\r]*+(?:\r\n?|\n)|/\*[^*]*+\*(?:\*|[^*/][^*]*+\*)*+/)*+"
+    r"(?>(?:[ \t\n\r\f]|--[^\n\r]*+(?:\r\n?|\n)|/\*[^*]*+\*(?>(?:\*|[^*/][^*]*+\*)*)/)*)"
 )
 _TOKEN = re.compile(
     r"""
@@ -74,7 +76,7 @@ class Lexer:
         self._next: Token | None = None
 
     def peek(self) -> Token:
-        """Return the next token and leave it there.
+        """Return the next token without consuming it.
 
         Raises:
             ValueError: no token begins there.
@@ -84,7 +86,7 @@ class Lexer:
         return self._next
 
     def take(self) -> Token:
-        """Return the next token and go on behind it.
+        """Consume the next token and return it.
 
         Raises:
             ValueError: no token begins there.
@@ -94,7 +96,7 @@ class Lexer:
         return token
 
     def take_if(self, text: str) -> bool:
-        """Go on behind the next token if it is this keyword or sign."""
+        """Consume the next token if it is this keyword or sign; return whether it was."""
         token = self.peek()
         if token.text != text or token.kind not in (TokenKind.KEYWORD, TokenKind.SIGN):
             return False

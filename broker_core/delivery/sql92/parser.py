@@ -8,11 +8,10 @@
     unary   := + unary | - unary | NOT unary | primary
     primary := string | number | TRUE | FALSE | NULL | property | ( or )
 
-There is no LIKE, no arithmetic, no `!=`. What follows a whole expression is not looked at, but for
-its first token.
+There is no LIKE, no arithmetic, no `!=`. Behind a whole expression only the first token is read.
 
 Source: filter/parser/SelectorParser.jj, filter/expression/ConstantExpression.java (4.9.7).
-Differs: depth, length and the number of comparisons have limits, so that evaluation has one.
+Differs: depth, length and the number of comparisons are limited, and with them an evaluation.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ DEPTH_MAX = 32
 """How deep parentheses, signs and NOTs nest, and how long a chain of = is."""
 COMPARISONS_MAX = 256
 DECIMAL_CHARS_MAX = 20
-"""A whole number of more digits is out of range whatever they are."""
+"""A whole number with more digits is out of range."""
 FLOAT_CHARS_MAX = 512
 
 CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
@@ -39,7 +38,7 @@ def compile_expression(text: str) -> Expression:
     """Return the compiled expression.
 
     Raises:
-        ValueError: it is none, or breaks a limit; a sentence says where.
+        ValueError: it is not an expression, or breaks a limit; the text says where.
     """
     parser = _Parser(text)
     node = make.as_boolean(parser.parse())
@@ -170,7 +169,7 @@ class _Parser:
         self.comparisons += 1
         if self.comparisons > COMPARISONS_MAX:
             raise ValueError(f"the expression has more than {COMPARISONS_MAX} comparisons")
-        # A chain such as a = 1 = TRUE = TRUE nests when it is evaluated, though not in the text.
+        # A chain such as a = 1 = TRUE = TRUE nests in the evaluation, though not in the text.
         if node.depth > 4 * DEPTH_MAX:
             raise ValueError(f"the expression nests deeper than {DEPTH_MAX}")
         return node

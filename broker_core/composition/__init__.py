@@ -1,0 +1,1 @@
+"""What the broker is built of, by concern; `broker.py` puts the parts together."""

@@ -1,0 +1,87 @@
+"""Following: a slave learns where its master is, and takes over what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker_core.composition.foundation import client_limits_of
+from broker_core.composition.naming import signer_of
+from broker_core.ha.metadata_sync import FollowedTables, MetadataSync
+from broker_core.processors.admin.ha import HaAdmin
+from broker_core.remoting.client import RemotingClient
+from broker_core.remoting.tls import client_context
+
+if TYPE_CHECKING:
+    from broker_core.composition.access import AccessParts
+    from broker_core.composition.foundation import Foundation
+    from broker_core.composition.naming import NamingParts
+    from broker_core.composition.replication import ReplicationParts
+    from broker_core.composition.storage import StorageParts
+    from broker_core.message.data_version import DataVersion
+    from broker_core.namesrv.routes import RegisterResult
+
+
+@dataclass(frozen=True, slots=True)
+class FollowingParts:
+    """What follows the master's metadata, and who tells how all of replication goes."""
+
+    metadata_sync: MetadataSync
+    ha_admin: HaAdmin
+
+
+def build_following(
+    foundation: Foundation,
+    storage: StorageParts,
+    access: AccessParts,
+    naming: NamingParts,
+    replication: ReplicationParts,
+) -> FollowingParts:
+    """Build what follows the master's metadata, and lead it and the HA client to the master.
+
+    Raises:
+        ConfigError: a certificate to show to the master cannot be used.
+    """
+    role, tls = foundation.role, foundation.configuration.tls
+    is_fixed = bool(foundation.configuration.ha.ha_master_address)
+    client = RemotingClient(
+        signer=signer_of(foundation),
+        limits=client_limits_of(foundation.configuration),
+        tls=client_context(tls) if tls.use_tls else None,
+    )
+    tables = FollowedTables(
+        storage.topics,
+        storage.groups,
+        storage.offsets,
+        storage.schedule,
+        storage.filters,
+        storage.store.delete_topic,
+        lambda: _accounts_version(access),
+    )
+    sync = MetadataSync(role, foundation.address, tables, client, foundation.clock)
+
+    def on_master(found: RegisterResult) -> None:
+        # Without a master the last one is tried on: it may be back before name servers know.
+        sync.follow(found.master_addr)
+        if found.ha_server_addr and not is_fixed:
+            replication.ha_slave.follow(found.ha_server_addr)
+
+    registration = naming.registration
+    registration.on_master = on_master
+    role.listen(lambda: registration.identify(role.broker_id))
+    store = storage.store
+    ha_admin = HaAdmin(
+        role,
+        replication.ha_master,
+        replication.ha_slave,
+        sync.state,
+        storage.filters,
+        lambda: store.max_commit_log_offset,
+        registration.hurry,
+        foundation.clock,
+    )
+    return FollowingParts(sync, ha_admin)
+
+
+def _accounts_version(access: AccessParts) -> DataVersion | None:
+    return None if access.acl is None else access.acl.state.versions.get(access.acl.path)

@@ -1,0 +1,266 @@
+"""Processors: one for each family of requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_core.composition.around import consume_hooks_of
+from broker_core.composition.live_update import LiveUpdate
+from broker_core.processors import registry
+from broker_core.processors.admin.access import AccessAdmin
+from broker_core.processors.admin.broker import BrokerAdmin
+from broker_core.processors.admin.clients import ClientsAdmin
+from broker_core.processors.admin.connections import ConnectionsAdmin
+from broker_core.processors.admin.groups import GroupsAdmin
+from broker_core.processors.admin.messages import MessagesAdmin
+from broker_core.processors.admin.sample import SampleAdmin, Sampled
+from broker_core.processors.admin.topics import TopicsAdmin
+from broker_core.processors.consumer_trace import ConsumerTrace
+from broker_core.processors.heartbeat import HeartbeatProcessor
+from broker_core.processors.long_answers import LongAnswers
+from broker_core.processors.offset_commits import OffsetCommits
+from broker_core.processors.offsets import OffsetsProcessor
+from broker_core.processors.pull import PullProcessor, PullWatchers
+from broker_core.processors.query import QueryProcessor
+from broker_core.processors.reply import ReplyProcessor
+from broker_core.processors.send import SendProcessor
+from broker_core.processors.send_back import SendBackProcessor
+from broker_core.processors.subscription_check import SubscriptionCheck
+from broker_core.processors.trace import TraceProcessor
+from broker_core.processors.transaction import TransactionProcessor
+from broker_core.processors.which_broker import WhichBroker
+from broker_core.sending.dead_letters import DeadLetters
+from broker_core.sending.detours import Detours
+from broker_core.sending.placement import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker_core.composition.access import AccessParts
+    from broker_core.composition.clients import ClientParts
+    from broker_core.composition.foundation import Foundation
+    from broker_core.composition.naming import NamingParts
+    from broker_core.composition.promotion import PromotionParts
+    from broker_core.composition.storage import StorageParts
+    from broker_core.processors.admin.ha import HaAdmin
+
+
+class Sending(NamedTuple):
+    """The processors that put messages."""
+
+    send: SendProcessor
+    send_back: SendBackProcessor
+    transaction: TransactionProcessor
+    reply: ReplyProcessor
+
+
+class Consuming(NamedTuple):
+    """The processors that hand out messages and keep how far consumers are."""
+
+    pull: PullProcessor
+    offsets: OffsetsProcessor
+
+
+def build_processors(
+    foundation: Foundation,
+    storage: StorageParts,
+    clients: ClientParts,
+    access: AccessParts,
+    naming: NamingParts,
+    promotion: PromotionParts,
+    ha: HaAdmin,
+    late_ms: Callable[[], float],
+    connections: Callable[[], int],
+) -> registry.Processors:
+    """Build all processors.
+
+    `late_ms` returns how late the event loop was last, `connections` how many are open.
+    """
+    config, clock = foundation.configuration.broker, foundation.clock
+    topics, groups, offsets = storage.topics, storage.groups, storage.offsets
+    store, stats, consumers = storage.store, storage.stats, clients.consumers
+    sending = _sending(foundation, storage, clients, access)
+    consuming = _consuming(foundation, storage, clients)
+    long_answers = LongAnswers()
+    live_update = LiveUpdate(
+        foundation, topics, naming.registration, sending.send, clients.slow_consumers
+    )
+    return registry.Processors(
+        send=sending.send,
+        send_back=sending.send_back,
+        transaction=sending.transaction,
+        reply=sending.reply,
+        pull=consuming.pull,
+        offsets=consuming.offsets,
+        heartbeat=_heartbeat(foundation, storage, clients),
+        query=QueryProcessor(foundation.configuration.store, store, access.gate),
+        trace=TraceProcessor(storage.tracer),
+        access=AccessAdmin(config, foundation.address, access.acl),
+        topics=TopicsAdmin(
+            config,
+            topics,
+            offsets,
+            consumers,
+            store,
+            stats,
+            naming.registration.announced,
+            long_answers,
+        ),
+        groups=GroupsAdmin(
+            config,
+            foundation.configuration.server.listen_port,
+            topics,
+            groups,
+            offsets,
+            consumers,
+            store,
+            stats,
+            clock,
+            long_answers,
+        ),
+        connections=ConnectionsAdmin(consumers, clients.producers, long_answers),
+        clients=ClientsAdmin(config.broker_name, consumers, store, access.gate),
+        messages=MessagesAdmin(topics, consumers, storage.filters, store, long_answers),
+        ha=ha,
+        replication=promotion.admin,
+        broker=BrokerAdmin(
+            foundation.configuration,
+            topics,
+            store,
+            storage.schedule,
+            clients.slow_consumers,
+            stats,
+            late_ms,
+            clock,
+            live_update.apply,
+            foundation.extensions.runtime_info,
+        ),
+        sample=_sample(foundation, storage, clients, late_ms, connections),
+    )
+
+
+def _heartbeat(
+    foundation: Foundation, storage: StorageParts, clients: ClientParts
+) -> HeartbeatProcessor:
+    return HeartbeatProcessor(
+        foundation.configuration.broker,
+        storage.topics,
+        storage.groups,
+        storage.filters,
+        clients.consumers,
+        clients.producers,
+        clients.locks,
+        foundation.clock,
+        foundation.configuration.limits,
+    )
+
+
+def _sending(
+    foundation: Foundation, storage: StorageParts, clients: ClientParts, access: AccessParts
+) -> Sending:
+    config, clock = foundation.configuration.broker, foundation.clock
+    store_host, max_message_size = (
+        foundation.store_host,
+        foundation.configuration.store.max_message_size,
+    )
+    topics, store, stats = storage.topics, storage.store, storage.stats
+    placement = Placement(config, topics, foundation.counted_log, clock)
+    dead_letters = DeadLetters(topics, storage.groups, foundation.counted_log)
+    return Sending(
+        send=SendProcessor(
+            config,
+            store_host,
+            max_message_size,
+            placement,
+            dead_letters,
+            Detours(config, foundation.levels, storage.schedule, storage.transactions),
+            store,
+            stats,
+            storage.tracer,
+            clock,
+        ),
+        send_back=SendBackProcessor(
+            placement,
+            dead_letters,
+            topics,
+            store,
+            foundation.levels,
+            storage.schedule,
+            stats,
+            storage.trace,
+            access.gate,
+        ),
+        transaction=TransactionProcessor(
+            store_host,
+            max_message_size,
+            storage.transactions,
+            store,
+            foundation.counted_log,
+            access.gate,
+        ),
+        reply=ReplyProcessor(
+            config,
+            store_host,
+            placement,
+            clients.producers,
+            store,
+            stats,
+            foundation.counted_log,
+            clock,
+            access.gate,
+        ),
+    )
+
+
+def _sample(
+    foundation: Foundation,
+    storage: StorageParts,
+    clients: ClientParts,
+    late_ms: Callable[[], float],
+    connections: Callable[[], int],
+) -> SampleAdmin:
+    return SampleAdmin(
+        foundation.configuration,
+        Sampled(
+            topics=storage.topics,
+            groups=storage.groups,
+            offsets=storage.offsets,
+            consumers=clients.consumers,
+            transactions=storage.transactions,
+            store=storage.store,
+            stats=storage.stats,
+        ),
+        foundation.files,
+        foundation.clock,
+        foundation.steady,
+        late_ms,
+        connections,
+    )
+
+
+def _consuming(foundation: Foundation, storage: StorageParts, clients: ClientParts) -> Consuming:
+    config, clock = foundation.configuration.broker, foundation.clock
+    store, consumers = storage.store, clients.consumers
+    consumer_trace = ConsumerTrace(storage.tracer, consumers, foundation.store_host, clock)
+    consume_hooks = consume_hooks_of(foundation)
+    commits = OffsetCommits(storage.offsets, consumer_trace, consume_hooks)
+    pull = PullProcessor(
+        config,
+        SubscriptionCheck(
+            config,
+            storage.topics,
+            storage.groups,
+            storage.filters,
+            consumers,
+            foundation.configuration.limits,
+        ),
+        commits,
+        store,
+        storage.parked_pulls,
+        PullWatchers(consumer_trace, clients.slow_consumers, consume_hooks),
+        WhichBroker(config, foundation.configuration.store, foundation.role, storage.groups),
+        storage.stats,
+        foundation.counted_log,
+        clock,
+    )
+    return Consuming(pull, OffsetsProcessor(storage.offsets, commits, store))

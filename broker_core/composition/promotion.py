@@ -1,0 +1,142 @@
+"""Promotion: what of the broker keeps one master in its set, and makes another one."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from broker_core.errors import ReplicationError
+from broker_core.formats.paths import StorePaths
+from broker_core.ha.comparison import LogComparison
+from broker_core.ha.epochs import Epochs
+from broker_core.ha.mastership import Mastership
+from broker_core.ha.peers import Peers, SetMember
+from broker_core.ha.promotion import Promotion
+from broker_core.processors.admin.replication import ReplicationAdmin
+
+if TYPE_CHECKING:
+    from broker_core.composition.foundation import Foundation
+    from broker_core.composition.naming import NamingParts
+    from broker_core.composition.replication import ReplicationParts
+    from broker_core.composition.storage import StorageParts
+    from broker_core.config.configuration import Configuration
+    from broker_core.ha.ending import Ending
+    from broker_core.ha.metadata_sync import MetadataSync
+    from broker_core.remoting.client import RemotingClient
+    from broker_core.storage import Storage
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionParts:
+    """Epochs at work."""
+
+    ending: Ending
+    mastership: Mastership
+    admin: ReplicationAdmin
+
+
+def in_given_role(configuration: Configuration, files: Storage) -> Configuration:
+    """Return the configuration with the role that a promotion, or the loss of mastership, gave.
+
+    Raises:
+        StoreError: epoch.json is damaged.
+    """
+    store, broker = configuration.store, configuration.broker
+    epochs = Epochs(StorePaths.of(store.store_path_root_dir, "").epoch, files)
+    epochs.load()
+    role = epochs.role
+    if role is None or (role.configured_role, role.configured_id) != configured_role(configuration):
+        return configuration
+    logger.warning(
+        "this broker is %s with brokerId=%d since epoch %d, though its file says brokerRole=%s; "
+        "change the file when that is to last (docs/failover.md)",
+        role.broker_role,
+        role.broker_id,
+        epochs.newest,
+        role.configured_role,
+    )
+    return replace(
+        configuration,
+        store=replace(store, broker_role=role.broker_role),
+        broker=replace(broker, broker_id=role.broker_id),
+    )
+
+
+def configured_role(configuration: Configuration) -> tuple[str, int]:
+    """Return brokerRole and brokerId as the configuration says."""
+    return configuration.store.broker_role, configuration.broker.broker_id
+
+
+def set_member(foundation: Foundation) -> SetMember:
+    """Return who this broker is in its set."""
+    broker, ha = foundation.configuration.broker, foundation.configuration.ha
+    return SetMember(
+        broker.broker_cluster_name,
+        broker.broker_name,
+        foundation.address,
+        f"{broker.broker_ip2}:{ha.ha_listen_port}",
+    )
+
+
+def build_peers(foundation: Foundation, client: RemotingClient, naming: NamingParts) -> Peers:
+    """Build what asks the other brokers of the set; the client is its own from then on."""
+    name_server = naming.name_server
+    return Peers(
+        client,
+        set_member(foundation),
+        lambda: naming.registration.name_servers,
+        None if name_server is None else name_server.routes.cluster_info,
+    )
+
+
+def build_promotion(
+    foundation: Foundation,
+    configured: tuple[str, int],
+    storage: StorageParts,
+    replication: ReplicationParts,
+    metadata_sync: MetadataSync,
+    peers: Peers,
+    ending: Ending,
+) -> PromotionParts:
+    """Build the parts, and have the slave compare logs before it follows anybody.
+
+    `configured`: brokerRole and brokerId of the configuration file.
+    """
+    role, epochs, store = foundation.role, storage.epochs, storage.store
+    ha_slave = replication.ha_slave
+    comparison = LogComparison(
+        epochs, store, foundation.files, peers, ending, lambda: metadata_sync.state.master_addr
+    )
+    ha_slave.before_transfer = comparison.before_transfer
+
+    async def stop_following() -> None:
+        await ha_slave.stop()
+        store.replay.cut()
+        # A master reads, and counts, no further than its disk: half messages behind that would be
+        # passed over when their outcomes are looked for.
+        if not await store.flush():
+            raise ReplicationError("this broker's disk takes no writes; see its log, then restart")
+
+    def followed() -> str | None:
+        state = ha_slave.state()
+        return state.master_address if state.state == "following" else None
+
+    promotion = Promotion(
+        role,
+        configured,
+        epochs,
+        peers,
+        former_id=lambda: role.broker_id,
+        followed=followed,
+        last_role=lambda: comparison.master_role,
+        stop_following=stop_following,
+        max_offset=lambda: store.max_commit_log_offset,
+    )
+    return PromotionParts(
+        ending,
+        Mastership(role, configured, epochs, peers, ending, foundation.clock),
+        ReplicationAdmin(set_member(foundation), role, epochs, store.files.log, promotion),
+    )

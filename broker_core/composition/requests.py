@@ -1,0 +1,177 @@
+"""Requests: the ports on which they are served, and what watches the load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker_core.clock import thread_cpu_seconds
+from broker_core.composition.around import surrounded
+from broker_core.composition.foundation import server_limits_of
+from broker_core.composition.processors import build_processors
+from broker_core.processors import registry
+from broker_core.processors.around.administration import (
+    BROKERS_OWN,
+    routes_to,
+    without_administration,
+)
+from broker_core.processors.around.latency import time_requests
+from broker_core.remoting.overload import (
+    HEARTBEAT_CODES,
+    PULL_CODES,
+    SEND_CODES,
+    TRANSACTION_CODES,
+    Overload,
+)
+from broker_core.remoting.server import RemotingServer
+from broker_core.remoting.slow_lane import SlowLane
+from broker_core.stats.water_mark import WaterMark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker_core.composition.access import AccessParts
+    from broker_core.composition.clients import ClientParts
+    from broker_core.composition.foundation import Foundation
+    from broker_core.composition.naming import NamingParts
+    from broker_core.composition.promotion import PromotionParts
+    from broker_core.composition.storage import StorageParts
+    from broker_core.config.broker import BrokerConfig
+    from broker_core.processors.admin.ha import HaAdmin
+    from broker_core.remoting.connection import Connection
+    from broker_core.remoting.dispatch import Handler
+    from broker_core.remoting.proxies import TrustedProxies
+
+
+@dataclass(frozen=True, slots=True)
+class RequestParts:
+    """The ports, and what watches how much waits at them."""
+
+    server: RemotingServer
+    fast_server: RemotingServer
+    """The VIP port's: all requests but pulls."""
+    admin_server: RemotingServer | None
+    """Where alone administration is served, if anywhere; the other requests are served, too."""
+    overload: Overload
+    water_mark: WaterMark
+
+
+def build_requests(
+    foundation: Foundation,
+    storage: StorageParts,
+    clients: ClientParts,
+    access: AccessParts,
+    naming: NamingParts,
+    promotion: PromotionParts,
+    ha: HaAdmin,
+) -> RequestParts:
+    """Build the processors and the servers that call them."""
+    config = foundation.configuration.broker
+    clock, store = foundation.clock, storage.store
+    # Filled below: a table of requests shows the water mark, which counts connections.
+    servers: list[RemotingServer] = []
+    lane = SlowLane(clock)
+
+    def connections() -> int:
+        return sum(len(each.connections) for each in servers)
+
+    water_mark = WaterMark(
+        clock,
+        lambda: store.dispatch_behind_bytes,
+        ha.behind_bytes,
+        lambda: {
+            "parked_pulls": len(storage.parked_pulls),
+            "connections": connections(),
+        },
+    )
+    processors = build_processors(
+        foundation,
+        storage,
+        clients,
+        access,
+        naming,
+        promotion,
+        ha,
+        lambda: water_mark.late_ms,
+        connections,
+    )
+
+    def on_connection_lost(connection: Connection) -> None:
+        storage.parked_pulls.close(connection)
+        storage.tracer.unwatch(connection)
+        clients.housekeeping.on_connection_lost(connection)
+
+    def around(handlers: dict[int, Handler]) -> dict[int, Handler]:
+        time_requests(handlers, storage.stats.put_latency, storage.stats.get_latency)
+        return lane.around(surrounded(handlers, foundation, access.gate))
+
+    def server_of(
+        name: str, handlers: dict[int, Handler], proxies: TrustedProxies | None
+    ) -> RemotingServer:
+        return RemotingServer(
+            name,
+            handlers,
+            clock,
+            server_limits_of(foundation.configuration, is_guarded=access.gate is not None),
+            foundation.tls,
+            proxies=proxies,
+            on_connection_lost=on_connection_lost,
+            on_turn=storage.stats.put_latency.end_turn,
+        )
+
+    table, fast_table = (
+        around(registry.handlers(processors)),
+        around(registry.fast_handlers(processors)),
+    )
+    admin_server = None
+    if listener := config.admin_listen_address:
+        # Nobody outside this machine reaches it, so that no proxy stands before it.
+        admin_table = {**lane.around(_led_to(listener, foundation, naming)), **table}
+        admin_server = server_of("administration listener", admin_table, None)
+        servers.append(admin_server)
+        table = without_administration(table, listener)
+        fast_table = without_administration(fast_table, listener)
+    server = server_of("broker", table, foundation.proxies)
+    fast_server = server_of("broker's VIP port", fast_table, foundation.proxies)
+    servers += [server, fast_server]
+    overload = _overload(foundation, storage, servers)
+    return RequestParts(server, fast_server, admin_server, overload, water_mark)
+
+
+def _overload(
+    foundation: Foundation, storage: StorageParts, servers: Sequence[RemotingServer]
+) -> Overload:
+    config, store_config = foundation.configuration.broker, foundation.configuration.store
+    return Overload(
+        foundation.clock,
+        servers,
+        lambda: _waits(config),
+        thread_cpu_seconds,
+        storage.stats.put_latency.take_longest_ms,
+        lambda: store_config.os_page_cache_busy_time_out_mills,
+        lambda: storage.store.is_transient_store_pool_deficient,
+    )
+
+
+def _led_to(listener: str, foundation: Foundation, naming: NamingParts) -> dict[int, Handler]:
+    """Return what the administration listener serves as a name server, nothing without one.
+
+    No broker registers there: nothing reports the end of these connections to the routes.
+    """
+    if naming.name_server is None:
+        return {}
+    handlers = naming.name_server.handlers()
+    others = {code: each for code, each in handlers.items() if code not in BROKERS_OWN}
+    return routes_to(listener, others, foundation.address)
+
+
+def _waits(config: BrokerConfig) -> list[tuple[Sequence[int], float]]:
+    """Return how long requests may wait; nothing while that rule is off."""
+    if not config.broker_fast_failure_enable:
+        return []
+    return [
+        (SEND_CODES, config.wait_time_mills_in_send_queue),
+        (PULL_CODES, config.wait_time_mills_in_pull_queue),
+        (HEARTBEAT_CODES, config.wait_time_mills_in_heartbeat_queue),
+        (TRANSACTION_CODES, config.wait_time_mills_in_transaction_queue),
+    ]

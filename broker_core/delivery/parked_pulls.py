@@ -1,0 +1,162 @@
+"""Parked pulls: those that found nothing, and wait for a message or for their timeout.
+
+Source: broker/longpolling/PullRequestHoldService.java (4.9.7).
+Differs: a parked pull whose filter skipped the arrivals remembers how far it looked, so that the
+next arrival does not make it look at them again. The original scans every five seconds; here each
+pull has a timer of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from broker_core.config.limits import LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from broker_core.clock import Clock, Timer
+    from broker_core.config.limits import LimitsConfig
+
+QueueKey = tuple[str, int]
+PARKED_PER_CONNECTION_MAX = 10_000
+ATTEMPTS_AT_ONCE = 2_000
+"""Pulls that are tried again in one turn of the loop: 30 ms."""
+
+
+class Parkable(Protocol):
+    """A pull that can be parked and tried again."""
+
+    @property
+    def connection(self) -> Hashable:
+        """The connection that it came by."""
+        ...
+
+    @property
+    def queue_offset(self) -> int:
+        """The first queue_offset that it has not looked at."""
+        ...
+
+    def attempt(self, *, is_last: bool) -> bool:
+        """Pull again; return whether it is answered. The last attempt always answers."""
+        ...
+
+
+class _Parked:
+    __slots__ = ("handle", "is_last", "key", "pull")
+
+    def __init__(self, key: QueueKey, pull: Parkable) -> None:
+        self.key = key
+        self.pull = pull
+        self.handle: Timer | None = None
+        self.is_last = False
+
+
+class ParkedPulls:
+    """The parked pulls, by queue. Event loop only.
+
+    An arrival only marks a queue. The pulls of marked queues are tried once a turn of the loop, so
+    that a burst of sends costs one answer and not one for each message. Very many are tried over
+    several turns.
+    """
+
+    def __init__(self, clock: Clock, limits: LimitsConfig = LIMITS) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._count = 0
+        self._parked: dict[QueueKey, dict[_Parked, None]] = {}
+        self._by_connection: dict[Hashable, set[_Parked]] = {}
+        self._ready: dict[QueueKey, int] = {}
+        self._due: deque[_Parked] = deque()
+        self._is_attempt_due = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def is_full(self, connection: Hashable) -> bool:
+        """Return whether no more pulls may wait, of this connection or of all."""
+        return (
+            self._count >= self._limits.parked_pull_nums_max
+            or len(self._by_connection.get(connection, ())) >= PARKED_PER_CONNECTION_MAX
+        )
+
+    def park(self, topic: str, queue_id: int, pull: Parkable, timeout_ms: int) -> None:
+        """Park a pull until its queue grows beyond its offset or the timeout passes."""
+        parked = _Parked((topic, queue_id), pull)
+        self._parked.setdefault(parked.key, {})[parked] = None
+        self._count += 1
+        self._by_connection.setdefault(pull.connection, set()).add(parked)
+        when = self._clock.monotonic() + timeout_ms / 1000
+        parked.handle = self._clock.call_at(when, lambda: self._expire(parked))
+
+    def on_arrival(self, topic: str, queue_id: int, max_offset_in_queue: int) -> None:
+        """Note that a queue has grown. Called for every message: it must stay this short."""
+        key = (topic, queue_id)
+        if key in self._parked:
+            if not self._ready:
+                asyncio.get_running_loop().call_soon(self._wake_ready)
+            self._ready[key] = max_offset_in_queue
+
+    def close(self, connection: Hashable) -> None:
+        """Drop the pulls of a lost connection."""
+        for parked in self._by_connection.pop(connection, ()):
+            self._unpark(parked)
+
+    def shutdown(self) -> None:
+        """Answer every parked pull."""
+        for parked in [one for waiting in self._parked.values() for one in waiting]:
+            self._forget(parked)
+            parked.pull.attempt(is_last=True)
+
+    def _wake_ready(self) -> None:
+        ready, self._ready = self._ready, {}
+        for key, max_offset in ready.items():
+            self._due.extend(
+                parked
+                for parked in self._parked.get(key, ())
+                if parked.pull.queue_offset < max_offset
+            )
+        if not self._is_attempt_due:
+            self._attempt_some()
+
+    def _attempt_some(self) -> None:
+        due = self._due
+        for _ in range(min(len(due), ATTEMPTS_AT_ONCE)):
+            parked = due.popleft()
+            if parked not in self._parked.get(parked.key, ()):
+                continue  # Its connection is lost, or it was answered meanwhile.
+            if parked.is_last:
+                self._forget(parked)
+                parked.pull.attempt(is_last=True)
+            elif parked.pull.attempt(is_last=False):
+                self._forget(parked)
+        self._is_attempt_due = bool(due)
+        if due:
+            asyncio.get_running_loop().call_soon(self._attempt_some)
+
+    def _expire(self, parked: _Parked) -> None:
+        parked.is_last = True
+        self._due.append(parked)
+        if not self._is_attempt_due:
+            self._is_attempt_due = True
+            asyncio.get_running_loop().call_soon(self._attempt_some)
+
+    def _forget(self, parked: _Parked) -> None:
+        self._unpark(parked)
+        mine = self._by_connection.get(parked.pull.connection)
+        if mine is not None:
+            mine.discard(parked)
+            if not mine:
+                del self._by_connection[parked.pull.connection]
+
+    def _unpark(self, parked: _Parked) -> None:
+        if parked.handle is not None:
+            parked.handle.cancel()
+        waiting = self._parked.get(parked.key)
+        if waiting is not None and parked in waiting:
+            del waiting[parked]
+            self._count -= 1
+            if not waiting:
+                del self._parked[parked.key]

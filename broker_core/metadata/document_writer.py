@@ -1,0 +1,83 @@
+"""DocumentWriter: writes a table to its document after changes, off the event loop.
+
+Differs: the original writes the whole file with each change, on the thread that serves the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker_core.metadata.document import Document
+
+logger = logging.getLogger(__name__)
+
+
+class DocumentWriter:
+    """Tracks the changes of a table that are not in its file yet. Event loop only.
+
+    `snapshot` runs on the loop and must be quick; the function it returns makes the file's table in
+    a thread. A write holds every change before it, so many changes cost as much as one.
+
+    Attributes:
+        unwritten: the entries whose last change is not in the file, each with that change's number.
+    """
+
+    def __init__(
+        self, document: Document, snapshot: Callable[[], Callable[[], dict[str, Any]]]
+    ) -> None:
+        self._document = document
+        self._snapshot = snapshot
+        self._unwritten: dict[str, int] = {}
+        self.unwritten: Mapping[str, int] = self._unwritten
+        self._last_change = 0
+        self._written_change = 0
+        self._one_at_a_time = asyncio.Lock()
+
+    def changed(self, name: str) -> None:
+        """Note that an entry was created, changed or deleted."""
+        self._last_change += 1
+        self._unwritten[name] = self._last_change
+
+    async def until_written(self, name: str) -> None:
+        """Return when the file holds the last change of an entry; write it now if need be.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        await self._until(self._unwritten.get(name, 0))
+
+    async def write(self) -> None:
+        """Write the changes in a thread; log a failure and leave them to the next call."""
+        try:
+            await self._until(self._last_change)
+        except OSError:
+            logger.exception("%s is not written, trying again", self._document.path)
+
+    def write_now(self) -> None:
+        """Write the changes; blocks.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if self._unwritten:
+            self._document.writing(self._snapshot())()
+            self._note_written(self._last_change)
+
+    async def _until(self, change: int) -> None:
+        while self._written_change < change:
+            async with self._one_at_a_time:
+                # The holder of the lock may have written the change.
+                if self._written_change < change:
+                    written = self._last_change
+                    await asyncio.to_thread(self._document.writing(self._snapshot()))
+                    self._note_written(written)
+
+    def _note_written(self, change: int) -> None:
+        self._written_change = max(self._written_change, change)
+        for name in [name for name, last in self._unwritten.items() if last <= change]:
+            del self._unwritten[name]

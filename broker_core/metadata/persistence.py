@@ -1,0 +1,74 @@
+"""MetadataPersistence: writes the configuration files periodically and at shutdown.
+
+Source: broker/BrokerController.java initialize (4.9.7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker_core.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker_core.clock import Clock
+    from broker_core.metadata.consumer_filters import ConsumerFilters
+    from broker_core.metadata.consumer_offsets import ConsumerOffsets
+    from broker_core.metadata.document_writer import DocumentWriter
+
+WRITE_PERIOD_S = 1.0
+"""The longest time that an unawaited change of a topic or group stays unwritten."""
+FILTERS_PERIOD_S = 10.0
+
+
+class MetadataPersistence(Service):
+    """Writes the changes that no client waits for. Event loop only.
+
+    `writers` belong to topics and groups. `offsets_period_s` may change; the service calls it
+    before each wait.
+    """
+
+    def __init__(
+        self,
+        writers: Sequence[DocumentWriter],
+        offsets: ConsumerOffsets,
+        filters: ConsumerFilters[Any],
+        offsets_period_s: Callable[[], float],
+        clock: Clock,
+    ) -> None:
+        super().__init__()
+        self._writers = tuple(writers)
+        self._offsets = offsets
+        self._filters = filters
+        self._offsets_period_s = offsets_period_s
+        self._clock = clock
+
+    def start(self) -> None:
+        self.spawn(self._write_changes_forever(), name="metadata-changes")
+        self.spawn(self._persist_offsets_forever(), name="consumer-offsets")
+        self.spawn(self._persist_filters_forever(), name="consumer-filters")
+
+    async def shutdown(self) -> None:
+        """Stop, and write the last changes."""
+        await super().shutdown()
+        for writer in self._writers:
+            writer.write_now()
+        self._offsets.persist()
+        self._filters.persist()
+
+    async def _write_changes_forever(self) -> None:
+        while True:
+            await self._clock.sleep(WRITE_PERIOD_S)
+            for writer in self._writers:
+                await writer.write()
+
+    async def _persist_offsets_forever(self) -> None:
+        while True:
+            await self._clock.sleep(self._offsets_period_s())
+            await self._offsets.persist_in_thread()
+
+    async def _persist_filters_forever(self) -> None:
+        while True:
+            await self._clock.sleep(FILTERS_PERIOD_S)
+            await self._filters.persist_in_thread()
