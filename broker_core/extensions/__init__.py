@@ -1,1 +1,1 @@
-"""What is not ours and runs in the broker: interfaces, loading, failures."""
+"""Code of others that runs in the broker: interfaces, loading, failures."""

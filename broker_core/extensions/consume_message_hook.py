@@ -1,4 +1,4 @@
-"""ConsumeMessageHook: told of what consumers are handed, and of what they did with it.
+"""ConsumeMessageHook: hears what consumers get, and what they do with it.
 
 Source: broker/mqtrace/ConsumeMessageHook.java, ConsumeMessageContext.java,
 PullMessageProcessor.java (4.9.7); of CONSUMER_SEND_MSG_BACK as AbstractSendMessageProcessor.java
@@ -56,15 +56,15 @@ class ConsumeMessageContext:
 
 
 class ConsumeMessageHook(Protocol):
-    """Told of each PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361) when it is answered, of each
-    offset of a group that moves (UPDATE_CONSUMER_OFFSET, 15, and pulls that commit), and of each
+    """Hears of each answered PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361), of each committed
+    offset of a group (UPDATE_CONSUMER_OFFSET, 15, and pulls that commit), and of each
     CONSUMER_SEND_MSG_BACK (36) that names its message.
 
-    A pull that waits is told of when it is answered; one that is refused (no topic, no group) and
-    one that has to ask again because its messages are cold is not.
+    It hears of a parked pull when the pull is answered, and does not hear of a pull that is refused
+    (no topic, no group) or has to ask again because its messages are cold.
 
-    Called on the event loop, hooks in the order of the configuration: what takes long or waits
-    holds every client of the broker. Any exception but AbortProcessError from
+    The broker calls hooks on the event loop, in the order of the configuration: a call that takes
+    long or waits holds up every client. Any exception but AbortProcessError from
     `consume_message_before` is logged once, counted, and changes nothing for the consumer.
     """
 

@@ -1,4 +1,4 @@
-"""ExtensionContext: what an extension is told when it is made."""
+"""ExtensionContext: what an extension learns when it is made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERFACE_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtensionContext:
-    """Whom an extension works for, and how it is set.
+    """The broker that an extension works for, and the extension's settings.
 
     Attributes:
         name: the entry point's name, by which the configuration names the extension.

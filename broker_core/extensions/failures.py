@@ -1,4 +1,4 @@
-"""Failures: the boundary around calls of code that is not ours."""
+"""Failures: the boundary around calls of extensions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Failures:
             self.raised(name, getattr(function, "__name__", "a call"), error)
 
     def note(self, name: str, what: str) -> None:
-        """Count something else that an extension did wrong; what is a clause."""
+        """Count another mistake of an extension; what is a clause."""
         self.counts[name] += 1
         if self.counts[name] == 1:
             logger.error("extension %s %s; its next failures are counted only", name, what)
@@ -76,4 +76,4 @@ class Failures:
 
 
 class ExtensionFailedError(Exception):
-    """An extension raised what it must not; whoever called it knows what that means."""
+    """An extension failed; its caller decides what that means."""

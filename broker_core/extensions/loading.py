@@ -1,8 +1,8 @@
 """Loading: from names in the configuration to extensions of installed packages.
 
-An extension is an entry point: a class, or another callable, that is called with an
-ExtensionContext (a store plug-in with the next store as well) and returns an object of its kind's
-interface. A package that is installed does nothing by that; what the configuration names is loaded.
+An extension is an entry point: a class or function that takes an ExtensionContext (a store plug-in
+also takes the next port) and returns an object of its kind's interface. Installing a package
+activates nothing; the broker loads what its configuration names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from broker_core.config import PLAIN_ACL, names_of
+from broker_core.config.lists import PLAIN_ACL, names_of
 from broker_core.errors import ConfigError
 from broker_core.extensions.context import INTERFACE_VERSION, ExtensionContext
 from broker_core.extensions.failures import Failures
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from importlib.metadata import EntryPoint
 
-    from broker_core.config import Configuration
+    from broker_core.config.configuration import Configuration
     from broker_core.extensions.access_validator import AccessValidator
     from broker_core.extensions.consume_message_hook import ConsumeMessageHook
     from broker_core.extensions.rpc_hook import RPCHook
     from broker_core.extensions.send_message_hook import SendMessageHook
-    from broker_core.extensions.store_plug_in import MessageStorePlugIn, PlugInStore
+    from broker_core.extensions.store_plug_in import MessagePort, MessageStorePlugIn
     from broker_core.extensions.transaction_listener import TransactionListener
 
-    StorePlugInFactory = Callable[[PlugInStore], MessageStorePlugIn]
+    StorePlugInFactory = Callable[[MessagePort], MessageStorePlugIn]
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ class _Loader:
             Loaded(f"{kind.key}.{one.name}", partial(self._plug_in, kind, one)) for one in found
         )
 
-    def _plug_in(self, kind: Kind, found: _Found, store: PlugInStore) -> MessageStorePlugIn:
+    def _plug_in(self, kind: Kind, found: _Found, store: MessagePort) -> MessageStorePlugIn:
         made: MessageStorePlugIn = self._made(kind, found, store).extension
         return made
 

@@ -1,17 +1,18 @@
-"""PluggedMessageStore: a MessageStore behind its plug-ins."""
+"""Store plug-ins: a chain of ports between a MessageStore and its users."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping
 from types import NoneType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_core.errors import AbortProcessError
 from broker_core.extensions.failures import ExtensionFailedError
-from broker_core.extensions.store_plug_in import PutBatch, PutMessage
+from broker_core.extensions.store_plug_in import DispatchedMessage, PutBatch, PutMessage
+from broker_core.formats import batch as batch_format
 from broker_core.message import properties as message_properties
 from broker_core.message.names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
-from broker_core.store.message_store import MessageStore
+from broker_core.store.message_calls import MessageCalls
 from broker_core.store.results import (
     GetMessageResult,
     GetMessageStatus,
@@ -25,34 +26,55 @@ if TYPE_CHECKING:
 
     from broker_core.extensions.failures import Failures
     from broker_core.extensions.loading import Loaded, StorePlugInFactory
-    from broker_core.extensions.store_plug_in import MessageStorePlugIn, PlugInStore
+    from broker_core.extensions.store_plug_in import MessagePort, MessageStorePlugIn
+    from broker_core.store.message_store import MessageStore
     from broker_core.store.results import MessageFilter
 
-    T = TypeVar("T")
+    QueueRange = Callable[[str, int], tuple[int, int]]
+    OnDispatch = Callable[[DispatchedMessage], None]
+
+T = TypeVar("T")
 
 
-class PluggedMessageStore(MessageStore):
-    """A MessageStore whose puts and gets go through plug-ins first. Event loop only after `load`.
+def plug(
+    store: MessageStore, factories: Sequence[Loaded[StorePlugInFactory]], failures: Failures
+) -> None:
+    """Make the plug-ins and put them in front of a store, the first one outermost.
 
-    A class of its own, chosen when the broker is composed: a store without plug-ins is not slower
-    for there being such a thing. `plug` it before it is used.
+    A store without plug-ins pays nothing for this.
+
+    Raises:
+        ConfigError: one cannot be made.
     """
 
-    _outermost: PlugInStore
+    def queue_range(topic: str, queue_id: int) -> tuple[int, int]:
+        return (
+            store.min_offset_in_queue(topic, queue_id),
+            store.max_offset_in_queue(topic, queue_id),
+        )
 
-    def plug(self, factories: Sequence[Loaded[StorePlugInFactory]], failures: Failures) -> None:
-        """Make the plug-ins, the first one outermost.
-
-        Raises:
-            ConfigError: one cannot be made.
-        """
-        store: PlugInStore = _Store(self)
+    def wrap(calls: MessageCalls) -> MessageCalls:
+        dispatchers: list[tuple[str, OnDispatch]] = []
+        innermost = _StorePort(calls, dispatchers, failures)
+        port: MessagePort = innermost
         for name, make in reversed(factories):
-            store = _Link(name, make(store), failures, self)
-        self._outermost = store
+            plug_in = make(port)
+            on_dispatch = getattr(plug_in, "on_dispatch", None)
+            if on_dispatch is not None:
+                dispatchers.insert(0, (name, on_dispatch))
+            port = _Link(name, plug_in, failures, queue_range)
+        return _calls_of(port)
+
+    store.interpose(wrap)
+
+
+def _calls_of(port: MessagePort) -> MessageCalls:
+    """Return the calls of a MessageStore that go through a port.
+
+    tags, keys and uniq_key are taken from what the plug-ins hand on.
+    """
 
     def put_message(
-        self,
         topic: str,
         queue_id: int,
         body: bytes | memoryview,
@@ -61,77 +83,42 @@ class PluggedMessageStore(MessageStore):
         tags: str | None,
         keys: str | None,
         uniq_key: str | None,
-        flag: int,
-        sys_flag: int,
-        born_timestamp: int,
-        born_host: bytes,
-        reconsume_times: int = 0,
-        prepared_transaction_offset: int = 0,
+        **others: Any,
     ) -> PutMessageResult:
-        """See MessageStore; tags, keys and uniq_key are taken from what the plug-ins hand on."""
-        return self._outermost.put_message(
+        return port.put_message(
             PutMessage(
                 topic=topic,
                 queue_id=queue_id,
                 body=body,
                 properties=_Text(properties),
-                flag=flag,
-                sys_flag=sys_flag,
-                born_timestamp=born_timestamp,
-                born_host=born_host,
-                reconsume_times=reconsume_times,
-                prepared_transaction_offset=prepared_transaction_offset,
+                **others,
             )
         )
 
     def put_batch(
-        self,
         topic: str,
         queue_id: int,
         body: bytes | memoryview,
         batch_properties: str,
-        *,
-        sys_flag: int,
-        born_timestamp: int,
-        born_host: bytes,
-        reconsume_times: int = 0,
+        **others: Any,
     ) -> PutBatchResult:
-        return self._outermost.put_batch(
+        return port.put_batch(
             PutBatch(
                 topic=topic,
                 queue_id=queue_id,
                 body=body,
                 properties=batch_properties,
-                sys_flag=sys_flag,
-                born_timestamp=born_timestamp,
-                born_host=born_host,
-                reconsume_times=reconsume_times,
+                **others,
             )
         )
 
-    def get_message(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        max_msg_nums: int,
-        message_filter: MessageFilter | None,
-    ) -> GetMessageResult | Awaitable[GetMessageResult]:
-        return self._outermost.get_message(
-            topic, queue_id, queue_offset, max_msg_nums, message_filter
-        )
-
-    def look_message(self, commit_log_offset: int) -> memoryview | None:
-        return self._outermost.look_message(commit_log_offset)
-
-    def query_message(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
-    ) -> list[memoryview]:
-        return self._outermost.query_message(topic, key, max_num, begin_ms, end_ms)
+    return MessageCalls(
+        put_message, put_batch, port.get_message, port.look_message, port.query_message
+    )
 
 
 class _Text(Mapping[str, str]):
-    """Properties with the text they were read from, which need not be made again."""
+    """Properties that keep the text they were read from, so that nobody makes it again."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -147,17 +134,23 @@ class _Text(Mapping[str, str]):
         return len(self._table)
 
 
-class _Store:
+class _StorePort:
     """The store itself, as the innermost plug-in sees it."""
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
+    def __init__(
+        self, calls: MessageCalls, dispatchers: list[tuple[str, OnDispatch]], failures: Failures
+    ) -> None:
+        self._calls = calls
+        self._dispatchers = dispatchers
+        self._failures = failures
+        self.get_message = calls.get_message
+        self.look_message = calls.look_message
+        self.query_message = calls.query_message
 
     def put_message(self, message: PutMessage) -> PutMessageResult:
         table = message.properties
         text = table.text if isinstance(table, _Text) else message_properties.encode(table)
-        return MessageStore.put_message(
-            self._store,
+        result = self._calls.put_message(
             message.topic,
             message.queue_id,
             message.body,
@@ -172,10 +165,23 @@ class _Store:
             reconsume_times=message.reconsume_times,
             prepared_transaction_offset=message.prepared_transaction_offset,
         )
+        if self._dispatchers and result.status is PutMessageStatus.PUT_OK:
+            self._dispatch(
+                DispatchedMessage(
+                    topic=message.topic,
+                    queue_id=message.queue_id,
+                    queue_offset=result.queue_offset,
+                    commit_log_offset=result.commit_log_offset,
+                    properties=table,
+                    body_size=len(message.body),
+                    sys_flag=message.sys_flag,
+                    store_timestamp=result.store_timestamp,
+                )
+            )
+        return result
 
     def put_batch(self, batch: PutBatch) -> PutBatchResult:
-        return MessageStore.put_batch(
-            self._store,
+        result = self._calls.put_batch(
             batch.topic,
             batch.queue_id,
             batch.body,
@@ -185,42 +191,44 @@ class _Store:
             born_host=batch.born_host,
             reconsume_times=batch.reconsume_times,
         )
+        if self._dispatchers and result.status is PutMessageStatus.PUT_OK:
+            items = batch_format.decode(bytes(batch.body))
+            common = batch.properties.encode()
+            for number, (_, body, own) in enumerate(items):
+                text = batch_format.joined_properties(own, common).decode()
+                self._dispatch(
+                    DispatchedMessage(
+                        topic=batch.topic,
+                        queue_id=batch.queue_id,
+                        queue_offset=result.queue_offset + number,
+                        commit_log_offset=result.commit_log_offsets[number],
+                        properties=message_properties.decode(text),
+                        body_size=len(body),
+                        sys_flag=batch.sys_flag,
+                        store_timestamp=result.store_timestamp,
+                    )
+                )
+        return result
 
-    def get_message(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        max_msg_nums: int,
-        message_filter: MessageFilter | None,
-    ) -> GetMessageResult | Awaitable[GetMessageResult]:
-        return MessageStore.get_message(
-            self._store, topic, queue_id, queue_offset, max_msg_nums, message_filter
-        )
-
-    def look_message(self, commit_log_offset: int) -> memoryview | None:
-        return MessageStore.look_message(self._store, commit_log_offset)
-
-    def query_message(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
-    ) -> list[memoryview]:
-        return MessageStore.query_message(self._store, topic, key, max_num, begin_ms, end_ms)
+    def _dispatch(self, message: DispatchedMessage) -> None:
+        for name, on_dispatch in self._dispatchers:
+            self._failures.attempt(name, on_dispatch, message)
 
 
 class _Link:
-    """A plug-in in its chain: what it does wrong is an outcome for who called it."""
+    """A plug-in in its chain: turns its mistakes into outcomes for its caller."""
 
     def __init__(
         self,
         name: str,
         plug_in: MessageStorePlugIn,
         failures: Failures,
-        store: MessageStore,
+        queue_range: QueueRange,
     ) -> None:
         self._name = name
         self._plug_in = plug_in
         self._failures = failures
-        self._store = store
+        self._queue_range = queue_range
 
     def put_message(self, message: PutMessage) -> PutMessageResult:
         refused = PutMessageResult(PutMessageStatus.UNKNOWN_ERROR)
@@ -239,11 +247,10 @@ class _Link:
         message_filter: MessageFilter | None,
     ) -> GetMessageResult | Awaitable[GetMessageResult]:
         nothing = GetMessageResult(
-            # Who waits for messages goes on waiting, and nobody moves on.
+            # A consumer that waits goes on waiting; none moves its offset.
             GetMessageStatus.OFFSET_FOUND_NULL,
             queue_offset,
-            self._store.min_offset_in_queue(topic, queue_id),
-            self._store.max_offset_in_queue(topic, queue_id),
+            *self._queue_range(topic, queue_id),
         )
         otherwise: GetMessageResult | Awaitable[GetMessageResult] = nothing
         get: Callable[..., GetMessageResult | Awaitable[GetMessageResult]]

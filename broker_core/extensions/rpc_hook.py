@@ -1,4 +1,4 @@
-"""RPCHook: told of each request and its answer.
+"""RPCHook: hears of each request and its answer.
 
 Source: remoting/RPCHook.java, remoting/netty/NettyRemotingAbstract.java (4.9.7).
 Differs: an exception does not refuse the request, unless it is AbortProcessError.
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class RPCHook(Protocol):
-    """Told of each request that a client makes on one of the broker's two ports.
+    """Hears of each request that a client makes on one of the broker's two ports.
 
-    After access control: a request that is refused there is not told of. Nor is a code that nobody
-    serves, what the overload rules answer, or what reaches the embedded name server.
+    It does not hear of requests that access control refuses, that nobody serves, that the overload
+    rules answer, or that reach the embedded name server.
 
-    Called on the event loop, hooks in the order of the configuration: what takes long or waits
-    holds every client of the broker. Any exception but AbortProcessError from `do_before_request`
+    The broker calls hooks on the event loop, in the configuration's order: a call that takes long
+    or waits holds up every client. Any exception but AbortProcessError from `do_before_request`
     is logged once, counted, and changes nothing for the request.
     """
 

@@ -1,4 +1,4 @@
-"""SendMessageHook: told of each message that a producer sends.
+"""SendMessageHook: hears of each message that a producer sends.
 
 Source: broker/mqtrace/SendMessageHook.java, SendMessageContext.java (4.9.7), and for refusals
 AbstractSendMessageProcessor.java (5.3.3): 4.9 cannot refuse, and never calls the second half for a
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 class SendMessageContext:
     """One send: what is known before it, then what became of it.
 
-    The same object is given to both methods of all hooks. Hooks read it; what they write into it
-    but for `notes` changes nothing.
+    Both methods of all hooks get the same object. Hooks may write to `notes` only; other changes
+    have no effect.
     """
 
     request_code: int
     """10, 310, 320 (a batch), 324 or 325 (a reply)."""
     producer_group: str
     topic: str
-    """As the producer named it, with its namespace and %RETRY%, also for what is held elsewhere:
-    a delayed message, a half message."""
+    """As the producer named it, with its namespace and %RETRY%, also while it waits in
+    a topic of the broker's own: a deferred message, a half message."""
     namespace: str
     """Of the topic; empty without one."""
     queue_id: int
@@ -65,14 +65,14 @@ class SendMessageContext:
 
 
 class SendMessageHook(Protocol):
-    """Told of each SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320),
+    """Hears of each SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320),
     SEND_REPLY_MESSAGE (324) and SEND_REPLY_MESSAGE_V2 (325), on both ports.
 
-    Not of what the broker puts by itself: delayed deliveries, commits, consumers' retries by
-    CONSUMER_SEND_MSG_BACK.
+    It does not hear of messages that the broker puts by itself: delayed deliveries, commits,
+    consumers' retries by CONSUMER_SEND_MSG_BACK.
 
-    Called on the event loop, hooks in the order of the configuration: what takes long or waits
-    (files, networks, locks) holds every client of the broker, and belongs into a thread of the
+    The broker calls hooks on the event loop, in the order of the configuration: a call that takes
+    long or waits (for files, networks, locks) holds up every client, and belongs in a thread of the
     extension's own. Any exception but AbortProcessError from `send_message_before` is logged once,
     counted, and changes nothing for the message.
     """

@@ -1,6 +1,7 @@
 """MessageStorePlugIn: stands between the broker and its store.
 
-Source: broker/plugin/AbstractPluginMessageStore.java, MessageStoreFactory.java (4.9.7).
+Source: broker/plugin/AbstractPluginMessageStore.java, MessageStoreFactory.java,
+store/CommitLogDispatcher.java (4.9.7).
 Differs: five methods instead of forty; delayed deliveries pass the plug-ins, too.
 """
 
@@ -39,8 +40,8 @@ class PutMessage:
     """Milliseconds since the epoch."""
     born_host: bytes
     """4 or 16 bytes of address, 4 of port."""
-    reconsume_times: int
-    prepared_transaction_offset: int
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +56,20 @@ class PutBatch:
     sys_flag: int
     born_timestamp: int
     born_host: bytes
-    reconsume_times: int
+    reconsume_times: int = 0
 
 
-class PlugInStore(Protocol):
-    """What a plug-in wraps, and what it is: the store, or the plug-in behind it.
+class MessagePort(Protocol):
+    """The store, or a plug-in, as the one in front of it sees it.
 
-    All methods are called on the event loop; look_message also before it runs, while the broker
-    loads. Only get_message may wait, by returning an awaitable.
+    All methods are called on the event loop; look_message also before the loop runs, while the
+    broker loads. Only get_message may wait, by returning an awaitable.
     """
 
     def put_message(self, message: PutMessage) -> PutMessageResult:
         """Store a message; the result's status is PUT_OK, or why it is not stored.
 
-        With SYNC_FLUSH it is not durable yet when this returns.
+        It need not be durable yet when this returns.
         """
         ...
 
@@ -87,8 +88,8 @@ class PlugInStore(Protocol):
         """Return messages of a queue from an offset on; an awaitable when the disk is needed.
 
         `buffers` of the result are views of whole records (formats/record.py) in the log, which
-        cannot be written to; message_count and byte_count say how much they are. For who pulls,
-        and for the broker's own delayed deliveries.
+        cannot be written to; message_count and byte_count say how much they are. Pulls call this,
+        and the broker's own delayed deliveries.
         """
         ...
 
@@ -103,18 +104,51 @@ class PlugInStore(Protocol):
         ...
 
 
-class MessageStorePlugIn(PlugInStore, Protocol):
-    """A PlugInStore of somebody else's, made with (context, next_store).
+class MessageStorePlugIn(MessagePort, Protocol):
+    """A MessagePort in front of another one, made with (context, next_port).
 
-    `messageStorePlugIn` names them as in the original: the first is the outermost, which the
-    broker calls; the last has the store itself behind it.
+    `messageStorePlugIn` names plug-ins as in the original: the broker calls the first, the last
+    calls the store itself.
+
+    A plug-in that has a method `on_dispatch` is a MessageDispatcher as well.
 
     An exception, or a result of another type, is logged once and counted. Then a put is answered
-    UNKNOWN_ERROR (SYSTEM_ERROR for the client), whether or not it was handed on; a get finds
-    nothing this time; look_message and query_message find nothing.
+    UNKNOWN_ERROR (SYSTEM_ERROR for the client), whether or not the plug-in handed it on; a get
+    finds nothing this time; look_message and query_message find nothing.
     """
 
     interface_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchedMessage:
+    """A message that the store has put into its queue and its index."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    """Where its record begins in the log, for `look_message`."""
+    properties: Mapping[str, str]
+    body_size: int
+    """Bytes."""
+    sys_flag: int
+    store_timestamp: int
+    """Milliseconds since the epoch."""
+
+
+class MessageDispatcher(Protocol):
+    """A plug-in that hears of every message of the log, like a CommitLogDispatcher.
+
+    It is called on the event loop for each message in the order of the log, those of a batch one by
+    one, after the store has put it and before put_message or put_batch returns: the message need
+    not be durable or readable yet. Messages that a start recovers are not dispatched again. An
+    exception is logged once and counted; the put is not affected.
+    """
+
+    def on_dispatch(self, message: DispatchedMessage) -> None:
+        """Take note of a message."""
+        ...
 
 
 class AbstractPluginMessageStore:
@@ -127,9 +161,9 @@ class AbstractPluginMessageStore:
 
     interface_version = 1
 
-    def __init__(self, context: ExtensionContext, next_store: PlugInStore) -> None:
+    def __init__(self, context: ExtensionContext, next_port: MessagePort) -> None:
         self.context = context
-        self.next = next_store
+        self.next = next_port
 
     def put_message(self, message: PutMessage) -> PutMessageResult:
         return self.next.put_message(message)

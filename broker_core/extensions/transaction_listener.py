@@ -1,4 +1,4 @@
-"""TransactionListener: decides about transactions whose producer does not.
+"""TransactionListener: decides transactions that their producer leaves undecided.
 
 Source: broker/transaction/AbstractTransactionalMessageCheckListener.java (4.9.7).
 Differs: what a listener does not resolve goes to TRANS_CHECK_MAX_TIME_TOPIC, as without one.
@@ -45,10 +45,10 @@ class HalfMessage:
 
 
 class TransactionListener(Protocol):
-    """Asked when a producer is to be asked, and when that was done often enough.
+    """The broker calls it when it would ask a producer, and when it has asked often enough.
 
-    Called on the event loop, in the rounds of transactionCheckInterval: what takes long or waits
-    holds every client of the broker.
+    It calls on the event loop, in the rounds of transactionCheckInterval: a call that takes long or
+    waits holds up every client.
     """
 
     interface_version: int

@@ -1,4 +1,4 @@
-"""Heartbeats and what hangs on them: who is in a group, who may consume which queue.
+"""Heartbeats: the members of groups, their subscriptions, and their locks on queues.
 
 Source: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java,
 AdminBrokerProcessor.java lockBatchMQ (4.9.7).
@@ -6,6 +6,7 @@ AdminBrokerProcessor.java lockBatchMQ (4.9.7).
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from broker_core.clients.consumers import ConsumerMember
 from broker_core.clients.producers import ProducerMember
 from broker_core.clients.rebalance_locks import LockedQueue
+from broker_core.config.limits import LIMITS
 from broker_core.delivery.sql_filter import compile_filter
 from broker_core.errors import RequestRefusedError
 from broker_core.message import names
@@ -21,26 +23,36 @@ from broker_core.message.subscription import (
     SubscriptionData,
     build_subscription,
 )
-from broker_core.processors.pull import require_property_filter
+from broker_core.message.topic_config import FLAG_UNIT_SUB
+from broker_core.processors.subscription_check import require_property_filter
 from broker_core.protocol import java_json
-from broker_core.protocol.codes import RequestCode, ResponseCode
+from broker_core.protocol.codes import ONEWAY_FLAG, RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from broker_core.clients.client import ClientConnection
     from broker_core.clients.consumers import Consumers
     from broker_core.clients.producers import Producers
     from broker_core.clients.rebalance_locks import RebalanceLocks
     from broker_core.clock import Clock
-    from broker_core.config import BrokerConfig
+    from broker_core.config.broker import BrokerConfig
+    from broker_core.config.limits import LimitsConfig
     from broker_core.delivery.sql92.expression import Expression
     from broker_core.metadata.consumer_filters import ConsumerFilters
     from broker_core.metadata.subscription_groups import SubscriptionGroups
     from broker_core.metadata.topics import Topics
     from broker_core.remoting.connection import Connection
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+CLIENT_ID_CHARS_MAX = 255
+WORD_CHARS_MAX = 64
+"""Of the words that say how a group consumes, of an expression's type and of a language."""
 
 
 class ProducerData(msgspec.Struct, rename="camel"):
@@ -57,6 +69,7 @@ class ConsumerData(msgspec.Struct, rename="camel", kw_only=True):
     group_name: str
     message_model: str = "CLUSTERING"
     subscription_data_set: list[HeartbeatSubscription] = []
+    unit_mode: bool = False
 
 
 class HeartbeatSubscription(msgspec.Struct, rename="camel", kw_only=True):
@@ -115,6 +128,7 @@ class HeartbeatProcessor:
         producers: Producers,
         locks: RebalanceLocks,
         clock: Clock,
+        limits: LimitsConfig = LIMITS,
     ) -> None:
         self._config = config
         self._topics = topics
@@ -124,13 +138,33 @@ class HeartbeatProcessor:
         self._producers = producers
         self._locks = locks
         self._clock = clock
+        self._limits = limits
 
     def heart_beat(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """HEART_BEAT. Answers SUCCESS; the version in the answer is what SQL consumers look at."""
-        data = read_body(request, HeartbeatData)
+        """HEART_BEAT. Answers SUCCESS; SQL consumers read the version in the answer.
+
+        Differs: SYSTEM_ERROR for more groups or subscriptions than LimitsConfig allows. A heartbeat
+        is served in one turn of the loop, which these bounds keep short.
+        """
+        data = self._read(request, HeartbeatData)
+        self._require_bounded(data)
+        _require_words(
+            [
+                request.language,
+                *(
+                    word
+                    for one in data.consumer_data_set
+                    for word in (one.consume_from_where, one.consume_type, one.message_model)
+                ),
+                *(
+                    one.expression_type or ""
+                    for consumer in data.consumer_data_set
+                    for one in consumer.subscription_data_set
+                ),
+            ]
+        )
         now = self._clock.monotonic()
-        for consumer in data.consumer_data_set:
-            self._register_consumer(request, connection, data.client_id, consumer, now)
+        self._register_consumers(request, connection, data, now)
         for producer in data.producer_data_set:
             self._producers.register(
                 connection,
@@ -162,9 +196,9 @@ class HeartbeatProcessor:
 
     def check_client_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """CHECK_CLIENT_CONFIG. Answers SUCCESS for a tag expression and for one that compiles;
-        SYSTEM_ERROR without enablePropertyFilter, SUBSCRIPTION_PARSE_FAILED with the reason.
+        SYSTEM_ERROR without enablePropertyFilter; SUBSCRIPTION_PARSE_FAILED with the reason.
         """
-        subscription = read_body(request, CheckClientRequest).subscription_data
+        subscription = self._read(request, CheckClientRequest).subscription_data
         expression_type = subscription.expression_type if subscription is not None else None
         if subscription is None or expression_type in (None, "", EXPRESSION_TYPE_TAG):
             return request.answer(ResponseCode.SUCCESS)
@@ -184,33 +218,93 @@ class HeartbeatProcessor:
         group = fields.text(request.ext_fields, "consumerGroup")
         found = self._consumers.find(group)
         if found is None:
-            return request.answer(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}"
+            )
         body = java_json.encode({"consumerIdList": found.client_ids()})
         return request.answer(ResponseCode.SUCCESS, body=body)
 
-    def lock_batch_mq(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """LOCK_BATCH_MQ. Answers SUCCESS with the queues the client now holds, maybe none."""
-        wanted = read_body(request, LockBatchRequest)
-        held = self._locks.lock(wanted.consumer_group, _queues(wanted), wanted.client_id)
+    def lock_batch_mq(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """LOCK_BATCH_MQ. Answers SUCCESS with the queues that the client has locked, maybe none."""
+        wanted = self._read(request, LockBatchRequest)
+        most = self._limits.client_lock_nums_max
+        _require_at_most(most, len(wanted.mq_set), "clientLockNumsMax", "queues")
+        _require_short(
+            wanted.client_id,
+            [wanted.consumer_group, *(one.topic for one in wanted.mq_set)],
+            [one.broker_name for one in wanted.mq_set],
+        )
+        host = connection.remote_address.rpartition(":")[0]
+        held = self._locks.lock(wanted.consumer_group, _queues(wanted), wanted.client_id, host)
         locked = [
             {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
             for queue in held
         ]
-        return request.answer(ResponseCode.SUCCESS, body=java_json.encode({"lockOKMQSet": locked}))
+        # fastjson's text as well, its keys in order and none but texts; C writes thousands of them.
+        body = msgspec.json.encode({"lockOKMQSet": locked})
+        return request.answer(ResponseCode.SUCCESS, body=body)
 
     def unlock_batch_mq(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """UNLOCK_BATCH_MQ. Answers SUCCESS."""
-        wanted = read_body(request, LockBatchRequest)
+        wanted = self._read(request, LockBatchRequest)
         self._locks.unlock(wanted.consumer_group, _queues(wanted), wanted.client_id)
         return request.answer(ResponseCode.SUCCESS)
 
-    def notify_consumer_ids_changed(self, group: str, connections: list[ClientConnection]) -> None:
-        """Tell a group's members that they must share the queues anew."""
-        for connection in connections:
-            notice = RemotingCommand.request(
-                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}
-            )
-            cast("Connection", connection).oneway(notice)
+    def _read(self, request: RemotingCommand, kind: type[T]) -> T:
+        """Return a client's body as a structure.
+
+        Raises:
+            RequestRefusedError: it is too long, or not such a structure.
+        """
+        _require_at_most(
+            self._limits.client_body_bytes_max, len(request.body), "clientBodyBytesMax", "body"
+        )
+        return read_body(request, kind)
+
+    def _require_bounded(self, data: HeartbeatData) -> None:
+        limits = self._limits
+        for groups in (data.consumer_data_set, data.producer_data_set):
+            most = limits.client_group_nums_max
+            _require_at_most(most, len(groups), "clientGroupNumsMax", "groups")
+        subscriptions = [
+            one for consumer in data.consumer_data_set for one in consumer.subscription_data_set
+        ]
+        most = limits.client_subscription_nums_max
+        _require_at_most(most, len(subscriptions), "clientSubscriptionNumsMax", "subscriptions")
+        chars = sum(len(one.sub_string or "") for one in subscriptions)
+        most = limits.client_expression_chars_max
+        _require_at_most(most, chars, "clientExpressionCharsMax", "characters of expressions")
+        _require_short(
+            data.client_id,
+            (consumer.group_name for consumer in data.consumer_data_set),
+            (producer.group_name for producer in data.producer_data_set),
+            (one.topic for one in subscriptions),
+        )
+
+    def _register_consumers(
+        self, request: RemotingCommand, connection: Connection, data: HeartbeatData, now: float
+    ) -> None:
+        # One line, not one for each of 500 groups: they cost more than the groups.
+        joined: list[str] = []
+        filters = 0
+        try:
+            for consumer in data.consumer_data_set:
+                is_new, registered = self._register_consumer(
+                    request, connection, data.client_id, consumer, now
+                )
+                filters += registered
+                if is_new:
+                    joined.append(consumer.group_name)
+        finally:
+            if joined or filters:
+                logger.info(
+                    "consumer joined: group=%s groups=%d filters=%d client_id=%s address=%s",
+                    joined[0] if joined else "",
+                    len(joined),
+                    filters,
+                    data.client_id,
+                    connection.remote_address,
+                )
 
     def _register_consumer(
         self,
@@ -219,15 +313,18 @@ class HeartbeatProcessor:
         client_id: str,
         data: ConsumerData,
         now: float,
-    ) -> None:
+    ) -> tuple[bool, int]:
+        """Register a group; return whether the connection is new in it, and its new filters."""
         group_config = self._groups.find_or_create(data.group_name)
         if group_config is not None and group_config.retry_queue_nums > 0:
             # Tools ask for the route of a group's retry topic before they ask for the group.
             self._topics.create_retry(
-                names.retry_topic(data.group_name), group_config.retry_queue_nums
+                names.retry_topic(data.group_name),
+                group_config.retry_queue_nums,
+                FLAG_UNIT_SUB if data.unit_mode else 0,
             )
         subscriptions = [_subscription(one) for one in data.subscription_data_set]
-        self._consumers.register(
+        is_new = self._consumers.register(
             connection,
             data.group_name,
             ConsumerMember(client_id, request.language, request.version, now),
@@ -237,7 +334,7 @@ class HeartbeatProcessor:
             subscriptions,
             notify=self._notifies(data.group_name),
         )
-        self._filters.register(data.group_name, subscriptions)
+        return is_new, self._filters.register(data.group_name, subscriptions)
 
     def _notifies(self, group: str) -> bool:
         group_config = self._groups.find(group)
@@ -246,11 +343,50 @@ class HeartbeatProcessor:
         )
 
 
+def notify_consumer_ids_changed(group: str, connections: list[ClientConnection]) -> None:
+    """Tell a group's members to rebalance."""
+    notice = RemotingCommand.request(
+        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}
+    )
+    notice.flag |= ONEWAY_FLAG
+    # One frame for all: nobody answers it, so that its opaque means nothing.
+    frame = notice.encode()
+    for connection in connections:
+        cast("Connection", connection).send(frame)
+
+
+def _require_at_most(most: int, count: int, key: str, what: str) -> None:
+    if count > most:
+        raise RequestRefusedError(
+            ResponseCode.SYSTEM_ERROR, f"{what}: {count} is more than {key}={most}"
+        )
+
+
+def _require_short(client_id: str, *texts: Iterable[str]) -> None:
+    longest = max((len(text) for some in texts for text in some), default=0)
+    if longest > names.GROUP_LENGTH_MAX or len(client_id) > CLIENT_ID_CHARS_MAX:
+        raise RequestRefusedError(
+            ResponseCode.SYSTEM_ERROR,
+            f"a name in the request has {longest} characters and the client id {len(client_id)}: "
+            f"no more than {names.GROUP_LENGTH_MAX} and {CLIENT_ID_CHARS_MAX} are allowed",
+        )
+
+
+def _require_words(words: list[str]) -> None:
+    longest = max(map(len, words))
+    if longest > WORD_CHARS_MAX:
+        raise RequestRefusedError(
+            ResponseCode.SYSTEM_ERROR,
+            f"a word that says how to consume has {longest} characters: no more than "
+            f"{WORD_CHARS_MAX} are allowed",
+        )
+
+
 def read_body(request: RemotingCommand, kind: type[T]) -> T:
     """Return a request's JSON body as a structure.
 
     Raises:
-        RequestRefusedError: the body is not that.
+        RequestRefusedError: the body is not such a structure.
     """
     try:
         return java_json.decode_as(request.body, kind)
@@ -266,7 +402,7 @@ def _subscription(data: HeartbeatSubscription) -> SubscriptionData:
             data.topic, data.sub_string, data.sub_version, data.expression_type
         )
     except ValueError:
-        # `||` subscribes to nothing in the original too; the group is registered all the same.
+        # `||` subscribes to nothing, as in the original; the group is registered all the same.
         return SubscriptionData(
             topic=data.topic,
             sub_string=data.sub_string or "",

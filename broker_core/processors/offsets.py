@@ -1,4 +1,4 @@
-"""Offsets: where a queue begins and ends, where a group stands in it, where a time lies in it.
+"""Offsets: the ends of a queue, the consumer offset of a group, the offset of a time.
 
 Source: broker/processor/ConsumerManageProcessor.java, AdminBrokerProcessor.java (4.9.7).
 """
@@ -14,7 +14,7 @@ from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
-    from broker_core.processors.pull import PullProcessor
+    from broker_core.processors.offset_commits import OffsetCommits
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
     from broker_core.store.message_store import MessageStore
@@ -25,17 +25,20 @@ class OffsetsProcessor:
     GET_MIN_OFFSET, GET_EARLIEST_MSG_STORETIME. Event loop only.
     """
 
-    def __init__(self, offsets: ConsumerOffsets, pulls: PullProcessor, store: MessageStore) -> None:
+    def __init__(
+        self, offsets: ConsumerOffsets, commits: OffsetCommits, store: MessageStore
+    ) -> None:
         self._offsets = offsets
-        self._pulls = pulls
+        self._commits = commits
         self._store = store
 
     def query_consumer_offset(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """QUERY_CONSUMER_OFFSET. Answers SUCCESS with offset, or QUERY_NOT_FOUND.
 
         A group without an offset starts a young queue from its first message, whatever it asked
-        for: 0 is answered while the queue's beginning is still in memory. Only "there is none"
-        is QUERY_NOT_FOUND: a 4.9 client takes any other failure for that and jumps to the end.
+        for: the answer is 0 while the queue's beginning is in memory. QUERY_NOT_FOUND means "no
+        offset" and nothing else: a 4.9 client takes any other failure for that and jumps to the
+        end.
         """
         group = fields.text(request.ext_fields, "consumerGroup")
         topic, queue_id = _queue(request)
@@ -46,7 +49,7 @@ class OffsetsProcessor:
             begins_at_zero = self._store.min_offset_in_queue(topic, queue_id) <= 0
             if begins_at_zero and self._store.is_in_memory(topic, queue_id, 0) is not False:
                 return _offset_answer(request, 0)
-        return request.answer(
+        raise RequestRefusedError(
             ResponseCode.QUERY_NOT_FOUND,
             "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
         )
@@ -54,7 +57,7 @@ class OffsetsProcessor:
     def update_consumer_offset(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """UPDATE_CONSUMER_OFFSET. Answers SUCCESS; a smaller offset than before is stored too."""
+        """UPDATE_CONSUMER_OFFSET. Answers SUCCESS; a smaller offset is stored as well."""
         group = fields.text(request.ext_fields, "consumerGroup")
         topic, queue_id = _queue(request)
         offset = fields.int64(request.ext_fields, "commitOffset", low=0)
@@ -62,7 +65,7 @@ class OffsetsProcessor:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"topic {topic!r} or group {group!r} is not a legal name"
             )
-        self._pulls.commit_offset(group, topic, queue_id, offset, connection)
+        self._commits.commit(group, topic, queue_id, offset, connection)
         return request.answer(ResponseCode.SUCCESS)
 
     def search_offset_by_timestamp(
@@ -70,8 +73,8 @@ class OffsetsProcessor:
     ) -> RemotingCommand:
         """SEARCH_OFFSET_BY_TIMESTAMP. Answers SUCCESS with offset.
 
-        Differs: as 5.x answers it, the first message stored at or after the time, the queue's end
-        when there is none; 4.9 answers the nearest message, at the end the last one.
+        Differs: the answer is that of 5.x, the first message stored at or after the time, or the
+        queue's end. 4.9 answers the nearest message, at the end the last one.
         """
         topic, queue_id = _queue(request)
         timestamp = fields.int64(request.ext_fields, "timestamp")
@@ -91,7 +94,7 @@ class OffsetsProcessor:
     def get_earliest_msg_storetime(
         self, request: RemotingCommand, _: Connection
     ) -> RemotingCommand:
-        """GET_EARLIEST_MSG_STORETIME. Answers SUCCESS with timestamp, -1 when there is none."""
+        """GET_EARLIEST_MSG_STORETIME. Answers SUCCESS with timestamp, -1 in an empty queue."""
         topic, queue_id = _queue(request)
         first = self._store.min_offset_in_queue(topic, queue_id)
         timestamp = self._store.store_timestamp(topic, queue_id, first)

@@ -2,56 +2,43 @@
 
 Source: broker/processor/PullMessageProcessor.java (4.9.7).
 Differs: an offset outside the queue is answered and logged, but no event is written to
-OFFSET_MOVED_EVENT, as in 5.x.
+OFFSET_MOVED_EVENT, as in 5.x. A slave keeps a pull from
+beyond its queue's end for a second, if it may wait; the original sends it back at once, and without
+a master it comes again at once.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker_core.delivery.sql_filter import (
-    FilterBits,
-    RetryFilter,
-    SqlFilter,
-    compile_filter,
-)
-from broker_core.delivery.tag_filter import TagFilter
 from broker_core.errors import RequestRefusedError
-from broker_core.formats.record import decode_all
-from broker_core.message.ids import offset_msg_id
-from broker_core.message.names import (
-    HIDDEN_TOPICS,
-    PROPERTY_KEYS,
-    PROPERTY_TAGS,
-    PROPERTY_UNIQ_KEY,
-    RETRY_GROUP_TOPIC_PREFIX,
-)
-from broker_core.message.subscription import build_subscription
-from broker_core.message.topic_config import PERM_READ
+from broker_core.processors.around.consume_hooks import QueuePlace
+from broker_core.processors.which_broker import MASTER
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
+from broker_core.remoting.dispatch import refused
 from broker_core.store.results import GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
-    from broker_core.clients.consumers import Consumers
     from broker_core.clock import Clock
-    from broker_core.config import BrokerConfig
-    from broker_core.delivery.hold import PullHold
-    from broker_core.delivery.sql92.expression import Expression
-    from broker_core.metadata.consumer_filters import ConsumerFilters
-    from broker_core.metadata.consumer_offsets import ConsumerOffsets
-    from broker_core.metadata.subscription_groups import SubscriptionGroups
-    from broker_core.metadata.topics import Topics
+    from broker_core.config.broker import BrokerConfig
+    from broker_core.counted_log import CountedLog
+    from broker_core.delivery.parked_pulls import ParkedPulls
+    from broker_core.delivery.slow_consumers import SlowConsumers
+    from broker_core.processors.around.consume_hooks import ConsumeHooks
+    from broker_core.processors.consumer_trace import ConsumerTrace
+    from broker_core.processors.offset_commits import OffsetCommits
+    from broker_core.processors.subscription_check import SubscriptionCheck
+    from broker_core.processors.which_broker import WhichBroker
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import MessageFilter
-    from broker_core.trace.tracer import Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +46,11 @@ FLAG_COMMIT_OFFSET = 1
 FLAG_SUSPEND = 2
 FLAG_SUBSCRIPTION = 4
 SUSPEND_TIMEOUT_MS_MAX = 60_000
+PARKED_CHARS_MAX = 8 * 1024
+"""A pull whose ext fields are longer does not wait: a parked pull keeps its request."""
 MAX_MSG_NUMS_MAX = 1024
-FILTERS_KEPT = 4096
+AHEAD_TIMEOUT_MS = 1_000
+"""How long a slave keeps a pull from beyond its queue's end before it sends it to the master."""
 
 CODES = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -75,41 +65,43 @@ EMPTY = frozenset({GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_
 """Of a queue without messages only offset 0 may wait; any other offset has moved."""
 
 
-class PullProcessor:
-    """PULL_MESSAGE (11), LITE_PULL_MESSAGE (361). Event loop only.
+@dataclass(frozen=True, slots=True)
+class PullWatchers:
+    """The receivers of the messages that pulls deliver."""
 
-    Attributes:
-        on_pulled: called, when set, with group, topic, queue_id and next_begin_offset of a pull
-            that was handed messages.
-    """
+    trace: ConsumerTrace
+    slow_consumers: SlowConsumers
+    hooks: ConsumeHooks | None = None
+
+
+class PullProcessor:
+    """PULL_MESSAGE (11), LITE_PULL_MESSAGE (361). Event loop only."""
 
     def __init__(
         self,
         config: BrokerConfig,
-        store_host: bytes,
-        topics: Topics,
-        groups: SubscriptionGroups,
-        offsets: ConsumerOffsets,
-        filters: ConsumerFilters[Expression],
-        consumers: Consumers,
+        check: SubscriptionCheck,
+        commits: OffsetCommits,
         store: MessageStore,
-        hold: PullHold,
+        parked_pulls: ParkedPulls,
+        watchers: PullWatchers,
+        which_broker: WhichBroker,
         stats: BrokerStats,
-        tracer: Tracer,
+        counted_log: CountedLog,
         clock: Clock,
     ) -> None:
-        self.on_pulled: Callable[[str, str, int, int], None] | None = None
         self._config = config
-        self._store_host = store_host
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._filters = filters
-        self._consumers = consumers
+        self._check = check
+        self._commits = commits
         self.store = store
-        self._hold = hold
+        self._parked_pulls = parked_pulls
+        self._trace = watchers.trace
+        self._tracer = watchers.trace.tracer
+        self._slow_consumers = watchers.slow_consumers
+        self._hooks = watchers.hooks
+        self.which_broker = which_broker
         self._stats = stats
-        self._tracer = tracer
+        self._counted_log = counted_log
         self._clock = clock
 
     def pull_message(
@@ -135,11 +127,27 @@ class PullProcessor:
             max_msg_nums=fields.int32(header, "maxMsgNums"),
         )
         sys_flag = fields.int32(header, "sysFlag")
-        pull.message_filter = self._check(pull, sys_flag)
-        if sys_flag & FLAG_COMMIT_OFFSET:
+        sub_version, expression, expression_type = 0, None, None
+        if sys_flag & FLAG_SUBSCRIPTION:
+            expression = header.get("subscription") or ""
+            expression_type = header.get("expressionType") or None
+        else:
+            sub_version = fields.int64(header, "subVersion", 0)
+        pull.message_filter = self._check.filter_of(
+            pull.group,
+            pull.topic,
+            pull.queue_id,
+            connection.remote_address,
+            sub_version,
+            expression,
+            expression_type,
+        )
+        if sys_flag & FLAG_COMMIT_OFFSET and self.which_broker.commits:
             commit_offset = fields.int64(header, "commitOffset", 0)
             if commit_offset >= 0:
-                self.commit_offset(pull.group, pull.topic, pull.queue_id, commit_offset, connection)
+                self._commits.commit(
+                    pull.group, pull.topic, pull.queue_id, commit_offset, connection
+                )
         if sys_flag & FLAG_SUSPEND:
             timeout_ms = fields.int64(header, "suspendTimeoutMillis", 0, low=0)
             if not self._config.long_polling_enable:
@@ -147,41 +155,48 @@ class PullProcessor:
             pull.suspend_timeout_ms = min(timeout_ms, SUSPEND_TIMEOUT_MS_MAX)
         result = pull.get()
         if isinstance(result, GetMessageResult):
-            return self.answer_or_hold(pull, result)
+            return self.answer_or_park(pull, result)
         return self._answer_later(pull, result)
 
-    def commit_offset(
-        self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
-    ) -> None:
-        """Store a consumer's offset, and tell the trace when it moved."""
-        if self._tracer.watching and self._offsets.query(group, topic, queue_id) != offset:
-            self._tracer.emit(
-                "acknowledged",
-                topic,
-                queue_id,
-                offset,
-                group=group,
-                client=connection.remote_address,
-                client_id=self._client_id(group, connection),
-            )
-        self._offsets.commit(group, topic, queue_id, offset)
+    def answer_or_park(self, pull: Pull, result: GetMessageResult) -> RemotingCommand | None:
+        """Return the answer, or None after the pull was parked.
 
-    def answer_or_hold(self, pull: Pull, result: GetMessageResult) -> RemotingCommand | None:
-        """Return the answer, or None after the pull was parked."""
+        Raises:
+            RequestRefusedError: as `answer`.
+        """
         code = code_of(result.status, pull.queue_offset)
+        timeout_ms = pull.suspend_timeout_ms
+        if code is ResponseCode.PULL_OFFSET_MOVED and not self.which_broker.moves:
+            # Without a master the consumer would come back at once, and again.
+            timeout_ms = min(timeout_ms, AHEAD_TIMEOUT_MS)
+        elif code is not ResponseCode.PULL_NOT_FOUND:
+            timeout_ms = 0
         if (
-            code is ResponseCode.PULL_NOT_FOUND
-            and pull.suspend_timeout_ms
-            and not self._hold.is_full(pull.connection)
+            timeout_ms
+            and not self._parked_pulls.is_full(pull.connection)
+            and sum(map(len, pull.request.ext_fields.values())) <= PARKED_CHARS_MAX
         ):
-            self._hold.hold(pull.topic, pull.queue_id, pull, pull.suspend_timeout_ms)
+            self._parked_pulls.park(pull.topic, pull.queue_id, pull, timeout_ms)
             return None
         return self.answer(pull, result)
 
     def answer(self, pull: Pull, result: GetMessageResult) -> RemotingCommand:
+        """Return the answer; count it, and tell the watchers.
+
+        Raises:
+            RequestRefusedError: a consume hook refuses.
+        """
         status = result.status
         code = code_of(status, pull.queue_offset)
         found = status is GetMessageStatus.FOUND
+        if self._hooks is not None:
+            self._hooks.before_answer(
+                pull.request.code,
+                QueuePlace(pull.group, pull.topic, pull.queue_id, pull.queue_offset),
+                pull.connection.remote_address,
+                code,
+                result,
+            )
         self._stats.got(
             pull.topic,
             pull.group,
@@ -189,25 +204,39 @@ class PullProcessor:
             result.message_count if found else 0,
             result.byte_count,
         )
-        if code is ResponseCode.PULL_OFFSET_MOVED:
-            logger.warning(
-                "offset moved: group=%s topic=%s queue_id=%d queue_offset=%d next=%d status=%s",
-                pull.group,
-                pull.topic,
+        if found:
+            if self._slow_consumers.is_watching:
+                self._slow_consumers.on_pulled(
+                    pull.group, pull.topic, pull.queue_id, result.next_begin_offset
+                )
+            if self._tracer.watching:
+                self._trace.delivered(
+                    pull.group, pull.topic, pull.queue_id, result.buffers, pull.connection
+                )
+        elif code is ResponseCode.PULL_OFFSET_MOVED:
+            moves = self.which_broker.moves
+            self._counted_log.report(
+                logger,
+                logging.WARNING,
+                "offset moved" if moves else "offset outside the slave's queue",
+                f"group={pull.group} topic={pull.topic}",
+                "queue_id=%d queue_offset=%d next=%d status=%s",
                 pull.queue_id,
                 pull.queue_offset,
                 result.next_begin_offset,
                 status.name,
             )
-        if found and self.on_pulled is not None:
-            self.on_pulled(pull.group, pull.topic, pull.queue_id, result.next_begin_offset)
-        if found and self._tracer.watching:
-            self._trace_delivered(pull, result)
+            if not moves:
+                return self._answer_instead(pull, result)
         return pull.request.answer(
             code,
             status.name,
             {
-                "suggestWhichBrokerId": "0",
+                "suggestWhichBrokerId": self.which_broker.after(
+                    pull.group, is_slow=result.suggest_pulling_from_slave
+                )
+                if self._config.slave_read_enable
+                else MASTER,
                 "nextBeginOffset": str(result.next_begin_offset),
                 "minOffset": str(result.min_offset),
                 "maxOffset": str(result.max_offset),
@@ -215,138 +244,29 @@ class PullProcessor:
             result.buffers if found else b"",
         )
 
+    def _answer_instead(self, pull: Pull, result: GetMessageResult) -> RemotingCommand:
+        """Send a consumer with an offset outside this slave's queue to where it is looked after."""
+        return pull.request.answer(
+            ResponseCode.PULL_RETRY_IMMEDIATELY,
+            result.status.name,
+            {
+                "suggestWhichBrokerId": self.which_broker.instead(pull.group),
+                "nextBeginOffset": str(pull.queue_offset),
+                "minOffset": str(result.min_offset),
+                "maxOffset": str(result.max_offset),
+            },
+        )
+
     async def _answer_later(
         self, pull: Pull, result: Awaitable[GetMessageResult]
     ) -> RemotingCommand | None:
         started = self._clock.monotonic()
         read = await result
-        answer = self.answer_or_hold(pull, read)
+        answer = self.answer_or_park(pull, read)
         if read.status is GetMessageStatus.FOUND:
             took = self._clock.monotonic() - started
             self._stats.got_late(pull.topic, pull.group, pull.queue_id, took)
         return answer
-
-    def _check(self, pull: Pull, sys_flag: int) -> MessageFilter | None:
-        """Return the filter of a pull that is allowed.
-
-        Raises:
-            RequestRefusedError: it is not; the checks and their order are the original's.
-        """
-        config = self._config
-        if not config.broker_permission & PERM_READ:
-            raise RequestRefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{config.broker_ip1}] pulling message is forbidden",
-            )
-        group_config = self._groups.find_or_create(pull.group)
-        if group_config is None:
-            raise RequestRefusedError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{pull.group}] does not exist",
-            )
-        if not group_config.consume_enable:
-            raise RequestRefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {pull.group}",
-            )
-        topic_config = self._topics.find(pull.topic)
-        if topic_config is None:
-            raise RequestRefusedError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{pull.topic}] not exist, apply first please!"
-            )
-        if not topic_config.is_readable or pull.topic in HIDDEN_TOPICS:
-            raise RequestRefusedError(
-                ResponseCode.NO_PERMISSION, f"the topic[{pull.topic}] pulling message is forbidden"
-            )
-        if not 0 <= pull.queue_id < topic_config.read_queue_nums:
-            raise RequestRefusedError(
-                ResponseCode.SYSTEM_ERROR,
-                f"queueId[{pull.queue_id}] is illegal, topic:[{pull.topic}] "
-                f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] "
-                f"consumer:[{pull.connection.remote_address}]",
-            )
-        header = pull.request.ext_fields
-        if sys_flag & FLAG_SUBSCRIPTION:
-            expression_type = header.get("expressionType") or None
-            wanted = _filter_of(pull.topic, header.get("subscription") or "", expression_type)
-            if isinstance(wanted, SqlFilter):
-                require_property_filter(config, expression_type)
-        else:
-            wanted = self._subscribed_filter(pull, group_config.consume_broadcast_enable)
-        if config.filter_support_retry and pull.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            return RetryFilter(wanted, functools.partial(self._retried_expression, pull.group))
-        return wanted
-
-    def _retried_expression(self, group: str, topic: str) -> Expression | None:
-        found = self._filters.find(topic, group)
-        return None if found is None else found.expression
-
-    def _subscribed_filter(self, pull: Pull, broadcast_enable: bool) -> MessageFilter | None:
-        group = self._consumers.find(pull.group)
-        if group is None:
-            raise RequestRefusedError(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist"
-            )
-        if not broadcast_enable and group.message_model == "BROADCASTING":
-            raise RequestRefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"the consumer group[{pull.group}] can not consume by broadcast way",
-            )
-        subscription = group.subscriptions.get(pull.topic)
-        if subscription is None:
-            raise RequestRefusedError(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST,
-                f"the consumer's subscription not exist: group {pull.group} topic {pull.topic}",
-            )
-        sub_version = fields.int64(pull.request.ext_fields, "subVersion", 0)
-        if subscription.data.sub_version < sub_version:
-            raise RequestRefusedError(
-                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
-            )
-        if subscription.data.is_tag_expression:
-            return subscription.tag_filter
-        found = self._filters.find(pull.topic, pull.group)
-        if found is None:
-            raise RequestRefusedError(
-                ResponseCode.FILTER_DATA_NOT_EXIST,
-                "The broker's consumer filter data is not exist!Your expression may be wrong!",
-            )
-        if found.client_version < sub_version:
-            raise RequestRefusedError(
-                ResponseCode.FILTER_DATA_NOT_LATEST,
-                "the consumer's consumer filter data not latest",
-            )
-        require_property_filter(self._config, subscription.data.expression_type)
-        return SqlFilter(found.expression, FilterBits(found.bit_map, found.born_time))
-
-    def _trace_delivered(self, pull: Pull, result: GetMessageResult) -> None:
-        now_ms = self._clock.now_ms()
-        client_id = self._client_id(pull.group, pull.connection)
-        for buffer in result.buffers:
-            for message in decode_all(buffer):
-                get = message.properties.get
-                self._tracer.emit(
-                    "delivered",
-                    pull.topic,
-                    pull.queue_id,
-                    message.queue_offset,
-                    commit_log_offset=str(message.commit_log_offset),
-                    store_size=message.store_size,
-                    body_size=len(message.body),
-                    tags=get(PROPERTY_TAGS),
-                    keys=get(PROPERTY_KEYS),
-                    uniq_key=get(PROPERTY_UNIQ_KEY),
-                    offset_msg_id=offset_msg_id(self._store_host, message.commit_log_offset),
-                    group=pull.group,
-                    client=pull.connection.remote_address,
-                    client_id=client_id,
-                    latency_us=max(0, now_ms - message.store_timestamp) * 1000,
-                )
-
-    def _client_id(self, group: str, connection: Connection) -> str | None:
-        consumer_group = self._consumers.find(group)
-        member = consumer_group.members.get(connection) if consumer_group else None
-        return member.client_id if member else None
 
 
 class Pull:
@@ -394,7 +314,7 @@ class Pull:
         )
 
     def attempt(self, *, is_last: bool) -> bool:
-        """See HeldPull."""
+        """See Parkable."""
         if not self.connection.is_open:
             return True
         result = self.get()
@@ -408,8 +328,14 @@ class Pull:
                 return False
             if code_of(result.status, self.queue_offset) is ResponseCode.PULL_NOT_FOUND:
                 return False
-        self.connection.send(self._processor.answer(self, result))
+        self.connection.send(self._answer(result))
         return True
+
+    def _answer(self, result: GetMessageResult) -> RemotingCommand:
+        try:
+            return self._processor.answer(self, result)
+        except RequestRefusedError as refusal:
+            return refused(self.request, refusal)
 
     def _retry_immediately(self) -> RemotingCommand:
         store = self._processor.store
@@ -417,7 +343,9 @@ class Pull:
             ResponseCode.PULL_RETRY_IMMEDIATELY,
             GetMessageStatus.NO_MATCHED_MESSAGE.name,
             {
-                "suggestWhichBrokerId": "0",
+                "suggestWhichBrokerId": self._processor.which_broker.after(
+                    self.group, is_slow=False
+                ),
                 "nextBeginOffset": str(self.queue_offset),
                 "minOffset": str(store.min_offset_in_queue(self.topic, self.queue_id)),
                 "maxOffset": str(store.max_offset_in_queue(self.topic, self.queue_id)),
@@ -431,34 +359,3 @@ def code_of(status: GetMessageStatus, queue_offset: int) -> ResponseCode:
         moved = queue_offset != 0
         return ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND
     return CODES[status]
-
-
-def require_property_filter(config: BrokerConfig, expression_type: str | None) -> None:
-    """Refuse an expression that is not of tags where that is not switched on.
-
-    Raises:
-        RequestRefusedError: it is not.
-    """
-    if not config.enable_property_filter:
-        raise RequestRefusedError(
-            ResponseCode.SYSTEM_ERROR,
-            f"The broker does not support consumer to filter message by {expression_type}",
-        )
-
-
-@functools.lru_cache(FILTERS_KEPT)
-def _filter_of(topic: str, expression: str, expression_type: str | None) -> MessageFilter | None:
-    """Return the filter of a pull that brings its subscription with it.
-
-    Differs: the original delivers every message where an SQL expression does not compile.
-    """
-    try:
-        subscription = build_subscription(topic, expression, 0, expression_type)
-        if subscription.is_tag_expression:
-            return TagFilter.of(subscription)
-        return SqlFilter(compile_filter(subscription.expression_type, expression))
-    except ValueError as error:
-        raise RequestRefusedError(
-            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            f"parse the consumer's subscription failed: {error}",
-        ) from error

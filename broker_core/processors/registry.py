@@ -1,4 +1,4 @@
-"""The table of the broker's requests: code to processor, each row in sight.
+"""The table of the broker's requests, from code to handler.
 
 A code without a row is answered REQUEST_CODE_NOT_SUPPORTED by the dispatcher.
 """
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker_core.protocol.codes import RequestCode
-from broker_core.protocol.command import RemotingCommand
-from broker_core.remoting.overload import PULL_CODES, SEND_CODES
+from broker_core.remoting.overload import PULL_CODES
 
 if TYPE_CHECKING:
     from broker_core.processors.admin.access import AccessAdmin
@@ -18,7 +17,10 @@ if TYPE_CHECKING:
     from broker_core.processors.admin.clients import ClientsAdmin
     from broker_core.processors.admin.connections import ConnectionsAdmin
     from broker_core.processors.admin.groups import GroupsAdmin
+    from broker_core.processors.admin.ha import HaAdmin
     from broker_core.processors.admin.messages import MessagesAdmin
+    from broker_core.processors.admin.replication import ReplicationAdmin
+    from broker_core.processors.admin.sample import SampleAdmin
     from broker_core.processors.admin.topics import TopicsAdmin
     from broker_core.processors.heartbeat import HeartbeatProcessor
     from broker_core.processors.offsets import OffsetsProcessor
@@ -30,19 +32,11 @@ if TYPE_CHECKING:
     from broker_core.processors.trace import TraceProcessor
     from broker_core.processors.transaction import TransactionProcessor
     from broker_core.remoting.dispatch import Handler
-    from broker_core.stats.latency import Latency
-
-TURN_CODES = frozenset(
-    {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
-)
-"""What is measured by the turn of the loop that served it: two clock readings are not nothing."""
-ANSWERS = (RemotingCommand, bytes)
-"""What a handler answers at once; anything else is awaited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processors:
-    """One of each."""
+    """All processors."""
 
     send: SendProcessor
     send_back: SendBackProcessor
@@ -59,7 +53,10 @@ class Processors:
     connections: ConnectionsAdmin
     clients: ClientsAdmin
     messages: MessagesAdmin
+    replication: ReplicationAdmin
     broker: BrokerAdmin
+    sample: SampleAdmin
+    ha: HaAdmin
 
 
 def handlers(processors: Processors) -> dict[int, Handler]:
@@ -126,17 +123,15 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO: processors.access.versions,
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: processors.access.update_white_addresses,
         RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: processors.access.accounts,
+        RequestCode.GET_BROKER_SAMPLE: processors.sample.sample,
+        RequestCode.GET_BROKER_HA_STATUS: processors.ha.ha_status,
+        RequestCode.GET_ALL_CONSUMER_FILTER: processors.ha.all_filters,
+        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: processors.ha.min_broker_id_changed,
+        RequestCode.GET_REPLICATION_STATE: processors.replication.state,
+        RequestCode.PROMOTE_BROKER: processors.replication.promote,
         RequestCode.TRACE_WATCH: processors.trace.watch,
         RequestCode.TRACE_UNWATCH: processors.trace.unwatch,
     }
-
-
-def time_requests(table: dict[int, Handler], put: Latency, get: Latency) -> None:
-    """Have the table's sends and pulls measured, except the sends that a turn measures."""
-    for codes, latency in ((SEND_CODES, put), (PULL_CODES, get)):
-        for code in codes:
-            if code in table and code not in TURN_CODES:
-                table[code] = latency.timed(table[code], ANSWERS)
 
 
 def fast_handlers(processors: Processors) -> dict[int, Handler]:

@@ -6,12 +6,14 @@ Source: broker/processor/ReplyMessageProcessor.java (4.9.7).
 from __future__ import annotations
 
 import logging
-import random
 from typing import TYPE_CHECKING, cast
 
-from broker_core.errors import RemotingError
+from broker_core.access.account import Permission
+from broker_core.access.rules import Need
+from broker_core.errors import RemotingError, RequestRefusedError
 from broker_core.message import names, properties
 from broker_core.message.ids import host_text, offset_msg_id
+from broker_core.processors.send import LESS_SAFE, producer_fields, wanted_of
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
@@ -23,9 +25,11 @@ if TYPE_CHECKING:
 
     from broker_core.clients.producers import Producers
     from broker_core.clock import Clock
-    from broker_core.config import BrokerConfig
-    from broker_core.processors.send import SendProcessor
+    from broker_core.config.broker import BrokerConfig
+    from broker_core.counted_log import CountedLog
+    from broker_core.processors.around.guard import Gate
     from broker_core.remoting.connection import Connection
+    from broker_core.sending.placement import Placement
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import PutMessageResult
@@ -57,19 +61,24 @@ class ReplyProcessor:
         self,
         config: BrokerConfig,
         store_host: bytes,
-        sends: SendProcessor,
+        placement: Placement,
         producers: Producers,
         store: MessageStore,
         stats: BrokerStats,
+        counted_log: CountedLog,
         clock: Clock,
+        gate: Gate | None,
     ) -> None:
         self._config = config
         self._store_host = store_host
-        self._sends = sends
+        self._placement = placement
         self._producers = producers
         self._store = store
         self._stats = stats
+        self._counted_log = counted_log
         self._clock = clock
+        self._gate = gate
+        self._reply_topic = names.reply_topic(config.broker_cluster_name)
 
     async def send_reply_message(
         self, request: RemotingCommand, connection: Connection
@@ -80,43 +89,62 @@ class ReplyProcessor:
             for name, value in request.ext_fields.items()
             if name in SHORT_NAMES
         }
-        return await self._reply(request, connection, header)
+        return await self._serve(request, connection, header)
 
     async def send_reply_message_v2(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
         """SEND_REPLY_MESSAGE_V2.
 
-        Answers SUCCESS when the asking client has taken the reply; SYSTEM_ERROR when it has not,
-        or is not connected here; otherwise as SEND_MESSAGE_V2. The reply is stored in both cases.
+        Answers SUCCESS when the asking client takes the reply; SYSTEM_ERROR when it does not, or is
+        not connected here; otherwise as SEND_MESSAGE_V2. With storeReplyMessageEnable the reply is
+        stored in both cases. With access control any account may send to the cluster's reply
+        topic, which consumers reply to without a permission; any other topic needs PUB.
         """
-        return await self._reply(request, connection, request.ext_fields)
+        return await self._serve(request, connection, request.ext_fields)
+
+    async def _serve(
+        self, request: RemotingCommand, connection: Connection, header: Mapping[str, str]
+    ) -> RemotingCommand:
+        try:
+            return await self._reply(request, connection, header)
+        except RequestRefusedError as refusal:
+            raise refusal.with_fields(producer_fields(self._config)) from None
 
     async def _reply(
         self, request: RemotingCommand, connection: Connection, header: Mapping[str, str]
     ) -> RemotingCommand:
         send_header = SendHeader.of(header)
-        topic, queue_id = send_header.topic, send_header.queue_id
-        topic_config = self._sends.require_topic(send_header, connection)
-        if queue_id < 0:
-            queue_id = random.randrange(max(1, topic_config.write_queue_nums))
+        topic = send_header.topic
+        if self._gate is not None and topic != self._reply_topic:
+            need = Need(topic, Permission.PUB)
+            self._gate.require(request, connection.remote_address, [need])
+        queue_id = self._placement.place(wanted_of(send_header, connection))
         table = properties.decode(header.get("i", ""))
-        failure = await self._push(request, connection, header, table)
-        ext_fields = {**self._sends.ext_fields, "msgId": PUSHED_MSG_ID}
-        ext_fields |= {"queueId": str(queue_id), "queueOffset": "0"}
+        refusal = None
+        try:
+            await self._push(request, connection, header, table)
+        except RequestRefusedError as not_pushed:
+            refusal = not_pushed
+        ext_fields = {}
+        if refusal is None:
+            ext_fields = _ids(PUSHED_MSG_ID, queue_id, 0)
         if self._config.store_reply_message_enable:
             result = self._put(request, connection, header, table, topic, queue_id)
             status = result.status
-            durable = self._store.until_durable(result)
-            if durable is not None:
-                status = await durable
-            if status is PutMessageStatus.PUT_OK:
-                ext_fields["msgId"] = offset_msg_id(self._store_host, result.commit_log_offset)
-                ext_fields["queueOffset"] = str(result.queue_offset)
+            acknowledged = self._store.acknowledge.until_acknowledged(result)
+            if acknowledged is not None:
+                status = await acknowledged
+            await self._placement.until_topic_is_written(topic)
+            if status is PutMessageStatus.PUT_OK or status in LESS_SAFE:
+                msg_id = offset_msg_id(self._store_host, result.commit_log_offset)
+                ext_fields = _ids(msg_id, queue_id, result.queue_offset)
             else:
-                logger.warning("reply is not stored: topic=%s status=%s", topic, status.name)
-        code = ResponseCode.SUCCESS if failure is None else ResponseCode.SYSTEM_ERROR
-        return request.answer(code, failure, ext_fields)
+                self._log("replies are not stored", f"topic={topic}", status.name)
+        if refusal is not None:
+            raise refusal.with_fields(ext_fields)
+        ext_fields |= producer_fields(self._config)
+        return request.answer(ResponseCode.SUCCESS, None, ext_fields)
 
     async def _push(
         self,
@@ -124,15 +152,21 @@ class ReplyProcessor:
         connection: Connection,
         header: Mapping[str, str],
         table: Mapping[str, str],
-    ) -> str | None:
-        """Push a reply to who asked; return why that failed, if so."""
+    ) -> None:
+        """Push a reply to the client that asked.
+
+        Raises:
+            RequestRefusedError: it is not connected here, or has not taken the reply.
+        """
         client_id = table.get(names.PROPERTY_MESSAGE_REPLY_TO_CLIENT)
         if client_id is None:
-            return f"reply message properties[{names.PROPERTY_MESSAGE_REPLY_TO_CLIENT}] is null"
+            raise _not_pushed(
+                f"reply message properties[{names.PROPERTY_MESSAGE_REPLY_TO_CLIENT}] is null"
+            )
         found = self._producers.find(client_id)
         if found is None:
-            logger.warning("reply to a client that is not connected: client_id=%s", client_id)
-            return f"push reply message fail, channel of <{client_id}> not found."
+            self._log("replies are not pushed", f"client_id={client_id}", "it is not connected")
+            raise _not_pushed(f"push reply message fail, channel of <{client_id}> not found.")
         asking = cast("Connection", found)
         now_ms = str(self._clock.now_ms())
         ext_fields = {
@@ -152,12 +186,14 @@ class ReplyProcessor:
         try:
             answer = await asking.request(push, PUSH_TIMEOUT_S)
         except RemotingError as error:
-            logger.warning("reply is not pushed: client_id=%s reason=%s", client_id, error)
-            return f"push reply message to {client_id}fail."
+            self._log("replies are not pushed", f"client_id={client_id}", error)
+            raise _not_pushed(f"push reply message to {client_id}fail.") from error
         if answer.code != ResponseCode.SUCCESS:
-            logger.warning("reply is refused: client_id=%s remark=%s", client_id, answer.remark)
-            return f"push reply message to {client_id}fail."
-        return None
+            self._log("replies are refused", f"client_id={client_id}", answer.remark)
+            raise _not_pushed(f"push reply message to {client_id}fail.")
+
+    def _log(self, event: str, subject: str, reason: object) -> None:
+        self._counted_log.report(logger, logging.WARNING, event, subject, "reason=%s", reason)
 
     def _put(
         self,
@@ -185,3 +221,12 @@ class ReplyProcessor:
         if result.status is PutMessageStatus.PUT_OK:
             self._stats.put(topic, 1, result.wrote_size)
         return result
+
+
+def _ids(msg_id: str, queue_id: int, queue_offset: int) -> dict[str, str]:
+    """Return the fields of a reply that was pushed or stored, or both."""
+    return {"msgId": msg_id, "queueId": str(queue_id), "queueOffset": str(queue_offset)}
+
+
+def _not_pushed(remark: str) -> RequestRefusedError:
+    return RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)

@@ -5,8 +5,6 @@ Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor
 
 from __future__ import annotations
 
-import logging
-import random
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,12 +12,10 @@ import msgspec
 from broker_core.errors import RequestRefusedError
 from broker_core.message import names
 from broker_core.message.names import (
-    NOT_ALLOWED_SEND_TOPICS,
     PROPERTY_CLUSTER,
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
-    PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT_STORE_MSG_OK,
 )
@@ -30,52 +26,42 @@ from broker_core.message.properties import (
     without,
 )
 from broker_core.message.sys_flag import TRANSACTION_MASK
-from broker_core.message.topic_config import PERM_WRITE
 from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
 from broker_core.protocol.command import RemotingCommand, SendCommand, answer_template, framed
 from broker_core.protocol.headers.send_message import SHORT_NAMES, SendHeader
-from broker_core.store.results import PutMessageStatus
-from broker_core.transaction.half import prepare
+from broker_core.remoting.dispatch import refused
+from broker_core.sending.dead_letters import DLQ_QUEUE_ID
+from broker_core.sending.detours import DETOUR_PROPERTIES
+from broker_core.sending.placement import Wanted
+from broker_core.store.results import PutBatchResult, PutMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
     from broker_core.clock import Clock
-    from broker_core.config import BrokerConfig
-    from broker_core.delay.levels import DelayLevels
-    from broker_core.delay.schedule import ScheduleService
-    from broker_core.message.topic_config import TopicConfig
-    from broker_core.metadata.subscription_groups import SubscriptionGroups
-    from broker_core.metadata.topics import Topics
+    from broker_core.config.broker import BrokerConfig
     from broker_core.remoting.connection import Connection
+    from broker_core.sending.dead_letters import DeadLetters
+    from broker_core.sending.detours import Detours, Place
+    from broker_core.sending.placement import Placement
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
-    from broker_core.store.results import PutBatchResult, PutMessageResult
+    from broker_core.store.results import PutMessageResult
     from broker_core.trace.tracer import Tracer
-    from broker_core.transaction.resolve import Transactions
 
     Answer = RemotingCommand | bytes | Awaitable[RemotingCommand | bytes]
 
-logger = logging.getLogger(__name__)
-
 PUT_OK = PutMessageStatus.PUT_OK
-DEFAULT_QUEUE_NUMS = 4
-DLQ_QUEUE_NUMS = 1
-UNSERVED_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
-SPECIAL_PROPERTIES = frozenset(
-    {
-        PROPERTY_TRANSACTION_PREPARED,
-        PROPERTY_DELAY_TIME_LEVEL,
-        PROPERTY_CLUSTER,
-        *UNSERVED_PROPERTIES,
-    }
-)
-"""A message without any of these goes straight to its queue, with the text that came."""
+SPECIAL_PROPERTIES = DETOUR_PROPERTIES | {PROPERTY_CLUSTER}
+"""A message without any of these is stored in its queue, with the properties text that came."""
+LESS_SAFE: Mapping[PutMessageStatus, ResponseCode] = {
+    PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+}
+"""The message is stored: the answer says where, and clients require that it does."""
 
 _REFUSALS: Mapping[PutMessageStatus, tuple[ResponseCode, str]] = {
-    PutMessageStatus.FLUSH_DISK_TIMEOUT: (ResponseCode.FLUSH_DISK_TIMEOUT, ""),
-    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: (ResponseCode.FLUSH_SLAVE_TIMEOUT, ""),
-    PutMessageStatus.SLAVE_NOT_AVAILABLE: (ResponseCode.SLAVE_NOT_AVAILABLE, ""),
     PutMessageStatus.CREATE_MAPEDFILE_FAILED: (
         ResponseCode.SYSTEM_ERROR,
         "create mapped file failed, server is busy or broken.",
@@ -93,10 +79,11 @@ _REFUSALS: Mapping[PutMessageStatus, tuple[ResponseCode, str]] = {
     PutMessageStatus.SERVICE_NOT_AVAILABLE: (
         ResponseCode.SERVICE_NOT_AVAILABLE,
         "service not available now. It may be caused by one of the following reasons: the "
-        "broker's disk is full, an earlier write or flush failed, the broker is shutting down.",
+        "broker's disk is full, an earlier write or flush failed, messages are put to the slave, "
+        "the broker is shutting down.",
     ),
     PutMessageStatus.OS_PAGE_CACHE_BUSY: (
-        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SYSTEM_ERROR,
         "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
     ),
     PutMessageStatus.UNKNOWN_ERROR: (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR"),
@@ -114,48 +101,36 @@ class SendProcessor:
         config: BrokerConfig,
         store_host: bytes,
         max_message_size: int,
-        topics: Topics,
-        groups: SubscriptionGroups,
+        placement: Placement,
+        dead_letters: DeadLetters,
+        detours: Detours,
         store: MessageStore,
-        levels: DelayLevels,
-        schedule: ScheduleService,
-        transactions: Transactions,
         stats: BrokerStats,
         tracer: Tracer,
         clock: Clock,
     ) -> None:
         self._config = config
-        self._store_host = store_host
-        self._topics = topics
-        self._groups = groups
+        self._placement = placement
+        self._is_plain = placement.is_plain
+        self._unwritten_topics = placement.unwritten_topics
+        self._dead_letters = dead_letters
+        self._detours = detours
         self._store = store
-        self._levels = levels
-        self._schedule = schedule
-        self._transactions = transactions
+        self._acknowledge = store.acknowledge
         self._stats = stats
+        self._latency = stats.put_latency
         self._tracer = tracer
         self._clock = clock
         self._cluster_name = config.broker_cluster_name
-        self._topic_table = topics.table
-        self._latency = stats.put_latency
-        self._waits_for_flush = store.is_sync_flush
         self._cluster_pair = encode_properties({PROPERTY_CLUSTER: self._cluster_name})
+        self._msg_id = store_host.hex().upper() + "%016X"
         self.reconfigure(max_message_size)
 
     def reconfigure(self, max_message_size: int) -> None:
         """Read again what of the configuration is kept here in a quicker form."""
-        config = self._config
-        self._is_writable = bool(config.broker_permission & PERM_WRITE)
-        self._accept_from = config.start_accept_send_request_time_stamp
-        # Whether more than a topic's name and its queues decides what may be sent.
-        self._is_checked = bool(self._accept_from) or not self._is_writable
-        # A producer dereferences these two in every answer.
-        self.ext_fields = self._ext = {
-            "MSG_REGION": config.region_id,
-            "TRACE_ON": "true" if config.trace_on else "false",
-        }
-        constant = msgspec.json.encode(self._ext)[:-1]
-        self._msg_id = self._store_host.hex().upper() + "%016X"
+        self._placement.reconfigure()
+        self._ext_fields = producer_fields(self._config)
+        constant = msgspec.json.encode(self._ext_fields)[:-1]
         self._template = answer_template(
             constant.replace(b"%", b"%%")
             + b',"msgId":"'
@@ -163,40 +138,47 @@ class SendProcessor:
             + b'","queueId":"%d","queueOffset":"%d"}'
         )
         self._remarks = {
-            status: (code, remark.format(max_message_size=max_message_size) or None)
+            status: (code, remark.format(max_message_size=max_message_size))
             for status, (code, remark) in _REFUSALS.items()
         }
 
     def send_message(self, request: RemotingCommand, connection: Connection) -> Answer:
         """SEND_MESSAGE. Answers as send_message_v2."""
-        return self._serve(
-            request,
-            connection,
-            {
-                SHORT_NAMES[name]: value
-                for name, value in request.ext_fields.items()
-                if name in SHORT_NAMES
-            },
-        )
+        ext_fields = {
+            SHORT_NAMES[name]: value
+            for name, value in request.ext_fields.items()
+            if name in SHORT_NAMES
+        }
+        try:
+            return self._serve(request, connection, ext_fields)
+        except RequestRefusedError as refusal:
+            raise refusal.with_fields(self._ext_fields) from None
 
     def send_message_v2(self, request: RemotingCommand, connection: Connection) -> Answer:
         """SEND_MESSAGE_V2.
 
-        Answers SUCCESS with msgId, queueId and queueOffset; FLUSH_DISK_TIMEOUT (stored all the
-        same); SYSTEM_ERROR, NO_PERMISSION, TOPIC_NOT_EXIST, MESSAGE_ILLEGAL, SYSTEM_BUSY,
-        SUBSCRIPTION_GROUP_NOT_EXIST or SERVICE_NOT_AVAILABLE.
+        Answers SUCCESS with msgId, queueId and queueOffset; so do FLUSH_DISK_TIMEOUT,
+        FLUSH_SLAVE_TIMEOUT and SLAVE_NOT_AVAILABLE, for the message is stored. SYSTEM_ERROR,
+        NO_PERMISSION, TOPIC_NOT_EXIST, MESSAGE_ILLEGAL, SYSTEM_BUSY,
+        SUBSCRIPTION_GROUP_NOT_EXIST or SERVICE_NOT_AVAILABLE when it is not.
         """
-        if type(request) is SendCommand and (header := request.ext_fields) is not None:
-            if header.batch == "true":
-                return self._send_batch(request, connection, header)
-            return self._send(request, connection, header)
-        return self._serve(request, connection, request.ext_fields)
+        try:
+            if type(request) is SendCommand and (header := request.ext_fields) is not None:
+                if header.batch == "true":
+                    return self._send_batch(request, connection, header)
+                return self._send(request, connection, header)
+            return self._serve(request, connection, request.ext_fields)
+        except RequestRefusedError as refusal:
+            raise refusal.with_fields(self._ext_fields) from None
 
     def send_batch_message(self, request: RemotingCommand, connection: Connection) -> Answer:
         """SEND_BATCH_MESSAGE. Answers as send_message_v2; msgId lists the ids of all messages."""
-        if type(request) is SendCommand and (header := request.ext_fields) is not None:
-            return self._send_batch(request, connection, header)
-        return self._serve(request, connection, request.ext_fields, is_batch=True)
+        try:
+            if type(request) is SendCommand and (header := request.ext_fields) is not None:
+                return self._send_batch(request, connection, header)
+            return self._serve(request, connection, request.ext_fields, is_batch=True)
+        except RequestRefusedError as refusal:
+            raise refusal.with_fields(self._ext_fields) from None
 
     def _serve(
         self,
@@ -207,10 +189,7 @@ class SendProcessor:
         is_batch: bool = False,
     ) -> Answer:
         """Serve a send whose header came as texts."""
-        try:
-            header = SendHeader.of(ext_fields)
-        except RequestRefusedError as refusal:
-            return self._refuse(request, refusal.code, refusal.remark)
+        header = SendHeader.of(ext_fields)
         if is_batch or header.batch == "true":
             return self._send_batch(request, connection, header)
         return self._send(request, connection, header)
@@ -218,22 +197,13 @@ class SendProcessor:
     def _send(self, request: RemotingCommand, connection: Connection, header: SendHeader) -> Answer:
         topic = header.topic
         queue_id = header.queue_id
-        topic_config = self._topic_table.get(topic)
-        if (
-            topic_config is None
-            or not 0 <= queue_id < topic_config.write_queue_nums
-            or self._is_checked
-            or topic[0] == "%"
-            or topic in NOT_ALLOWED_SEND_TOPICS
-        ):
-            place = self._place(request, connection, header)
-            if not isinstance(place, tuple):
-                return place
-            topic, queue_id = place
-        put_topic, put_queue_id, held = topic, queue_id, None
+        if not self._is_plain(topic, queue_id):
+            topic, queue_id = self._place(request, connection, header)
+        put_topic, put_queue_id, detour = topic, queue_id, None
         text = header.properties or ""
         table = decode_properties(text)
-        wait = table.get(PROPERTY_WAIT_STORE_MSG_OK)
+        get = table.get
+        wait = get(PROPERTY_WAIT_STORE_MSG_OK)
         if SPECIAL_PROPERTIES.isdisjoint(table):
             if wait is not None:
                 text = without(text, PROPERTY_WAIT_STORE_MSG_OK, wait)
@@ -241,33 +211,18 @@ class SendProcessor:
                 text += PROPERTY_SEPARATOR
             text += self._cluster_pair
         else:
-            table.pop(PROPERTY_WAIT_STORE_MSG_OK, None)
-            table[PROPERTY_CLUSTER] = self._cluster_name
-            if topic is not header.topic:
-                # A dead letter waits for nothing.
-                table.pop(PROPERTY_DELAY_TIME_LEVEL, None)
-            held = self._hold(table, topic, queue_id)
-            if isinstance(held, RequestRefusedError):
-                return self._refuse(request, held.code, held.remark)
-            if held is not None:
-                put_topic, put_queue_id = held
-                if wait is not None:
-                    # Stored with what is held, as in the original.
-                    table[PROPERTY_WAIT_STORE_MSG_OK] = wait
+            detour = self._detour(table, topic, queue_id, is_dead=topic is not header.topic)
+            if detour is not None:
+                put_topic, put_queue_id = detour
             text = encode_properties(table)
-        get = table.get
-        tags = get(PROPERTY_TAGS)
-        keys = get(PROPERTY_KEYS)
-        uniq_key = get(PROPERTY_UNIQ_KEY)
-        body = request.body
         result = self._store.put_message(
             put_topic,
             put_queue_id,
-            body,
+            request.body,
             text,
-            tags=tags,
-            keys=keys,
-            uniq_key=uniq_key,
+            tags=get(PROPERTY_TAGS),
+            keys=get(PROPERTY_KEYS),
+            uniq_key=get(PROPERTY_UNIQ_KEY),
             flag=header.flag,
             sys_flag=header.sys_flag & ~TRANSACTION_MASK,
             born_timestamp=header.born_timestamp,
@@ -275,285 +230,224 @@ class SendProcessor:
             reconsume_times=header.reconsume_times or 0,
         )
         if result.status is not PUT_OK:
-            return self._refuse(request, *self._remarks[result.status])
+            raise RequestRefusedError(*self._remarks[result.status])
         self._stats.put(put_topic, 1, result.wrote_size)
-        commit_log_offset = result.commit_log_offset
-        if held is not None:
-            if put_topic == names.RMQ_SYS_SCHEDULE_TOPIC:
-                self._schedule.note_put(put_queue_id, result)
-            else:
-                self._transactions.add(
-                    result, table, body, header.born_timestamp, connection.remote_host
-                )
-        elif self._tracer.watching:
-            self._tracer.emit(
-                "stored",
-                topic,
-                queue_id,
-                result.queue_offset,
-                commit_log_offset=str(commit_log_offset),
-                store_size=result.wrote_size,
-                body_size=len(request.body),
-                tags=tags,
-                keys=keys,
-                uniq_key=uniq_key,
-                offset_msg_id=self._msg_id % commit_log_offset,
-                producer_group=header.producer_group,
-                client=connection.remote_address,
-                latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
+        if detour is not None:
+            self._detours.note_put(
+                detour, result, table, request.body, header.born_timestamp, connection.remote_host
             )
+        elif self._tracer.watching:
+            self._trace_stored(
+                header, connection, topic, queue_id, result, table, len(request.body)
+            )
+        if topic is not header.topic:
+            self._note_dead_letter(header, table)
+        commit_log_offset = result.commit_log_offset
+        answer: RemotingCommand | bytes
         if request.serialize_type == SERIALIZE_JSON:
             # % formatting of one template is the fastest way CPython has to make these bytes.
-            head = self._template % (
-                commit_log_offset,
-                queue_id,
-                result.queue_offset,
-                request.opaque,
+            answer = framed(
+                self._template % (commit_log_offset, queue_id, result.queue_offset, request.opaque)
             )
-            answer: RemotingCommand | bytes = framed(head)
         else:
-            msg_id = self._msg_id % commit_log_offset
-            answer = self._success(request, msg_id, queue_id, result.queue_offset)
-        if self._waits_for_flush and wait != "false":
-            return self._when_durable(request, result, answer)
-        self._latency.served += 1
-        return answer
-
-    def _place(
-        self, request: RemotingCommand, connection: Connection, header: SendHeader
-    ) -> tuple[str, int] | RemotingCommand:
-        """Return the topic and the queue that a message goes to, or the answer that refuses it."""
-        topic = header.topic
-        queue_id = self._queue_id(request, connection, header)
-        if isinstance(queue_id, RemotingCommand):
-            return queue_id
-        if topic.startswith(names.RETRY_GROUP_TOPIC_PREFIX):
-            moved = self._move_to_dead_letters(request, header, topic)
-            if isinstance(moved, tuple):
-                return self._refuse(request, *moved)
-            if moved is not None:
-                return moved.topic_name, 0
-        return topic, queue_id
-
-    def _queue_id(
-        self, request: RemotingCommand, connection: Connection, header: SendHeader
-    ) -> int | RemotingCommand:
-        """Return the queue that a send goes to, or the answer that refuses it."""
-        topic_config, refusal = self._check_topic(header, connection)
-        if topic_config is None:
-            return self._refuse(request, *refusal)
-        queue_id = header.queue_id
-        queue_nums = max(topic_config.write_queue_nums, topic_config.read_queue_nums)
-        if queue_id >= queue_nums or (queue_id < 0 and topic_config.write_queue_nums < 1):
-            return self._refuse(request, *_illegal_queue_id(queue_id, topic_config, connection))
-        if not self._is_writable and topic_config.order:
-            return self._refuse(request, *self._broker_not_writable())
-        return random.randrange(topic_config.write_queue_nums) if queue_id < 0 else queue_id
-
-    def _hold(
-        self, message_properties: dict[str, str], topic: str, queue_id: int
-    ) -> tuple[str, int] | RequestRefusedError | None:
-        """Return where a message waits for its time or its commit, None when it does not.
-
-        The properties get where it goes after that; or it is refused.
-        """
-        is_retry = names.is_retry_topic(topic) or names.is_dlq_topic(topic)
-        prepared = message_properties.get(PROPERTY_TRANSACTION_PREPARED, "")
-        # A consumer's retry repeats the property of a message that was committed.
-        if prepared.lower() == "true" and not is_retry:
-            if self._config.reject_transaction_message:
-                return RequestRefusedError(
-                    ResponseCode.NO_PERMISSION,
-                    f"the broker[{self._config.broker_ip1}] sending transaction message is "
-                    "forbidden",
-                )
-            return prepare(message_properties, topic, queue_id)
-        for name in UNSERVED_PROPERTIES:
-            if name in message_properties:
-                return RequestRefusedError(
-                    ResponseCode.MESSAGE_ILLEGAL,
-                    f"the message asks for a later delivery ({name}), which this broker does not "
-                    "serve",
-                )
-        try:
-            return self._levels.hold(message_properties, topic, queue_id)
-        except ValueError as error:
-            return RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error))
-
-    def require_topic(self, header: SendHeader, connection: Connection) -> TopicConfig:
-        """Return the configuration of the topic of a send.
-
-        Raises:
-            RequestRefusedError: it may not be sent to, or has no such queue.
-        """
-        queue_id = header.queue_id
-        topic_config, refusal = self._check_topic(header, connection)
-        if topic_config is None:
-            raise RequestRefusedError(refusal[0], refusal[1] or "")
-        if queue_id >= max(topic_config.write_queue_nums, topic_config.read_queue_nums):
-            raise RequestRefusedError(*_illegal_queue_id(queue_id, topic_config, connection))
-        if not self._is_writable and topic_config.order:
-            raise RequestRefusedError(*self._broker_not_writable())
-        return topic_config
+            answer = self._stored(request, ResponseCode.SUCCESS, queue_id, result)
+        outcome: Answer = answer
+        if self._acknowledge.waits and wait != "false":
+            outcome = self._when_acknowledged(request, queue_id, result, answer)
+        else:
+            self._latency.served += 1
+        if self._unwritten_topics and topic in self._unwritten_topics:
+            return self._when_topic_is_written(topic, outcome)
+        return outcome
 
     def _send_batch(
         self, request: RemotingCommand, connection: Connection, header: SendHeader
     ) -> Answer:
         topic = header.topic
-        sys_flag = header.sys_flag
-        born_timestamp = header.born_timestamp
-        queue_id = self._queue_id(request, connection, header)
-        if isinstance(queue_id, RemotingCommand):
-            return queue_id
-        batch_properties = decode_properties(header.properties or "")
-        if sys_flag & TRANSACTION_MASK or PROPERTY_DELAY_TIME_LEVEL in batch_properties:
-            return self._refuse(request, *self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])
-        waits = batch_properties.get(PROPERTY_WAIT_STORE_MSG_OK) != "false"
-        batch_properties[PROPERTY_CLUSTER] = self._cluster_name
+        queue_id = header.queue_id
+        if not self._is_plain(topic, queue_id):
+            queue_id = self._placement.place(wanted_of(header, connection))
+        table = decode_properties(header.properties or "")
+        if header.sys_flag & TRANSACTION_MASK or PROPERTY_DELAY_TIME_LEVEL in table:
+            raise RequestRefusedError(*self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])
+        wait = table.get(PROPERTY_WAIT_STORE_MSG_OK)
+        table[PROPERTY_CLUSTER] = self._cluster_name
         result = self._store.put_batch(
             topic,
             queue_id,
             request.body,
-            encode_properties(batch_properties),
-            sys_flag=sys_flag,
-            born_timestamp=born_timestamp,
+            encode_properties(table),
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
             born_host=connection.remote_host,
             reconsume_times=header.reconsume_times or 0,
         )
-        if result.status is not PutMessageStatus.PUT_OK:
-            return self._refuse(request, *self._remarks[result.status])
-        offsets = result.commit_log_offsets
-        self._stats.put(topic, len(offsets), result.wrote_size)
-        msg_id = self._msg_id
-        ids = [msg_id % offset for offset in offsets]
+        if result.status is not PUT_OK:
+            raise RequestRefusedError(*self._remarks[result.status])
+        self._stats.put(topic, len(result.commit_log_offsets), result.wrote_size)
         if self._tracer.watching:
-            for index, commit_log_offset in enumerate(offsets):
-                self._tracer.emit(
-                    "stored",
-                    topic,
-                    queue_id,
-                    result.queue_offset + index,
-                    commit_log_offset=str(commit_log_offset),
-                    offset_msg_id=ids[index],
-                    producer_group=header.producer_group,
-                    client=connection.remote_address,
-                    latency_us=max(0, result.store_timestamp - born_timestamp) * 1000,
-                )
-        answer = self._success(request, ",".join(ids), queue_id, result.queue_offset)
-        if self._waits_for_flush and waits:
-            return self._when_durable(request, result, answer)
-        self._latency.served += 1
-        return answer
+            self._trace_batch(header, connection, queue_id, result)
+        answer = self._stored(request, ResponseCode.SUCCESS, queue_id, result)
+        outcome: Answer = answer
+        if self._acknowledge.waits and wait != "false":
+            outcome = self._when_acknowledged(request, queue_id, result, answer)
+        else:
+            self._latency.served += 1
+        if self._unwritten_topics and topic in self._unwritten_topics:
+            return self._when_topic_is_written(topic, outcome)
+        return outcome
 
-    def _when_durable(
+    def _place(
+        self, request: RemotingCommand, connection: Connection, header: SendHeader
+    ) -> tuple[str, int]:
+        """Return the topic and the queue_id that a message goes to, dead or alive.
+
+        Differs: the original lets a dead letter wait for the delay of the retry that it is not.
+        """
+        topic = header.topic
+        queue_id = self._placement.place(wanted_of(header, connection))
+        header.sys_flag |= self._placement.sys_flag_of(topic)
+        if topic.startswith(names.RETRY_GROUP_TOPIC_PREFIX):
+            group_config = self._dead_letters.require_group(_group_of(topic))
+            times_max = header.max_reconsume_times if request.version >= V3_4_9 else None
+            if self._dead_letters.is_dead(group_config, header.reconsume_times or 0, times_max):
+                return self._dead_letters.topic_of(group_config.group_name).topic_name, DLQ_QUEUE_ID
+        return topic, queue_id
+
+    def _detour(
+        self, table: dict[str, str], topic: str, queue_id: int, *, is_dead: bool
+    ) -> Place | None:
+        """Return where a message waits before it goes to its queue; its properties get final."""
+        wait = table.pop(PROPERTY_WAIT_STORE_MSG_OK, None)
+        table[PROPERTY_CLUSTER] = self._cluster_name
+        if is_dead:
+            table.pop(PROPERTY_DELAY_TIME_LEVEL, None)
+        detour = self._detours.place_of(table, topic, queue_id)
+        if detour is not None and wait is not None:
+            # Stored with a message that waits, as in the original.
+            table[PROPERTY_WAIT_STORE_MSG_OK] = wait
+        return detour
+
+    def _note_dead_letter(self, header: SendHeader, table: Mapping[str, str]) -> None:
+        self._dead_letters.note_put(
+            _group_of(header.topic),
+            table.get(names.PROPERTY_RETRY_TOPIC),
+            table.get(PROPERTY_UNIQ_KEY),
+            header.reconsume_times or 0,
+        )
+
+    async def _when_topic_is_written(self, topic: str, outcome: Answer) -> RemotingCommand | bytes:
+        """Answer when a restart finds the topic, which this or a recent message created."""
+        await self._placement.until_topic_is_written(topic)
+        return outcome if isinstance(outcome, RemotingCommand | bytes) else await outcome
+
+    def _when_acknowledged(
         self,
         request: RemotingCommand,
+        queue_id: int,
         result: PutMessageResult | PutBatchResult,
         answer: RemotingCommand | bytes,
     ) -> Answer:
-        """Answer when the promise of the flush mode is kept, or say that it is not."""
+        """Answer when the put counts, or when it is known that it does not."""
 
         def answer_of(status: PutMessageStatus) -> RemotingCommand | bytes:
             self._latency.record(self._clock.monotonic() - put_at)
-            return answer if status is PUT_OK else self._refuse(request, *self._remarks[status])
+            if status is PUT_OK:
+                return answer
+            if status in LESS_SAFE:
+                return self._stored(request, LESS_SAFE[status], queue_id, result)
+            refusal = RequestRefusedError(*self._remarks[status])
+            return refused(request, refusal.with_fields(self._ext_fields))
 
         put_at = self._clock.monotonic()
-        durable = self._store.until_durable(result, answer_of)
-        if durable is None:
+        acknowledged = self._acknowledge.until_acknowledged(result, answer_of)
+        if acknowledged is None:
             self._latency.served += 1
             return answer
-        return durable
+        return acknowledged
 
-    def _check_topic(
-        self, header: SendHeader, connection: Connection
-    ) -> tuple[TopicConfig | None, tuple[int, str | None]]:
-        """Return the topic's configuration, made now if it may be, else why the send is refused."""
-        topic = header.topic
-        if self._accept_from > self._clock.now_ms():
-            return None, (
-                ResponseCode.SYSTEM_ERROR,
-                f"broker unable to service, until {self._accept_from} ms since epoch",
-            )
-        wrong = names.check_topic(topic)
-        if wrong is not None:
-            return None, (ResponseCode.SYSTEM_ERROR, wrong)
-        if topic in NOT_ALLOWED_SEND_TOPICS:
-            return None, (
-                ResponseCode.NO_PERMISSION,
-                f"Sending message to topic[{topic}] is forbidden.",
-            )
-        topic_config = self._topics.find(topic)
-        if topic_config is None:
-            logger.info("send to an unknown topic: topic=%s from=%s", topic, connection)
-            topic_config = self._topics.create_from_default(
-                topic,
-                header.default_topic or "",
-                DEFAULT_QUEUE_NUMS
-                if header.default_topic_queue_nums is None
-                else header.default_topic_queue_nums,
-            )
-        if topic_config is None and names.is_retry_topic(topic):
-            topic_config = self._topics.create_retry(topic, 1)
-        if topic_config is None:
-            return None, (
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{topic}] not exist, apply first please!",
-            )
-        return topic_config, (ResponseCode.SUCCESS, None)
-
-    def _move_to_dead_letters(
+    def _stored(
         self,
         request: RemotingCommand,
-        header: SendHeader,
-        topic: str,
-    ) -> TopicConfig | tuple[int, str] | None:
-        """Return the dead-letter topic when a consumer's retry came too often, or a refusal.
-
-        Differs: the original clears the delay, then reads the properties anew, so that the dead
-        letter waits like the retry that it is not.
-        """
-        group = topic[len(names.RETRY_GROUP_TOPIC_PREFIX) :]
-        group_config = self._groups.find_or_create(group)
-        if group_config is None:
-            return (
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {group}",
-            )
-        maximum = group_config.retry_max_times
-        if request.version >= V3_4_9 and header.max_reconsume_times is not None:
-            maximum = header.max_reconsume_times
-        if (header.reconsume_times or 0) < maximum:
-            return None
-        return self._topics.create_retry(names.dlq_topic(group), DLQ_QUEUE_NUMS)
-
-    def _broker_not_writable(self) -> tuple[int, str]:
-        return (
-            ResponseCode.NO_PERMISSION,
-            f"the broker[{self._config.broker_ip1}] sending message is forbidden",
-        )
-
-    def _success(
-        self, request: RemotingCommand, msg_id: str, queue_id: int, queue_offset: int
+        code: ResponseCode,
+        queue_id: int,
+        result: PutMessageResult | PutBatchResult,
     ) -> RemotingCommand:
+        """Return the answer that says where messages are stored."""
+        if isinstance(result, PutBatchResult):
+            msg_id = ",".join([self._msg_id % offset for offset in result.commit_log_offsets])
+        else:
+            msg_id = self._msg_id % result.commit_log_offset
         return request.answer(
-            ResponseCode.SUCCESS,
+            code,
             ext_fields={
-                **self._ext,
+                **self._ext_fields,
                 "msgId": msg_id,
                 "queueId": str(queue_id),
-                "queueOffset": str(queue_offset),
+                "queueOffset": str(result.queue_offset),
             },
         )
 
-    def _refuse(self, request: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
-        return request.answer(code, remark, dict(self._ext))
+    def _trace_stored(
+        self,
+        header: SendHeader,
+        connection: Connection,
+        topic: str,
+        queue_id: int,
+        result: PutMessageResult,
+        table: Mapping[str, str],
+        body_size: int,
+    ) -> None:
+        self._tracer.emit(
+            "stored" if topic is header.topic else "dead",
+            topic,
+            queue_id,
+            result.queue_offset,
+            commit_log_offset=str(result.commit_log_offset),
+            store_size=result.wrote_size,
+            body_size=body_size,
+            tags=table.get(PROPERTY_TAGS),
+            keys=table.get(PROPERTY_KEYS),
+            uniq_key=table.get(PROPERTY_UNIQ_KEY),
+            offset_msg_id=self._msg_id % result.commit_log_offset,
+            producer_group=header.producer_group,
+            client=connection.remote_address,
+            latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
+        )
+
+    def _trace_batch(
+        self, header: SendHeader, connection: Connection, queue_id: int, result: PutBatchResult
+    ) -> None:
+        for index, commit_log_offset in enumerate(result.commit_log_offsets):
+            self._tracer.emit(
+                "stored",
+                header.topic,
+                queue_id,
+                result.queue_offset + index,
+                commit_log_offset=str(commit_log_offset),
+                offset_msg_id=self._msg_id % commit_log_offset,
+                producer_group=header.producer_group,
+                client=connection.remote_address,
+                latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
+            )
 
 
-def _illegal_queue_id(
-    queue_id: int, topic_config: TopicConfig, connection: Connection
-) -> tuple[int, str]:
-    return (
-        ResponseCode.SYSTEM_ERROR,
-        f"request queueId[{queue_id}] is illegal, topic {topic_config.topic_name} has "
-        f"{topic_config.write_queue_nums} write queues, Producer: {connection.remote_address}",
+def producer_fields(config: BrokerConfig) -> dict[str, str]:
+    """Return the ext fields that producers read of every answer, a refusal included."""
+    return {"MSG_REGION": config.region_id, "TRACE_ON": "true" if config.trace_on else "false"}
+
+
+def wanted_of(header: SendHeader, connection: Connection) -> Wanted:
+    """Return where a send is to go, as its placement asks for it."""
+    return Wanted(
+        header.topic,
+        header.queue_id,
+        header.default_topic,
+        header.default_topic_queue_nums,
+        connection.remote_address,
+        is_unit=header.unit_mode == "true",
     )
+
+
+def _group_of(retry_topic: str) -> str:
+    return retry_topic[len(names.RETRY_GROUP_TOPIC_PREFIX) :]

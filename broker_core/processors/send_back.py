@@ -1,48 +1,48 @@
-"""Retries: a consumer gives a message back that it could not consume.
+"""Retries: a consumer gives back a message that it could not consume.
 
-It is put to the group's retry topic, after a delay that grows with each attempt; after too many
-attempts to the group's dead-letter topic.
+The broker defers a copy, longer with each attempt, and delivers it to the group's retry topic.
+After too many attempts the copy goes to the group's dead-letter topic.
 
 Source: broker/processor/SendMessageProcessor.java asyncConsumerSendMsgBack (4.9.7).
-Differs: a half message cannot be given back, it was never given out. With SYNC_FLUSH the answer
-waits for the flush: the consumer goes on behind the message, and after a power cut the copy would
-be gone; the original answers at once.
+Differs: a half message cannot be given back, for no consumer ever gets one. With SYNC_FLUSH the
+answer waits for the flush, because the consumer moves on and a power cut would take the copy; the
+original answers at once.
 """
 
 from __future__ import annotations
 
-import logging
 import random
 from typing import TYPE_CHECKING
 
+from broker_core.access.account import Permission
+from broker_core.access.found import need_of
 from broker_core.delay.levels import FIRST_RETRY_LEVEL
 from broker_core.errors import CorruptRecordError, RequestRefusedError
 from broker_core.formats import record
 from broker_core.message import names
 from broker_core.message.ids import offset_msg_id, parse_host
-from broker_core.message.topic_config import PERM_WRITE
+from broker_core.message.topic_config import FLAG_UNIT_SUB
 from broker_core.protocol.codes import V3_4_9, ResponseCode
 from broker_core.protocol.headers import fields
+from broker_core.sending.dead_letters import DLQ_QUEUE_ID
+from broker_core.sending.placement import require_writable
 from broker_core.store.results import PutMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from broker_core.config import BrokerConfig
     from broker_core.delay.levels import DelayLevels
     from broker_core.delay.schedule import ScheduleService
     from broker_core.message.message import MessageExt
-    from broker_core.message.subscription import SubscriptionGroupConfig
-    from broker_core.metadata.subscription_groups import SubscriptionGroups
     from broker_core.metadata.topics import Topics
+    from broker_core.processors.around.guard import Gate
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
+    from broker_core.sending.dead_letters import DeadLetters
+    from broker_core.sending.placement import Placement
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
-
-logger = logging.getLogger(__name__)
-
-DLQ_QUEUE_NUMS = 1
+    from broker_core.trace.stored import StoredTrace
 
 
 class SendBackProcessor:
@@ -50,24 +50,28 @@ class SendBackProcessor:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        placement: Placement,
+        dead_letters: DeadLetters,
         topics: Topics,
-        groups: SubscriptionGroups,
         store: MessageStore,
         levels: DelayLevels,
         schedule: ScheduleService,
         stats: BrokerStats,
+        trace: StoredTrace,
+        gate: Gate | None,
     ) -> None:
-        self._config = config
+        self._placement = placement
+        self._dead_letters = dead_letters
         self._topics = topics
-        self._groups = groups
         self._store = store
         self._levels = levels
         self._schedule = schedule
         self._stats = stats
+        self._trace = trace
+        self._gate = gate
 
     def consumer_send_msg_back(
-        self, request: RemotingCommand, _: Connection
+        self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
         """CONSUMER_SEND_MSG_BACK.
 
@@ -78,72 +82,67 @@ class SendBackProcessor:
         group = fields.text(header, "group")
         commit_log_offset = fields.int64(header, "offset", low=0)
         level = fields.int32(header, "delayLevel")
-        group_config = self._group(group)
+        group_config = self._dead_letters.require_group(group)
+        self._placement.require_writable_broker()
         if group_config.retry_queue_nums <= 0:
             return request.answer(ResponseCode.SUCCESS)
-        retry_topic = self._writable_topic(names.retry_topic(group), group_config.retry_queue_nums)
-        message = self._look(commit_log_offset)
-        table = dict(message.properties)
-        table.setdefault(names.PROPERTY_RETRY_TOPIC, message.topic)
-        table[names.PROPERTY_WAIT_STORE_MSG_OK] = "false"
-        table.setdefault(
-            names.PROPERTY_ORIGIN_MESSAGE_ID,
-            offset_msg_id(parse_host(message.store_host), message.commit_log_offset),
+        retry_topic = self._topics.create_retry(
+            names.retry_topic(group),
+            group_config.retry_queue_nums,
+            FLAG_UNIT_SUB if fields.boolean(header, "unitMode") else 0,
         )
-        maximum = group_config.retry_max_times
+        require_writable(retry_topic)
+        message = self._look(commit_log_offset)
+        if self._gate is not None:
+            need = need_of(message, Permission.SUB)
+            self._gate.require(request, connection.remote_address, [need])
+        table = _properties_of_copy(message)
+        times_max = None
         if request.version >= V3_4_9 and header.get("maxReconsumeTimes"):
-            maximum = fields.int32(header, "maxReconsumeTimes")
-        held = None
-        if message.reconsume_times >= maximum or level < 0:
+            times_max = fields.int32(header, "maxReconsumeTimes")
+        times = message.reconsume_times
+        is_dead = level < 0 or self._dead_letters.is_dead(group_config, times, times_max)
+        deferred = None
+        if is_dead:
             table[names.PROPERTY_DELAY_TIME_LEVEL] = "0"
-            place = self._writable_topic(names.dlq_topic(group), DLQ_QUEUE_NUMS), 0
-            logger.info(
-                "message is dead: group=%s topic=%s uniq_key=%s reconsume_times=%d",
-                group,
-                table[names.PROPERTY_RETRY_TOPIC],
-                message.uniq_key,
-                message.reconsume_times,
-            )
+            dead_letter_topic = self._dead_letters.topic_of(group)
+            require_writable(dead_letter_topic)
+            place = dead_letter_topic.topic_name, DLQ_QUEUE_ID
         else:
-            level = level or FIRST_RETRY_LEVEL + message.reconsume_times
-            table[names.PROPERTY_DELAY_TIME_LEVEL] = str(level)
-            place = retry_topic, random.randrange(group_config.retry_queue_nums)
-            held = self._levels.hold(table, *place)
+            table[names.PROPERTY_DELAY_TIME_LEVEL] = str(level or FIRST_RETRY_LEVEL + times)
+            place = retry_topic.topic_name, random.randrange(group_config.retry_queue_nums)
+            deferred = self._levels.defer(table, *place)
         result = self._store.put_copy(
-            message, *(held or place), table, reconsume_times=message.reconsume_times + 1
+            message, *(deferred or place), table, reconsume_times=times + 1
         )
         if result.status is not PutMessageStatus.PUT_OK:
-            return request.answer(ResponseCode.SYSTEM_ERROR, result.status.name)
-        if held is not None:
-            self._schedule.note_put(held[1], result)
-            self._stats.put_again(held[0], result.wrote_size)
-        self._stats.sent_back(group, table[names.PROPERTY_RETRY_TOPIC])
-        durable = self._store.until_durable(result)
-        if durable is None:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, result.status.name)
+        origin_topic = table[names.PROPERTY_RETRY_TOPIC]
+        if is_dead:
+            self._dead_letters.note_put(group, origin_topic, message.uniq_key, times)
+            self._trace.dead(message, place, result, group, connection.remote_address)
+        else:
+            self._trace.given_back(message, group, connection.remote_address)
+        if deferred is not None:
+            self._schedule.note_put(deferred[1], result)
+            self._stats.put_again(deferred[0], result.wrote_size)
+        self._stats.sent_back(group, origin_topic)
+        acknowledged = self._store.acknowledge.until_acknowledged(result)
+        if acknowledged is None and place[0] not in self._topics.writer.unwritten:
             return request.answer(ResponseCode.SUCCESS)
-        return _answer_after(durable, request)
+        return self._answer_after(acknowledged, place[0], request)
 
-    def _group(self, group: str) -> SubscriptionGroupConfig:
-        group_config = self._groups.find_or_create(group)
-        if group_config is None:
-            raise RequestRefusedError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {group}",
-            )
-        if not self._config.broker_permission & PERM_WRITE:
-            raise RequestRefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._config.broker_ip1}] sending message is forbidden",
-            )
-        return group_config
-
-    def _writable_topic(self, topic: str, queue_nums: int) -> str:
-        topic_config = self._topics.create_retry(topic, queue_nums)
-        if not topic_config.is_writable:
-            raise RequestRefusedError(
-                ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden"
-            )
-        return topic
+    async def _answer_after(
+        self,
+        acknowledged: Awaitable[PutMessageStatus] | None,
+        topic: str,
+        request: RemotingCommand,
+    ) -> RemotingCommand:
+        await self._topics.writer.until_written(topic)
+        status = PutMessageStatus.PUT_OK if acknowledged is None else await acknowledged
+        if status is not PutMessageStatus.PUT_OK:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, status.name)
+        return request.answer(ResponseCode.SUCCESS)
 
     def _look(self, commit_log_offset: int) -> MessageExt:
         view = self._store.look_message(commit_log_offset)
@@ -158,10 +157,13 @@ class SendBackProcessor:
         return message
 
 
-async def _answer_after(
-    durable: Awaitable[PutMessageStatus], request: RemotingCommand
-) -> RemotingCommand:
-    status = await durable
-    if status is PutMessageStatus.PUT_OK:
-        return request.answer(ResponseCode.SUCCESS)
-    return request.answer(ResponseCode.SYSTEM_ERROR, status.name)
+def _properties_of_copy(message: MessageExt) -> dict[str, str]:
+    """Return the properties of the copy; its first topic and message id stay."""
+    table = dict(message.properties)
+    table.setdefault(names.PROPERTY_RETRY_TOPIC, message.topic)
+    table[names.PROPERTY_WAIT_STORE_MSG_OK] = "false"
+    table.setdefault(
+        names.PROPERTY_ORIGIN_MESSAGE_ID,
+        offset_msg_id(parse_host(message.store_host), message.commit_log_offset),
+    )
+    return table

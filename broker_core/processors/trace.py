@@ -25,7 +25,8 @@ class TraceProcessor:
     def watch(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """TRACE_WATCH with a TraceFilter as body; events follow as oneway TRACE_EVENTS.
 
-        Answers SUCCESS with watchId, or SYSTEM_ERROR for a filter that cannot be read.
+        Answers SUCCESS with watchId, SYSTEM_ERROR for a filter that cannot be read, or SYSTEM_BUSY
+        when too many watch, at the peer's address or in all.
         """
         try:
             trace_filter = msgspec.json.decode(request.body or b"{}", type=TraceFilter)
@@ -40,10 +41,13 @@ class TraceProcessor:
             connection.oneway(RemotingCommand.request(RequestCode.TRACE_EVENTS, body=body))
             return True
 
-        watch_id = self._tracer.watch(connection, trace_filter, push)
+        host = connection.remote_address.rpartition(":")[0]
+        watch_id = self._tracer.watch(connection, trace_filter, push, host)
         if watch_id is None:
             raise RequestRefusedError(
-                ResponseCode.SYSTEM_BUSY, "too many watchers follow the live trace already"
+                ResponseCode.SYSTEM_BUSY,
+                "too many watchers follow the live trace already: see hostWatcherNumsMax and "
+                "watcherNumsMax",
             )
         return request.answer(ResponseCode.SUCCESS, ext_fields={"watchId": watch_id})
 

@@ -1,4 +1,4 @@
-"""Transactions on the wire: their end, the question for it, a parked one asked about again.
+"""Transactions on the wire: END, the question about a half message, and resuming a parked one.
 
 Source: broker/processor/EndTransactionProcessor.java,
 broker/transaction/AbstractTransactionalMessageCheckListener.java,
@@ -11,12 +11,15 @@ import itertools
 import logging
 from typing import TYPE_CHECKING, cast
 
-from broker_core.errors import CorruptRecordError
+from broker_core.access.account import Permission
+from broker_core.access.found import need_of
+from broker_core.errors import CorruptRecordError, RequestRefusedError
 from broker_core.formats import record
 from broker_core.formats.record import OVERHEAD_V4
 from broker_core.message import names, properties
 from broker_core.message.ids import HOST_V6_SIZE, offset_msg_id, parse_host, parse_offset_msg_id
 from broker_core.message.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
+from broker_core.processors.around.guard import ACCOUNT
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
@@ -24,15 +27,17 @@ from broker_core.store.results import PutMessageStatus
 from broker_core.transaction.half import Outcome, real_place
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from broker_core.clients.producers import Producers
+    from broker_core.counted_log import CountedLog
     from broker_core.message.message import MessageExt
+    from broker_core.processors.around.guard import Gate
     from broker_core.remoting.connection import Connection
-    from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
+    from broker_core.store.results import PutMessageResult
     from broker_core.transaction.check import CheckedHalf
-    from broker_core.transaction.resolve import Ended, Transactions
+    from broker_core.transaction.resolve import Transactions
 
 logger = logging.getLogger(__name__)
 
@@ -71,22 +76,24 @@ class TransactionProcessor:
         max_message_size: int,
         transactions: Transactions,
         store: MessageStore,
-        stats: BrokerStats,
+        counted_log: CountedLog,
+        gate: Gate | None,
     ) -> None:
         self._store_host = store_host
         self._max_message_size = max_message_size
         self._transactions = transactions
         self._store = store
-        self._stats = stats
+        self._counted_log = counted_log
+        self._gate = gate
 
     def end_transaction(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand] | None:
         """END_TRANSACTION.
 
-        Answers SUCCESS, also when the transaction ended like this before; SYSTEM_ERROR,
-        MESSAGE_ILLEGAL or SERVICE_NOT_AVAILABLE; nothing when the outcome is not known yet: the
-        producer is asked later.
+        Answers SUCCESS, also when the transaction had this outcome before; SYSTEM_ERROR,
+        MESSAGE_ILLEGAL or SERVICE_NOT_AVAILABLE. A producer that does not know the outcome yet gets
+        no answer; the broker asks it later.
         """
         header = request.ext_fields
         producer_group = fields.text(header, "producerGroup")
@@ -94,30 +101,42 @@ class TransactionProcessor:
         commit_log_offset = fields.int64(header, "commitLogOffset", low=0)
         outcome = OUTCOMES.get(fields.int32(header, "commitOrRollback"))
         if outcome is None:
-            logger.info(
-                "transaction is pending: group=%s uniq_key=%s from=%s remark=%s",
-                producer_group,
+            self._counted_log.report(
+                logger,
+                logging.INFO,
+                "producers do not know the outcome",
+                f"group={producer_group}",
+                "uniq_key=%s producer=%s remark=%s",
                 header.get("msgId"),
                 connection.remote_address,
                 request.remark,
             )
             return None
-        ended = self._transactions.end(producer_group, queue_offset, commit_log_offset, outcome)
-        if ended.refusal is not None:
-            logger.warning(
-                "end of a transaction refused: group=%s queue_offset=%d commit_log_offset=%d "
-                "outcome=%s from=%s reason=%s",
+        try:
+            put = self._transactions.end(
                 producer_group,
+                queue_offset,
+                commit_log_offset,
+                outcome,
+                self._permit(request, connection),
+            )
+        except RequestRefusedError as refusal:
+            self._counted_log.report(
+                logger,
+                logging.WARNING,
+                "ends of transactions are refused",
+                f"group={producer_group}",
+                "queue_offset=%d commit_log_offset=%d outcome=%s producer=%s reason=%s",
                 queue_offset,
                 commit_log_offset,
                 outcome.value,
                 connection.remote_address,
-                ended.refusal,
+                refusal.remark,
             )
-            return request.answer(ResponseCode.SYSTEM_ERROR, ended.refusal)
-        if ended.status is not PutMessageStatus.PUT_OK:
-            return self._refuse(request, ended.status)
-        return self._when_durable(request, ended)
+            raise
+        if put is not None and put.status is not PutMessageStatus.PUT_OK:
+            raise self._refusal(put.status)
+        return self._when_acknowledged(request, put)
 
     def resume_check_half_message(
         self, request: RemotingCommand, connection: Connection
@@ -130,36 +149,49 @@ class TransactionProcessor:
         """
         place = parse_offset_msg_id(request.ext_fields.get("msgId") or "")
         message = None if place is None else self._look(place.commit_log_offset)
-        reason = "there is no such message"
-        if message is not None:
-            refusal = self._transactions.resume(message)
-            if refusal is None:
-                logger.info("parked transaction resumed: uniq_key=%s", message.uniq_key)
-                return request.answer(ResponseCode.SUCCESS)
-            reason = refusal
-        return request.answer(
-            ResponseCode.SYSTEM_ERROR,
-            f"Put message back to {names.RMQ_SYS_TRANS_HALF_TOPIC} failed: {reason}.",
-        )
+        if message is None:
+            raise _not_resumed("there is no such message")
+        permit = self._permit(request, connection)
+        if permit is not None:
+            permit(message)
+        try:
+            self._transactions.resume(message)
+        except RequestRefusedError as refusal:
+            raise _not_resumed(refusal.remark) from None
+        logger.info("parked transaction resumed: uniq_key=%s", message.uniq_key)
+        return request.answer(ResponseCode.SUCCESS)
 
-    def _when_durable(
-        self, request: RemotingCommand, ended: Ended
+    def _permit(
+        self, request: RemotingCommand, connection: Connection
+    ) -> Callable[[MessageExt], None] | None:
+        """Return what refuses a request that may not send to a half message's topic."""
+        gate = self._gate
+        if gate is None:
+            return None
+
+        def permit(message: MessageExt) -> None:
+            gate.require(request, connection.remote_address, [need_of(message, Permission.PUB)])
+
+        return permit
+
+    def _when_acknowledged(
+        self, request: RemotingCommand, put: PutMessageResult | None
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
         answer = request.answer(ResponseCode.SUCCESS)
-        durable = None if ended.put is None else self._store.until_durable(ended.put)
-        return answer if durable is None else self._after(durable, answer)
+        acknowledged = None if put is None else self._store.acknowledge.until_acknowledged(put)
+        return answer if acknowledged is None else self._after(acknowledged, answer)
 
     async def _after(
-        self, durable: Awaitable[PutMessageStatus], answer: RemotingCommand
+        self, acknowledged: Awaitable[PutMessageStatus], answer: RemotingCommand
     ) -> RemotingCommand:
-        # Slow or failed, the outcome is decided; the original answers SUCCESS for both, too.
-        if await durable is PutMessageStatus.PUT_OK:
+        # A slow or failed flush does not undo the outcome: SUCCESS, as in the original.
+        if await acknowledged is PutMessageStatus.PUT_OK:
             self._transactions.write_owed()
         return answer
 
-    def _refuse(self, request: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:
+    def _refusal(self, status: PutMessageStatus) -> RequestRefusedError:
         code, remark = _REFUSALS.get(status, (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR"))
-        return request.answer(code, remark.format(max_message_size=self._max_message_size))
+        return RequestRefusedError(code, remark.format(max_message_size=self._max_message_size))
 
     def _look(self, commit_log_offset: int) -> MessageExt | None:
         view = self._store.look_message(commit_log_offset)
@@ -169,21 +201,31 @@ class TransactionProcessor:
             return None
 
 
-class ProducerInquiry:
-    """CHECK_TRANSACTION_STATE (39): asks a producer about one of its group's transactions.
+def _not_resumed(reason: str | None) -> RequestRefusedError:
+    return RequestRefusedError(
+        ResponseCode.SYSTEM_ERROR,
+        f"Put message back to {names.RMQ_SYS_TRANS_HALF_TOPIC} failed: {reason}.",
+    )
 
-    Any live one of the group: they take turns. Event loop only.
+
+class ProducerInquiry:
+    """CHECK_TRANSACTION_STATE (39): asks a producer about a transaction of its group.
+
+    The live producers of a group take turns. With access control those are left out that may not
+    send to the message's topic: anyone may name a group in a heartbeat, and the question holds the
+    whole message. Event loop only.
     """
 
-    def __init__(self, store_host: bytes, producers: Producers) -> None:
+    def __init__(self, store_host: bytes, producers: Producers, gate: Gate | None) -> None:
         self._store_host = store_host
         self._producers = producers
+        self._gate = gate
         self._turns = itertools.count()
 
     def ask(self, half: CheckedHalf) -> bool:
         """Send the question, oneway; False when no producer of the group is connected."""
         group = half.message.properties.get(names.PROPERTY_PRODUCER_GROUP, "")
-        connection = self._available(group)
+        connection = self._available(group, half.message)
         place = real_place(half.message)
         if connection is None or place is None:
             return False
@@ -200,16 +242,23 @@ class ProducerInquiry:
         connection.oneway(request)
         return True
 
-    def _available(self, group: str) -> Connection | None:
-        """Return the next producer of a group: one that reads what it is sent, if there is one."""
+    def _available(self, group: str, message: MessageExt) -> Connection | None:
+        """Return the next open connection of a group, preferably one whose peer reads."""
         connections = [cast("Connection", one) for one in self._producers.groups.get(group, ())]
-        is_open = [one for one in connections if one.is_open]
+        is_open = [one for one in connections if one.is_open and self._may_see(one, message)]
         choice = [one for one in is_open if one.is_writable] or is_open
         return choice[next(self._turns) % len(choice)] if choice else None
 
+    def _may_see(self, connection: Connection, message: MessageExt) -> bool:
+        return self._gate is None or self._gate.permits(
+            connection.attributes.get(ACCOUNT),
+            connection.remote_address,
+            need_of(message, Permission.PUB),
+        )
+
 
 def _record_for_producer(half: CheckedHalf, topic: str, queue_id: int, store_host: bytes) -> bytes:
-    """Return the message as a record that bears its real topic and queue."""
+    """Return the half message as a record with its real topic and queue."""
     message = half.message
     topic_bytes = topic.encode()
     properties_bytes = properties.encode(message.properties).encode()

@@ -1,13 +1,13 @@
 """Administration of accounts.
 
 Source: broker/processor/AdminBrokerProcessor.java (4.9.7).
-Differs: no answer holds a secret key, not even that of GET_BROKER_CLUSTER_ACL_CONFIG; a file is
-only taken from the wire when it is one that is known; without access control the original answers
-some of these with nothing at all.
+Differs: no answer holds a secret key, not even that of GET_BROKER_CLUSTER_ACL_CONFIG; the wire may
+name only files that are known. Without access control the original does not answer some of these.
 """
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,17 @@ from broker_core.errors import RequestRefusedError
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
+from broker_core.protocol.signature import ACCESS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from broker_core.access.acl_files import AclFiles
-    from broker_core.config import BrokerConfig
+    from broker_core.config.broker import BrokerConfig
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
+
+logger = logging.getLogger(__name__)
 
 SHOWN_TEXTS = ("accessKey", "defaultGroupPerm", "defaultTopicPerm", "whiteRemoteAddress")
 
@@ -40,7 +43,7 @@ class AccessAdmin:
         self._broker_addr = broker_addr
         self._files = files
 
-    def update_account(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def update_account(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """UPDATE_AND_CREATE_ACL_CONFIG. Answers SUCCESS or UPDATE_AND_CREATE_ACL_CONFIG_FAILED."""
         failed = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
         header = request.ext_fields
@@ -58,9 +61,10 @@ class AccessAdmin:
             self._acl(failed).put_account(wanted)
         except (ValueError, OSError) as error:
             raise RequestRefusedError(failed, _reason(error)) from error
+        _log(request, connection, f"update of {wanted['accessKey']}")
         return request.answer(ResponseCode.SUCCESS)
 
-    def delete_account(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def delete_account(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """DELETE_ACL_CONFIG. Answers SUCCESS or DELETE_ACL_CONFIG_FAILED."""
         failed = ResponseCode.DELETE_ACL_CONFIG_FAILED
         access_key = fields.text(request.ext_fields, "accessKey")
@@ -74,9 +78,12 @@ class AccessAdmin:
                 f"The accesskey[{access_key}] corresponding to accessConfig has been deleted "
                 "failed.",
             )
+        _log(request, connection, f"deletion of {access_key}")
         return request.answer(ResponseCode.SUCCESS)
 
-    def update_white_addresses(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def update_white_addresses(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
         """UPDATE_GLOBAL_WHITE_ADDRS_CONFIG. Answers SUCCESS or
         UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED.
         """
@@ -88,6 +95,7 @@ class AccessAdmin:
             self._acl(failed).set_global_white_addresses(addresses, Path(path) if path else None)
         except (ValueError, OSError) as error:
             raise RequestRefusedError(failed, _reason(error)) from error
+        _log(request, connection, "the addresses that may do everything")
         return request.answer(ResponseCode.SUCCESS)
 
     def versions(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
@@ -126,6 +134,16 @@ class AccessAdmin:
                 remark = "access control is off; aclEnable=true turns it on"
             raise RequestRefusedError(code, remark)
         return self._files
+
+
+def _log(request: RemotingCommand, connection: Connection, change: str) -> None:
+    """Say who changed the accounts; AclFiles logs what has become different."""
+    logger.warning(
+        "accounts are administered: %s by access_key=%s peer=%s",
+        change,
+        request.ext_fields.get(ACCESS_KEY),
+        connection.remote_address,
+    )
 
 
 def _shown(entry: Mapping[str, Any]) -> dict[str, Any]:

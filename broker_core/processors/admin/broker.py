@@ -1,4 +1,4 @@
-"""Administration of the broker itself: what it does, how it is set, what it counted.
+"""Administration of the broker itself: runtime info, configuration, statistics.
 
 Source: broker/processor/AdminBrokerProcessor.java, store/StoreStatsService.java (4.9.7).
 """
@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker_core import config
+from broker_core.config.properties import parse_properties
+from broker_core.config.unserved import one_value_items
+from broker_core.config.update import update
 from broker_core.errors import ConfigError, RequestRefusedError
 from broker_core.message.data_version import DataVersion
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import BROKER_VERSION, ResponseCode
 from broker_core.protocol.headers import fields
+from broker_core.protocol.signature import ACCESS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock
-    from broker_core.config import Configuration
+    from broker_core.config.configuration import Configuration
     from broker_core.delay.schedule import ScheduleService
     from broker_core.delivery.slow_consumers import SlowConsumers
     from broker_core.metadata.topics import Topics
@@ -33,9 +36,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BROKER_VERSION_DESC = "V4_9_7"
+KEYS_WITHOUT_EFFECT = "keysWithoutEffect"
+"""The row of GET_BROKER_CONFIG that names the keys of the file without effect."""
 
-# RocketMQ's pools and their queues. One event loop answers each request in its turn, so that none
-# waits in a queue of ours; the keys stay because mqadmin reads them.
+# RocketMQ's thread pools and their queues, which this broker does not have: one event loop answers
+# the requests in turn. mqadmin reads these keys.
 NO_QUEUES = {
     "sendThreadPoolQueueSize": "0",
     "sendThreadPoolQueueCapacity": "0",
@@ -53,9 +58,8 @@ class BrokerAdmin:
     """GET_BROKER_RUNTIME_INFO, GET_BROKER_CONFIG, UPDATE_BROKER_CONFIG, VIEW_BROKER_STATS_DATA,
     GET_ALL_DELAY_OFFSET. Event loop only.
 
-    Attributes:
-        on_change: called with the keys and values that UPDATE_BROKER_CONFIG changed.
-        more_info: more rows for the runtime info.
+    `on_change` is called with the keys and values that UPDATE_BROKER_CONFIG changed; `more_info`
+    returns more rows for the runtime info.
     """
 
     def __init__(
@@ -68,6 +72,8 @@ class BrokerAdmin:
         stats: BrokerStats,
         late_ms: Callable[[], float],
         clock: Clock,
+        on_change: Callable[[dict[str, str]], None],
+        more_info: Callable[[], Mapping[str, str]],
     ) -> None:
         self._configuration = configuration
         self._topics = topics
@@ -78,8 +84,8 @@ class BrokerAdmin:
         self._late_ms = late_ms
         self._clock = clock
         self._data_version = DataVersion(timestamp=clock.now_ms())
-        self.on_change: Callable[[dict[str, str]], None] | None = None
-        self.more_info: Callable[[], Mapping[str, str]] = dict
+        self._on_change = on_change
+        self._more_info = more_info
 
     def runtime_info(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_BROKER_RUNTIME_INFO. Answers SUCCESS with a KVTable of texts."""
@@ -91,7 +97,7 @@ class BrokerAdmin:
             **self._store.runtime_info(),
             **self._schedule.runtime_info(),
             **self._slow_consumers.runtime_info(),
-            **self.more_info(),
+            **self._more_info(),
             "putMessageEntireTimeMax": str(round(put_latency.max_ms)),
             "putMessageDistributeTime": put_latency.distribution(),
             "getMessageEntireTimeMax": str(round(get_latency.max_ms)),
@@ -122,24 +128,23 @@ class BrokerAdmin:
 
     def get_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_BROKER_CONFIG. Answers SUCCESS with version and the properties text as body."""
-        items = {**config.fixed_items(), **dict(self._configuration.items())}
-        text = "".join(f"{key}={value}\n" for key, value in items.items())
+        text = "".join(f"{key}={value}\n" for key, value in self._shown().items())
         version = msgspec.json.encode(self._data_version).decode()
         return request.answer(
             ResponseCode.SUCCESS, ext_fields={"version": version}, body=text.encode()
         )
 
-    def update_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def update_config(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """UPDATE_BROKER_CONFIG: change keys that may change while the broker runs, all or none.
 
-        Answers SUCCESS; NO_PERMISSION for any other key; SYSTEM_ERROR for a value that is bad.
+        Answers SUCCESS; NO_PERMISSION for any other key; SYSTEM_ERROR for a bad value.
         Differs: the original takes any key but three, paths included, from anyone who connects.
         """
-        table = config.parse_properties(request.body.decode("utf-8", errors="replace"))
-        shown = dict(self._configuration.items())
+        table = parse_properties(request.body.decode("utf-8", errors="replace"))
+        shown = self._shown()
         wanted = {key: value for key, value in table.items() if shown.get(key) != value}
         try:
-            changed = config.update(self._configuration, wanted)
+            changed = update(self._configuration, wanted)
         except ConfigError as error:
             if error.expected:
                 raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
@@ -149,13 +154,21 @@ class BrokerAdmin:
             ) from error
         if changed:
             logger.warning(
-                "the configuration is changed over the wire: %s",
-                " ".join(f"{key}={wanted[key]}" for key in changed),
+                "the configuration is changed over the wire: %s by access_key=%s peer=%s",
+                " ".join(f"{key}={shown.get(key)}->{wanted[key]}" for key in changed),
+                request.ext_fields.get(ACCESS_KEY),
+                connection.remote_address,
             )
             self._data_version = self._data_version.next(self._clock.now_ms())
-            if self.on_change is not None:
-                self.on_change({key: wanted[key] for key in changed})
+            self._on_change({key: wanted[key] for key in changed})
         return request.answer(ResponseCode.SUCCESS)
+
+    def _shown(self) -> dict[str, str]:
+        configuration = self._configuration
+        items = {**one_value_items(), **dict(configuration.items())}
+        if configuration.without_effect:
+            items[KEYS_WITHOUT_EFFECT] = ",".join(key for key, _ in configuration.without_effect)
+        return items
 
     def stats_data(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """VIEW_BROKER_STATS_DATA. Answers SUCCESS with the windows of an item, or SYSTEM_ERROR."""

@@ -1,4 +1,4 @@
-"""Administration of connected clients: what they are asked over their own connections.
+"""Administration of connected clients, which are asked over their own connections.
 
 Source: broker/processor/AdminBrokerProcessor.java callConsumer,
 broker/client/net/Broker2Client.java (4.9.7).
@@ -10,8 +10,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
+from broker_core.access.account import Permission
+from broker_core.access.found import need_of
 from broker_core.errors import RemotingError, RemotingTimeoutError, RequestRefusedError
-from broker_core.formats.record import topic_of
+from broker_core.formats import record
 from broker_core.message import names
 from broker_core.message.ids import parse_offset_msg_id
 from broker_core.protocol import java_json
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from broker_core.clients.consumers import Consumers
+    from broker_core.processors.around.guard import Gate
     from broker_core.remoting.connection import Connection
     from broker_core.store.message_store import MessageStore
 
@@ -35,6 +38,10 @@ logger = logging.getLogger(__name__)
 
 CALL_CLIENT_TIMEOUT_S = 10.0
 STATUS_TIMEOUT_S = 5.0
+STATUS_BYTES_MAX = 8 << 20
+"""A topic may have 65,535 queues."""
+ASKED_AT_ONCE = 500
+"""Clients that are asked in one turn of the loop."""
 
 
 class ClientsAdmin:
@@ -42,10 +49,13 @@ class ClientsAdmin:
     Event loop only.
     """
 
-    def __init__(self, broker_name: str, consumers: Consumers, store: MessageStore) -> None:
+    def __init__(
+        self, broker_name: str, consumers: Consumers, store: MessageStore, gate: Gate | None
+    ) -> None:
         self._broker_name = broker_name
         self._consumers = consumers
         self._store = store
+        self._gate = gate
 
     def running_info(self, request: RemotingCommand, _: Connection) -> Awaitable[RemotingCommand]:
         """GET_CONSUMER_RUNNING_INFO. Answers as the client does, else as `_call`."""
@@ -53,17 +63,21 @@ class ClientsAdmin:
         return self._call(request, asked)
 
     def consume_directly(
-        self, request: RemotingCommand, _: Connection
+        self, request: RemotingCommand, connection: Connection
     ) -> Awaitable[RemotingCommand]:
         """CONSUME_MESSAGE_DIRECTLY: one stored message for one client.
 
-        Answers as the client does, else as `_call`; SYSTEM_ERROR for a message that is not here.
+        Answers as the client does, else as `_call`; SYSTEM_ERROR when there is no such message.
         """
         header = {**request.ext_fields, "brokerName": self._broker_name}
         body = b""
         msg_id = header.get("msgId")
         if msg_id:
-            body = bytes(self._record(msg_id))
+            found = self._record(msg_id)
+            if self._gate is not None:
+                need = need_of(record.decode(found), Permission.SUB)
+                self._gate.require(request, connection.remote_address, [need])
+            body = bytes(found)
         return self._call(request, RemotingCommand.request(request.code, header, body))
 
     async def consumer_status(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
@@ -92,20 +106,27 @@ class ClientsAdmin:
             for connection, member in found.members.items()
             if not only or member.client_id == only
         ]
-        # All at once: one that is silent takes all the time that the asking tool has.
-        statuses = await asyncio.gather(
-            *(_status_of(client_id, connection, topic, group) for client_id, connection in asked)
-        )
+        # All at once: a silent client would use up the time that the tool waits.
+        loop = asyncio.get_running_loop()
+        asking = []
+        one_at_a_time = asyncio.Lock()
+        for client_id, connection in asked:
+            status = _status_of(client_id, connection, topic, group, one_at_a_time)
+            asking.append(loop.create_task(status))
+            if len(asking) % ASKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        statuses = await asyncio.gather(*asking)
         table = {
             client_id: status
             for (client_id, _), status in zip(asked, statuses, strict=True)
             if status is not None
         }
         body = {"consumerTable": table, "messageQueueTable": {}}
-        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+        text = await asyncio.to_thread(java_json.encode, body)
+        return request.answer(ResponseCode.SUCCESS, body=text)
 
     async def _call(self, request: RemotingCommand, asked: RemotingCommand) -> RemotingCommand:
-        """Hand a request on to a consumer and its answer back, byte for byte.
+        """Forward a request to a consumer, and its answer back, byte for byte.
 
         Answers SYSTEM_ERROR when it is not connected or too old, CONSUME_MSG_TIMEOUT when it does
         not answer within ten seconds.
@@ -115,12 +136,12 @@ class ClientsAdmin:
         found = self._consumers.find(group)
         connection = None if found is None else found.connection_of(client_id)
         if found is None or connection is None:
-            return request.answer(
+            raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online"
             )
         version = found.members[connection].version
         if version < V3_1_8_SNAPSHOT:
-            return request.answer(
+            raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
                 f"The Consumer <{client_id}> Version <{version}> too low to finish, please upgrade "
                 "it to V3_1_8_SNAPSHOT",
@@ -128,15 +149,15 @@ class ClientsAdmin:
         try:
             answer = await cast("Connection", connection).request(asked, CALL_CLIENT_TIMEOUT_S)
         except RemotingTimeoutError as error:
-            return request.answer(
+            raise RequestRefusedError(
                 ResponseCode.CONSUME_MSG_TIMEOUT,
                 f"consumer <{group}> <{client_id}> Timeout: {error}",
-            )
+            ) from error
         except RemotingError as error:
-            return request.answer(
+            raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
                 f"invoke consumer <{group}> <{client_id}> Exception: {error}",
-            )
+            ) from error
         return request.answer(answer.code, answer.remark, answer.ext_fields, answer.body)
 
     def _record(self, msg_id: str) -> memoryview:
@@ -146,32 +167,39 @@ class ClientsAdmin:
                 ResponseCode.SYSTEM_ERROR, f"{msg_id[:80]!r} is not an offset message id"
             )
         commit_log_offset = parsed.commit_log_offset
-        record = self._store.look_message(commit_log_offset)
-        if record is None or topic_of(record) in names.HIDDEN_TOPICS:
+        found = self._store.look_message(commit_log_offset)
+        if found is None or record.topic_of(found) in names.HIDDEN_TOPICS:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
                 f"can not find message by the offset, {commit_log_offset}",
             )
-        return record
+        return found
 
 
 async def _status_of(
-    client_id: str, connection: Connection, topic: str, group: str
+    client_id: str, connection: Connection, topic: str, group: str, one_at_a_time: asyncio.Lock
 ) -> dict[str, Any] | None:
-    """Return where a client stands in a topic's queues, None when it does not say."""
+    """Return a client's offsets in a topic's queues, None when it does not answer."""
     asked = RemotingCommand.request(
         RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, {"topic": topic, "group": group}
     )
     try:
         answer = await connection.request(asked, STATUS_TIMEOUT_S)
+        if len(answer.body) > STATUS_BYTES_MAX:
+            raise ValueError(f"it has {len(answer.body)} bytes, more than {STATUS_BYTES_MAX}")
         if answer.code == ResponseCode.SUCCESS and answer.body:
-            status = java_json.decode(answer.body)
-            return _object_keys(status.get("messageQueueTable") or {})
+            # In a thread: a client may write what takes long to read.
+            async with one_at_a_time:
+                return await asyncio.to_thread(_status, answer.body)
     except (RemotingError, ValueError, AttributeError) as error:
         logger.warning("a consumer's status is missing: client_id=%s reason=%s", client_id, error)
     return None
 
 
+def _status(body: bytes) -> dict[str, Any]:
+    return _object_keys(java_json.decode(body).get("messageQueueTable") or {})
+
+
 def _object_keys(table: dict[str, Any]) -> dict[str, Any]:
-    """Return a map by MessageQueue in the form in which it is written raw, as Java does."""
+    """Return a map by MessageQueue with raw keys, as Java writes it."""
     return {java_json.ObjectKey(key): offset for key, offset in table.items()}

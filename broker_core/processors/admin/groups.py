@@ -5,7 +5,7 @@ Source: broker/processor/AdminBrokerProcessor.java, broker/client/net/Broker2Cli
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -14,25 +14,51 @@ from broker_core.message import names
 from broker_core.message.subscription import SubscriptionGroupConfig
 from broker_core.processors.heartbeat import read_body
 from broker_core.protocol import java_json
-from broker_core.protocol.codes import V3_0_7_SNAPSHOT, V5_0_0, RequestCode, ResponseCode
+from broker_core.protocol.codes import (
+    ONEWAY_FLAG,
+    V3_0_7_SNAPSHOT,
+    V5_0_0,
+    RequestCode,
+    ResponseCode,
+)
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from broker_core.clients.client import ClientConnection
     from broker_core.clients.consumers import Consumers
     from broker_core.clock import Clock
-    from broker_core.config import BrokerConfig
+    from broker_core.config.broker import BrokerConfig
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
     from broker_core.metadata.subscription_groups import SubscriptionGroups
     from broker_core.metadata.topics import Topics
+    from broker_core.processors.long_answers import LongAnswers, Steps
     from broker_core.remoting.connection import Connection
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
+
+    LongAnswer = RemotingCommand | Awaitable[RemotingCommand]
 
 RETRY_QUEUE_NUMS_MAX = 1024
 RETRY_TIMES_MAX = 1_000_000
 TO_THE_END = -1
 """The timestamp that asks for a queue's end."""
+
+
+class _Reset(NamedTuple):
+    """What INVOKE_BROKER_TO_RESET_OFFSET asks for."""
+
+    topic: str
+    group: str
+    timestamp: int
+    is_force: bool
+    queue_ids: Sequence[int]
+    offset: int
+    """Where the one queue is to be set; -1 goes by the timestamp."""
+    is_one_queue: bool
+    language: str
 
 
 class GroupsAdmin:
@@ -53,6 +79,7 @@ class GroupsAdmin:
         store: MessageStore,
         stats: BrokerStats,
         clock: Clock,
+        long_answers: LongAnswers,
     ) -> None:
         self._config = config
         self._listen_port = listen_port
@@ -63,8 +90,11 @@ class GroupsAdmin:
         self._store = store
         self._stats = stats
         self._clock = clock
+        self._long_answers = long_answers
 
-    def update_and_create(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def update_and_create(
+        self, request: RemotingCommand, _: Connection
+    ) -> Awaitable[RemotingCommand]:
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP. Answers SUCCESS, or SYSTEM_ERROR."""
         group_config = read_body(request, SubscriptionGroupConfig)
         wrong = names.check_group(group_config.group_name)
@@ -82,18 +112,22 @@ class GroupsAdmin:
                 f"retryMaxTimes {group_config.retry_max_times} is not within -1 and "
                 f"{RETRY_TIMES_MAX}",
             )
+        self._groups.require_room(group_config.group_name)
         self._groups.put(group_config)
-        return request.answer(ResponseCode.SUCCESS)
+        return self._answer_when_written(request, group_config.group_name)
 
     def get_all(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_ALL_SUBSCRIPTIONGROUP_CONFIG. Answers SUCCESS with subscriptionGroup.json's table."""
-        body = {
-            "dataVersion": msgspec.to_builtins(self._groups.data_version),
-            "subscriptionGroupTable": msgspec.to_builtins(self._groups.table),
-        }
-        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+        # See GET_ALL_TOPIC_CONFIG.
+        body = msgspec.json.encode(
+            {
+                "dataVersion": self._groups.data_version,
+                "subscriptionGroupTable": dict(sorted(self._groups.table.items())),
+            }
+        )
+        return request.answer(ResponseCode.SUCCESS, body=body)
 
-    def delete(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def delete(self, request: RemotingCommand, _: Connection) -> Awaitable[RemotingCommand]:
         """DELETE_SUBSCRIPTIONGROUP. Answers SUCCESS; 4.9 says removeOffset, 5.x cleanOffset."""
         header = request.ext_fields
         group = fields.text(header, "groupName")
@@ -101,58 +135,78 @@ class GroupsAdmin:
         self._stats.forget_group(group)
         if fields.boolean(header, "removeOffset") or fields.boolean(header, "cleanOffset"):
             self._offsets.delete_group(group)
+        return self._answer_when_written(request, group)
+
+    async def _answer_when_written(self, request: RemotingCommand, group: str) -> RemotingCommand:
+        await self._groups.writer.until_written(group)
         return request.answer(ResponseCode.SUCCESS)
 
-    def all_offsets(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def all_offsets(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
         """GET_ALL_CONSUMER_OFFSET. Answers SUCCESS with consumerOffset.json's content."""
-        body = java_json.encode(self._offsets.document())
-        return request.answer(ResponseCode.SUCCESS, body=body)
+        return self._long_answers.answer(request, connection, self._all_offsets())
 
-    def consume_stats(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def _all_offsets(self) -> Steps:
+        table = {}
+        for key, queues in list(self._offsets.table.items()):
+            table[key] = dict(queues)
+            yield
+        return {"offsetTable": table}
+
+    def consume_stats(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
         """GET_CONSUME_STATS. Answers SUCCESS with ConsumeStats, empty when nothing is known."""
         header = request.ext_fields
         group = fields.text(header, "consumerGroup")
         only = header.get("topic")
         topics = [only] if only else sorted(self._offsets.topics_of(group))
+        return self._long_answers.answer(request, connection, self._consume_stats(group, topics))
+
+    def _consume_stats(self, group: str, topics: list[str]) -> Steps:
         table: dict[str, Any] = {}
         consume_tps = 0.0
         for topic in topics:
+            yield
             topic_config = self._topics.find(topic)
             if topic_config is None or not self._is_consumed(group, topic):
                 continue
-            table.update(self._offset_table(group, topic, topic_config.read_queue_nums))
+            yield from self._fill(table, group, topic, topic_config.read_queue_nums)
             consume_tps += self._consume_tps(group, topic)
-        body = {"consumeTps": consume_tps, "offsetTable": table}
-        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+        return {"consumeTps": consume_tps, "offsetTable": table}
 
-    def broker_consume_stats(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def broker_consume_stats(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
         """GET_BROKER_CONSUME_STATS. Answers SUCCESS with each group's ConsumeStats by topic."""
         is_order = fields.boolean(request.ext_fields, "isOrder")
+        steps = self._broker_consume_stats(is_order=is_order)
+        return self._long_answers.answer(request, connection, steps)
+
+    def _broker_consume_stats(self, *, is_order: bool) -> Steps:
         groups = []
         total_diff = 0
-        for group in self._groups.table:
+        topics_by_group = self._offsets.topics_by_group()
+        for group in list(self._groups.table):
+            yield
             by_topic = []
-            for topic in sorted(self._offsets.topics_of(group)):
+            for topic in sorted(topics_by_group.get(group, ())):
+                yield
                 topic_config = self._topics.find(topic)
                 if topic_config is None or (is_order and not topic_config.order):
                     continue
                 if not self._is_consumed(group, topic):
                     continue
-                table = self._offset_table(group, topic, topic_config.write_queue_nums)
+                table: dict[str, Any] = {}
+                yield from self._fill(table, group, topic, topic_config.write_queue_nums)
                 total_diff += sum(
                     one["brokerOffset"] - one["consumerOffset"] for one in table.values()
                 )
                 tps = self._consume_tps(group, topic)
                 by_topic.append({"consumeTps": tps, "offsetTable": table})
             groups.append({group: by_topic})
-        body = {
+        return {
             "brokerAddr": f"{self._config.broker_ip1}:{self._listen_port}",
             "consumeStatsList": groups,
             "totalDiff": total_diff,
         }
-        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
 
-    def consume_time_span(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def consume_time_span(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
         """QUERY_CONSUME_TIME_SPAN. Answers SUCCESS with the span of times stored in each queue and
         how far behind the group is, in milliseconds; TOPIC_NOT_EXIST.
         """
@@ -161,9 +215,13 @@ class GroupsAdmin:
         topic_config = self._topics.find(topic)
         if topic_config is None:
             raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        steps = self._time_spans(topic, group, topic_config.write_queue_nums)
+        return self._long_answers.answer(request, connection, steps)
+
+    def _time_spans(self, topic: str, group: str, queue_nums: int) -> Steps:
         store = self._store
         spans = []
-        for queue_id in range(topic_config.write_queue_nums):
+        for queue_id in range(queue_nums):
             max_offset = store.max_offset_in_queue(topic, queue_id)
             first = store.min_offset_in_queue(topic, queue_id)
             earliest = store.store_timestamp(topic, queue_id, first)
@@ -188,37 +246,42 @@ class GroupsAdmin:
                     "minTimeStamp": earliest,
                 }
             )
-        return request.answer(
-            ResponseCode.SUCCESS, body=java_json.encode({"consumeTimeSpanSet": spans})
-        )
+            yield
+        return {"consumeTimeSpanSet": spans}
 
-    def correction_offset(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def correction_offset(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
         """QUERY_CORRECTION_OFFSET: the least offset of all groups in each queue of a topic.
 
         Answers SUCCESS. A queue in which compareGroup is behind that least offset gets Long.MAX.
         Differs: the original looks compareGroup up under the topic's name and finds nothing, and
-        deletes the offsets of filterGroups; here they are only left out.
+        deletes the offsets of filterGroups; here filterGroups are left out of the minimum.
         """
         header = request.ext_fields
         topic = fields.text(header, "topic")
         compare_group = fields.text(header, "compareGroup")
         left_out = {name for name in header.get("filterGroups", "").split(",") if name}
+        groups = self._offsets.groups_of(topic) - left_out
+        steps = self._correction_offsets(topic, compare_group, groups)
+        return self._long_answers.answer(request, connection, steps)
+
+    def _correction_offsets(self, topic: str, compare_group: str, groups: set[str]) -> Steps:
         least: dict[int, int] = {}
-        for group in self._offsets.groups_of(topic) - left_out:
+        for group in groups:
+            yield
             for queue_id, offset in self._offsets.queues(group, topic).items():
+                yield
                 if offset >= self._store.min_offset_in_queue(topic, queue_id):
                     least[queue_id] = min(offset, least.get(queue_id, offset))
         for queue_id, offset in self._offsets.queues(compare_group, topic).items():
+            yield
             if queue_id in least and least[queue_id] > offset:
                 least[queue_id] = fields.INT64_MAX
-        return request.answer(
-            ResponseCode.SUCCESS, body=java_json.encode({"correctionOffsets": least})
-        )
+        return {"correctionOffsets": least}
 
-    def clone_offset(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """CLONE_GROUP_OFFSET: one group continues where another stands. Answers SUCCESS.
+    def clone_offset(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
+        """CLONE_GROUP_OFFSET: one group takes over the offsets of another. Answers SUCCESS.
 
-        Differs: without a topic all topics are cloned, of which the original clones none.
+        Differs: without a topic all topics are cloned; the original clones none.
         """
         header = request.ext_fields
         source, target = fields.text(header, "srcGroup"), fields.text(header, "destGroup")
@@ -227,22 +290,28 @@ class GroupsAdmin:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, wrong)
         only = header.get("topic", "").strip()
         is_offline = fields.boolean(header, "offline")
-        for topic in [only] if only else sorted(self._offsets.topics_of(source)):
+        topics = [only] if only else sorted(self._offsets.topics_of(source))
+        steps = self._clone(source, target, topics, is_offline=is_offline)
+        return self._long_answers.answer(request, connection, steps)
+
+    def _clone(self, source: str, target: str, topics: list[str], *, is_offline: bool) -> Steps:
+        for topic in topics:
+            yield
             if self._topics.find(topic) is None:
                 continue
             if not is_offline and not self._is_consumed(source, topic):
                 continue
             for queue_id, offset in self._offsets.queues(source, topic).items():
                 self._offsets.commit(target, topic, queue_id, offset)
-        return request.answer(ResponseCode.SUCCESS)
+                yield
 
-    def reset_offset(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """INVOKE_BROKER_TO_RESET_OFFSET: tell a live group's clients where to go on.
+    def reset_offset(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
+        """INVOKE_BROKER_TO_RESET_OFFSET: tell a live group's clients their new offsets.
 
-        Answers SUCCESS with the offsets; SYSTEM_ERROR for an unknown topic or group, a client that
-        is too old. When nobody of the group is connected a 4.9 tool is answered
-        CONSUMER_NOT_ONLINE and goes on with UPDATE_CONSUMER_OFFSET; for one of 5.x, which leaves it
-        to its broker, the offsets are set here. 5.x may ask for one queue, and for an offset.
+        Answers SUCCESS with the offsets; SYSTEM_ERROR for an unknown topic or group, or a client
+        that is too old. Without a connected client a 4.9 tool gets CONSUMER_NOT_ONLINE and
+        continues with UPDATE_CONSUMER_OFFSET; a 5.x tool leaves that to the broker, which sets the
+        offsets here. 5.x may ask for one queue, and for an offset.
         """
         header = request.ext_fields
         topic = fields.text(header, "topic")
@@ -279,40 +348,63 @@ class GroupsAdmin:
                     ResponseCode.SYSTEM_ERROR,
                     f"the client does not support this feature. version={member.version}",
                 )
-        table = {}
         queue_ids = range(topic_config.write_queue_nums) if only_queue < 0 else [only_queue]
-        for queue_id in queue_ids:
-            wanted = self._offset_at(topic, queue_id, timestamp)
-            if only_queue >= 0 and only_offset >= 0:
-                wanted = self._within(topic, queue_id, only_offset)
+        wanted = _Reset(
+            topic,
+            group,
+            timestamp,
+            is_force,
+            queue_ids,
+            only_offset,
+            only_queue >= 0,
+            request.language,
+        )
+        steps = self._reset(wanted, None if found is None else list(members))
+        return self._long_answers.answer(request, connection, steps)
+
+    def _reset(self, wanted: _Reset, members: Sequence[ClientConnection] | None) -> Steps:
+        topic, group = wanted.topic, wanted.group
+        table = {}
+        for queue_id in wanted.queue_ids:
+            offset = self._offset_at(topic, queue_id, wanted.timestamp)
+            if wanted.offset >= 0 and wanted.is_one_queue:
+                offset = self._within(topic, queue_id, wanted.offset)
             current = self._offsets.query(group, topic, queue_id)
-            if not is_force and only_offset < 0 and 0 <= current < wanted:
-                wanted = current
-            table[queue_id] = wanted
-        by_queue = {
-            java_json.message_queue_key(topic, self._config.broker_name, queue_id): offset
-            for queue_id, offset in table.items()
-        }
-        body = java_json.encode({"offsetTable": by_queue})
+            if not wanted.is_force and wanted.offset < 0 and 0 <= current < offset:
+                offset = current
+            table[queue_id] = offset
+            yield
+        by_queue = []
+        for queue_id, offset in table.items():
+            key = java_json.message_queue_key(topic, self._config.broker_name, queue_id)
+            by_queue.append(f"{key}:{offset}")
+            yield
+        # fastjson's text, its keys in order; the notices need it before there is an answer.
+        body = f'{{"offsetTable":{{{",".join(sorted(by_queue))}}}}}'.encode()
         notice_body = body
-        if request.language == "CPP":
-            notice_body = java_json.encode({"offsetTable": self._as_list(topic, table)})
-        if found is None:
+        if wanted.language == "CPP":
+            notice_body = msgspec.json.encode({"offsetTable": self._as_list(topic, table)})
+        if members is None:
             for queue_id, offset in table.items():
                 self._offsets.commit(group, topic, queue_id, offset)
-        for connection in members:
-            notice = RemotingCommand.request(
-                RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
-                {
-                    "topic": topic,
-                    "group": group,
-                    "timestamp": str(timestamp),
-                    "isForce": str(is_force).lower(),
-                },
-                notice_body,
-            )
-            cast("Connection", connection).oneway(notice)
-        return request.answer(ResponseCode.SUCCESS, body=body)
+                yield
+        notice = RemotingCommand.request(
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+            {
+                "topic": topic,
+                "group": group,
+                "timestamp": str(wanted.timestamp),
+                "isForce": str(wanted.is_force).lower(),
+            },
+            notice_body,
+        )
+        notice.flag |= ONEWAY_FLAG
+        # One frame for all: there may be thousands of members, and it may have megabytes.
+        frame = notice.encode()
+        for connection in members or ():
+            cast("Connection", connection).send(frame)
+            yield
+        return body
 
     def _offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
         if timestamp == TO_THE_END:
@@ -345,17 +437,15 @@ class GroupsAdmin:
         item = self._stats.group_get_nums.get(f"{topic}@{group}")
         return item.minute(self._clock.monotonic()).tps if item else 0.0
 
-    def _offset_table(self, group: str, topic: str, queue_nums: int) -> dict[str, dict[str, int]]:
-        broker_name = self._config.broker_name
-        return {
-            java_json.message_queue_key(topic, broker_name, queue_id): self._offset_wrapper(
-                group, topic, queue_id
-            )
-            for queue_id in range(queue_nums)
-        }
+    def _fill(self, table: dict[str, Any], group: str, topic: str, queue_nums: int) -> Steps:
+        """Put an OffsetWrapper for each queue into a table."""
+        for queue_id in range(queue_nums):
+            key = java_json.message_queue_key(topic, self._config.broker_name, queue_id)
+            table[key] = self._offset_wrapper(group, topic, queue_id)
+            yield
 
     def _is_consumed(self, group: str, topic: str) -> bool:
-        """Say whether the group, when it is online, still subscribes to the topic."""
+        """Return whether a group that is online still subscribes to the topic."""
         found = self._consumers.find(group)
         return found is None or not found.subscriptions or topic in found.subscriptions
 

@@ -1,4 +1,4 @@
-"""Administration of stored messages: what a ConsumeQueue holds, what is no longer needed.
+"""Administration of stored messages: units of a ConsumeQueue, deletion of expired files.
 
 Source: broker/processor/AdminBrokerProcessor.java queryConsumeQueue (4.9.7).
 """
@@ -18,15 +18,20 @@ from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
     from broker_core.clients.consumers import Consumers
     from broker_core.delivery.sql92.expression import Expression
     from broker_core.formats.cq_ext_unit import CqExtUnit
     from broker_core.metadata.consumer_filters import ConsumerFilters
     from broker_core.metadata.topics import Topics
+    from broker_core.processors.long_answers import LongAnswers, Steps
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import MessageFilter
+
+    LongAnswer = RemotingCommand | Awaitable[RemotingCommand]
 
 UNITS_MAX = 10_000
 
@@ -42,17 +47,19 @@ class MessagesAdmin:
         consumers: Consumers,
         filters: ConsumerFilters[Expression],
         store: MessageStore,
+        long_answers: LongAnswers,
     ) -> None:
         self._topics = topics
         self._consumers = consumers
         self._filters = filters
         self._store = store
+        self._long_answers = long_answers
 
-    def query_consume_queue(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def query_consume_queue(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
         """QUERY_CONSUME_QUEUE. Answers SUCCESS with the units, without a body when there is none
-        at the index; SYSTEM_ERROR for a queue that there is not.
+        at the index; SYSTEM_ERROR when there is no such queue.
 
-        Differs: the original makes the queue by looking at it.
+        Differs: the original creates a queue that is looked at.
         """
         header = request.ext_fields
         topic = fields.text(header, "topic")
@@ -90,38 +97,33 @@ class MessagesAdmin:
         if not units:
             remark = f"Index {index} of {queue_id}@{topic} is not exist!"
             return request.answer(ResponseCode.SUCCESS, remark)
-        body["queueData"] = [
-            {
-                "physicOffset": commit_log_offset,
-                "physicSize": size,
-                "tagsCode": tags_code,
-                **_extension(tags_code, extension, wanted, is_subscribed=is_subscribed),
-            }
-            for commit_log_offset, size, tags_code, extension in units
-        ]
-        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+        steps = _queue_data(body, units, wanted, is_subscribed=is_subscribed)
+        return self._long_answers.answer(request, connection, steps)
 
     def clean_expired_consume_queues(
         self, request: RemotingCommand, _: Connection
     ) -> RemotingCommand:
         """CLEAN_EXPIRED_CONSUMEQUEUE. Answers SUCCESS.
 
-        Nothing is left to do here: each deleted file of the log takes its units with it.
+        Nothing is left to do: with a file of the log the store deletes its units.
         """
         return request.answer(ResponseCode.SUCCESS)
 
-    def clean_unused_topics(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def clean_unused_topics(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
         """CLEAN_UNUSED_TOPIC: delete the queues of topics that are not configured any more.
 
         Answers SUCCESS.
         """
-        for topic in self._store.topics():
+        return self._long_answers.answer(request, connection, self._clean_unused_topics())
+
+    def _clean_unused_topics(self) -> Steps:
+        for topic in list(self._store.topics()):
             if self._topics.find(topic) is None and not self._topics.is_system(topic):
                 self._store.delete_topic(topic)
-        return request.answer(ResponseCode.SUCCESS)
+            yield
 
     def delete_expired_commit_log(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """DELETE_EXPIRED_COMMITLOG: expired files go at the next round, whatever the hour.
+        """DELETE_EXPIRED_COMMITLOG: delete expired files in the next round, whatever the hour.
 
         Answers SUCCESS.
         """
@@ -129,10 +131,31 @@ class MessagesAdmin:
         return request.answer(ResponseCode.SUCCESS)
 
 
+def _queue_data(
+    body: dict[str, Any],
+    units: Iterable[tuple[int, int, int, CqExtUnit | None]],
+    wanted: MessageFilter | None,
+    *,
+    is_subscribed: bool,
+) -> Steps:
+    data = body["queueData"] = []
+    for commit_log_offset, size, tags_code, extension in units:
+        data.append(
+            {
+                "physicOffset": commit_log_offset,
+                "physicSize": size,
+                "tagsCode": tags_code,
+                **_extension(tags_code, extension, wanted, is_subscribed=is_subscribed),
+            }
+        )
+        yield
+    return body
+
+
 def _extension(
     tags_code: int, unit: CqExtUnit | None, wanted: MessageFilter | None, *, is_subscribed: bool
 ) -> dict[str, Any]:
-    """Return what is said of a unit's extension; nothing is, of a unit that has none."""
+    """Return the fields that describe a unit's extension; none without an extension."""
     if unit is None:
         if tags_code > ADDRESS_MAX:
             return {"eval": False}

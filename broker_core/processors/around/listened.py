@@ -1,4 +1,4 @@
-"""Listened transactions: the listener of an extension, between the check and its questions."""
+"""ListenedTransactions: the transaction listener of an extension, asked before producers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OUTCOMES = {
 
 
 class ListenedTransactions:
-    """What a TransactionCheck asks, with the listener asked first. Event loop only."""
+    """Calls the listener, and the producer as the listener wants it. Event loop only."""
 
     def __init__(self, loaded: Loaded[TransactionListener], failures: Failures, ask: Ask) -> None:
         self._label, self._listener = loaded
@@ -39,7 +39,7 @@ class ListenedTransactions:
         self._ask = ask
 
     def ask(self, half: CheckedHalf) -> bool:
-        """Have a producer asked as the listener wants it; tell whether one was."""
+        """Let the listener ask a producer; return whether one was asked."""
         answers: list[bool] = []
 
         def ask_producer() -> bool:
@@ -58,7 +58,7 @@ class ListenedTransactions:
         return answers[-1] if answers else self._ask(half)
 
     def resolve_discard(self, half: Half, message: MessageExt) -> Outcome | None:
-        """Return how a transaction ends that was checked often enough; None parks it."""
+        """Return the outcome of a transaction that was checked too often; None parks it."""
         described = half_message(message, half.commit_log_offset)
         resolve: Callable[[HalfMessage], object] = self._listener.resolve_discard
         try:
@@ -75,7 +75,7 @@ class ListenedTransactions:
 
 
 def half_message(message: MessageExt, commit_log_offset: int) -> HalfMessage:
-    """Return what a listener is told of a half message."""
+    """Return a half message as a listener gets it."""
     topic, queue_id = real_place(message) or ("", -1)
     return HalfMessage(
         producer_group=message.properties.get(PROPERTY_PRODUCER_GROUP, ""),

@@ -1,0 +1,140 @@
+"""What the brokers of a set, and tools, ask about replication.
+
+Source: broker/processor/AdminBrokerProcessor.java getBrokerHaStatus, notifyMinBrokerIdChange,
+store/ha/DefaultHAService.java getRuntimeInfo (5.3.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker_core.clock import Clock
+    from broker_core.ha.connection import SlaveConnection
+    from broker_core.ha.master import HaMaster
+    from broker_core.ha.metadata_sync import SyncState
+    from broker_core.ha.role import Role
+    from broker_core.ha.slave import HaSlave
+    from broker_core.metadata.consumer_filters import ConsumerFilters
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.connection import Connection
+
+
+MS = 1000
+
+
+class HaAdmin:
+    """GET_BROKER_HA_STATUS, GET_ALL_CONSUMER_FILTER (ours), NOTIFY_MIN_BROKER_ID_CHANGE. Event loop
+    only.
+
+    `master_changed` is called with a broker's name.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        ha_master: HaMaster,
+        ha_slave: HaSlave,
+        metadata: SyncState,
+        filters: ConsumerFilters[Any],
+        max_offset: Callable[[], int],
+        master_changed: Callable[[str], None],
+        clock: Clock,
+    ) -> None:
+        self._role = role
+        self._ha_master = ha_master
+        self._ha_slave = ha_slave
+        self._metadata = metadata
+        self._filters = filters
+        self._max_offset = max_offset
+        self._master_changed = master_changed
+        self._clock = clock
+
+    def behind_bytes(self) -> int:
+        """Return what the slave that has most of the log lacks of it; all, without a slave."""
+        slaves = self._ha_master.connections()
+        return min((each.behind_bytes for each in slaves), default=self._max_offset())
+
+    def ha_status(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_BROKER_HA_STATUS. Answers SUCCESS with HARuntimeInfo.
+
+        The original's fields, and ours beside them, which it ignores: the role, how far behind a
+        slave is in time, when it was heard last, how a slave's following goes.
+        """
+        is_slave = self._role.is_slave
+        slaves = [] if is_slave else self._ha_master.connections()
+        body = {
+            "brokerId": self._role.broker_id,
+            "brokerRole": self._role.broker_role,
+            "haClientRuntimeInfo": self._client_info(is_slave=is_slave),
+            "haConnectionInfo": [_connection_info(each) for each in slaves],
+            "inSyncSlaveNums": sum(each.is_in_sync for each in slaves),
+            "master": not is_slave,
+            "masterCommitLogMaxOffset": 0 if is_slave else self._max_offset(),
+            "metadata": self._metadata_info() if is_slave else {},
+        }
+        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+
+    def _client_info(self, *, is_slave: bool) -> dict[str, Any]:
+        state = self._ha_slave.state()
+        last_read = 0
+        if state.last_contact_seconds >= 0:
+            last_read = self._clock.now_ms() - round(state.last_contact_seconds * MS)
+        info = {
+            "activated": is_slave and state.state == "following",
+            "lastReadTimestamp": last_read,
+            "lastWriteTimestamp": last_read,
+            "masterAddr": state.master_address,
+            "masterFlushOffset": 0,
+            "maxOffset": self._max_offset() if is_slave else 0,
+            "transferredByteInSecond": 0,
+        }
+        if is_slave:
+            info |= {
+                "failures": state.failures,
+                "localAddr": state.local_address,
+                "reason": state.reason,
+                "state": state.state,
+                "transferredBytes": state.transferred_bytes,
+            }
+        return info
+
+    def _metadata_info(self) -> dict[str, Any]:
+        metadata = self._metadata
+        info: dict[str, Any] = {"failures": metadata.failures, "masterAddr": metadata.master_addr}
+        if metadata.last_at is not None:
+            ago = self._clock.monotonic() - metadata.last_at
+            info["lastMillisAgo"] = round(ago * MS)
+        return info
+
+    def all_filters(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_ALL_CONSUMER_FILTER. Answers SUCCESS with consumerFilter.json's content."""
+        body = java_json.encode(self._filters.document())
+        return request.answer(ResponseCode.SUCCESS, body=body)
+
+    def min_broker_id_changed(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """NOTIFY_MIN_BROKER_ID_CHANGE. Answers SUCCESS.
+
+        A slave asks its name servers where its master is. Differs: 5.x believes what the notice
+        says, from whomever it comes.
+        """
+        self._master_changed(request.ext_fields.get("brokerName", ""))
+        return request.answer(ResponseCode.SUCCESS)
+
+
+def _connection_info(slave: SlaveConnection) -> dict[str, Any]:
+    return {
+        "addr": slave.address,
+        "behindMillis": round(slave.behind_seconds * MS),
+        "diff": slave.behind_bytes,
+        "inSync": slave.is_in_sync,
+        "lastContactMillisAgo": round(slave.last_contact_seconds * MS),
+        "slaveAckOffset": max(0, slave.acknowledged_offset),
+        "transferFromWhere": max(0, slave.transferred_offset),
+        "transferredByteInSecond": slave.transfer_bytes_per_second,
+    }

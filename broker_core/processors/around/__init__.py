@@ -1,0 +1,1 @@
+"""Wrappers around handlers: access control, extensions, latency."""

@@ -1,0 +1,56 @@
+"""What a slave does not do: such requests are refused before their handlers.
+
+Source: broker/processor/AdminBrokerProcessor.java validateSlave, EndTransactionProcessor.java
+(4.9.7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_core.errors import RequestRefusedError
+from broker_core.protocol.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+
+    from broker_core.ha.role import Role
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.connection import Connection
+    from broker_core.remoting.dispatch import Answer, Handler
+
+_CHANGE = (
+    ResponseCode.SYSTEM_ERROR,
+    "Can't modify topic or subscription group from slave broker, please execute it from master "
+    "broker.",
+)
+MASTERS_OWN: Mapping[int, tuple[ResponseCode, str]] = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC: _CHANGE,
+    RequestCode.DELETE_TOPIC_IN_BROKER: _CHANGE,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _CHANGE,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: _CHANGE,
+    RequestCode.END_TRANSACTION: (
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+        "this broker is a slave: end the transaction at its master",
+    ),
+}
+"""What only a master serves, with a slave's answer. Puts are refused by the store."""
+
+
+def by_role(handlers: dict[int, Handler], role: Role) -> dict[int, Handler]:
+    """Return the table with a slave's refusals before the handlers that are a master's."""
+    if MASTERS_OWN.keys().isdisjoint(handlers):
+        return handlers
+    return {
+        code: _of_master(handler, role, *MASTERS_OWN[code]) if code in MASTERS_OWN else handler
+        for code, handler in handlers.items()
+    }
+
+
+def _of_master(handler: Handler, role: Role, code: ResponseCode, remark: str) -> Handler:
+    def serve(request: RemotingCommand, connection: Connection) -> Answer | Awaitable[Answer]:
+        if role.is_slave:
+            raise RequestRefusedError(code, remark)
+        return handler(request, connection)
+
+    return serve

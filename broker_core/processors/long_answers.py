@@ -1,0 +1,97 @@
+"""Answers about very many queues, groups or offsets, made over several turns of the event loop.
+
+A processor makes such an answer's content in a generator, which yields once for each small piece of
+work and returns the content. Mostly that ends at once. What takes longer goes on in later turns,
+one answer at a time, and its text is made in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from broker_core.errors import RequestRefusedError
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Generator
+
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.connection import Connection
+
+    Steps = Generator[None, None, Any]
+    """Yields after each piece of work of some microseconds; returns the answer's content, or its
+    text."""
+
+STEPS_AT_ONCE = 1_000
+WAITING_MAX = 256
+"""Long answers that wait for their turn; one connection may have half of them."""
+
+
+class LongAnswers:
+    """Makes answers of steps. Event loop only.
+
+    Between two turns the tables change: steps must go by copies, or bear it.
+    """
+
+    def __init__(self) -> None:
+        self._one_at_a_time = asyncio.Lock()
+        self._waiting: Counter[Connection] = Counter()
+
+    def answer(
+        self, request: RemotingCommand, connection: Connection, steps: Steps
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        """Answer SUCCESS with what the steps return as body, without a body for None.
+
+        Raises:
+            RequestRefusedError: a step refuses; or SYSTEM_BUSY, when too many such answers wait.
+        """
+        try:
+            for _ in range(STEPS_AT_ONCE):
+                next(steps)
+        except StopIteration as end:
+            return _answer(request, _text(end.value))
+        here, all_together = self._waiting[connection], self._waiting.total()
+        if here >= WAITING_MAX // 2 or all_together >= WAITING_MAX:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_BUSY,
+                f"{all_together} long answers are being made, {here} of them for this client; "
+                "ask again when they have come",
+            )
+        self._waiting[connection] += 1
+        return self._answer_later(request, connection, steps)
+
+    async def _answer_later(
+        self, request: RemotingCommand, connection: Connection, steps: Steps
+    ) -> RemotingCommand:
+        try:
+            async with self._one_at_a_time:
+                value = await _run(steps, connection)
+                return _answer(request, await asyncio.to_thread(_text, value))
+        finally:
+            self._waiting[connection] -= 1
+            if not self._waiting[connection]:
+                del self._waiting[connection]
+
+
+async def _run(steps: Steps, connection: Connection) -> Any:
+    while connection.is_open:
+        await asyncio.sleep(0)
+        try:
+            for _ in range(STEPS_AT_ONCE):
+                next(steps)
+        except StopIteration as end:
+            return end.value
+    return None
+
+
+def _text(value: Any) -> bytes:
+    if value is None:
+        return b""
+    return value if isinstance(value, bytes) else java_json.encode(value)
+
+
+def _answer(request: RemotingCommand, body: bytes) -> RemotingCommand:
+    return request.answer(ResponseCode.SUCCESS, body=body)

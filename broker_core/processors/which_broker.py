@@ -1,0 +1,62 @@
+"""WhichBroker: where a consumer should pull next, and what a pull may change, by the role.
+
+Source: broker/processor/PullMessageProcessor.java, store/DefaultMessageStore.java
+nextOffsetCorrection (4.9.7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker_core.config.broker import BrokerConfig
+    from broker_core.config.store import StoreConfig
+    from broker_core.ha.role import Role
+    from broker_core.metadata.subscription_groups import SubscriptionGroups
+
+MASTER = "0"
+
+
+class WhichBroker:
+    """The one place that knows what pulls have to do with the role. Event loop only."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: StoreConfig,
+        role: Role,
+        groups: SubscriptionGroups,
+    ) -> None:
+        self._config = config
+        self._store_config = store_config
+        self._role = role
+        self._groups = groups
+
+    @property
+    def commits(self) -> bool:
+        """Whether a pull commits the offset that comes with it; a slave has its master's."""
+        return not self._role.is_slave
+
+    @property
+    def moves(self) -> bool:
+        """Whether a pull outside its queue is led to the queue's first or last message.
+
+        A slave that does not check offsets leaves the offset alone: it may only be behind.
+        """
+        return not self._role.is_slave or self._store_config.offset_check_in_slave
+
+    def after(self, group: str, *, is_slow: bool) -> str:
+        """Return suggestWhichBrokerId; `is_slow`: what the group reads has left the memory."""
+        if not self._config.slave_read_enable:
+            return MASTER
+        group_config = self._groups.find(group)
+        if group_config is None:
+            return MASTER
+        if is_slow:
+            return str(group_config.which_broker_when_consume_slowly)
+        return str(group_config.broker_id)
+
+    def instead(self, group: str) -> str:
+        """Return suggestWhichBrokerId of a pull that this slave cannot serve."""
+        group_config = self._groups.find(group)
+        return MASTER if group_config is None else str(group_config.broker_id)
