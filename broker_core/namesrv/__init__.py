@@ -1,1 +1,1 @@
-"""The name server: which brokers there are, which topics they have."""
+"""The name server, which knows the brokers and their topics, and registration with it."""

@@ -1,7 +1,7 @@
-"""AddressServer: a web server that says where the name servers are.
+"""AddressServer: a client of the web server that lists the name servers.
 
-Its answer's body is "host:port;host:port". It is asked at start, then every two minutes; while it
-does not answer, what it said last stays in force.
+The body of its answer is "host:port;host:port". The broker asks at start and then every two
+minutes; while the server does not answer, its last list stays in force.
 
 Source: common/namesrv/TopAddressing.java, broker/BrokerController.java (4.9.7).
 """
@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from broker_core.config import parse_addresses
+from broker_core.config.lists import parse_addresses
 from broker_core.remoting.waiting import wait_within
 from broker_core.service import Service
 
@@ -30,7 +30,7 @@ ANSWER_BYTES_MAX = 64 * 1024
 
 
 class AddressServer(Service):
-    """Asks, tells `on_change` the addresses when they are others. Event loop only."""
+    """Polls the list, calls `on_change` with each new one. Event loop only."""
 
     def __init__(self, url: str, clock: Clock, on_change: Callable[[list[str]], None]) -> None:
         super().__init__()
@@ -41,12 +41,12 @@ class AddressServer(Service):
         self._is_failing = False
 
     async def start(self) -> None:
-        """Ask once, then go on asking."""
+        """Ask once, then every PERIOD_S."""
         await self.refresh()
         self.spawn(self._refresh_forever(), name="address-server")
 
     async def refresh(self) -> None:
-        """Ask now."""
+        """Ask now; a failure is logged and leaves the last list in force."""
         asked = asyncio.get_running_loop().create_task(self._ask(), name="ask address server")
         try:
             if not await wait_within(self._clock, asked, TIMEOUT_S):
@@ -71,7 +71,7 @@ class AddressServer(Service):
         reader, writer = await asyncio.open_connection(host, parts.port or 80)
         try:
             path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            # Version 1.0: the answer ends with the connection, and comes in one piece.
+            # HTTP/1.0: the end of the connection ends the answer, and no server sends chunks.
             writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode("latin-1"))
             answer = b""
             while len(answer) < ANSWER_BYTES_MAX and (piece := await reader.read(4096)):
@@ -90,11 +90,11 @@ def _addresses_in(answer: bytes) -> list[str]:
     head, _, body = answer.partition(b"\r\n\r\n")
     status = head.split(b"\r\n", 1)[0].split(b" ")
     if len(status) < 2 or not status[0].startswith(b"HTTP/1.") or status[1] != b"200":
-        raise ValueError(f"it answered {head[:80].decode('latin-1')!r}")
+        raise ValueError(f"the server answered {head[:80].decode('latin-1')!r}")
     try:
         addresses = parse_addresses(body.decode("latin-1").strip())
     except ValueError as error:
         raise ValueError(f"{str(error)[:80]!r} is not host:port") from error
     if not addresses:
-        raise ValueError("it names no name server")
+        raise ValueError("the answer lists no name server")
     return addresses

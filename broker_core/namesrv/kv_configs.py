@@ -1,4 +1,4 @@
-"""KvConfigs: texts by namespace with key, kept in kvConfig.json.
+"""KvConfigs: texts by namespace and key, stored in kvConfig.json.
 
     {
         "configTable":{
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-"""The namespace of order topics; its texts look like "brokerA:4;brokerB:4"."""
+"""The namespace of ordered topics: topic -> "brokerA:4;brokerB:4"."""
 
 ENTRIES_MAX = 10_000
 TEXT_BYTES_MAX = 8 * 1024
+TABLE_BYTES_MAX = 1 << 20
+"""Each change writes all of it."""
 
 
 class _File(msgspec.Struct, rename="camel"):
@@ -41,7 +43,7 @@ class _File(msgspec.Struct, rename="camel"):
 
 
 class KvConfigs:
-    """Reads at start, writes the whole file at each change. Event loop only."""
+    """Reads the file at start, writes all of it at each change. Event loop only."""
 
     def __init__(self, storage: Storage, path: Path) -> None:
         self._storage = storage
@@ -49,10 +51,10 @@ class KvConfigs:
         self._table: dict[str, dict[str, str]] = {}
 
     def load(self) -> None:
-        """Read the file, its backup when it is damaged.
+        """Read the file, or its backup if the file is damaged.
 
         Raises:
-            StoreError: the file is damaged, so is its backup.
+            StoreError: both are damaged.
         """
         backup = self._path.with_name(self._path.name + ".bak")
         for path in (self._path, backup):
@@ -67,18 +69,18 @@ class KvConfigs:
                 logger.warning("%s is damaged, trying %s: %s", path, backup, error)
 
     def get(self, namespace: str, key: str) -> str | None:
-        """Return a text, None when there is none."""
+        """Return the text of a key, None if the key is unknown."""
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str]:
-        """Return the texts of a namespace."""
+        """Return a namespace as key -> text, empty if it is unknown."""
         return dict(self._table.get(namespace, {}))
 
     def put(self, namespace: str, key: str, value: str) -> None:
         """Set a text; it is durable when this returns.
 
         Raises:
-            RequestRefusedError: it is too long, or there are too many, or the disk refuses.
+            RequestRefusedError: the entry is too long, the table is full, or the write fails.
         """
         if max(len(namespace.encode()), len(key.encode()), len(value.encode())) > TEXT_BYTES_MAX:
             raise RequestRefusedError(
@@ -88,15 +90,25 @@ class KvConfigs:
         texts = self._table.get(namespace, {})
         if key not in texts and sum(map(len, self._table.values())) >= ENTRIES_MAX:
             raise RequestRefusedError(
-                ResponseCode.SYSTEM_ERROR, f"more than {ENTRIES_MAX} entries are not kept"
+                ResponseCode.SYSTEM_ERROR, f"the table is full: {ENTRIES_MAX} entries"
             )
-        self._write({**self._table, namespace: {**texts, key: value}})
+        table = {**self._table, namespace: {**texts, key: value}}
+        size = sum(
+            len(text.encode())
+            for name, texts in table.items()
+            for text in (name, *texts, *texts.values())
+        )
+        if size > TABLE_BYTES_MAX:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"the table is full: it may have {TABLE_BYTES_MAX} bytes"
+            )
+        self._write(table)
 
     def delete(self, namespace: str, key: str) -> None:
-        """Forget a text; none there is no error.
+        """Delete an entry, if it exists.
 
         Raises:
-            RequestRefusedError: the disk refuses.
+            RequestRefusedError: the write fails.
         """
         texts = self._table.get(namespace, {})
         if key in texts:
@@ -111,6 +123,6 @@ class KvConfigs:
         except OSError as error:
             logger.exception("%s cannot be written", self._path)
             raise RequestRefusedError(
-                ResponseCode.SYSTEM_ERROR, f"the entry cannot be kept: {error.strerror}"
+                ResponseCode.SYSTEM_ERROR, f"the entry cannot be stored: {error.strerror}"
             ) from error
         self._table = table

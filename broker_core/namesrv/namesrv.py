@@ -2,32 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from broker_core.config.namesrv import NamesrvConfig
 from broker_core.namesrv.kv_configs import KvConfigs
 from broker_core.namesrv.processor import NameServerProcessor
 from broker_core.namesrv.routes import RouteTable
+from broker_core.protocol.bodies.route import MASTER_ID
+from broker_core.protocol.codes import RequestCode
+from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.connection import Connection
+from broker_core.remoting.limits import RemotingLimits
 from broker_core.remoting.server import RemotingServer
+from broker_core.remoting.slow_lane import SlowLane
 from broker_core.service import Service
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from broker_core.clock import Clock, Timer
     from broker_core.remoting.dispatch import Handler
-    from broker_core.remoting.limits import RemotingLimits
+    from broker_core.remoting.proxies import TrustedProxies
     from broker_core.remoting.tls import TlsGate
     from broker_core.storage import Storage
 
 EXPIRE_EVERY_S = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """Whom a name server lets in."""
+
+    limits: RemotingLimits = field(default_factory=RemotingLimits)
+    tls: TlsGate | None = None
+    proxies: TrustedProxies | None = None
+    guarded: Callable[[dict[int, Handler]], dict[int, Handler]] | None = None
+    """Puts access control before the handlers that change something; None lets everybody change."""
+
+
+OPEN = Entrance()
+
+
 class NameServer(Service):
     """Serves routes on a port. Event loop only.
 
-    `port` is the bound one after `start`. `routes` may be written by a broker in the same
-    process, which then needs no connection.
+    After `start`, `port` is the port that was bound. A broker in the same process may write to
+    `routes` directly.
     """
 
     def __init__(
@@ -38,50 +60,103 @@ class NameServer(Service):
         storage: Storage,
         kv_config_path: Path,
         *,
-        limits: RemotingLimits | None = None,
-        tls: TlsGate | None = None,
-        is_proxied: bool = False,
-        is_order_message_enabled: bool = False,
+        entrance: Entrance = OPEN,
+        config: NamesrvConfig | None = None,
+        keep: Callable[[Mapping[str, str]], None] | None = None,
     ) -> None:
+        """`keep` writes keys changed over the wire to the configuration file."""
         super().__init__()
         self.host = host
         self.port = port
-        self.routes = RouteTable(clock)
+        config = config or NamesrvConfig()
+        limits = entrance.limits
+        self.routes = RouteTable(clock, config)
         self.kv_configs = KvConfigs(storage, kv_config_path)
         self._clock = clock
         self._expire_timer: Timer | None = None
         shown = {
             "bindAddress": host,
             "listenPort": str(port),
-            "orderMessageEnable": str(is_order_message_enabled).lower(),
+            "serverChannelMaxIdleTimeSeconds": f"{limits.idle_s:.0f}",
+            "serverSocketBacklog": str(limits.backlog),
+            "serverSocketRcvBufSize": str(limits.receive_buffer_bytes),
+            "serverSocketSndBufSize": str(limits.send_buffer_bytes),
+            "clusterTest": "false",
         }
-        self._processor = NameServerProcessor(self.routes, self.kv_configs, shown)
-        self._server = RemotingServer(
-            "name server", self.handlers(), clock, limits, tls, is_proxied=is_proxied
+        self._processor = NameServerProcessor(
+            self.routes,
+            self.kv_configs,
+            config,
+            shown,
+            keep or _forget,
+            _proven if entrance.guarded is not None else None,
         )
-        self._server.on_connection_lost = self.routes.owner_lost
+        self._guarded = entrance.guarded
+        self.routes.master_listeners.append(self._tell_slaves)
+        self._lane = SlowLane(clock)
+        self._server = RemotingServer(
+            "name server",
+            self._lane.around(self.handlers()),
+            clock,
+            limits,
+            entrance.tls,
+            proxies=entrance.proxies,
+            on_connection_lost=self.routes.owner_lost,
+        )
 
     def handlers(self) -> dict[int, Handler]:
         """Return the table from request code to handler."""
-        return self._processor.handlers()
+        handlers = self._processor.handlers()
+        return handlers if self._guarded is None else self._guarded(handlers)
+
+    def override(self, handlers: Mapping[int, Handler]) -> None:
+        """Have other handlers serve codes of the table on the port; `handlers` returns ours."""
+        self._server.override(self._lane.around(handlers))
+
+    def order_topics(self) -> Mapping[str, str]:
+        """Return the ordered topics and their queues, as a registering broker receives them."""
+        return self._processor.order_topics()
 
     async def start(self) -> None:
-        """Read what was kept, then serve.
+        """Load the KV configuration, then serve.
 
         Raises:
             StoreError: the KV configuration is damaged.
-            RemotingError: the port cannot be listened on.
+            RemotingError: the server cannot listen on the port.
         """
         self.kv_configs.load()
         self.port = await self._server.start(self.host, self.port)
         self._expire_later()
 
     async def shutdown(self) -> None:
-        """Close the port with its connections."""
+        """Close the port and its connections."""
         if self._expire_timer is not None:
             self._expire_timer.cancel()
         await self._server.shutdown()
+        self.routes.shutdown()
         await super().shutdown()
+
+    def _tell_slaves(self, broker_name: str) -> None:
+        """Tell the slaves of a broker that its master has come, moved or gone.
+
+        Differs: 5.x tells all members of a set by a connection to their own ports, and only with
+        notifyMinBrokerIdChanged. Here slaves hear it over the connection by which they registered;
+        4.9's log that they do not know the request.
+        """
+        master = self.routes.master_of(broker_name)
+        fields = {
+            "brokerName": broker_name,
+            "minBrokerId": str(MASTER_ID),
+            "minBrokerAddr": master.master_addr,
+            "haBrokerAddr": master.ha_server_addr,
+        }
+        for slave in self.routes.slaves_of(broker_name):
+            if not master.master_addr:
+                fields["minBrokerId"] = str(slave.identity.broker_id)
+            for owner in slave.owners:
+                if isinstance(owner, Connection):
+                    code = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
+                    owner.oneway(RemotingCommand.request(code, dict(fields)))
 
     def _expire_later(self) -> None:
         self._expire_timer = self._clock.call_at(
@@ -93,3 +168,12 @@ class NameServer(Service):
             if isinstance(owner, Connection):
                 owner.close()
         self._expire_later()
+
+
+def _proven(_: RemotingCommand, __: Connection) -> bool:
+    """The guard has seen each request to its handler: with an account that may make it."""
+    return True
+
+
+def _forget(_: Mapping[str, str]) -> None:
+    """Store nothing, without a configuration file."""

@@ -5,12 +5,19 @@ Source: namesrv/processor/DefaultRequestProcessor.java (4.9.7).
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker_core.errors import RequestRefusedError
+from broker_core.config.keys import SECTIONS
+from broker_core.config.namesrv import NamesrvConfig
+from broker_core.config.properties import parse_properties
+from broker_core.config.update import update_namesrv
+from broker_core.config.values import text_of
+from broker_core.errors import ConfigError, RequestRefusedError
 from broker_core.message.data_version import DataVersion
+from broker_core.namesrv.addresses import PORT_MIN, check_address
 from broker_core.namesrv.kv_configs import ORDER_TOPIC_CONFIG
 from broker_core.namesrv.routes import BrokerIdentity
 from broker_core.protocol import java_json
@@ -22,9 +29,10 @@ from broker_core.protocol.bodies.registration import (
 from broker_core.protocol.bodies.tables import KVTable, TopicList
 from broker_core.protocol.codes import V3_0_11, V4_9_4, RequestCode, ResponseCode
 from broker_core.protocol.headers.fields import boolean, int32, int64, text
+from broker_core.protocol.signature import ACCESS_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from broker_core.namesrv.kv_configs import KvConfigs
     from broker_core.namesrv.routes import RouteTable
@@ -32,26 +40,40 @@ if TYPE_CHECKING:
     from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Handler
 
+logger = logging.getLogger(__name__)
+
 SUGGESTION = "\nSee {} for further details."
 NO_ROUTE_URL = "http://rocketmq.apache.org/docs/faq/"
-SHOWN_CONFIG_KEYS = frozenset(
-    {"listenPort", "bindAddress", "orderMessageEnable", "serverChannelMaxIdleTimeSeconds"}
-)
-"""What GET_NAMESRV_CONFIG may show: no path of a file, nothing secret."""
-HOSTS_REFUSED = frozenset({"0.0.0.0", "::", "[::]", "169.254.169.254"})
-"""Addresses that lead every client somewhere else than to a broker."""
+NOT_LISTED = "disable"
+"""5.3.3's remark when a switch forbids a list."""
+PATH_KEYS = ("configStorePath", "kvConfigPath")
+PATHS_REFUSED = "Can not update config path"
+"""The original's remark for PATH_KEYS."""
 
 
 class NameServerProcessor:
     """Serves the codes of the name server. Event loop only."""
 
     def __init__(
-        self, routes: RouteTable, kv_configs: KvConfigs, config: Mapping[str, str] | None = None
+        self,
+        routes: RouteTable,
+        kv_configs: KvConfigs,
+        config: NamesrvConfig,
+        shown: Mapping[str, str],
+        keep: Callable[[Mapping[str, str]], None],
+        is_proven: Callable[[RemotingCommand, Connection], bool] | None = None,
     ) -> None:
+        """`shown` are further keys of GET_NAMESRV_CONFIG, without file paths and secrets.
+
+        `keep` writes changed keys to the configuration file. `is_proven` returns whether a request
+        is signed by an account that may register any broker.
+        """
         self._routes = routes
         self._kv_configs = kv_configs
-        self._config = dict(config or {})
-        self._is_order_message_enabled = self._config.get("orderMessageEnable") == "true"
+        self._config = config
+        self._shown = shown
+        self._keep = keep
+        self._is_proven = is_proven or _nobody
 
     def handlers(self) -> dict[int, Handler]:
         """Return the literal table from code to handler."""
@@ -68,10 +90,10 @@ class NameServerProcessor:
             RequestCode.GET_BROKER_CLUSTER_INFO: self.get_cluster_info,
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
-            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _topic_list(routes.topics),
-            RequestCode.GET_UNIT_TOPIC_LIST: _topic_list(routes.unit_topics),
-            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _topic_list(routes.unit_sub_topics),
-            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _topic_list(
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.get_all_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: self._topic_list(routes.unit_topics),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._topic_list(routes.unit_sub_topics),
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._topic_list(
                 routes.unit_sub_ununit_topics
             ),
             RequestCode.GET_TOPICS_BY_CLUSTER: self.get_topics_by_cluster,
@@ -82,7 +104,7 @@ class NameServerProcessor:
         }
 
     def put_kv_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """PUT_KV_CONFIG. Answers SUCCESS, or SYSTEM_ERROR when it cannot be kept."""
+        """PUT_KV_CONFIG. Answers SUCCESS, or SYSTEM_ERROR if the entry cannot be stored."""
         fields = request.ext_fields
         namespace, key = fields.get("namespace"), fields.get("key")
         if not namespace or not key:
@@ -103,7 +125,7 @@ class NameServerProcessor:
         return request.answer(ResponseCode.SUCCESS, None, {"value": value})
 
     def delete_kv_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """DELETE_KV_CONFIG. Answers SUCCESS, whether there was one or not."""
+        """DELETE_KV_CONFIG. Answers SUCCESS, also for an unknown entry."""
         fields = request.ext_fields
         self._kv_configs.delete(text(fields, "namespace"), text(fields, "key"))
         return request.answer(ResponseCode.SUCCESS)
@@ -119,30 +141,38 @@ class NameServerProcessor:
         return request.answer(ResponseCode.SUCCESS, body=KVTable(table=table).encode())
 
     def register_broker(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """REGISTER_BROKER. Answers SUCCESS with the order topics, or SYSTEM_ERROR.
+        """REGISTER_BROKER. Answers SUCCESS with the ordered topics, SYSTEM_ERROR or NO_PERMISSION.
 
-        A slave also learns its master's address with that for replication.
+        A slave's answer also holds its master's two addresses: for clients and for replication.
         """
         fields = request.ext_fields
         announced_crc32 = int32(fields, "bodyCrc32", 0)
         if announced_crc32 != 0 and announced_crc32 != body_crc32(request.body):
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         identity = _identity(fields)
-        _check_address(identity.broker_addr)
+        is_proven = self._is_proven(request, connection)
+        _check_addresses([identity.broker_addr], is_proven=is_proven)
+        if identity.ha_server_addr:
+            _check_addresses([identity.ha_server_addr], is_proven=is_proven)
         try:
             body = _registration(request)
         except ValueError as error:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"the registration cannot be read: {error}"
             ) from error
+        _check_addresses(body.filter_server_list, is_proven=is_proven)
         result = self._routes.register(
-            identity, body.topic_config_serialize_wrapper, body.filter_server_list, connection
+            identity,
+            body.topic_config_serialize_wrapper,
+            body.filter_server_list,
+            connection,
+            is_proven=is_proven,
         )
         answer_fields = {}
         if result.master_addr:
             answer_fields["haServerAddr"] = result.ha_server_addr
             answer_fields["masterAddr"] = result.master_addr
-        order_topics = self._kv_configs.namespace(ORDER_TOPIC_CONFIG)
+        order_topics = self.order_topics()
         return request.answer(
             ResponseCode.SUCCESS,
             None,
@@ -150,21 +180,38 @@ class NameServerProcessor:
             KVTable(table=order_topics).encode() if order_topics else b"",
         )
 
-    def unregister_broker(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """UNREGISTER_BROKER. Answers SUCCESS, whether it was registered or not."""
-        self._routes.unregister(_identity(request.ext_fields))
+    def order_topics(self) -> dict[str, str]:
+        """Return the table of ORDER_TOPIC_CONFIG, empty unless the configuration shares it."""
+        if not self._config.return_order_topic_config_to_broker:
+            return {}
+        return self._kv_configs.namespace(ORDER_TOPIC_CONFIG)
+
+    def unregister_broker(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """UNREGISTER_BROKER. Answers SUCCESS, also for an unknown broker, or NO_PERMISSION.
+
+        Differs: the original takes it from anyone who connects.
+        """
+        is_proven = self._is_proven(request, connection)
+        self._routes.unregister(_identity(request.ext_fields), connection, is_proven=is_proven)
         return request.answer(ResponseCode.SUCCESS)
 
-    def query_data_version(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """QUERY_DATA_VERSION. Answers SUCCESS with `changed`; unchanged is a sign of life."""
+    def query_data_version(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """QUERY_DATA_VERSION. Answers SUCCESS with `changed`.
+
+        A question about an unchanged version counts as a sign of life.
+        """
         address = text(request.ext_fields, "brokerAddr")
         try:
             data_version = java_json.decode_as(request.body, DataVersion)
         except ValueError as error:
             raise RequestRefusedError(
-                ResponseCode.SYSTEM_ERROR, f"the body is no DataVersion: {error}"
+                ResponseCode.SYSTEM_ERROR, f"the body is not a DataVersion: {error}"
             ) from error
-        is_changed = self._routes.is_changed(address, data_version)
+        is_changed = self._routes.is_changed(address, data_version, connection)
         if not is_changed:
             self._routes.heard(address)
         ours = self._routes.data_version_of(address)
@@ -187,7 +234,7 @@ class NameServerProcessor:
                 f"No topic route info in name server for the topic: {topic}"
                 + SUGGESTION.format(NO_ROUTE_URL),
             )
-        if self._is_order_message_enabled:
+        if self._config.order_message_enable:
             order_topic_conf = self._kv_configs.get(ORDER_TOPIC_CONFIG, topic)
             route = self._routes.route(topic, order_topic_conf)
             if route is not None:
@@ -208,48 +255,88 @@ class NameServerProcessor:
         count = self._routes.add_write_perm(text(request.ext_fields, "brokerName"))
         return request.answer(ResponseCode.SUCCESS, None, {"addTopicCount": str(count)})
 
+    def get_all_topics(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """GET_ALL_TOPIC_LIST_FROM_NAMESERVER. Answers SUCCESS with a TopicList, or SYSTEM_ERROR."""
+        _require(is_enabled=self._config.enable_all_topic_list)
+        topics = TopicList(topic_list=self._routes.topics())
+        return request.answer(ResponseCode.SUCCESS, body=topics.encode())
+
     def get_topics_by_cluster(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_TOPICS_BY_CLUSTER. Answers SUCCESS with a TopicList, empty for an unknown cluster."""
+        """GET_TOPICS_BY_CLUSTER. Answers SUCCESS with a TopicList, or SYSTEM_ERROR.
+
+        The list of an unknown cluster is empty.
+        """
+        _require(is_enabled=self._config.enable_topic_list)
         topics = self._routes.topics_of_cluster(text(request.ext_fields, "cluster"))
         return request.answer(ResponseCode.SUCCESS, body=TopicList(topic_list=topics).encode())
 
     def get_system_topics(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_SYSTEM_TOPIC_LIST_FROM_NS. Answers SUCCESS with names, a broker that knows more."""
+        """GET_SYSTEM_TOPIC_LIST_FROM_NS. Answers SUCCESS with names and the address of a broker.
+
+        That broker lists the system topics that the name server does not know.
+        """
         topics, broker_addr = self._routes.system_topics()
         topic_list = TopicList(broker_addr=broker_addr, topic_list=topics)
         return request.answer(ResponseCode.SUCCESS, body=topic_list.encode())
 
     def delete_topic(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """DELETE_TOPIC_IN_NAMESRV. Answers SUCCESS, whether it was known or not."""
+        """DELETE_TOPIC_IN_NAMESRV. Answers SUCCESS, also for an unknown topic."""
         fields = request.ext_fields
         self._routes.delete_topic(text(fields, "topic"), fields.get("clusterName") or None)
         return request.answer(ResponseCode.SUCCESS)
 
-    def update_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """UPDATE_NAMESRV_CONFIG. Answers NO_PERMISSION.
+    def update_config(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """UPDATE_NAMESRV_CONFIG: change keys of NamesrvConfig, all or none.
 
-        Differs: the original lets anybody who reaches the port rewrite its configuration, file
-        paths included.
+        Answers SUCCESS; NO_PERMISSION for any other key; SYSTEM_ERROR for a bad value.
+        Differs: the original lets anyone who connects change any key but two, paths included.
         """
-        raise RequestRefusedError(
-            ResponseCode.NO_PERMISSION,
-            "the name server's configuration is changed in its file, not over the network",
-        )
+        table = parse_properties(request.body.decode("utf-8", errors="replace"))
+        shown = self._shown_table()
+        wanted = {key: value for key, value in table.items() if shown.get(key) != value}
+        try:
+            changed = update_namesrv(self._config, wanted)
+        except ConfigError as error:
+            if error.expected:
+                raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+            remark = f"{error.key[:100]} is changed in the name server's file, not over the wire"
+            if error.key in PATH_KEYS:
+                remark = PATHS_REFUSED
+            raise RequestRefusedError(ResponseCode.NO_PERMISSION, remark) from error
+        if changed:
+            logger.warning(
+                "name server configuration changed over the wire: %s by access_key=%s peer=%s",
+                " ".join(f"{key}={shown.get(key)}->{wanted[key]}" for key in changed),
+                request.ext_fields.get(ACCESS_KEY),
+                connection.remote_address,
+            )
+            self._keep({key: wanted[key] for key in changed})
+        return request.answer(ResponseCode.SUCCESS)
 
     def get_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_NAMESRV_CONFIG. Answers SUCCESS with the properties that are nobody's secret."""
-        lines = [
-            f"{key}={self._config[key]}\n"
-            for key in sorted(self._config.keys() & SHOWN_CONFIG_KEYS)
-        ]
+        """GET_NAMESRV_CONFIG. Answers SUCCESS with properties, without paths and secrets."""
+        lines = [f"{key}={value}\n" for key, value in sorted(self._shown_table().items())]
         return request.answer(ResponseCode.SUCCESS, body="".join(lines).encode())
 
+    def _shown_table(self) -> dict[str, str]:
+        own = {
+            key.name: text_of(key, getattr(self._config, key.attribute))
+            for key in SECTIONS[NamesrvConfig]
+        }
+        return {**self._shown, **own}
 
-def _topic_list(topics: Callable[[], list[str]]) -> Handler:
-    def handler(request: RemotingCommand, _: Connection) -> RemotingCommand:
-        return request.answer(ResponseCode.SUCCESS, body=TopicList(topic_list=topics()).encode())
+    def _topic_list(self, topics: Callable[[], list[str]]) -> Handler:
+        def handler(request: RemotingCommand, _: Connection) -> RemotingCommand:
+            _require(is_enabled=self._config.enable_topic_list)
+            body = TopicList(topic_list=topics()).encode()
+            return request.answer(ResponseCode.SUCCESS, body=body)
 
-    return handler
+        return handler
+
+
+def _require(*, is_enabled: bool) -> None:
+    if not is_enabled:
+        raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, NOT_LISTED)
 
 
 def _identity(fields: Mapping[str, str]) -> BrokerIdentity:
@@ -259,17 +346,24 @@ def _identity(fields: Mapping[str, str]) -> BrokerIdentity:
         broker_id=int64(fields, "brokerId"),
         broker_addr=text(fields, "brokerAddr"),
         ha_server_addr=fields.get("haServerAddr", ""),
+        epoch=int64(fields, "epoch", 0, low=0),
     )
 
 
-def _check_address(address: str) -> None:
-    host, _, port = address.rpartition(":")
-    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536
-    if not host or not is_port or host in HOSTS_REFUSED:
-        raise RequestRefusedError(
-            ResponseCode.SYSTEM_ERROR,
-            f"{address[:100]!r} is not an address that clients could connect to",
-        )
+def _check_addresses(addresses: Iterable[str], *, is_proven: bool) -> None:
+    for address in addresses:
+        try:
+            check_address(address, 1 if is_proven else PORT_MIN)
+        except ValueError as error:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"clients cannot connect to {address[:100]!r}: {error}",
+            ) from error
+
+
+def _nobody(_: RemotingCommand, __: Connection) -> bool:
+    """Without accounts, no request proves its sender."""
+    return False
 
 
 def _registration(request: RemotingCommand) -> RegisterBrokerBody:

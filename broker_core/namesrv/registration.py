@@ -1,7 +1,7 @@
-"""BrokerRegistration: our broker tells name servers of itself.
+"""BrokerRegistration: keeps this broker registered with name servers.
 
-Outside ones over the wire, the embedded one by a call. All of them at start, every period, at once
-when a topic changes; at shutdown they are told to forget it.
+It registers at start, every period, and at once when a topic changes: over the wire with outside
+name servers, by a call with the embedded one. Shutdown unregisters the broker.
 
 Source: broker/out/BrokerOuterAPI.java, broker/BrokerController.java (4.9.7).
 """
@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from broker_core.errors import RemotingError
 from broker_core.message.topic_config import PERM_READ, PERM_WRITE, TopicConfig
+from broker_core.namesrv.routes import RegisterResult
 from broker_core.protocol import java_json
 from broker_core.protocol.bodies.registration import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
 )
+from broker_core.protocol.bodies.route import MASTER_ID
 from broker_core.protocol.bodies.tables import KVTable
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
@@ -31,7 +34,7 @@ from broker_core.service import Service
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from broker_core.clock import Clock
+    from broker_core.clock import Clock, Timer
     from broker_core.message.data_version import DataVersion
     from broker_core.namesrv.routes import BrokerIdentity, RouteTable
     from broker_core.remoting.client import RemotingClient
@@ -43,17 +46,41 @@ PERIOD_MAX_S = 60.0
 PERIOD_S = 30.0
 TIMEOUT_S = 6.0
 UNREGISTER_TIMEOUT_S = 3.0
+PRESSING_S = 3.0
+"""Between attempts to register under a new id: a name server keeps the old master's for a while."""
+HURRY_S = 1.0
+"""The least time between two registrations that notices cause."""
 READ_WRITE = PERM_READ | PERM_WRITE
+
+
+class RegistrationTerms(NamedTuple):
+    """Content and timing of registrations. Each registration calls the functions afresh."""
+
+    broker_permission: Callable[[], int] = lambda: READ_WRITE
+    period_s: Callable[[], float] = lambda: PERIOD_S
+    timeout_s: float = TIMEOUT_S
+    is_forced: bool = True
+    """Register every period; if False, only where the name server has another version."""
+    is_compressed: bool = False
+    epoch: Callable[[], int] = lambda: 0
+    on_outranked: Callable[[int, str], None] = lambda _epoch, _name_server: None
+    """Called with the later epoch that another master registered in, and where."""
+
+
+TERMS = RegistrationTerms()
 
 
 class BrokerRegistration(Service):
     """Keeps name servers informed of one broker. Event loop only.
 
-    `topics` returns the broker's table with its version at the time of the call.
-    `name_servers` are addresses asked through `client`, which is shut down with the registration;
-    `routes` is the embedded name server's table, `order_topics` what it says of order topics; each
-    of these may be missing. `broker_permission` and `period_s` are asked each time, since they may
-    change. `on_order_topics` is called with the topics that a name server says are ordered.
+    `topics` returns the broker's current table and its version. `client` reaches the outside
+    `name_servers`; shutdown shuts it down, too. `routes` is the table of the embedded name server,
+    `order_topics` returns that server's ordered topics. All of these are optional.
+    `on_order_topics` receives the topics that a name server lists as ordered.
+
+    Attributes:
+        on_master: called with the master's addresses when a slave hears them, or hears none: the
+            first name server that knows a master decides, the embedded one before the others.
     """
 
     def __init__(
@@ -65,10 +92,9 @@ class BrokerRegistration(Service):
         client: RemotingClient | None = None,
         name_servers: Sequence[str] = (),
         routes: RouteTable | None = None,
-        broker_permission: Callable[[], int] = lambda: READ_WRITE,
         order_topics: Callable[[], Mapping[str, str]] | None = None,
-        period_s: Callable[[], float] = lambda: PERIOD_S,
-        timeout_s: float = TIMEOUT_S,
+        terms: RegistrationTerms = TERMS,
+        on_order_topics: Callable[[Iterable[str]], None] | None = None,
     ) -> None:
         super().__init__()
         self._identity = identity
@@ -77,25 +103,31 @@ class BrokerRegistration(Service):
         self._client = client
         self._name_servers = tuple(name_servers) if client is not None else ()
         self._routes = routes
-        self._broker_permission = broker_permission
         self._order_topics = order_topics
-        self._period_s = period_s
-        self._timeout_s = timeout_s
+        self._terms = terms
         self._is_started = False
         self._is_changed = False
         self._wake: asyncio.Future[None] | None = None
         self._failing: set[str] = set()
         self._announced: asyncio.Future[None] | None = None
-        self.on_order_topics: Callable[[Iterable[str]], None] | None = None
+        self._on_order_topics = on_order_topics
+        self.on_master: Callable[[RegisterResult], None] | None = None
+        self._pressing: set[str] = set()
+        self._hurried_at = -HURRY_S
+        self._hurry_timer: Timer | None = None
+        if routes is not None:
+            routes.master_listeners.append(self._master_changed)
 
     async def start(self) -> None:
-        """Register everywhere, then keep doing so; an unreachable name server is only logged."""
+        """Register everywhere, then every period; an unreachable name server is only logged."""
         self._is_started = True
         await self.register_now()
         self.spawn(self._register_forever(), name="registration")
 
     async def shutdown(self) -> None:
-        """Stop, tell everybody to forget the broker; unreachable name servers forget by time."""
+        """Stop and unregister everywhere; an unreachable name server lets the broker expire."""
+        if self._hurry_timer is not None:
+            self._hurry_timer.cancel()
         await super().shutdown()
         if self._routes is not None:
             self._routes.unregister(self._identity)
@@ -109,29 +141,56 @@ class BrokerRegistration(Service):
         The embedded name server knows when this returns, outside ones soon after.
         """
         if not self._is_started:
-            return  # the whole table is told at start
+            return  # start registers the whole table
         if self._routes is not None:
-            self._routes.register(self._identity, self._wrapper(topic))
+            self._routes.register(self._current(), self._wrapper(topic), is_whole=False)
             if topic not in self._topics()[1]:
                 self._routes.delete_topic_of_broker(topic, self._identity.broker_name)
         self._wake_up()
 
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """The outside name servers that it registers with."""
+        return self._name_servers
+
     def set_name_servers(self, name_servers: Sequence[str]) -> None:
-        """Tell these from now on; those left out forget us by time."""
+        """Register with these from now on; the others let the broker expire."""
         assert self._client is not None
         self._name_servers = tuple(name_servers)
+        self._pressing.intersection_update(name_servers)
         self._wake_up()
 
     def announce(self) -> None:
-        """Tell everybody of the whole table, which has a new version; outside ones soon after."""
+        """Register the whole table, after it got a new version; outside name servers soon after."""
         if self._is_started and self._routes is not None:
-            self._routes.register(self._identity, self._wrapper())
+            self._routes.register(self._current(), self._wrapper())
+        self._wake_up()
+
+    def identify(self, broker_id: int) -> None:
+        """Register under another id: the role has changed."""
+        self._identity = replace(self._identity, broker_id=broker_id)
+        self._pressing = set(self._name_servers)
+        self.announce()
+
+    def hurry(self, broker_name: str) -> None:
+        """Ask the name servers again: somebody says that a broker's master has changed.
+
+        That is a hint of anybody's: what they answer counts, and they are asked once a second.
+        """
+        is_ours = broker_name == self._identity.broker_name and self._is_slave
+        if is_ours and self._hurry_timer is None and self._name_servers:
+            when = max(self._clock.monotonic(), self._hurried_at + HURRY_S)
+            self._hurry_timer = self._clock.call_at(when, self._hurry_now)
+
+    def _hurry_now(self) -> None:
+        self._hurry_timer = None
+        self._hurried_at = self._clock.monotonic()
         self._wake_up()
 
     def announced(self) -> Awaitable[None] | None:
-        """Return what is done when all name servers know the table of now, or failed to answer.
+        """Return an awaitable that ends once each name server has the current table or has failed.
 
-        None when they know already: the embedded one is told in the call that changed it.
+        None without outside name servers: the embedded one knows each change at once.
         """
         if not self._name_servers or not self._is_started:
             return None
@@ -151,43 +210,69 @@ class BrokerRegistration(Service):
         while True:
             self._wake = loop.create_future()
             if not self._is_changed:
-                period_s = min(max(self._period_s(), PERIOD_MIN_S), PERIOD_MAX_S)
+                period_s = min(max(self._terms.period_s(), PERIOD_MIN_S), PERIOD_MAX_S)
+                if self._pressing:
+                    period_s = PRESSING_S
                 await wait_within(self._clock, self._wake, period_s)
-            await self.register_now()
+            # A slave always registers: the answer says where its master is.
+            is_forced = self._is_changed or self._terms.is_forced or self._is_slave
+            await self.register_now(is_forced=is_forced)
 
-    async def register_now(self) -> None:
-        """Tell everybody the whole table.
+    async def register_now(self, *, is_forced: bool = True) -> None:
+        """Register the whole table; unless forced, only where another version is registered.
 
-        Differs: the original sends a changed topic alone. A name server that lost us meanwhile
-        would take that for our whole table, since the next one has the same version.
+        Differs: the original sends a changed topic alone. A name server that lost the broker
+        meanwhile would take that one topic for the whole table, since the next table has the same
+        version.
         """
         self._is_changed = False
         announced, self._announced = self._announced, None
         wrapper = self._wrapper()
+        answers: list[RegisterResult | None] = []
         if self._routes is not None:
-            self._routes.register(self._identity, wrapper)
+            answers.append(self._routes.register(self._current(), wrapper))
             if self._order_topics is not None:
                 self._hear_of_order_topics(self._order_topics())
         try:
             if self._name_servers:
-                body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode()
-                await asyncio.gather(
-                    *(self._register_at(each, body) for each in self._name_servers)
+                body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode(
+                    is_compressed=self._terms.is_compressed
+                )
+                version = None if is_forced else wrapper.data_version
+                answers += await asyncio.gather(
+                    *(self._register_at(each, body, version) for each in self._name_servers)
                 )
         finally:
             if announced is not None and not announced.done():
                 announced.set_result(None)
+        self._hear_of_master([each for each in answers if each is not None])
+
+    @property
+    def _is_slave(self) -> bool:
+        return self._identity.broker_id != MASTER_ID
+
+    def _master_changed(self, broker_name: str) -> None:
+        """Hear at once what the embedded name server knows."""
+        if self._is_started and broker_name == self._identity.broker_name:
+            assert self._routes is not None
+            self._hear_of_master([self._routes.master_of(broker_name)])
+
+    def _hear_of_master(self, answers: Sequence[RegisterResult]) -> None:
+        if self.on_master is None or not self._is_slave or not answers:
+            return
+        own = self._identity.broker_addr
+        known = [each for each in answers if each.master_addr and each.master_addr != own]
+        self.on_master(known[0] if known else RegisterResult())
 
     def _hear_of_order_topics(self, topics: Iterable[str]) -> None:
-        if self.on_order_topics is not None:
-            self.on_order_topics(topics)
+        if self._on_order_topics is not None:
+            self._on_order_topics(topics)
 
     def _wrapper(self, only: str | None = None) -> TopicConfigSerializeWrapper:
         data_version, table = self._topics()
-        chosen = dict(table)
-        if only is not None:
-            chosen = {only: table[only]} if only in table else {}
-        permission = self._broker_permission()
+        names = table if only is None else table.keys() & {only}
+        chosen = {topic: table[topic] for topic in names}
+        permission = self._terms.broker_permission()
         if permission != READ_WRITE:
             chosen = {
                 topic: msgspec.structs.replace(config, perm=permission)
@@ -195,24 +280,50 @@ class BrokerRegistration(Service):
             }
         return TopicConfigSerializeWrapper(data_version=data_version, topic_config_table=chosen)
 
-    async def _register_at(self, name_server: str, body: bytes) -> None:
+    async def _register_at(
+        self, name_server: str, body: bytes, version: DataVersion | None
+    ) -> RegisterResult | None:
+        """Register, unless the name server already has the given version.
+
+        Returns what it says of a slave's master; None when it was not asked or did not answer.
+        """
+        if version is not None and await self._is_known_at(name_server, version):
+            return None
         fields = {
             **self._identity_fields(),
             "haServerAddr": self._identity.ha_server_addr,
-            "compressed": "false",
+            "compressed": "true" if self._terms.is_compressed else "false",
             "bodyCrc32": str(body_crc32(body)),
+            # Ours; the original's name server ignores it.
+            "epoch": str(self._terms.epoch()),
         }
         request = RemotingCommand.request(RequestCode.REGISTER_BROKER, fields, body)
-        answer = await self._tell(name_server, request, self._timeout_s)
-        if answer is not None and answer.body:
+        answer = await self._tell(name_server, request, self._terms.timeout_s)
+        if answer is None:
+            return None
+        self._pressing.discard(name_server)
+        if answer.body:
             try:
                 self._hear_of_order_topics(java_json.decode_as(answer.body, KVTable).table)
             except ValueError as error:
                 logger.warning("order topics cannot be read: address=%s %s", name_server, error)
+        told = answer.ext_fields
+        return RegisterResult(told.get("haServerAddr", ""), told.get("masterAddr", ""))
+
+    async def _is_known_at(self, name_server: str, version: DataVersion) -> bool:
+        """Return whether a name server has this version; asking also counts as a sign of life."""
+        request = RemotingCommand.request(
+            RequestCode.QUERY_DATA_VERSION, self._identity_fields(), msgspec.json.encode(version)
+        )
+        answer = await self._tell(name_server, request, self._terms.timeout_s)
+        return answer is not None and answer.ext_fields.get("changed") == "false"
 
     async def _unregister_at(self, name_server: str) -> None:
         request = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, self._identity_fields())
         await self._tell(name_server, request, UNREGISTER_TIMEOUT_S)
+
+    def _current(self) -> BrokerIdentity:
+        return replace(self._identity, epoch=self._terms.epoch())
 
     def _identity_fields(self) -> dict[str, str]:
         return {
@@ -225,7 +336,7 @@ class BrokerRegistration(Service):
     async def _tell(
         self, name_server: str, request: RemotingCommand, timeout_s: float
     ) -> RemotingCommand | None:
-        """Send a request; log when a name server begins to fail, and when it ceases to."""
+        """Send a request; log a name server's first failure, and its recovery."""
         assert self._client is not None
         answer = None
         try:
@@ -236,6 +347,7 @@ class BrokerRegistration(Service):
             failure = (
                 "" if answer.code == ResponseCode.SUCCESS else f"{answer.code} {answer.remark}"
             )
+            self._hear_of_epoch(answer, name_server)
         if failure and name_server not in self._failing:
             logger.warning("name server fails: address=%s reason=%s", name_server, failure)
             self._failing.add(name_server)
@@ -243,3 +355,9 @@ class BrokerRegistration(Service):
             logger.info("name server answers again: address=%s", name_server)
             self._failing.discard(name_server)
         return None if failure else answer
+
+    def _hear_of_epoch(self, answer: RemotingCommand, name_server: str) -> None:
+        """Pass on the later epoch for which a registration was refused."""
+        epoch = answer.ext_fields.get("epoch", "")
+        if answer.code == ResponseCode.NO_PERMISSION and epoch.isascii() and epoch.isdigit():
+            self._terms.on_outranked(int(epoch[:19]), name_server)
