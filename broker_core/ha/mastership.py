@@ -1,0 +1,154 @@
+"""Mastership: whether this master is still its set's.
+
+A promotion begins an epoch that the old master does not know. So a master asks the other brokers
+of its set, before it serves and every few seconds from then on: those that asked it for its epochs
+before, and those that name servers list under its name. One of them in a later epoch means that
+this broker was replaced. It takes the id that the new master had, and starts again as its slave;
+when nobody says which id is free, it stops and says how to go on.
+
+Nobody answers, nobody has replaced it: then it serves. Two brokers cannot know more, since a broken
+network and a dead peer look the same. What both of them took meanwhile is not lost in silence, but
+saved aside when they see each other again (`divergence`); SYNC_MASTER acknowledges none of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker_core.errors import ReplicationError
+from broker_core.ha.epochs import GivenRole
+from broker_core.ha.role import SLAVE
+from broker_core.remoting.waiting import wait_within
+from broker_core.service import Service
+
+if TYPE_CHECKING:
+    from broker_core.clock import Clock
+    from broker_core.ha.ending import Ending
+    from broker_core.ha.epochs import Epochs
+    from broker_core.ha.peers import BrokerState, Peers
+    from broker_core.ha.role import Role
+
+logger = logging.getLogger(__name__)
+
+CHECK_PERIOD_S = 5.0
+START_TIMEOUT_S = 10.0
+
+
+class Mastership(Service):
+    """Looks for a later epoch while this broker is master. Event loop only."""
+
+    def __init__(
+        self,
+        role: Role,
+        configured: tuple[str, int],
+        epochs: Epochs,
+        peers: Peers,
+        ending: Ending,
+        clock: Clock,
+    ) -> None:
+        """`configured`: brokerRole and brokerId of the configuration file."""
+        super().__init__()
+        self._role = role
+        self._configured = configured
+        self._epochs = epochs
+        self._peers = peers
+        self._ending = ending
+        self._clock = clock
+
+    async def start(self) -> None:
+        """Look once, before anything is served; then again and again.
+
+        Raises:
+            ReplicationError: another broker is the set's master.
+        """
+        looking = self.spawn(self.check(), name="mastership at start")
+        if not await wait_within(self._clock, looking, START_TIMEOUT_S):
+            looking.cancel()
+            logger.warning(
+                "name servers and the other brokers of the set do not answer; this broker goes on "
+                "as %s",
+                self._role.broker_role,
+            )
+        if self._ending.is_asked:
+            raise ReplicationError(self._ending.failure or "this broker was replaced")
+        self.spawn(self._check_forever(), name="mastership")
+
+    async def shutdown(self) -> None:
+        await super().shutdown()
+        await self._peers.shutdown()
+
+    async def check(self) -> None:
+        """Ask whether this master was replaced, and end the broker if so."""
+        if self._role.is_slave or self._ending.is_asked:
+            return
+        registered = await self._peers.registered() or {}
+        states = await self._peers.states_of([*registered.values(), *self._epochs.peers])
+        # Asked late: a promotion of this broker may have begun an epoch meanwhile.
+        later = {
+            address: state
+            for address, state in states.items()
+            if state.newest > self._epochs.newest
+        }
+        if later and not self._role.is_slave:
+            self._step_down(later)
+
+    def _step_down(self, later: dict[str, BrokerState]) -> None:
+        newest = max(state.newest for state in later.values())
+        found = {
+            address: state
+            for address, state in later.items()
+            if state.newest == newest and not state.is_slave
+        }
+        for address, state in found.items():
+            broker_id = self._free_id(state)
+            if broker_id is None:
+                continue
+            try:
+                self._become_slave(broker_id)
+            except OSError:
+                logger.exception("epoch.json cannot be written")
+                break
+            self._ending.start_again(
+                f"the broker at {address} was promoted (epoch {newest}); this one becomes its "
+                f"slave with brokerId={broker_id}"
+            )
+            return
+        self._fail(f"the broker at {next(iter(found), next(iter(later)))}", newest)
+
+    def outranked(self, epoch: int, where: str) -> None:
+        """Take note that a name server knows a later epoch of this set."""
+        if not self._role.is_slave and epoch > self._epochs.newest:
+            self._fail(f"the name server at {where}", epoch)
+
+    def _free_id(self, master: BrokerState) -> int | None:
+        """Return the id that this broker may have as a slave: its own, or the new master's old."""
+        configured_role, configured_id = self._configured
+        return configured_id if configured_role == SLAVE else master.former_broker_id
+
+    def _become_slave(self, broker_id: int) -> None:
+        configured_role, configured_id = self._configured
+        given = None
+        if configured_role != SLAVE:
+            given = GivenRole(
+                broker_role=SLAVE,
+                broker_id=broker_id,
+                configured_role=configured_role,
+                configured_id=configured_id,
+            )
+        self._epochs.give_role(given)
+
+    def _fail(self, whom: str, epoch: int) -> None:
+        self._ending.fail(
+            f"{whom} knows epoch {epoch} of this set, and this broker, started as master, only "
+            f"epoch {self._epochs.newest}: it was replaced. Start it as a slave "
+            "(brokerRole=SLAVE, and a brokerId above 0 that is free); it saves aside what the new "
+            "master lacks. Or, if this log is the one to go on with: python -m broker_core promote "
+            "-c FILE --force, while it is stopped"
+        )
+
+    async def _check_forever(self) -> None:
+        while True:
+            await self._clock.sleep(CHECK_PERIOD_S)
+            if self._epochs.peers or self._epochs.entries:
+                await self.check()
