@@ -16,29 +16,35 @@ from typing import TYPE_CHECKING, Protocol
 
 import uvloop
 
-from broker_core import config as configuration_of
-from broker_core.broker import Broker, limits_of
+from broker_core.broker import Broker
 from broker_core.clock import SystemClock
+from broker_core.composition.commands import promote, truncate
+from broker_core.composition.log_levels import apply_log_levels
+from broker_core.composition.name_server_alone import NameServerAlone
+from broker_core.config.keys import IMPORTANT_KEYS, NAMESRV_KEYS
+from broker_core.config.loading import build, load
 from broker_core.errors import BrokerError, ConfigError
-from broker_core.namesrv.namesrv import NameServer
-from broker_core.remoting.tls import TlsGate
+from broker_core.log_lines import log_to_stderr
 from broker_core.storage import FileStorage
-from broker_core.verify import verify
+from broker_core.verify.verifier import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker_core.config import Configuration
+    from broker_core.config.configuration import Configuration
+    from broker_core.ha.ending import Ending
 
 logger = logging.getLogger("broker_core")
 
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_START_AGAIN = -1
+"""Of no process: the broker starts again in this one."""
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s - %(message)s"
 LOOPBACK = ("127.", "::1", "localhost")
 NAMESRV_LISTEN_PORT = 9876
-NAMESRV_KEYS = ("bindAddress", "listenPort", "kvConfigPath", "orderMessageEnable")
+NAMESRV_PLACE_KEYS = ("bindAddress", "listenPort", "kvConfigPath")
 
 
 class Server(Protocol):
@@ -51,13 +57,17 @@ class Server(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    log_to_stderr(LOG_FORMAT)
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given[:1] == ["namesrv"]:
             return _namesrv(given[1:])
         if given[:1] == ["verify"]:
             return _verify(given[1:])
+        if given[:1] == ["promote"]:
+            return promote(given[1:])
+        if given[:1] == ["truncate"]:
+            return truncate(given[1:])
         return _broker(given)
     except ConfigError as error:
         _say(str(error))
@@ -71,7 +81,8 @@ def _broker(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m broker_core",
         description="The broker. `python -m broker_core namesrv -h` is the name server alone, "
-        "`python -m broker_core verify -h` checks a store directory.",
+        "`python -m broker_core verify -h` checks a store directory, "
+        "`python -m broker_core promote -h` makes a slave the master.",
     )
     parser.add_argument("-c", "--configFile", metavar="FILE", help="broker config properties file")
     parser.add_argument(
@@ -88,7 +99,7 @@ def _broker(given: Sequence[str]) -> int:
     )
     options = parser.parse_args(given)
     overrides = {"namesrvAddr": options.namesrvAddr} if options.namesrvAddr else None
-    configuration, errors = configuration_of.load(options.configFile, overrides)
+    configuration, errors = load(options.configFile, overrides)
     for error in errors:
         _say(str(error))
     if errors:
@@ -96,14 +107,17 @@ def _broker(given: Sequence[str]) -> int:
     if options.printConfigItem or options.printImportantConfig:
         _print_configuration(configuration, important=not options.printConfigItem)
         return EXIT_OK
-    for warning in configuration.warnings:
-        logger.warning("%s", warning)
+    _begin_log(configuration)
     if not configuration.broker.acl_enable:
         _warn_of_open_listener(configuration.broker.bind_address)
     _raise_descriptor_limit()
-    broker = Broker(configuration)
-    broker.load()
-    return uvloop.run(_serve(broker, broker.announcement))
+    code = EXIT_START_AGAIN
+    while code == EXIT_START_AGAIN:
+        # Another one each time: what it learns of its store and its role it learns at the start.
+        broker = Broker(configuration)
+        broker.load()
+        code = uvloop.run(_serve(broker, broker.announcement, broker.ending))
+    return code
 
 
 def _namesrv(given: Sequence[str]) -> int:
@@ -114,14 +128,14 @@ def _namesrv(given: Sequence[str]) -> int:
         "-c",
         "--configFile",
         metavar="FILE",
-        help=f"properties file with {', '.join(NAMESRV_KEYS)}",
+        help=f"properties file with {', '.join(NAMESRV_PLACE_KEYS + NAMESRV_KEYS)}",
     )
     parser.add_argument(
         "-p", "--printConfigItem", action="store_true", help="print all configuration, then exit"
     )
     options = parser.parse_args(given)
     # The name server's own keys are a few of the broker's; its port has another default.
-    configuration, errors = configuration_of.load(
+    configuration, errors = load(
         options.configFile, defaults={"listenPort": str(NAMESRV_LISTEN_PORT)}
     )
     for error in errors:
@@ -130,32 +144,17 @@ def _namesrv(given: Sequence[str]) -> int:
         return EXIT_USAGE
     broker = configuration.broker
     path = Path(broker.kv_config_path or "~/namesrv/kvConfig.json").expanduser().absolute()
-    values = (
-        broker.bind_address,
-        configuration.server.listen_port,
-        path,
-        str(broker.order_message_enable).lower(),
-    )
+    host, port = broker.bind_address, configuration.server.listen_port
     if options.printConfigItem:
-        for key, value in zip(NAMESRV_KEYS, values, strict=True):
-            sys.stdout.write(f"{key}={value}\n")
+        shown = dict(configuration.items()) | {"kvConfigPath": str(path)}
+        for key in NAMESRV_PLACE_KEYS + NAMESRV_KEYS:
+            sys.stdout.write(f"{key}={shown[key]}\n")
         return EXIT_OK
-    for warning in configuration.warnings:
-        logger.warning("%s", warning)
+    _begin_log(configuration)
     _warn_of_open_listener(broker.bind_address)
-    name_server = NameServer(
-        broker.bind_address,
-        configuration.server.listen_port,
-        SystemClock(),
-        FileStorage(),
-        path,
-        limits=limits_of(configuration),
-        tls=TlsGate(configuration.tls),
-        is_proxied=configuration.server.ha_proxy_protocol_enable,
-        is_order_message_enabled=broker.order_message_enable,
-    )
+    name_server = NameServerAlone(configuration, path, SystemClock(), FileStorage())
     return uvloop.run(
-        _serve(name_server, lambda: f"The Name Server boot success on {values[0]}:{values[1]}.")
+        _serve(name_server, lambda: f"The Name Server boot success on {host}:{port}.")
     )
 
 
@@ -188,8 +187,13 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _serve(server: Server, announcement: Callable[[], str]) -> int:
-    """Run a server until SIGTERM or SIGINT; a second signal ends the process at once."""
+async def _serve(
+    server: Server, announcement: Callable[[], str], ending: Ending | None = None
+) -> int:
+    """Run a server until SIGTERM or SIGINT, or until it ends by itself; return the exit code.
+
+    A second signal ends the process at once.
+    """
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -198,23 +202,53 @@ async def _serve(server: Server, announcement: Callable[[], str]) -> int:
         await server.start()
     except BrokerError:
         await server.shutdown()
+        if ending is not None and ending.is_asked and not asked.is_set():
+            return _code_of(ending)
         raise
     logger.info("%s", announcement())
+    if ending is not None:
+        ending.when_asked(asked.set)
     await asked.wait()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.remove_signal_handler(number)
+    is_ending = ending is not None and ending.is_asked
+    if not is_ending:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+    asked.clear()
     logger.info("shutting down")
     await server.shutdown()
     logger.info("stopped")
-    return EXIT_OK
+    # Asked by a signal while it was about to start again, it stops.
+    return _code_of(ending) if ending is not None and is_ending and not asked.is_set() else EXIT_OK
+
+
+def _code_of(ending: Ending) -> int:
+    if ending.failure:
+        _say(ending.failure)
+        return EXIT_FAILED
+    return EXIT_START_AGAIN
+
+
+def _begin_log(configuration: Configuration) -> None:
+    """Set the log levels; log the configuration, secrets hidden, and its warnings."""
+    apply_log_levels(configuration)
+    defaults, _ = build({})
+    default_items = dict(defaults.items())
+    for key, value in configuration.items():
+        level = logging.DEBUG if default_items.get(key) == value else logging.INFO
+        logger.log(level, "configuration: %s=%s", key, value)
+    if configuration.without_effect:
+        keys = " ".join(f"{key}={value}" for key, value in configuration.without_effect)
+        logger.info("configuration: accepted without effect here: %s", keys)
+    for warning in configuration.warnings:
+        logger.warning("%s", warning)
 
 
 def _print_configuration(configuration: Configuration, *, important: bool) -> None:
     items = dict(configuration.items())
-    for key in configuration_of.IMPORTANT if important else sorted(items):
+    for key in IMPORTANT_KEYS if important else sorted(items):
         sys.stdout.write(f"{key}={items[key]}\n")
     if not important:
-        for key, value in configuration.inert:
+        for key, value in configuration.without_effect:
             sys.stdout.write(f"# {key}={value} (accepted, without effect here)\n")
     for warning in configuration.warnings:
         _say(warning)

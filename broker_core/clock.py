@@ -1,6 +1,6 @@
 """Time, as a parameter.
 
-Nothing else in the broker reads a clock or waits for one, so that tests can drive both.
+Nothing else in the broker reads a clock or waits for one, so that tests can drive time.
 """
 
 from __future__ import annotations
@@ -44,11 +44,10 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clocks. Any thread, except `sleep` and `call_at` (event loop)."""
 
+    monotonic = staticmethod(time.monotonic)
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -59,24 +58,24 @@ class SystemClock:
 
 
 class SteadyClock:
-    """Wall time that nobody steps: it begins at wall time and advances with monotonic time.
+    """Starts at wall time and advances with monotonic time, so that nobody can step it.
 
-    What is due later, or ages, goes by it: a step of the wall clock neither hurries nor holds
-    anything. A process that starts anew believes the wall clock. Any thread.
+    Due times and ages go by it: a step of the wall clock neither hurries nor delays anything. A new
+    process believes the wall clock. Any thread.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._monotonic = clock.monotonic
-        # In this order, so that it is not ahead of a wall clock that nobody stepped.
+        # In this order, so that it is never ahead of an undisturbed wall clock.
         self._origin_ms = clock.now_ms()
         self._origin = clock.monotonic()
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch."""
-        # The added microsecond makes up for what floating point loses of a whole millisecond.
+        # Floating point may fall just short of a whole millisecond: the microsecond corrects that.
         return self._origin_ms + int((self._monotonic() - self._origin) * 1000 + 0.001)
 
 
 def thread_cpu_seconds() -> float:
-    """Return how long this thread has had a processor."""
+    """Return this thread's processor time, in seconds."""
     return time.thread_time()

@@ -8,16 +8,21 @@ Named by what the handler must do::
         CorruptRecordError      file, commit_log_offset, reason        -> recovery decides
         StoreUnavailableError   closed, disk full, write failed        -> SERVICE_NOT_AVAILABLE
       FrameError                the peer broke framing                 -> close the connection
-      RequestRefusedError       understood, and no: code, remark       -> that ResponseCode
+      RequestRefusedError       understood, and no                     -> that code, remark, fields
         AbortProcessError       the same, said by an extension         -> that ResponseCode
+      ReplicationError          the other end of an HA connection      -> close that connection
       RemotingError             we called out                          -> the caller may retry
         RemotingConnectError    no connection
         RemotingTimeoutError    no answer in time
         RemotingSendError       the connection ended before the answer
-      ReplicationError          an HA peer misbehaved                  -> drop that connection
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class BrokerError(Exception):
@@ -39,7 +44,7 @@ class StoreError(BrokerError):
 
 
 class CorruptRecordError(StoreError):
-    """Bytes that are not the record they should be."""
+    """Bytes that should be a record and are not."""
 
     def __init__(self, file: str, commit_log_offset: int, reason: str) -> None:
         super().__init__(f"{file}: damaged record at offset {commit_log_offset}: {reason}")
@@ -57,16 +62,31 @@ class FrameError(BrokerError):
 
 
 class RequestRefusedError(BrokerError):
-    """A request that was understood and refused: the answer's code and remark."""
+    """A refused request: the answer's code, remark and ext fields."""
 
-    def __init__(self, code: int, remark: str) -> None:
+    def __init__(
+        self, code: int, remark: str | None, ext_fields: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(remark)
         self.code = code
         self.remark = remark
+        self.ext_fields: Mapping[str, str] = {} if ext_fields is None else ext_fields
+
+    def with_fields(self, ext_fields: Mapping[str, str]) -> Self:
+        """Return this refusal with more ext fields; its own take precedence."""
+        self.ext_fields = {**ext_fields, **self.ext_fields}
+        return self
 
 
 class AbortProcessError(RequestRefusedError):
     """An extension refuses a request: the answer's code (1 to 32,767) and remark."""
+
+    def __init__(self, code: int, remark: str | None) -> None:
+        super().__init__(code, remark)
+
+
+class ReplicationError(BrokerError):
+    """The other end of an HA connection cannot be followed or served; one sentence for people."""
 
 
 class RemotingError(BrokerError):
@@ -83,7 +103,3 @@ class RemotingTimeoutError(RemotingError):
 
 class RemotingSendError(RemotingError):
     """The connection ended before the answer; the peer may have done what was asked."""
-
-
-class ReplicationError(BrokerError):
-    """A replica sent what it must not send; its connection is dropped."""

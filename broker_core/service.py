@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class Service:
-    """Something that runs tasks: a task that dies is logged, all end with `shutdown`.
+    """Runs tasks: logs one that dies, ends all in `shutdown`.
 
     Event loop only. Subclasses release what else they own after `await super().shutdown()`.
     """
@@ -29,7 +29,7 @@ class Service:
         return task
 
     async def shutdown(self) -> None:
-        """Cancel what still runs; return when all has ended. Calling it twice does no harm."""
+        """Cancel the tasks that run and return when all have ended; may be called twice."""
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()

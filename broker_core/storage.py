@@ -1,8 +1,8 @@
 """The file system, as a parameter.
 
-Every file effect of the broker goes through a `Storage`: tests replace it by one that keeps files
-in memory, fails a chosen call, or cuts the power. The hot path is not slowed by the seam: `map()`
-hands out the buffer that records are packed into.
+Every file effect of the broker goes through a `Storage`. Tests replace it by one that keeps files
+in memory, fails a chosen call or cuts the power. The seam costs the hot path nothing: `map()` hands
+out the buffer that records are packed into.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import errno
 import fcntl
 import mmap
 import os
+import stat
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -42,11 +43,11 @@ class StorageFile(Protocol):
         ...
 
     def set_size(self, size: int) -> None:
-        """Set the length; what is added reads as zeros and has no blocks yet."""
+        """Set the length; added bytes read as zeros and have no blocks yet."""
         ...
 
     def allocate(self, offset: int, length: int) -> None:
-        """Reserve blocks, growing the file if needed; OSError (ENOSPC) when there are none."""
+        """Reserve blocks and grow the file if needed; OSError (ENOSPC) when none are left."""
         ...
 
     def map(self) -> mmap.mmap | bytearray:
@@ -58,15 +59,15 @@ class StorageFile(Protocol):
         ...
 
     def data_ranges(self, offset: int, end: int) -> list[tuple[int, int]]:
-        """Return the parts of [offset, end) that may hold something; the rest reads as zeros."""
+        """Return the parts of [offset, end) that may hold data; the rest reads as zeros."""
         ...
 
     def pread(self, offset: int, length: int) -> bytes:
-        """Read; shorter at the file's end."""
+        """Read length bytes, fewer at the file's end."""
         ...
 
     def pread_into(self, offset: int, buffer: memoryview) -> int:
-        """Read as much as fits; return how much, less than that at the file's end only."""
+        """Fill the buffer; return how many bytes, fewer than fit only at the file's end."""
         ...
 
     def pwrite(self, offset: int, data: bytes | memoryview) -> None:
@@ -74,7 +75,7 @@ class StorageFile(Protocol):
         ...
 
     def fdatasync(self) -> None:
-        """Make what was written durable; blocks without holding the interpreter lock."""
+        """Make written data durable; blocks, without holding the interpreter lock."""
         ...
 
     def try_lock(self) -> bool:
@@ -106,7 +107,7 @@ class Storage(Protocol):
         ...
 
     def make_directory(self, path: Path, *, durable: bool = True) -> None:
-        """Make a directory with its parents; durably unless the caller syncs them later."""
+        """Make a directory with its parents, durably unless the caller syncs them later."""
         ...
 
     def sync_directory(self, path: Path) -> None:
@@ -114,7 +115,7 @@ class Storage(Protocol):
         ...
 
     def sync_file_system(self, path: Path) -> None:
-        """Make durable whatever was written to the file system of path, by whomever."""
+        """Make durable everything that any process wrote to the file system of path."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
@@ -133,23 +134,27 @@ class Storage(Protocol):
         """Return a whole file, None when it is missing."""
         ...
 
+    def permissions(self, path: Path) -> tuple[int, int] | None:
+        """Return a file's owner (uid) and mode, None when it is missing."""
+        ...
+
     def write_atomically(self, path: Path, data: bytes, *, keep_backup: bool = False) -> None:
-        """Replace a file durably: after a crash it is whole, the old text or the new.
+        """Replace a file durably: a crash leaves the whole old or the whole new text.
 
         With keep_backup the old text stays beside it as `<name>.bak`.
         """
         ...
 
     def disk_usage(self, path: Path) -> tuple[int, int]:
-        """Return (used, free for us) bytes of the file system that holds path."""
+        """Return the used bytes of path's file system, and those free for this user."""
         ...
 
     def buffer(self, size: int) -> mmap.mmap | bytearray:
-        """Return memory that belongs to no file: zeros, aligned to pages; OSError for none."""
+        """Return zeroed, page-aligned memory of no file; OSError when there is none."""
         ...
 
     def lock_memory(self, buffer: mmap.mmap | bytearray) -> None:
-        """Keep a buffer's pages in memory from their first use on; OSError when it may not be."""
+        """Keep a buffer's pages in memory from their first use on; OSError when not permitted."""
         ...
 
     def unlock_memory(self, buffer: mmap.mmap | bytearray) -> None:
@@ -193,7 +198,7 @@ class OsFile:
         for start in range(first, offset + length, POPULATE_STEP):
             step = min(POPULATE_STEP, offset + length - start)
             if _libc.madvise(address + start, step, MADV_POPULATE_WRITE) != 0:
-                break  # older kernels do not know it: pages are then faulted in by their first use
+                break  # Older kernels do not know it: first use then faults the pages in.
         del anchor
 
     def data_ranges(self, offset: int, end: int) -> list[tuple[int, int]]:
@@ -233,7 +238,7 @@ class OsFile:
             view = view[written:]
 
     def fdatasync(self) -> None:
-        # A file that was deleted while it waited for its flush needs none.
+        # A file that was deleted while it waited for its flush needs no flush.
         if self._fd < 0:
             return
         try:
@@ -318,6 +323,13 @@ class FileStorage:
             return path.read_bytes()
         except FileNotFoundError:
             return None
+
+    def permissions(self, path: Path) -> tuple[int, int] | None:
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_uid, stat.S_IMODE(status.st_mode)
 
     def write_atomically(self, path: Path, data: bytes, *, keep_backup: bool = False) -> None:
         temporary = path.with_name(path.name + ".tmp")

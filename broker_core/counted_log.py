@@ -1,0 +1,100 @@
+"""CountedLog: log lines about what clients can repeat at will, so few that they fill no disk.
+
+The first event about a subject is logged at once. From then on there is one line a minute with
+their count, as long as events come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
+
+    from broker_core.clock import Clock, Timer
+
+PERIOD_S = 60.0
+SUBJECTS_MAX = 1_000
+"""Subjects beyond this share one line for each event: clients choose some of their names."""
+OTHERS = "others"
+
+
+@dataclass(slots=True)
+class _Repeated:
+    logger: logging.Logger
+    level: int
+    event: str
+    subject: str
+    timer: Timer | None = None
+    count: int = 0
+    detail: str = ""
+    values: tuple[object, ...] = ()
+
+
+class CountedLog:
+    """Event loop only."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._repeated: dict[tuple[str, str], _Repeated] = {}
+
+    def report(
+        self,
+        logger: logging.Logger,
+        level: int,
+        event: str,
+        subject: str,
+        detail: str = "",
+        *values: object,
+    ) -> None:
+        """Count an event about a subject; log it now when it is the first one.
+
+        The detail, formatted with the values, describes this one event: a line bears that of the
+        last event that it counts.
+        """
+        repeated = self._repeated.get((event, subject))
+        if repeated is None and len(self._repeated) >= SUBJECTS_MAX:
+            subject = OTHERS
+            repeated = self._repeated.get((event, subject))
+        is_first = repeated is None
+        if repeated is None:
+            repeated = _Repeated(logger, level, event, subject)
+            self._repeated[event, subject] = repeated
+        repeated.count += 1
+        repeated.detail, repeated.values = detail, values
+        if is_first:
+            self._log(repeated)
+            self._wait(repeated)
+
+    def shutdown(self) -> None:
+        """Log what was counted and not logged yet."""
+        for repeated in self._repeated.values():
+            if repeated.timer is not None:
+                repeated.timer.cancel()
+            if repeated.count:
+                self._log(repeated)
+        self._repeated.clear()
+
+    def _wait(self, repeated: _Repeated) -> None:
+        when = self._clock.monotonic() + PERIOD_S
+        repeated.timer = self._clock.call_at(when, lambda: self._end_period(repeated))
+
+    def _end_period(self, repeated: _Repeated) -> None:
+        if not repeated.count:
+            del self._repeated[repeated.event, repeated.subject]
+            return
+        self._log(repeated)
+        self._wait(repeated)
+
+    def _log(self, repeated: _Repeated) -> None:
+        detail = repeated.detail % repeated.values
+        repeated.logger.log(
+            repeated.level,
+            "%s: %s count=%d%s",
+            repeated.event,
+            repeated.subject,
+            repeated.count,
+            f" last: {detail}" if detail else "",
+        )
+        repeated.count = 0
