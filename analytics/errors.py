@@ -1,11 +1,32 @@
-"""ReportError: the one sentence a person reads when a report cannot be made."""
+"""ReportError: the one sentence a person reads when a report cannot be made.
+
+ReportError
+ +-- DataLossError        what was to be read is not there any more
+ +-- JavaMissingError     analytics.java
+ReportCancelledError
+"""
 
 from __future__ import annotations
+
+import re
 
 
 class ReportError(Exception):
     """A report cannot be made; str() is one sentence for people, with what would help."""
 
 
+class DataLossError(ReportError):
+    """Messages that were to be read have been deleted, or never came back."""
+
+
 class ReportCancelledError(Exception):
     """Somebody asked the run to stop; nothing was published."""
+
+
+_OUR_SENTENCE = re.compile(r"(?:ReportError|DataLossError): (.+)")
+
+
+def sentence_in(text: str) -> str | None:
+    """Return the sentence of our own error inside Spark's account of it, None without one."""
+    found = _OUR_SENTENCE.search(text)
+    return None if found is None else found.group(1).strip()

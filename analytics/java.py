@@ -1,16 +1,25 @@
-"""The Java runtime that Spark needs.
+"""The Java runtime that Spark needs: the one probe, for reports, the console and deploy.
+
+    python -m analytics.java
+
+ends with code 0 when there is a usable Java; otherwise it prints what is missing as one line of
+JSON (see analytics.reports.describe) and ends with 1.
+
+Standard library only: deploy asks before there is a virtual environment.
 
 Source: Spark 4.x wants Java 17 or later; bin/spark-class takes $JAVA_HOME/bin/java when JAVA_HOME
-is set, otherwise the `java` of PATH. The same rule is followed here, so that what was checked is
-what runs.
+is set, otherwise the `java` of PATH. The same rule holds here, so that what was checked is what
+runs.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,20 +29,32 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JAVA_VERSION_MIN = 17
-INSTALL_COMMAND = "apt-get install openjdk-17-jre-headless"
+PACKAGE = "openjdk-17-jre-headless"
+INSTALL_COMMAND = f"apt-get install {PACKAGE}"
 JAVA_HOME_RULE = "set JAVA_HOME to the directory that holds bin/java"
 VERSION_TIMEOUT_SECONDS = 30
+# "1.8.0_392" is Java 8; "17.0.15" is Java 17.
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+class JavaMissingError(ReportError):
+    """There is no usable Java; `reason` says why, as the end of a sentence."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"Reports need Java {JAVA_VERSION_MIN} or later, and {reason}: "
+            f"install it with `{INSTALL_COMMAND}`, or {JAVA_HOME_RULE}."
+        )
+        self.reason = reason
 
 
 def require_java(environment: Mapping[str, str] | None = None) -> Path:
     """Return the `java` that Spark will start.
 
     Raises:
-        ReportError: there is none, it does not run, or it is older than Java 17.
+        JavaMissingError: there is none, it does not run, or it is older than Java 17.
     """
-    environment = os.environ if environment is None else environment
-    java = _find(environment)
+    java = _find(os.environ if environment is None else environment)
     try:
         answer = subprocess.run(
             [str(java), "-version"],
@@ -44,34 +65,41 @@ def require_java(environment: Mapping[str, str] | None = None) -> Path:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ReportError(
-            f"Reports need Java {JAVA_VERSION_MIN} or later and {java} does not run: "
-            f"install it with `{INSTALL_COMMAND}`, or {JAVA_HOME_RULE}."
-        ) from error
+        raise JavaMissingError(f"{java} does not run") from error
     found = _VERSION.search(answer.stderr + answer.stdout)
-    if found is None or int(found.group(1)) < JAVA_VERSION_MIN:
-        version = found.group(1) if found else "of an unknown version"
-        raise ReportError(
-            f"Reports need Java {JAVA_VERSION_MIN} or later and {java} is Java {version}: "
-            f"install a newer one with `{INSTALL_COMMAND}`, or {JAVA_HOME_RULE}."
-        )
+    if answer.returncode or found is None:
+        raise JavaMissingError(f"{java} does not tell its version")
+    if int(found.group(1)) < JAVA_VERSION_MIN:
+        raise JavaMissingError(f"{java} is Java {found.group(1)}")
     return java
 
 
 def _find(environment: Mapping[str, str]) -> Path:
-    home = environment.get("JAVA_HOME", "")
+    home = environment.get("JAVA_HOME", "").strip()
     if home:
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):
-            raise ReportError(
-                f"Reports need Java {JAVA_VERSION_MIN} or later and JAVA_HOME is {home}, which "
-                f"has no bin/java: {JAVA_HOME_RULE}, or unset it and run `{INSTALL_COMMAND}`."
-            )
+            raise JavaMissingError(f"JAVA_HOME is {home}, which has no bin/java")
         return java
     on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     if on_path is None:
-        raise ReportError(
-            f"Reports need Java {JAVA_VERSION_MIN} or later and none was found: "
-            f"install it with `{INSTALL_COMMAND}`, or {JAVA_HOME_RULE}."
-        )
+        raise JavaMissingError("there is no java on PATH")
     return Path(on_path)
+
+
+def main() -> int:
+    try:
+        require_java()
+    except JavaMissingError as missing:
+        problem = {
+            "sentence": f"Reports need Java {JAVA_VERSION_MIN} or later, and {missing.reason}.",
+            "remedy": f"Install it, or {JAVA_HOME_RULE}:",
+            "command": INSTALL_COMMAND,
+        }
+        sys.stdout.write(json.dumps(problem) + "\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

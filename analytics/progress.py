@@ -1,9 +1,9 @@
-"""Progress of a run, as JSON lines for whoever started it.
+"""Progress of a run, as JSON lines for the process that started it.
 
-One line an event, on the stream that carries nothing else:
+One line for each event, on a stream that carries nothing else:
 
     {"event":"progress","stage":"reading","done":3,"total":12,"rows":0,"bytes":201326592}
-    {"event":"done","rows":40,"messages":"1000","bytes":"300000","seconds":9.1}
+    {"event":"done","rows":40,"totals":{"messages":"1000","bytes":"300000"},"seconds":9.1}
     {"event":"failed","message":"There is no store at /data/store: no such directory."}
 """
 
@@ -18,9 +18,9 @@ from typing import IO, TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from pyspark import SparkContext
+    from analytics.session import Spark
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class ProgressLines:
         self._last = ""
 
     def progress(self, stage: str, done: int, total: int, rows: int = 0, bytes_: int = 0) -> None:
-        """Say how far a stage is; saying the same again writes nothing."""
+        """Write how far a stage is; the same again writes nothing."""
         line = _line(event="progress", stage=stage, done=done, total=total, rows=rows, bytes=bytes_)
         with self._lock:
             if line == self._last:
@@ -44,16 +44,12 @@ class ProgressLines:
             self._last = line
             self._write(line)
 
-    def done(self, *, rows: int, messages: int, bytes_: int, seconds: float) -> None:
-        self._say(
-            event="done",
-            rows=rows,
-            messages=str(messages),
-            bytes=str(bytes_),
-            seconds=round(seconds, 3),
-        )
+    def done(self, *, rows: int, totals: Mapping[str, str], seconds: float) -> None:
+        """Write that the result is there, with how many rows it has."""
+        self._say(event="done", rows=rows, totals=dict(totals), seconds=round(seconds, 3))
 
     def failed(self, message: str) -> None:
+        """Write why there is no result."""
         self._say(event="failed", message=message)
 
     def _say(self, **event: object) -> None:
@@ -65,19 +61,19 @@ class ProgressLines:
             self._stream.write(line + "\n")
             self._stream.flush()
         except BrokenPipeError:
-            # Nobody listens any more; the result on disk is still worth having.
-            logger.debug("progress is not read any more")
+            # Nobody reads any more; the result on disk is still worth having.
+            logger.debug("nobody reads the progress any more")
 
 
 @contextmanager
 def reading_followed(
-    context: SparkContext, job_group: str, lines: ProgressLines, *, total_bytes: int, tasks: int
+    spark: Spark, job_group: str, lines: ProgressLines, *, total_bytes: int, tasks: int
 ) -> Iterator[None]:
     """Report a job group's first stage, the one that reads the log, from a thread of its own."""
     stop = threading.Event()
     following = threading.Thread(
         target=_follow,
-        args=(context, job_group, lines, total_bytes, tasks, stop),
+        args=(spark, job_group, lines, total_bytes, tasks, stop),
         name="progress",
         daemon=True,
     )
@@ -90,7 +86,7 @@ def reading_followed(
 
 
 def _follow(
-    context: SparkContext,
+    spark: Spark,
     job_group: str,
     lines: ProgressLines,
     total_bytes: int,
@@ -103,16 +99,16 @@ def _follow(
     while not ended:
         ended = stop.wait(POLL_SECONDS)
         try:
-            done, rows = _first_stage(context, job_group)
+            done, rows = _first_stage(spark, job_group)
         except (Py4JError, OSError):
-            # Spark is going away; why it does is for the thread that runs the report to say.
+            # Spark is going away; the thread that runs the report says why.
             return
         lines.progress("reading", done, total, rows, total_bytes * min(done, total) // total)
 
 
-def _first_stage(context: SparkContext, job_group: str) -> tuple[int, int]:
-    """Return how many tasks of the reading stage are done, and how many rows they yielded."""
-    tracker = context.statusTracker()
+def _first_stage(spark: Spark, job_group: str) -> tuple[int, int]:
+    """Return how many tasks of the reading stage are done, and how many rows they have read."""
+    tracker = spark.session.sparkContext.statusTracker()
     stages = [
         stage
         for job in tracker.getJobIdsForGroup(job_group)
@@ -121,9 +117,7 @@ def _first_stage(context: SparkContext, job_group: str) -> tuple[int, int]:
     ]
     if not stages or (first := tracker.getStageInfo(min(stages))) is None:
         return 0, 0
-    # The status tracker counts tasks only; rows are in the store that it reads from.
-    store = context._jsc.sc().statusStore()
-    return first.numCompletedTasks, int(store.lastStageAttempt(min(stages)).inputRecords())
+    return first.numCompletedTasks, spark.records_read(min(stages))
 
 
 def _line(**event: object) -> str:

@@ -1,46 +1,42 @@
-"""One run of a report: plan, read with Spark, publish; cancellable until it publishes."""
+"""ReportRun: plans a report, reads with Spark and publishes; cancellable until it publishes."""
 
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Observation, functions as F  # noqa: N812 - as in Spark's documentation
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from analytics import sink
-from analytics.commitlog_source import FORMAT
-from analytics.errors import ReportCancelledError, ReportError
+from analytics.collect import JOB_GROUP, collect
+from analytics.errors import ReportCancelledError, ReportError, sentence_in
 from analytics.java import require_java
-from analytics.progress import reading_followed
-from analytics.schemas import DAMAGE_COLUMN, messages_with
-from analytics.session import LOOPBACK, MASTER_DEFAULT, build_session, java_has_ended, stop_session
-from analytics.store_reader import SPLIT_BYTES_DEFAULT, ReadPlan, StoreReader
+from analytics.reports.describe import description
+from analytics.reports.summaries import summaries_of
+from analytics.reports.totals import totals_of
+from analytics.session import start_spark
+from analytics.store.reader import StoreReader
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from collections.abc import Mapping
 
+    from analytics.collect import Outcome, Request
     from analytics.progress import ProgressLines
-    from analytics.reports.report import Report
+    from analytics.session import Spark
+    from analytics.store.plan import ReadPlan
 
 logger = logging.getLogger(__name__)
 
-JOB_GROUP = "trebuchet-report"
 # Damaged ranges that result.json names; the log names all of them.
 DAMAGES_SHOWN_MAX = 1000
 SENTENCE_LENGTH_MAX = 400
-_OUR_SENTENCE = re.compile(r"ReportError: (.+)")
 JAVA_ENDED = "Spark's Java process ended in the middle of the run; the log says why."
 _KNOWN_FAILURES = (
     ("maxResultSize", "The result is too large for one report: choose a shorter time or a topic."),
@@ -51,33 +47,8 @@ _KNOWN_FAILURES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is asked for; times are ms since epoch, `[from_ms, to_ms)`."""
-
-    report: Report
-    store: Path
-    out: Path
-    commit_log: Path | None = None
-    from_ms: int | None = None
-    to_ms: int | None = None
-    topic: str | None = None
-    master: str = MASTER_DEFAULT
-    driver_host: str = LOOPBACK
-    split_bytes: int = SPLIT_BYTES_DEFAULT
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What Spark brought back: the report, how many rows it is made of, what was unreadable."""
-
-    table: pa.Table
-    rows_read: int
-    damages: list[dict[str, Any]]
-
-
 class ReportRun:
-    """Runs a request once. `execute` belongs to one thread; `cancel` may come from another."""
+    """Runs a request once. One thread calls `execute`; any other may call `cancel`."""
 
     def __init__(self, request: Request, lines: ProgressLines) -> None:
         self._request = request
@@ -85,29 +56,34 @@ class ReportRun:
         self._lock = threading.Lock()
         self._cancelled = False
         self._publishing = False
-        self._session: SparkSession | None = None
+        self._spark: Spark | None = None
         self._work: Path | None = None
 
     def execute(self) -> None:
-        """Make the report; its progress and its end go to the lines.
+        """Make the report; write its progress and end as JSON lines.
 
         Raises:
-            ReportError: it cannot be made; nothing was published.
+            ReportError: the report failed; nothing was published.
             ReportCancelledError: `cancel` was called in time; nothing was published.
         """
         started = time.monotonic()
         self._lines.progress("starting", 0, 1)
-        plan = self._reader().plan(from_ms=self._request.from_ms, to_ms=self._request.to_ms)
+        topic = self._request.parameters.get("topic")
+        plan = self._reader().plan(
+            from_ms=self._request.from_ms,
+            to_ms=self._request.to_ms,
+            topics=None if topic is None else frozenset({str(topic)}),
+        )
         logger.info(
-            "plan: log_from=%d log_to=%d splits=%d split_bytes=%d skipped_bytes=%d",
+            "plan: log_from=%d log_to=%d parts=%d split_bytes=%d skipped_bytes=%d",
             plan.log_from,
             plan.log_to,
-            len(plan.splits),
+            len(plan.splits) + len(plan.slices),
             plan.split_bytes,
             plan.skipped_bytes,
         )
         if plan.tail is not None:
-            logger.info("behind the readable end: %s at %d", plan.tail.reason, plan.log_to)
+            logger.info("readable end of the log: at %d, %s", plan.log_to, plan.tail.reason)
         require_java()
         try:
             self._work = self._make_work_directory()
@@ -115,8 +91,8 @@ class ReportRun:
             table = outcome.table
             self._check_cancelled(publishing=True)
             self._lines.progress("writing", 0, 1, outcome.rows_read, plan.split_bytes)
-            messages, size = _total(table, "messages"), _total(table, "bytes")
-            about = self._about(plan, messages, size, outcome.damages)
+            totals = totals_of(self._request.report, table)
+            about = self._about(plan, totals, outcome)
             try:
                 sink.publish(table, about, work=self._work, out=self._request.out)
             except OSError as error:
@@ -126,30 +102,25 @@ class ReportRun:
         finally:
             self.clean_up()
         self._lines.progress("writing", 1, 1, outcome.rows_read, plan.split_bytes)
-        self._lines.done(
-            rows=table.num_rows,
-            messages=messages,
-            bytes_=size,
-            seconds=time.monotonic() - started,
-        )
+        self._lines.done(rows=table.num_rows, totals=totals, seconds=time.monotonic() - started)
 
     def cancel(self) -> bool:
-        """Ask the run to stop; False when it is already publishing and will end by itself."""
+        """Ask the run to stop; False if it is already publishing and about to end."""
         with self._lock:
             if self._publishing:
                 return False
             self._cancelled = True
-            session = self._session
-        if session is not None:
+            spark = self._spark
+        if spark is not None:
             try:
-                session.sparkContext.cancelJobGroup(JOB_GROUP)
+                spark.session.sparkContext.cancelJobGroup(JOB_GROUP)
             except (Py4JError, OSError):
-                # A signal to the whole process group has ended the Java process, too.
+                # A signal to the whole process group ends the Java process, too.
                 logger.info("Spark is gone already")
         return True
 
     def clean_up(self) -> None:
-        """Remove what the run left beside its results; called again it does nothing."""
+        """Remove the run's temporary files; a second call does nothing."""
         if self._work is not None:
             shutil.rmtree(self._work, ignore_errors=True)
 
@@ -163,7 +134,7 @@ class ReportRun:
         out = self._request.out
         try:
             out.mkdir(parents=True, exist_ok=True)
-            # Mode 0700: Spark's spill files hold what the messages hold.
+            # Mode 0700: Spark's spill files contain message data.
             return Path(tempfile.mkdtemp(prefix=".run-", dir=out))
         except OSError as error:
             raise ReportError(f"{out} cannot be written to: {error.strerror}.") from error
@@ -172,78 +143,29 @@ class ReportRun:
         request = self._request
         scratch = work / "spark"
         scratch.mkdir(mode=0o700)
-        session: SparkSession | None = None
+        spark: Spark | None = None
         try:
-            session = build_session(scratch, master=request.master, driver_host=request.driver_host)
+            spark = start_spark(scratch, master=request.master, driver_host=request.driver_host)
             with self._lock:
-                self._session = session
+                self._spark = spark
             self._check_cancelled()
-            return self._collect(session, plan)
+            return collect(spark, request, plan, self._lines)
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             self._check_cancelled()
             logger.exception("Spark failed")
-            if session is not None and java_has_ended(session):
-                # What the error itself says is then one of many forms of a broken connection.
+            if spark is not None and spark.java_has_ended():
+                # The error itself is one of many forms of a broken connection.
                 raise ReportError(JAVA_ENDED) from error
             raise ReportError(_sentence(error, request)) from error
         finally:
             with self._lock:
-                self._session = None
-            if session is not None:
-                try:
-                    stop_session(session)
-                except (Py4JError, OSError):
-                    logger.exception("Spark could not be stopped")
+                self._spark = None
+            if spark is not None:
+                spark.stop()
 
-    def _collect(self, session: SparkSession, plan: ReadPlan) -> Outcome:
-        report = self._request.report
-        context = session.sparkContext
-        context.setJobGroup(JOB_GROUP, report.summary, interruptOnCancel=True)
-        observed = Observation("reading")
-        messages = self._messages(session, plan).observe(
-            observed,
-            F.count(F.lit(1)).alias("rows"),
-            F.collect_list(DAMAGE_COLUMN).alias("damages"),
-        )
-        sound = messages.where(F.col(DAMAGE_COLUMN).isNull()).drop(DAMAGE_COLUMN)
-        with reading_followed(
-            context,
-            JOB_GROUP,
-            self._lines,
-            total_bytes=plan.split_bytes,
-            tasks=len(plan.shares(self._request.split_bytes)),
-        ):
-            table = report.transform(sound).toArrow()
-        table = table.cast(to_arrow_schema(report.schema, timezone="UTC"))
-        table = table.sort_by([(name, "ascending") for name in report.sorted_by])
-        damages = [row.asDict() for row in observed.get["damages"]]
-        damages.sort(key=lambda damage: damage["commit_log_from"])
-        return Outcome(table, observed.get["rows"] - len(damages), damages)
-
-    def _messages(self, session: SparkSession, plan: ReadPlan) -> DataFrame:
-        request = self._request
-        options = {
-            "commitLogPath": request.commit_log,
-            "fromTimestamp": request.from_ms,
-            "toTimestamp": request.to_ms,
-            "topic": request.topic,
-            # The picture has been taken: what is appended from now on is for the next run.
-            "fromOffset": plan.log_from,
-            "toOffset": plan.log_to,
-            "splitBytes": request.split_bytes,
-        }
-        reader = session.read.format(FORMAT).schema(
-            messages_with(request.report.columns, damage=True)
-        )
-        for name, value in options.items():
-            if value is not None:
-                reader = reader.option(name, str(value))
-        return reader.load(str(request.store.absolute()))
-
-    def _about(
-        self, plan: ReadPlan, messages: int, size: int, damages: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        request = self._request
+    def _about(self, plan: ReadPlan, totals: Mapping[str, str], outcome: Outcome) -> dict[str, Any]:
+        """Return the fields of result.json besides the rows, the report's description included."""
+        request, damages = self._request, outcome.damages
         for damage in damages:
             logger.warning(
                 "damaged: file=%s commit_log_from=%d commit_log_to=%d: %s",
@@ -254,12 +176,13 @@ class ReportRun:
             )
         lost = sum(damage["commit_log_to"] - damage["commit_log_from"] for damage in damages)
         return {
-            "report": request.report.name,
-            "messages": str(messages),
-            "bytes": str(size),
+            "report": description(request.report),
+            "parameters": dict(request.parameters),
+            "totals": dict(totals),
+            "step_seconds": outcome.step_seconds,
+            **summaries_of(request.report, outcome.table, outcome.step_seconds),
             "from": _text(request.from_ms),
             "to": _text(request.to_ms),
-            "topic": request.topic,
             "log_from": str(plan.log_from),
             "log_to": str(plan.log_to),
             "read_bytes": str(plan.split_bytes),
@@ -284,20 +207,16 @@ class ReportRun:
             self._publishing = publishing
 
 
-def _total(table: pa.Table, column: str) -> int:
-    return int(pc.sum(table[column]).as_py() or 0)
-
-
 def _text(number: int | None) -> str | None:
     return None if number is None else str(number)
 
 
 def _sentence(error: Exception, request: Request) -> str:
-    """Turn what Spark says, pages of it, into one sentence."""
+    """Turn Spark's long error into one sentence."""
     text = str(error)
-    ours = _OUR_SENTENCE.search(text)
-    if ours:
-        return ours.group(1).strip()
+    ours = sentence_in(text)
+    if ours is not None:
+        return ours
     for sign, sentence in _KNOWN_FAILURES:
         if sign in text:
             return sentence.format(master=request.master)

@@ -1,8 +1,8 @@
 """A StructType for each frame that crosses a module.
 
-MESSAGES   one row a stored message, as the commitlog source yields it
-DAMAGE     a range of the CommitLog that could not be read
-TRAFFIC    one row a topic and UTC minute
+MESSAGES          one row for each stored message, as the commitlog source yields it
+CLUSTER_MESSAGES  the same from a cluster, with the broker's name, as the rocketmq source yields it
+DAMAGE            a range of the CommitLog, or of a queue, that could not be read
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -22,9 +24,9 @@ from pyspark.sql.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Bytes stay bytes: hosts are the raw address (4 or 16) with a 4-byte port, properties the
-# \x01 \x02 text, the body as stored (still compressed when sys_flag says so). A born_timestamp
-# is the client's word and null where it is no date.
+# Hosts are "ip:port". The body is as stored: still compressed when sys_flag says so, unless the
+# reader is asked to decompress it. A born_timestamp is the client's word, and null where it is not
+# a date. Tags, keys and uniq_key are in properties, too, and null where they are not set.
 MESSAGES = StructType(
     [
         StructField("commit_log_offset", LongType()),
@@ -34,8 +36,8 @@ MESSAGES = StructType(
         StructField("store_timestamp", TimestampType()),
         StructField("store_size", IntegerType()),
         StructField("born_timestamp", TimestampType()),
-        StructField("born_host", BinaryType()),
-        StructField("store_host", BinaryType()),
+        StructField("born_host", StringType()),
+        StructField("store_host", StringType()),
         StructField("flag", IntegerType()),
         StructField("sys_flag", IntegerType()),
         StructField("reconsume_times", IntegerType()),
@@ -43,9 +45,16 @@ MESSAGES = StructType(
         StructField("body_crc", IntegerType()),
         StructField("body_size", IntegerType()),
         StructField("body", BinaryType()),
-        StructField("properties", BinaryType()),
+        StructField("tags", StringType()),
+        StructField("keys", ArrayType(StringType())),
+        StructField("uniq_key", StringType()),
+        StructField("properties", MapType(StringType(), StringType())),
     ]
 )
+
+BROKER_NAME = "broker_name"
+
+CLUSTER_MESSAGES = StructType([StructField(BROKER_NAME, StringType()), *MESSAGES])
 
 DAMAGE = StructType(
     [
@@ -58,18 +67,9 @@ DAMAGE = StructType(
 
 DAMAGE_COLUMN = "damage"
 
-TRAFFIC = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("minute", TimestampType()),
-        StructField("messages", LongType()),
-        StructField("bytes", LongType()),
-    ]
-)
-
 
 def messages_with(columns: Iterable[str], *, damage: bool = False) -> StructType:
-    """Return the part of MESSAGES that a report reads; the source decodes nothing else.
+    """Return the columns of MESSAGES that a report reads; the source decodes nothing else.
 
     With `damage`, rows whose other columns are null stand for ranges that could not be read.
     """

@@ -1,7 +1,8 @@
 """The only SparkSession builder.
 
-Spark as a guest on the broker's machine: no web page, no port beyond loopback, a bounded heap, its
-scratch files in a directory of their own that nobody else may read, UTC everywhere.
+Spark is a guest on the broker's machine: no web page, no port beyond loopback, none that answers
+whoever lacks its secret, a bounded heap, scratch files in a directory of its own that nobody else
+may read, UTC everywhere.
 
 Source: Spark 4.3 configuration and security pages ("none are secure by default").
 """
@@ -18,15 +19,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from analytics.commitlog_source import CommitLogDataSource
 from analytics.errors import ReportError
+from analytics.guest import JAVA_OPTIONS, is_guest
 from analytics.java import require_java
+from analytics.sources.commitlog import CommitLogDataSource
+from analytics.sources.rocketmq import RocketMqDataSource
+from broker_core.environment import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from py4j.java_gateway import JavaGateway
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +48,7 @@ MASTER_ANSWER_SECONDS = 5
 JAVA_EXIT_SECONDS = 10
 JAVA_ENDING_SECONDS = 0.5
 SECRET_FILE_VARIABLE = "TREBUCHET_SPARK_SECRET_FILE"
+_NO_EMPTY_RELATION = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 _ROOT = Path(__file__).resolve().parent.parent
 _SHIPPED_PACKAGES = ("analytics", "broker_core")
 
@@ -52,7 +60,7 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC} %p %c{1}: %m%n%ex{short}
-# Says on every machine that no native Hadoop library is there; reports use none.
+# It warns on every machine that no native Hadoop library is there; reports use none.
 logger.hadoop.name = org.apache.hadoop.util.NativeCodeLoader
 logger.hadoop.level = error
 """
@@ -61,7 +69,7 @@ logger.hadoop.level = error
 def settings(
     scratch: Path, *, master: str = MASTER_DEFAULT, driver_host: str = LOOPBACK
 ) -> dict[str, str]:
-    """Return every Spark setting a session gets; `scratch` holds all its files."""
+    """Return all settings of a session; `scratch` holds all its files."""
     return {
         "spark.master": master,
         "spark.app.name": "trebuchet reports",
@@ -75,25 +83,33 @@ def settings(
         "spark.driver.maxResultSize": str(RESULT_BYTES_MAX),
         "spark.driver.extraJavaOptions": (
             f'"-Djava.io.tmpdir={scratch}" -XX:-UsePerfData -XX:+ExitOnOutOfMemoryError'
+            + (f" {JAVA_OPTIONS}" if is_guest() else "")
         ),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
-        # The commitlog source prunes files and rows itself; Spark refuses that otherwise.
-        "spark.sql.python.filterPushdown.enabled": "true",
+        # It drops a whole stage that read no row, and with it what was to be observed there.
+        "spark.sql.adaptive.optimizer.excludedRules": _NO_EMPTY_RELATION,
         "spark.log.level": "WARN",
     }
 
 
-def cluster_secrets(master: str) -> dict[str, str]:
-    """Return what a cluster that asks for a secret needs; the secret is the file's first line.
+def authentication(master: str) -> dict[str, str]:
+    """Return the settings by which the driver and whoever it talks to know each other.
+
+    Without a cluster, nobody needs the secret: the JVM makes one that never leaves it. With one,
+    it is the first line of the file that the environment names; without such a file the cluster
+    asks for none.
 
     Raises:
         ReportError: the file that the environment names cannot be read, or is empty.
     """
+    known = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+    if master.startswith("local"):
+        return known
     secret_file = os.environ.get(SECRET_FILE_VARIABLE, "")
-    if not secret_file or master.startswith("local"):
+    if not secret_file:
         return {}
     try:
         lines = Path(secret_file).read_text(encoding="utf-8").splitlines()
@@ -104,16 +120,14 @@ def cluster_secrets(master: str) -> dict[str, str]:
         ) from error
     if not lines or not lines[0].strip():
         raise ReportError(f"{secret_file}, which {SECRET_FILE_VARIABLE} names, is empty.")
-    return {
-        "spark.authenticate": "true",
+    return known | {
         "spark.authenticate.secret": lines[0].strip(),
-        "spark.network.crypto.enabled": "true",
         "spark.io.encryption.enabled": "true",
     }
 
 
 def require_master(master: str) -> None:
-    """See that a cluster's master accepts connections: Spark itself would try for minutes.
+    """Check that a cluster's master accepts connections: Spark itself would try for minutes.
 
     Raises:
         ReportError: none of the addresses answers.
@@ -131,14 +145,73 @@ def require_master(master: str) -> None:
     raise ReportError(f"The Spark master does not answer at {master}: is it running there?")
 
 
-def build_session(
+class Spark:
+    """A running Spark with its Java process; one in the life of a Python process.
+
+    Attributes:
+        session: what frames are read by.
+    """
+
+    def __init__(self, session: SparkSession, gateway: JavaGateway) -> None:
+        self.session = session
+        self._gateway = gateway
+        self._java: subprocess.Popen[bytes] = gateway.proc
+
+    @property
+    def java_pid(self) -> int:
+        return self._java.pid
+
+    def records_read(self, stage_id: int) -> int:
+        """Return how many records a stage has read so far; Spark's status tracker lacks them.
+
+        Raises:
+            Py4JError: Spark is gone, or has no such stage.
+        """
+        context = self._gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+        return int(context.statusStore().lastStageAttempt(stage_id).inputRecords())
+
+    def executors(self) -> int:
+        """Return how many processes of a cluster's workers are ready for tasks.
+
+        Raises:
+            Py4JError: Spark is gone.
+        """
+        context = self._gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+        return int(context.getExecutorMemoryStatus().size()) - 1  # the driver counts itself
+
+    def stop(self) -> None:
+        """Stop Spark and wait for its Java process to end, so that its files can be removed."""
+        try:
+            self.session.stop()
+            self._gateway.shutdown()
+        except (Py4JError, OSError):
+            logger.info("Spark's Java process was gone before it was stopped")
+        if self._java.stdin is not None:
+            self._java.stdin.close()  # the Java side lives as long as this pipe
+        try:
+            self._java.wait(timeout=JAVA_EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            logger.warning("Spark's Java process did not end in %d s: killed", JAVA_EXIT_SECONDS)
+            self._java.kill()
+            self._java.wait()
+
+    def java_has_ended(self) -> bool:
+        """Return whether the Java process is gone, after giving it a moment to go."""
+        try:
+            self._java.wait(timeout=JAVA_ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+
+def start_spark(
     scratch: Path,
     *,
     master: str = MASTER_DEFAULT,
     driver_host: str = LOOPBACK,
     more: Mapping[str, str] | None = None,
-) -> SparkSession:
-    """Start Spark with the commitlog source registered; blocks for seconds.
+) -> Spark:
+    """Start Spark with our data sources registered; blocks for seconds.
 
     `scratch` must exist, belong to this run only, and be removed by the caller afterwards.
 
@@ -148,60 +221,21 @@ def build_session(
     require_java()
     require_master(master)
     scratch.chmod(0o700)
-    _prepare_environment(scratch, cluster_secrets(master))
-    builder = SparkSession.builder
+    _prepare_environment(scratch, authentication(master))
     wanted = settings(scratch, master=master, driver_host=driver_host) | dict(more or {})
-    for key, value in wanted.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    conf = SparkConf(loadDefaults=False).setAll(list(wanted.items()))
+    gateway: JavaGateway = launch_gateway(conf)  # type: ignore[no-untyped-call]  # PySpark's
+    context = SparkContext(conf=conf, gateway=gateway)
+    session = SparkSession(context)
     if not master.startswith("local"):
-        session.sparkContext.addPyFile(str(_packed_code(scratch)))
-    session.dataSource.register(CommitLogDataSource)
-    return session
-
-
-def stop_session(session: SparkSession) -> None:
-    """Stop Spark and see its Java process end, so that its files can be removed."""
-    gateway = session.sparkContext._gateway
-    process = _java_process(session)
-    try:
-        session.stop()
-        if gateway is not None:
-            gateway.shutdown()
-    except (Py4JError, OSError):
-        logger.info("Spark's Java process was gone before it was stopped")
-    SparkContext._gateway = None
-    SparkContext._jvm = None
-    if process is None:
-        return
-    if process.stdin is not None:
-        process.stdin.close()  # the Java side lives as long as this pipe
-    try:
-        process.wait(timeout=JAVA_EXIT_SECONDS)
-    except subprocess.TimeoutExpired:
-        logger.warning("Spark's Java process did not end in %d s: killed", JAVA_EXIT_SECONDS)
-        process.kill()
-        process.wait()
-
-
-def java_has_ended(session: SparkSession) -> bool:
-    """Tell whether Spark's Java process is gone, giving it a moment to go."""
-    process = _java_process(session)
-    if process is None:
-        return False
-    try:
-        process.wait(timeout=JAVA_ENDING_SECONDS)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-def _java_process(session: SparkSession) -> subprocess.Popen[bytes] | None:
-    return getattr(session.sparkContext._gateway, "proc", None)
+        context.addPyFile(str(_packed_code(scratch)))
+    for source in (CommitLogDataSource, RocketMqDataSource):
+        session.dataSource.register(source)
+    return Spark(session, gateway)
 
 
 def _prepare_environment(scratch: Path, secrets: Mapping[str, str]) -> None:
-    """Set what Java and the Python workers inherit; no other Spark's settings leak in."""
+    """Set what Java and the Python workers inherit: nothing of another Spark, no secret."""
     conf = scratch / "conf"
     conf.mkdir(mode=0o700, exist_ok=True)
     (conf / "log4j2.properties").write_text(_LOG_SETTINGS)
@@ -209,8 +243,10 @@ def _prepare_environment(scratch: Path, secrets: Mapping[str, str]) -> None:
     defaults = conf / "spark-defaults.conf"
     defaults.touch(mode=0o600)
     defaults.write_text("".join(f"{key} {value}\n" for key, value in secrets.items()))
-    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_MASTER"):
-        os.environ.pop(name, None)
+    kept = without_secrets(os.environ)
+    foreign = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_MASTER"}
+    for name in [name for name in os.environ if name in foreign or name not in kept]:
+        del os.environ[name]
     paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ |= {
         "SPARK_CONF_DIR": str(conf),

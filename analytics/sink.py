@@ -1,7 +1,7 @@
 """Where results go: result.parquet for programs, result.json for pages.
 
-Both are written whole under a temporary directory beside their place and renamed at the end, the
-JSON last: who sees result.json sees a finished run.
+Both are written whole into a temporary directory beside their place and renamed at the end, the
+JSON last: whoever sees result.json sees a finished run.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pyarrow as pa
+
 PARQUET_NAME = "result.parquet"
 JSON_NAME = "result.json"
-# A page shows a table, not an archive: what is more is in the Parquet file only. A row has at most
-# some 250 bytes, so that the document stays below 64 MiB.
+# A page shows a table, not an archive: the Parquet file has all rows. A row has at most some 250
+# bytes, so that the document stays below 64 MiB.
 JSON_ROWS_MAX = 250_000
-_TYPE_NAMES = {pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string"}
 
 
 def publish(table: pa.Table, about: dict[str, Any], *, work: Path, out: Path) -> None:
     """Write a result into `work`, then move it to `out`, which is on the same file system.
 
-    `about` is what result.json says beside the schema and the rows.
+    `about` is what result.json says beside the rows.
     """
     pq.write_table(table, work / PARQUET_NAME, compression="zstd")
-    document = _document(table, about)
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(document(table, about), ensure_ascii=False, separators=(",", ":"))
+
     (work / JSON_NAME).write_text(text, encoding="utf-8")
     for name in (PARQUET_NAME, JSON_NAME):
         _sync(work / name)
@@ -40,14 +40,11 @@ def publish(table: pa.Table, about: dict[str, Any], *, work: Path, out: Path) ->
     _sync(out)
 
 
-def _document(table: pa.Table, about: dict[str, Any]) -> dict[str, Any]:
+def document(table: pa.Table, about: dict[str, Any]) -> dict[str, Any]:
+    """Return what result.json holds: `about`, and as many of the last rows as it takes."""
     shown = table.slice(max(0, table.num_rows - JSON_ROWS_MAX))
     return {
         **about,
-        "schema": [
-            {"name": field.name, "type": _TYPE_NAMES.get(field.type, "timestamp")}
-            for field in table.schema
-        ],
         "row_count": table.num_rows,
         "rows_omitted": table.num_rows - shown.num_rows,
         "rows": [

@@ -1,28 +1,190 @@
-"""What a report is: the columns it reads, the frame it makes of them, the shape of that."""
+"""What a report is: what a person may set, what it reads, what it makes, how that is shown.
+
+`describe` says all of it as JSON; whoever shows a report needs nothing else about it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from pyspark.sql.types import (
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+
+Value: TypeAlias = int | str
+ParameterType: TypeAlias = Literal["integer", "text", "topic"]
+Unit: TypeAlias = Literal["", "messages", "bytes", "milliseconds"]
+
+TYPE_NAMES: dict[DataType, str] = {
+    LongType(): "bigint",
+    IntegerType(): "int",
+    StringType(): "string",
+    TimestampType(): "timestamp",
+}
+"""The names of column types in `describe` and in result.json."""
+
+POINTS_MAX = 1_500
+# Each divides the next but the last, so that the points of a day or an hour are whole.
+STEPS_S = tuple(60 * minutes for minutes in (1, 5, 10, 30, 60, 240, 720, 1_440, 10_080, 43_200))
+
+
+def gettext_noop(text: str) -> str:
+    """Mark a text for the console's message catalogues; the console translates it."""
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A value that a form offers, None for leaving the parameter out."""
+
+    value: Value | None
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a person may set: the option `--name` of the command line, a field of a form.
+
+    `minimum` and `maximum` bound an integer, or the length of a text. `default` is what a form
+    starts with; the program itself adds nothing that was left out.
+    """
+
+    name: str
+    type: ParameterType
+    label: str
+    help: str = ""
+    default: Value | None = None
+    minimum: int | None = None
+    maximum: int | None = None
+    choices: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the result."""
+
+    name: str
+    type: DataType
+    label: str
+    unit: Unit = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A number over all rows: a column's sum, its distinct values, or how many rows there are."""
+
+    name: str
+    label: str
+    how: Literal["sum", "distinct", "rows"]
+    column: str = ""
+    unit: Unit = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Values over time, stacked by series; a point stands for `step_seconds` or more.
+
+    How much more is decided for each run (`step_for`), and the result says it.
+    """
+
+    label: str
+    time: str
+    value: str
+    series: str
+    step_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Sums of columns for each value of another, the largest of the first column on top."""
+
+    label: str
+    by: str
+    sums: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What must be there before a run can start; `module` prints what is missing, see describe."""
+
+    name: str
+    label: str
+    module: str
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """One report.
 
-    `columns` are read from MESSAGES; `transform` makes `schema` of them; the result is sorted by
-    `sorted_by`. `schema` has the columns `messages` and `bytes`, whose sums are the totals.
+    `reads` are columns of MESSAGES; `transform` makes `columns` of them, given the parameters and
+    the step of time in seconds; the result is sorted by `sorted_by`.
     """
 
     name: str
-    summary: str
-    columns: tuple[str, ...]
-    transform: Callable[[DataFrame], DataFrame]
-    schema: StructType
+    title: str
+    question: str
+    parameters: tuple[Parameter, ...]
+    reads: tuple[str, ...]
+    transform: Callable[[DataFrame, Mapping[str, Value], int], DataFrame]
+    columns: tuple[Column, ...]
     sorted_by: tuple[str, ...]
+    totals: tuple[Total, ...] = ()
+    chart: Chart | None = None
+    breakdown: Breakdown | None = None
+    needs: tuple[Need, ...] = ()
+
+    @property
+    def schema(self) -> StructType:
+        """The shape of the result."""
+        return StructType([StructField(column.name, column.type) for column in self.columns])
+
+
+def step_for(report: Report, span_seconds: int) -> int:
+    """Return the step of time for a range: the least that needs at most POINTS_MAX points."""
+    least = STEPS_S[0] if report.chart is None else report.chart.step_seconds
+    steps = [step for step in STEPS_S if step >= least]
+    return next((step for step in steps if span_seconds // step < POINTS_MAX), steps[-1])
+
+
+JAVA = Need("java", gettext_noop("Java 17 or later"), "analytics.java")
+
+HOURS = Parameter(
+    name="hours",
+    type="integer",
+    label=gettext_noop("Time range"),
+    help=gettext_noop("Counted back from the start of the run, to a whole minute."),
+    default=24,
+    minimum=1,
+    maximum=24 * 366,
+    choices=(
+        Choice(1, gettext_noop("Last hour")),
+        Choice(6, gettext_noop("Last 6 hours")),
+        Choice(24, gettext_noop("Last 24 hours")),
+        Choice(24 * 7, gettext_noop("Last 7 days")),
+        Choice(24 * 30, gettext_noop("Last 30 days")),
+        Choice(None, gettext_noop("Everything in the log")),
+    ),
+)
+"""Narrows what is read by the time of storing. For every report of messages."""
+
+TOPIC = Parameter(
+    name="topic",
+    type="topic",
+    label=gettext_noop("Topic"),
+    help=gettext_noop("Empty: all topics."),
+    maximum=255,
+)
+"""Narrows what is read to one topic. For every report of messages."""

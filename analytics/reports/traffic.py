@@ -1,16 +1,98 @@
-"""The traffic report: messages and bytes stored, by topic and minute."""
+"""The traffic report: messages and bytes stored, by topic and time."""
 
 from __future__ import annotations
 
-from analytics.reports.report import Report
-from analytics.schemas import TRAFFIC
-from analytics.transforms import traffic
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - as in Spark's own documentation
+from pyspark.sql.types import LongType, StringType, TimestampType
+
+from analytics.reports.report import (
+    HOURS,
+    JAVA,
+    TOPIC,
+    Breakdown,
+    Chart,
+    Column,
+    Report,
+    Total,
+    gettext_noop,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+    from analytics.reports.report import Value
+
+
+def by_topic_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds: int) -> DataFrame:
+    """MESSAGES -> TRAFFIC: one row for each topic and step of time in which something was stored.
+
+    Steps are counted from the epoch, in UTC.
+    """
+    step = F.lit(step_seconds)
+    start = F.timestamp_seconds(F.floor(F.unix_seconds("store_timestamp") / step) * step)
+    traffic = messages.groupBy("topic", start.alias("time")).agg(
+        F.count(F.lit(1)).alias("messages"),
+        F.sum("store_size").alias("bytes"),
+    )
+    return traffic.select("topic", "time", "messages", "bytes")
+
 
 REPORT = Report(
     name="traffic",
-    summary="messages and bytes stored, by topic and UTC minute",
-    columns=traffic.COLUMNS,
-    transform=traffic.per_minute,
-    schema=TRAFFIC,
-    sorted_by=("minute", "topic"),
+    title=gettext_noop("Traffic by topic and time"),
+    question=gettext_noop("How many messages and how many bytes did each topic store, and when?"),
+    parameters=(HOURS, TOPIC),
+    reads=("topic", "store_timestamp", "store_size"),
+    transform=by_topic_and_time,
+    columns=(
+        Column("topic", StringType(), gettext_noop("Topic")),
+        Column("time", TimestampType(), gettext_noop("From (UTC)")),
+        Column("messages", LongType(), gettext_noop("Messages"), "messages"),
+        Column("bytes", LongType(), gettext_noop("Bytes"), "bytes"),
+    ),
+    sorted_by=("time", "topic"),
+    totals=(
+        Total(
+            name="messages",
+            label=gettext_noop("Messages"),
+            how="sum",
+            column="messages",
+            unit="messages",
+            note=gettext_noop("stored in this time"),
+        ),
+        Total(
+            name="bytes",
+            label=gettext_noop("Bytes"),
+            how="sum",
+            column="bytes",
+            unit="bytes",
+            note=gettext_noop("of records in the log"),
+        ),
+        Total(
+            name="topics",
+            label=gettext_noop("Topics"),
+            how="distinct",
+            column="topic",
+            note=gettext_noop("with at least one message"),
+        ),
+        Total(
+            name="rows",
+            label=gettext_noop("Rows"),
+            how="rows",
+            note=gettext_noop("one for each topic and step of time"),
+        ),
+    ),
+    chart=Chart(
+        label=gettext_noop("Messages by topic"),
+        time="time",
+        value="messages",
+        series="topic",
+        step_seconds=60,
+    ),
+    breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("messages", "bytes")),
+    needs=(JAVA,),
 )

@@ -1,0 +1,146 @@
+"""The reading of a report: from a plan and a running Spark to the result's table."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation, functions as F  # noqa: N812 - as in Spark's documentation
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from analytics.errors import ReportError
+from analytics.progress import reading_followed
+from analytics.reports.report import step_for
+from analytics.schemas import DAMAGE_COLUMN, messages_with
+from analytics.session import CLUSTER_PREFIX, LOOPBACK, MASTER_DEFAULT, MEMORY_DEFAULT
+from analytics.sources.commitlog import FORMAT
+from analytics.store.plan import SPLIT_BYTES_DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from analytics.progress import ProgressLines
+    from analytics.reports.report import Report, Value
+    from analytics.session import Spark
+    from analytics.store.plan import ReadPlan
+
+JOB_GROUP = "trebuchet-report"
+EXECUTOR_SECONDS_MAX = 30.0
+EXECUTOR_ASKED_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A report to make; times are ms since epoch, `[from_ms, to_ms)`.
+
+    `parameters` are the report's own, without those left out.
+    """
+
+    report: Report
+    store: Path
+    out: Path
+    commit_log: Path | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    master: str = MASTER_DEFAULT
+    driver_host: str = LOOPBACK
+    split_bytes: int = SPLIT_BYTES_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Spark's answer: the result, the number of messages behind it, the damaged ranges."""
+
+    table: pa.Table
+    rows_read: int
+    damages: list[dict[str, Any]]
+    step_seconds: int
+
+
+def collect(spark: Spark, request: Request, plan: ReadPlan, lines: ProgressLines) -> Outcome:
+    """Read what is planned and compute the report; the job group is JOB_GROUP.
+
+    Raises:
+        ReportError: no worker of a cluster takes the work.
+        PySparkException, Py4JError: Spark failed, or was cancelled.
+    """
+    report = request.report
+    _require_executor(spark, request.master)
+    spark.session.sparkContext.setJobGroup(JOB_GROUP, report.title, interruptOnCancel=True)
+    observed = Observation("reading")
+    messages = _messages(spark, request, plan).observe(
+        observed,
+        F.count(F.lit(1)).alias("rows"),
+        F.collect_list(DAMAGE_COLUMN).alias("damages"),
+    )
+    sound = messages.where(F.col(DAMAGE_COLUMN).isNull()).drop(DAMAGE_COLUMN)
+    step_seconds = step_for(report, _span_seconds(request, plan))
+    with reading_followed(
+        spark,
+        JOB_GROUP,
+        lines,
+        total_bytes=plan.split_bytes,
+        tasks=len(plan.shares(request.split_bytes)),
+    ):
+        table = report.transform(sound, request.parameters, step_seconds).toArrow()
+    table = table.cast(to_arrow_schema(report.schema, timezone="UTC"))
+    table = table.sort_by([(name, "ascending") for name in report.sorted_by])
+    damages = [row.asDict() for row in observed.get["damages"]]
+    damages.sort(key=lambda damage: damage["commit_log_from"])
+    return Outcome(table, observed.get["rows"] - len(damages), damages, step_seconds)
+
+
+def _messages(spark: Spark, request: Request, plan: ReadPlan) -> DataFrame:
+    options = {
+        "commitLogPath": request.commit_log,
+        "startingTimestamp": request.from_ms,
+        "endingTimestamp": request.to_ms,
+        "topic": request.parameters.get("topic"),
+        # The next run reads what is appended after the plan.
+        "startingOffset": plan.log_from,
+        "endingOffset": plan.log_to,
+        "splitBytes": request.split_bytes,
+        # What expires meanwhile is a range that the result names.
+        "failOnDataLoss": "false",
+    }
+    reader = spark.session.read.format(FORMAT).schema(
+        messages_with(request.report.reads, damage=True)
+    )
+    for name, value in options.items():
+        if value is not None:
+            reader = reader.option(name, str(value))
+    return reader.load(str(request.store.absolute()))
+
+
+def _span_seconds(request: Request, plan: ReadPlan) -> int:
+    """Return how long a time the result may span, by what was asked for and what is there."""
+    now_ms = int(datetime.now(UTC).timestamp() * 1000)
+    to_ms = now_ms if request.to_ms is None else min(request.to_ms, now_ms)
+    from_ms = max(request.from_ms or 0, plan.stored_from_ms or 0)
+    return max(0, to_ms - from_ms) // 1000
+
+
+def _require_executor(spark: Spark, master: str) -> None:
+    """Wait until a cluster's worker has an executor for us: Spark itself would wait for ever.
+
+    Raises:
+        ReportError: none came within EXECUTOR_SECONDS_MAX.
+    """
+    if not master.startswith(CLUSTER_PREFIX):
+        return
+    give_up = time.monotonic() + EXECUTOR_SECONDS_MAX
+    while not spark.executors():
+        if time.monotonic() > give_up:
+            raise ReportError(
+                f"No worker of the Spark cluster at {master} took the report within "
+                f"{EXECUTOR_SECONDS_MAX:.0f} s: it needs one with a free core and "
+                f"{MEMORY_DEFAULT} of memory."
+            )
+        time.sleep(EXECUTOR_ASKED_SECONDS)

@@ -1,0 +1,11 @@
+"""Where Spark finds the `commitlog` source by itself, once the wheel is installed.
+
+Spark imports each top-level module whose name begins with pyspark_ and registers its DefaultSource.
+In the wheel this module is at the top.
+"""
+
+from __future__ import annotations
+
+from analytics.sources.commitlog import CommitLogDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

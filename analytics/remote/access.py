@@ -1,0 +1,65 @@
+"""Access: where a cluster is, who we are there, and how connections are secured."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analytics.errors import ReportError
+from broker_core.protocol.signature import Credentials
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What every process that talks to the cluster needs; files are read where it talks."""
+
+    namesrv_addr: tuple[str, ...]
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    secret_key_file: str = ""
+    tls: bool = False
+    tls_ca_file: str = ""
+    tls_verify: bool = True
+    timeout_s: float = 10.0
+
+    def credentials(self) -> Credentials | None:
+        """Return the account, None without one.
+
+        Raises:
+            ReportError: the file of the secret key cannot be read, or is empty.
+        """
+        if not self.access_key:
+            return None
+        secret = self.secret_key
+        if self.secret_key_file:
+            try:
+                lines = Path(self.secret_key_file).read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ReportError(
+                    f"The secret key cannot be read from {self.secret_key_file}: it must be a "
+                    "text file that this user may read, on every machine that reads messages."
+                ) from error
+            secret = lines[0].strip() if lines else ""
+        if not secret:
+            raise ReportError(f"There is no secret key for the access key {self.access_key}.")
+        return Credentials(self.access_key, secret)
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return how connections are secured, None for plain ones.
+
+        Raises:
+            ReportError: the certificates of authorities cannot be read.
+        """
+        if not self.tls:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.tls_ca_file or None)
+        except (OSError, ssl.SSLError) as error:
+            raise ReportError(
+                f"The certificates in {self.tls_ca_file} cannot be read: {error}."
+            ) from error
+        if not self.tls_verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context

@@ -1,0 +1,90 @@
+"""Pulling a range of a queue: the records as the broker stores them.
+
+Source: broker/processor/PullMessageProcessor.java, common/sysflag/PullSysFlag.java (4.9.7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analytics.errors import ReportError
+from broker_core.protocol.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from analytics.remote.cluster import Cluster, Queue
+
+SUBSCRIPTION = 4
+"""The request brings its subscription: no consumer is known by the group's name."""
+MESSAGES_A_PULL = 4096
+"""The broker has a bound of its own (maxTransferCountOnMessageInMemory)."""
+PULLS_WITHOUT_PROGRESS_MAX = 8
+MOVED = frozenset(
+    {
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
+
+class PulledRange:
+    """Pulls the messages `[first, behind)` of a queue once, under the name of a group.
+
+    Attributes:
+        lost: ranges of queue offsets that the broker does not have (any more).
+    """
+
+    def __init__(self, queue: Queue, first: int, behind: int, group: str) -> None:
+        self.lost: list[tuple[int, int]] = []
+        self._queue = queue
+        self._first = first
+        self._behind = behind
+        self._group = group
+
+    async def bodies(self, cluster: Cluster) -> AsyncIterator[bytes]:
+        """Yield records, one behind the other, of messages of the range and maybe behind it.
+
+        Raises:
+            ReportError: the broker does not answer, or not as one does.
+        """
+        position, idle = self._first, 0
+        while position < self._behind:
+            answer = await cluster.ask(
+                self._queue, RequestCode.PULL_MESSAGE, self._fields(position), also=MOVED
+            )
+            try:
+                following = int(answer.ext_fields["nextBeginOffset"])
+            except (KeyError, ValueError) as error:
+                raise ReportError(
+                    f"The broker's answer about {self._queue} does not say where to go on."
+                ) from error
+            if answer.code == ResponseCode.SUCCESS:
+                yield answer.body
+            elif answer.code == ResponseCode.PULL_NOT_FOUND or following < position:
+                # Behind the end of the queue, or of another one with this name.
+                self.lost.append((position, self._behind))
+                return
+            elif following > position:
+                self.lost.append((position, min(following, self._behind)))
+            idle = 0 if following > position else idle + 1
+            if idle > PULLS_WITHOUT_PROGRESS_MAX:
+                self.lost.append((position, self._behind))
+                return
+            position = max(position, following)
+
+    def _fields(self, position: int) -> dict[str, str]:
+        return {
+            "consumerGroup": self._group,
+            "topic": self._queue.topic,
+            "queueId": str(self._queue.queue_id),
+            "queueOffset": str(position),
+            "maxMsgNums": str(min(MESSAGES_A_PULL, self._behind - position)),
+            "sysFlag": str(SUBSCRIPTION),
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "0",
+            "subscription": "*",
+            "subVersion": "0",
+            "expressionType": "TAG",
+        }

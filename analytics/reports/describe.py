@@ -1,0 +1,62 @@
+"""The description of a report as JSON values: all that a form, a page or a scheduler needs.
+
+    {"name": "traffic", "title": ..., "question": ...,
+     "parameters": [{"name": "hours", "type": "integer", "label": ..., "help": ..., "default": 24,
+                     "minimum": 1, "maximum": 8784, "choices": [{"value": 1, "label": ...}, ...]}],
+     "columns": [{"name": "bytes", "type": "bigint", "label": ..., "unit": "bytes"}, ...],
+     "sorted_by": ["time", "topic"],
+     "totals": [{"name": ..., "label": ..., "how": "sum", "column": ..., "unit": ..., "note": ...}],
+     "chart": {"label": ..., "time": ..., "value": ..., "series": ..., "step_seconds": 60} | null,
+     "breakdown": {"label": ..., "by": "topic", "sums": ["messages", "bytes"]} | null,
+     "needs": [{"name": "java", "label": ..., "check": [program, arguments ...]}]}
+
+`check` ends with code 0 when what is needed is there. Otherwise it ends with 1 and prints one line,
+{"sentence": ..., "remedy": ..., "command": ...}. It starts no JVM beyond `java -version`.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from analytics.reports.report import TYPE_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from analytics.reports.report import Report
+
+FORMAT = 1
+
+
+def description(report: Report) -> dict[str, Any]:
+    """Return one report's description."""
+    return {
+        "name": report.name,
+        "title": report.title,
+        "question": report.question,
+        "parameters": [asdict(parameter) for parameter in report.parameters],
+        "columns": [
+            {
+                "name": column.name,
+                "type": TYPE_NAMES[column.type],
+                "label": column.label,
+                "unit": column.unit,
+            }
+            for column in report.columns
+        ],
+        "sorted_by": list(report.sorted_by),
+        "totals": [asdict(total) for total in report.totals],
+        "chart": None if report.chart is None else asdict(report.chart),
+        "breakdown": None if report.breakdown is None else asdict(report.breakdown),
+        "needs": [
+            {"name": need.name, "label": need.label, "check": [sys.executable, "-m", need.module]}
+            for need in report.needs
+        ],
+    }
+
+
+def catalog(reports: Iterable[Report]) -> dict[str, Any]:
+    """Return what `python -m analytics describe` prints."""
+    return {"format": FORMAT, "reports": [description(report) for report in reports]}

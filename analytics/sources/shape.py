@@ -1,0 +1,31 @@
+"""The columns that a source is asked for, as Arrow decodes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from analytics.errors import ReportError
+from analytics.store.decode import COLUMN_TYPES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+def arrow_schema_of(source: str, schema: StructType, **more: pa.DataType) -> pa.Schema:
+    """Return the Arrow schema of a Spark schema; `more` are columns of this source alone.
+
+    Raises:
+        ReportError: the source has no such column, or it has another type.
+    """
+    types = {**more, **COLUMN_TYPES}
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    for field in wanted:
+        if field.name not in types:
+            raise ReportError(f"{source} has no column {field.name}; it has {', '.join(types)}.")
+        if field.type != types[field.name]:
+            right = types[field.name]
+            raise ReportError(f"{source}'s column {field.name} is {right}, not {field.type}.")
+    return wanted

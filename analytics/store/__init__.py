@@ -1,0 +1,1 @@
+"""Store files, read-only: plan what to read, read it, decode it."""

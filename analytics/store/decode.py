@@ -1,0 +1,369 @@
+"""Bulk decoding: a buffer of CommitLog records becomes Arrow columns.
+
+No loop touches a field. `broker_core.formats.record_columns` finds the records and the places of
+their parts; a fixed field is then one gather, a field of varying length one Arrow `take` over the
+buffer itself.
+
+Pure: no I/O. Any thread, any process.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analytics.store.bodies import decompressed
+from analytics.store.properties import KEYS_TYPE, MAP_TYPE, Properties, pieces
+from broker_core.formats import record
+from broker_core.formats.record_columns import RecordBuffer, RecordColumns
+from broker_core.message import names
+from broker_core.message.ids import host_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+logger = logging.getLogger(__name__)
+
+UTC_TIMESTAMP = pa.timestamp("us", tz="UTC")
+DAMAGE_TYPE = pa.struct(
+    [
+        pa.field("file", pa.string()),
+        pa.field("commit_log_from", pa.int64()),
+        pa.field("commit_log_to", pa.int64()),
+        pa.field("reason", pa.string()),
+    ]
+)
+COLUMN_TYPES: dict[str, pa.DataType] = {
+    "commit_log_offset": pa.int64(),
+    "topic": pa.string(),
+    "queue_id": pa.int32(),
+    "queue_offset": pa.int64(),
+    "store_timestamp": UTC_TIMESTAMP,
+    "store_size": pa.int32(),
+    "born_timestamp": UTC_TIMESTAMP,
+    "born_host": pa.string(),
+    "store_host": pa.string(),
+    "flag": pa.int32(),
+    "sys_flag": pa.int32(),
+    "reconsume_times": pa.int32(),
+    "prepared_transaction_offset": pa.int64(),
+    "body_crc": pa.int32(),
+    "body_size": pa.int32(),
+    "body": pa.binary(),
+    "tags": pa.string(),
+    "keys": KEYS_TYPE,
+    "uniq_key": pa.string(),
+    "properties": MAP_TYPE,
+    "damage": DAMAGE_TYPE,
+}
+MESSAGE_MAGICS = frozenset({record.MESSAGE_MAGIC, record.MESSAGE_MAGIC_V2})
+RECORD_SIZE_MIN = record.OVERHEAD_V4
+# No remoting frame is larger (16 MiB by default); a damaged size must not ask for gigabytes.
+RECORD_SIZE_MAX = 64 * 1024 * 1024
+# The last millisecond of the year 9999: a later "timestamp" is not a date.
+TIMESTAMP_MS_MAX = 253_402_300_799_999
+# Decisions about topic names are kept between buffers; more names than this are garbage.
+TOPICS_REMEMBERED_MAX = 100_000
+_INT32_COLUMNS = {
+    "queue_id": "queue_id",
+    "store_size": "size",
+    "flag": "flag",
+    "sys_flag": "sys_flag",
+    "reconsume_times": "reconsume_times",
+    "body_crc": "body_crc",
+}
+_INT64_COLUMNS = ("commit_log_offset", "queue_offset", "prepared_transaction_offset")
+_TIMESTAMP_COLUMNS = ("store_timestamp", "born_timestamp")
+_HOSTS = {
+    "born_host": ("born_host_from", "store_timestamp_at"),
+    "store_host": ("store_host_from", "store_host_to"),
+}
+_OF_PROPERTIES = {
+    "tags": names.PROPERTY_TAGS,
+    "uniq_key": names.PROPERTY_UNIQ_KEY,
+}
+_PROPERTIES = frozenset({*_OF_PROPERTIES, "keys", "properties"})
+
+
+FILE_GONE = "the file is not there"
+FILE_SHORTER = "the file is shorter than it was"
+_LOSSES = frozenset({FILE_GONE, FILE_SHORTER})
+
+
+class Damage(NamedTuple):
+    """A range `[commit_log_from, commit_log_to)` of the log that could not be read.
+
+    What a broker could not give has no place in the log: `file` is the queue then.
+    """
+
+    file: str
+    commit_log_from: int | None
+    commit_log_to: int | None
+    reason: str
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the bytes are gone, as when a file has expired, instead of spoiled."""
+        return self.reason in _LOSSES
+
+
+class BadRecord(NamedTuple):
+    """A damaged record of plausible size; its position is in the buffer."""
+
+    position: int
+    size: int
+    reason: str
+
+
+class CheckCrc(enum.Enum):
+    """Whose checksums are computed. A checksum guards a body, and nothing else.
+
+    How many rows there are never depends on the columns that are asked for.
+    """
+
+    BODY = "body"
+    """Of the bodies that are read: a wrong one leaves its row, with null for the body."""
+    TRUE = "true"
+    """Of every record, whichever columns are read: a wrong one is damage, and no row."""
+    FALSE = "false"
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Which records become rows; times are ms since epoch, half-open, of storing."""
+
+    topics: frozenset[str] | None = None
+    queue_ids: frozenset[int] | None = None
+    include_system_topics: bool = False
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def wants_topic(self, topic: str) -> bool:
+        if self.topics is not None and topic not in self.topics:
+            return False
+        return self.include_system_topics or not names.is_system_topic(topic)
+
+
+def may_be_record(size: int, magic: int, left: int) -> bool:
+    """Return whether a record may start at these two words, `left` bytes before the end."""
+    return magic in MESSAGE_MAGICS and RECORD_SIZE_MIN <= size <= min(left, RECORD_SIZE_MAX)
+
+
+class RecordDecoder:
+    """Turns records of one buffer after another into batches of one Arrow schema."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        rows: RowFilter | None = None,
+        *,
+        check_crc: CheckCrc = CheckCrc.BODY,
+        decompress: bool = False,
+        is_log: bool = True,
+    ) -> None:
+        """Without `is_log`, records are an answer of a broker: their places there mean nothing."""
+        self.schema = schema
+        self._decompress = decompress
+        self._is_log = is_log
+        self._rows = rows or RowFilter()
+        self._check_crc = check_crc
+        self._wanted_topics: dict[bytes, bool | None] = {}
+
+    def decode(
+        self, buffer: RecordBuffer, positions: Ints, commit_log_offset: int
+    ) -> tuple[pa.RecordBatch, list[BadRecord]]:
+        """Return the wanted rows, and the records that are damaged.
+
+        `positions` are ascending starts of whole records, as `record_columns.walk` finds them;
+        `commit_log_offset` is that of the buffer's first byte.
+        """
+        records = RecordColumns(buffer, positions)
+        bad: list[BadRecord] = []
+        _drop_bad(records, commit_log_offset if self._is_log else None, bad)
+        self._keep_times(records)
+        topics = self._keep_topics(buffer, records, bad)
+        if self._check_crc is CheckCrc.TRUE:
+            kept = np.ones(len(records), dtype=bool)
+            for index in _wrong_checksums(buffer, records):
+                kept[index] = False
+                bad.append(_bad(records, index, "the body does not match its checksum"))
+            records.keep(kept)
+            topics = topics.filter(pa.array(kept))
+        found = None
+        if not _PROPERTIES.isdisjoint(self.schema.names):
+            found = Properties(pieces(buffer.data, records["properties_from"], records["end"]))
+        columns = [
+            found_in(found, name)
+            if found is not None and name in _PROPERTIES
+            else self._column(name, buffer, records, topics)
+            for name in self.schema.names
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema), bad
+
+    def damage_batch(self, damages: list[Damage]) -> pa.RecordBatch:
+        """Return a row for each range that could not be read, all null but `damage`."""
+        columns = [
+            pa.array([damage._asdict() for damage in damages], type=DAMAGE_TYPE)
+            if name == "damage"
+            else pa.nulls(len(damages), self.schema.field(name).type)
+            for name in self.schema.names
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _keep_times(self, records: RecordColumns) -> None:
+        rows = self._rows
+        if rows.from_ms is None and rows.to_ms is None:
+            return
+        stored = records["store_timestamp"]
+        kept = np.ones(len(records), dtype=bool)
+        if rows.from_ms is not None:
+            kept &= stored >= rows.from_ms
+        if rows.to_ms is not None:
+            kept &= stored < rows.to_ms
+        records.keep(kept)
+
+    def _keep_topics(
+        self, buffer: RecordBuffer, records: RecordColumns, bad: list[BadRecord]
+    ) -> pa.Array:
+        """Drop rows of unwanted topics and queues; return the topics of the rest as text."""
+        if self._rows.queue_ids is not None:
+            records.keep(np.isin(records["queue_id"], list(self._rows.queue_ids)))
+        if not len(records):
+            return pa.array([], type=pa.string())
+        encoded = pieces(
+            buffer.data, records["topic_from"], records["topic_to"]
+        ).dictionary_encode()
+        indices = encoded.indices.to_numpy(zero_copy_only=False)
+        distinct: list[bytes] = encoded.dictionary.to_pylist()
+        wanted = [self._wants(topic) for topic in distinct]
+        for number, decision in enumerate(wanted):
+            if decision is None:
+                bad += [
+                    _bad(records, index, "the topic is not text")
+                    for index in np.flatnonzero(indices == number).tolist()
+                ]
+        kept = np.array([bool(decision) for decision in wanted])[indices]
+        records.keep(kept)
+        texts = pa.array(
+            [topic.decode() if keep else "" for topic, keep in zip(distinct, wanted, strict=True)],
+            type=pa.string(),
+        )
+        return texts.take(pa.array(indices[kept]))
+
+    def _wants(self, topic: bytes) -> bool | None:
+        """Return whether rows of a topic are wanted, None when its name is not text."""
+        known = self._wanted_topics
+        if topic not in known:
+            if len(known) >= TOPICS_REMEMBERED_MAX:
+                known.clear()
+            try:
+                known[topic] = self._rows.wants_topic(topic.decode())
+            except UnicodeDecodeError:
+                known[topic] = None
+        return known[topic]
+
+    def _column(
+        self,
+        name: str,
+        buffer: RecordBuffer,
+        records: RecordColumns,
+        topics: pa.Array,
+    ) -> pa.Array:
+        if name == "topic":
+            return topics
+        if name == "damage":
+            return pa.nulls(len(records), DAMAGE_TYPE)
+        if name == "body_size":
+            return pa.array((records["body_to"] - records["body_from"]).astype(np.int32))
+        if name == "body":
+            return self._bodies(buffer, records)
+        if name in _INT32_COLUMNS:
+            return pa.array(records[_INT32_COLUMNS[name]].astype(np.int32))
+        if name in _INT64_COLUMNS:
+            return pa.array(records[name])
+        if name in _TIMESTAMP_COLUMNS:
+            return _timestamps(records[name])
+        starts, ends = _HOSTS[name]
+        return _hosts(pieces(buffer.data, records[starts], records[ends]))
+
+    def _bodies(self, buffer: RecordBuffer, records: RecordColumns) -> pa.Array:
+        """Return the bodies, null for those that do not match their checksum."""
+        bodies = pieces(buffer.data, records["body_from"], records["body_to"])
+        wrong = _wrong_checksums(buffer, records) if self._check_crc is CheckCrc.BODY else []
+        if wrong:
+            logger.warning("bodies do not match their checksum: %d of %d", len(wrong), len(records))
+            sound = np.ones(len(records), dtype=bool)
+            sound[wrong] = False
+            bodies = pc.if_else(pa.array(sound), bodies, None)
+        if self._decompress:
+            bodies, failed = decompressed(bodies, records["sys_flag"].tolist())
+            if failed:
+                logger.warning("bodies cannot be decompressed: %d of %d", failed, len(records))
+        return bodies
+
+
+def _drop_bad(records: RecordColumns, commit_log_offset: int | None, bad: list[BadRecord]) -> None:
+    """Drop the damaged records; add each to `bad` with its first reason."""
+    stored = records["store_timestamp"]
+    is_elsewhere = np.zeros(len(records), dtype=bool)
+    if commit_log_offset is not None:
+        # Left-overs, or a copy inside a body.
+        is_elsewhere = records["commit_log_offset"] != records["position"] + commit_log_offset
+    problems = (
+        (is_elsewhere, "the record states another commit log offset"),
+        (~records.is_whole, "the parts do not add up to the record's size"),
+        ((stored < 0) | (stored > TIMESTAMP_MS_MAX), "the store timestamp is not a date"),
+    )
+    kept = np.ones(len(records), dtype=bool)
+    for wrong, reason in problems:
+        bad += [_bad(records, index, reason) for index in np.flatnonzero(wrong & kept).tolist()]
+        kept &= ~wrong
+    records.keep(kept)
+
+
+def _bad(records: RecordColumns, index: int, reason: str) -> BadRecord:
+    return BadRecord(int(records["position"][index]), int(records["size"][index]), reason)
+
+
+def _wrong_checksums(buffer: RecordBuffer, records: RecordColumns) -> list[int]:
+    data = buffer.data
+    starts, ends = records["body_from"].tolist(), records["body_to"].tolist()
+    stated = records["body_crc"].tolist()
+    crc32, mask = zlib.crc32, record.CRC_MASK
+    return [
+        index
+        for index, (start, end, crc) in enumerate(zip(starts, ends, stated, strict=True))
+        if start < end and crc32(data[start:end]) & mask != crc
+    ]
+
+
+def found_in(properties: Properties, name: str) -> pa.Array:
+    """Return one of the columns that come from the properties."""
+    match name:
+        case "properties":
+            return properties.as_map()
+        case "keys":
+            return properties.keys()
+        case _:
+            return properties.value(_OF_PROPERTIES[name])
+
+
+def _hosts(packed: pa.Array) -> pa.Array:
+    """Return addresses as text; there are few different ones."""
+    encoded = packed.dictionary_encode()
+    texts = [host_text(host) for host in encoded.dictionary.to_pylist()]
+    return pa.array(texts, type=pa.string()).take(encoded.indices)
+
+
+def _timestamps(ms: Ints) -> pa.Array:
+    is_wrong = (ms < 0) | (ms > TIMESTAMP_MS_MAX)
+    return pa.array(np.where(is_wrong, 0, ms) * 1000, mask=is_wrong).cast(UTC_TIMESTAMP)

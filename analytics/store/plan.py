@@ -1,0 +1,349 @@
+"""A plan of what to read: one picture of a store that may be appended to meanwhile.
+
+First the readable end of the log, then ranges of files that start and end at records. Records are
+found by their sizes. Where one file is cut into several ranges, they are found by their magic code,
+and believed when the ConsumeQueue of their topic points to them; to find the end without walking
+the whole log, the last units of all ConsumeQueues serve.
+
+Invariant: each byte of `[log_from, log_to)` is in exactly one split.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from analytics.store import log_files
+from analytics.store.decode import (
+    RECORD_SIZE_MAX,
+    CheckCrc,
+    Damage,
+    RecordDecoder,
+    RowFilter,
+    may_be_record,
+)
+from analytics.store.log_files import (
+    LogFile,
+    magics_from,
+    opened,
+    place_in_queue,
+    pread,
+    record_size_at,
+    store_timestamp_ms,
+    why_no_record,
+    why_unread,
+)
+from analytics.store.slices import UnitSlice
+from broker_core.formats import paths, record
+from broker_core.formats.record_columns import RecordBuffer, walk
+
+if TYPE_CHECKING:
+    from analytics.store.consume_queues import ConsumeQueues
+
+SPLIT_BYTES_DEFAULT = 64 * 1024 * 1024
+SPLIT_BYTES_MIN = 64 * 1024
+# Store timestamps are the broker's wall clock, which may have been set back: files whose times
+# lie outside the wanted range by more than this are not opened at all.
+CLOCK_STEP_MS_MAX = 10 * 60 * 1000
+# Places that look like records, and that no ConsumeQueue knows; behind them a file is not cut.
+DOUBTS_MAX = 10_000
+# What a jump to a record costs, in bytes that could be read one after the other meanwhile.
+UNIT_COST_BYTES = 1024
+_NO_COLUMNS = pa.schema([])
+
+
+class Split(NamedTuple):
+    """A range of one CommitLog file that starts at a record; offsets are absolute."""
+
+    path: str
+    file_from_offset: int
+    commit_log_from: int
+    commit_log_to: int
+
+    @property
+    def file(self) -> LogFile:
+        """The file up to the end of this range."""
+        size = self.commit_log_to - self.file_from_offset
+        return LogFile(Path(self.path), self.file_from_offset, size)
+
+    @property
+    def size(self) -> int:
+        return self.commit_log_to - self.commit_log_from
+
+
+Share: TypeAlias = tuple[Split | UnitSlice, ...]
+"""What one task reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """What will be read: `[log_from, log_to)` of the log, in splits, as of one moment.
+
+    Where only some topics are wanted and their records are few, `slices` of their ConsumeQueues
+    stand for the splits up to the last message that was dispatched.
+
+    `skipped_bytes` lie in files outside the wanted time. `tail` names the bytes behind the readable
+    end when they are neither the end of a file nor untouched zeros. `stored_from_ms` is when the
+    first record of the splits was stored, None when it cannot be read.
+    """
+
+    splits: list[Split]
+    log_from: int
+    log_to: int
+    skipped_bytes: int
+    tail: Damage | None
+    stored_from_ms: int | None = None
+    slices: tuple[UnitSlice, ...] = ()
+
+    @property
+    def parts(self) -> list[Split | UnitSlice]:
+        return [*self.slices, *self.splits]
+
+    @property
+    def split_bytes(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    def shares(self, share_bytes: int) -> list[Share]:
+        """Return the parts, grouped into tasks: many small files must not be many small tasks."""
+        shares: list[Share] = []
+        share: list[Split | UnitSlice] = []
+        size = 0
+        for part in self.parts:
+            if share and size + part.size > share_bytes:
+                shares.append(tuple(share))
+                share, size = [], 0
+            share.append(part)
+            size += part.size
+        return [*shares, tuple(share)] if share else shares
+
+
+class Planner:
+    """Plans reading the files of a log, which are there at this moment."""
+
+    def __init__(self, files: list[LogFile], queues: ConsumeQueues, split_bytes: int) -> None:
+        self._files = files
+        self._queues = queues
+        self._split_bytes = max(SPLIT_BYTES_MIN, split_bytes)
+
+    def plan(
+        self,
+        *,
+        from_ms: int | None,
+        to_ms: int | None,
+        from_offset: int | None,
+        to_offset: int | None,
+        topics: frozenset[str] | None = None,
+        queue_ids: frozenset[int] | None = None,
+    ) -> ReadPlan:
+        """Return the plan; see `StoreReader.plan`."""
+        files = self._files
+        if not files:
+            return ReadPlan([], 0, 0, 0, None)
+        log_from = files[0].from_offset if from_offset is None else from_offset
+        if to_offset is None:
+            log_to, tail = self._readable_end()
+        else:
+            log_to, tail = min(to_offset, files[-1].to_offset), None
+        log_to = max(log_from, log_to)
+        splits = self._splits(log_from, log_to)
+        wanted = _within_time(splits, from_ms, to_ms)
+        first = wanted[0] if wanted else None
+        stored_from_ms = first and store_timestamp_ms(first.file, first.commit_log_from)
+        slices: list[UnitSlice] = []
+        if topics is not None:
+            slices, wanted = self._through_queues(wanted, topics, queue_ids)
+        read = sum(part.size for part in slices) + sum(split.size for split in wanted)
+        skipped = sum(split.size for split in splits) - read
+        return ReadPlan(wanted, log_from, log_to, skipped, tail, stored_from_ms, tuple(slices))
+
+    def _through_queues(
+        self, splits: list[Split], topics: frozenset[str], queue_ids: frozenset[int] | None
+    ) -> tuple[list[UnitSlice], list[Split]]:
+        """Return slices that stand for the dispatched part of the splits, and what is left of them.
+
+        No slices, and all splits, where the log itself is read with less effort.
+        """
+        last = self._queues.last_record_from(self._files, -1) if splits else -1
+        if last < 0:
+            return [], splits
+        file = next(file for file in reversed(self._files) if file.from_offset <= last)
+        dispatched_to = last + record_size_at(file, last)
+        ours = {str(file.path) for file in self._files}
+        log_from = splits[0].commit_log_from
+        log_to = min(splits[-1].commit_log_to, dispatched_to)
+        slices: list[UnitSlice] = []
+        cost = 0
+        for topic in sorted(topics):
+            for queue_id, first, behind in self._queues.slices(topic, queue_ids, log_from, log_to):
+                _, sizes = self._queues.units(topic, queue_id, first, behind)
+                cost += int(sizes.sum()) + len(sizes) * UNIT_COST_BYTES
+                slices += _sliced(
+                    topic, queue_id, first, behind, int(sizes.sum()), self._split_bytes
+                )
+        if 2 * cost > sum(split.size for split in splits if split.commit_log_to <= dispatched_to):
+            return [], splits
+        # A missing file has no units to tell of it.
+        left = [
+            split._replace(commit_log_from=max(split.commit_log_from, dispatched_to))
+            if split.path in ours
+            else split
+            for split in splits
+            if split.commit_log_to > dispatched_to or split.path not in ours
+        ]
+        return slices, left
+
+    def _readable_end(self) -> tuple[int, Damage | None]:
+        """Return where the last whole record ends, and what stands behind it.
+
+        The last unit of a ConsumeQueue whose record is there gives a place near the end, the
+        last file that starts with a record another; from the later of the two sizes are followed.
+        """
+        files = self._files
+        start = files[0].from_offset
+        for file in reversed(files):
+            if record_size_at(file, file.from_offset):
+                start = file.from_offset
+                break
+        start = max(start, self._queues.last_record_from(files, start))
+        file = next(file for file in reversed(files) if file.from_offset <= start)
+        end, reason = follow(file, start)
+        tail = Damage(str(file.path), end, file.to_offset, reason) if reason else None
+        return end, tail
+
+    def _splits(self, log_from: int, log_to: int) -> list[Split]:
+        found: list[Split] = []
+        expected = log_from
+        for file in self._files:
+            start, end = max(file.from_offset, expected), min(file.to_offset, log_to)
+            if start > expected:
+                # A file is missing: whoever reads this split says so.
+                gap = paths.offset_file_name(expected)
+                found.append(
+                    Split(str(file.path.with_name(gap)), expected, expected, min(start, log_to))
+                )
+            if start >= end:
+                expected = max(expected, start)
+                continue
+            cuts = [start, *self._cuts(file, start, end), end]
+            found += [
+                Split(str(file.path), file.from_offset, cut_from, cut_to)
+                for cut_from, cut_to in pairwise(cuts)
+            ]
+            expected = end
+        return [split for split in found if split.size > 0]
+
+    def _cuts(self, file: LogFile, start: int, end: int) -> list[int]:
+        """Return offsets of records that cut a file into ranges of about split_bytes."""
+        cuts: list[int] = []
+        wanted = start + self._split_bytes
+        try:
+            with opened(file.path) as descriptor:
+                while wanted + self._split_bytes // 2 < end:
+                    at = self._record_from(
+                        descriptor, file._replace(size=end - file.from_offset), wanted
+                    )
+                    if at is None:
+                        break
+                    cuts.append(at)
+                    wanted = at + self._split_bytes
+        except OSError:
+            # Whoever reads the file says so.
+            return cuts
+        return cuts
+
+    def _record_from(self, descriptor: int, file: LogFile, offset: int) -> int | None:
+        """Return where the first record from `offset` on starts that its own queue points to.
+
+        A magic code alone may be a part of a body, and so may a whole record that states its own
+        place, made by whoever can guess it. No sender can write into a ConsumeQueue. Without one
+        that agrees there is no answer, and the file is read in one piece.
+        """
+        for doubts, candidate in enumerate(magics_from(descriptor, file, offset)):
+            if doubts > DOUBTS_MAX or candidate > offset + RECORD_SIZE_MAX:
+                break
+            place = place_in_queue(descriptor, file, candidate)
+            if place is not None and self._queues.confirms(place, candidate):
+                return candidate
+        return None
+
+
+def _sliced(
+    topic: str, queue_id: int, first: int, behind: int, size: int, slice_bytes: int
+) -> list[UnitSlice]:
+    """Return a queue's range in slices of about equal numbers of units."""
+    count = min(-(-size // slice_bytes) or 1, behind - first)
+    edges = [first + (behind - first) * number // count for number in range(count + 1)]
+    return [
+        UnitSlice(topic, queue_id, one, following, size // count)
+        for one, following in pairwise(edges)
+    ]
+
+
+def _within_time(splits: list[Split], from_ms: int | None, to_ms: int | None) -> list[Split]:
+    """Drop the splits that were surely stored before or after the wanted time."""
+    if from_ms is None and to_ms is None:
+        return splits
+    step = CLOCK_STEP_MS_MAX
+    starts = [store_timestamp_ms(split.file, split.commit_log_from) for split in splits]
+    kept: list[Split] = []
+    for split, first, following in zip(splits, starts, [*starts[1:], None], strict=True):
+        too_new = first is not None and to_ms is not None and first - step >= to_ms
+        too_old = following is not None and from_ms is not None and following + step < from_ms
+        if not too_new and not too_old:
+            kept.append(split)
+    return kept
+
+
+def follow(file: LogFile, start: int, most: int | None = None) -> tuple[int, str | None]:
+    """Return where the last sound record from `start` on ends in this file, and what follows it.
+
+    What follows is None for untouched zeros, at the end of a full file, and behind `most` bytes of
+    records, or one record where that is more.
+    """
+    end = start
+    buffer = np.empty(min(log_files.CHUNK_BYTES, file.to_offset - start), dtype=np.uint8)
+    decoder = RecordDecoder(
+        _NO_COLUMNS, RowFilter(include_system_topics=True), check_crc=CheckCrc.TRUE
+    )
+    position = start
+    with opened(file.path) as descriptor:
+        while position < file.to_offset:
+            try:
+                got = pread(descriptor, buffer, position - file.from_offset)
+            except OSError as error:
+                return end, why_unread(error)
+            if got < min(len(buffer), file.to_offset - position):
+                file = file._replace(size=position + got - file.from_offset)
+            got = min(got, file.to_offset - position)
+            records = RecordBuffer(buffer.data[:got])
+            found = walk(records, 0, got)
+            if len(found.positions):
+                _, bad = decoder.decode(records, found.positions, position)
+                unsound = {one.position for one in bad}
+                after = [*found.positions.tolist(), found.stopped_at]
+                ends = [position + behind for at, behind in pairwise(after) if at not in unsound]
+                fitting = ends if most is None else [at for at in ends if at - start <= most]
+                if len(fitting) < len(ends):
+                    # One record at least, however large.
+                    return max(fitting or [end]) if fitting or end > start else ends[0], None
+                end = ends[-1] if ends else end
+            position += found.stopped_at
+            left = file.to_offset - position
+            if found.magic == record.BLANK_MAGIC and found.size == left:
+                return (file.to_offset, None) if end == position else (end, "a torn record")
+            if may_be_record(found.size, found.magic, left):
+                if found.size > len(buffer):
+                    buffer = np.empty(found.size, dtype=np.uint8)
+                continue
+            if found.stopped_at and left >= record.BLANK.size > got - found.stopped_at:
+                continue
+            if end < position:
+                return end, "a torn record"
+            zeros = found.size == found.magic == 0
+            return end, None if zeros else why_no_record(found.size, found.magic, left)
+    return end, None

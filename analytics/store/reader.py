@@ -1,0 +1,213 @@
+"""StoreReader: the only opener of store files outside the broker.
+
+Plan a read of the store, then decode each range of the plan by itself, in any process that sees
+the same files.
+
+Invariant: nothing here writes, creates, locks or renames.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from analytics.errors import DataLossError, ReportError
+from analytics.store.consume_queues import ConsumeQueues
+from analytics.store.decode import CheckCrc, RecordDecoder, RowFilter
+from analytics.store.log_files import LogFile, log_files
+from analytics.store.plan import SPLIT_BYTES_DEFAULT, Planner, follow
+from analytics.store.read import SplitReading
+from analytics.store.slices import SliceReading, UnitSlice
+from broker_core.formats import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from analytics.store.decode import Damage
+    from analytics.store.plan import ReadPlan, Split
+
+logger = logging.getLogger(__name__)
+
+_NO_COLUMNS = pa.schema([])
+
+
+class StoreReader:
+    """Plans reading a store directory and reads the plan's splits. Any process; holds no files."""
+
+    def __init__(
+        self,
+        store_path: Path,
+        *,
+        commit_log_path: Path | None = None,
+        split_bytes: int = SPLIT_BYTES_DEFAULT,
+    ) -> None:
+        """`commit_log_path` is storePathCommitLog, when the broker's configuration sets it."""
+        places = paths.StorePaths.of(str(store_path), str(commit_log_path or ""))
+        self._store_path = places.root
+        self._commit_log_path = places.commit_log
+        inside = paths.StorePaths.of(str(store_path), "").commit_log
+        self._commit_log_is_elsewhere = self._commit_log_path != inside
+        self._queues = ConsumeQueues(places.consume_queue)
+        self._split_bytes = split_bytes
+
+    def plan(
+        self,
+        *,
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+        from_offset: int | None = None,
+        to_offset: int | None = None,
+        topics: frozenset[str] | None = None,
+        queue_ids: frozenset[int] | None = None,
+    ) -> ReadPlan:
+        """Plan a read of what the log holds now, stored in `[from_ms, to_ms)`.
+
+        `to_offset`, when given, is the `log_to` of an earlier plan. `topics` and `queue_ids` let
+        the plan go through their ConsumeQueues; the reading is told of them again.
+
+        Raises:
+            ReportError: there is no such store, or it may not be read.
+        """
+        planner = Planner(self._log_files(), self._queues, self._split_bytes)
+        return planner.plan(
+            from_ms=from_ms,
+            to_ms=to_ms,
+            from_offset=from_offset,
+            to_offset=to_offset,
+            topics=topics,
+            queue_ids=queue_ids,
+        )
+
+    def extent(self) -> tuple[int, int]:
+        """Return where the first file of the log begins and the last one ends, 0 without any.
+
+        Raises:
+            ReportError: there is no such store, or it may not be read.
+        """
+        files = self._log_files()
+        return (files[0].from_offset, files[-1].to_offset) if files else (0, 0)
+
+    def end_from(self, start: int, most: int | None = None) -> int:
+        """Return where the log ends now, when a record starts at `start` or the log ended there.
+
+        With `most`, where a record ends that many bytes further on at most, but one at least.
+        What is new is followed; only where nothing sound follows, the whole store is asked.
+
+        Raises:
+            ReportError: there is no such store, or it may not be read.
+        """
+        end = start
+        for file in self._log_files():
+            if file.to_offset <= end or file.from_offset > end:
+                continue
+            left = None if most is None else most - (end - start)
+            if left is not None and left <= 0:
+                return end
+            try:
+                end, _ = follow(file, end, left)
+            except OSError:
+                break
+            if end < file.to_offset:
+                break
+        if end > start:
+            return end
+        # Nothing new, or damage that is stepped over when it is read.
+        log_to = self.plan().log_to
+        if log_to <= start or most is None:
+            return max(start, log_to)
+        return min(log_to, self._record_behind(start, most, log_to))
+
+    def _record_behind(self, start: int, most: int, log_to: int) -> int:
+        """Return where a record starts some `most` bytes behind `start`, or the end of the log."""
+        for file in self._log_files():
+            wanted = max(start + most, file.from_offset)
+            if wanted < file.to_offset:
+                at = self._queues.record_at_or_after(file, wanted, min(file.to_offset, log_to))
+                if at is not None:
+                    return at
+        return log_to
+
+    def read(
+        self,
+        split: Split | UnitSlice,
+        schema: pa.Schema,
+        rows: RowFilter | None = None,
+        *,
+        check_crc: CheckCrc = CheckCrc.BODY,
+        decompress: bool = False,
+        fail_on_data_loss: bool = True,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the split's rows. Damage becomes rows too where the schema has that column.
+
+        Raises:
+            DataLossError: a file of the split has expired, which is damage without
+                `fail_on_data_loss`.
+            ReportError: this machine does not see the store at all.
+        """
+        rows = rows or RowFilter()
+        if isinstance(split, UnitSlice):
+            rows = split.narrowed(rows)
+        decoder = RecordDecoder(schema, rows, check_crc=check_crc, decompress=decompress)
+        reading = self._reading(split, decoder)
+        for batch in reading.batches():
+            if batch.num_rows:
+                yield batch
+        lost = next((damage for damage in reading.damages if damage.is_loss), None)
+        if lost is not None:
+            self._require_directory()
+            if fail_on_data_loss:
+                raise DataLossError(
+                    f"Messages are gone: bytes {lost.commit_log_from} to {lost.commit_log_to} of "
+                    f"the log, in {lost.file}: {lost.reason}. They have expired, or were deleted; "
+                    "with the option failOnDataLoss=false they are counted as damage instead."
+                )
+        if "damage" not in schema.names:
+            for damage in reading.damages:
+                logger.warning("damaged: file=%s commit_log_from=%d commit_log_to=%d: %s", *damage)
+        elif reading.damages:
+            yield decoder.damage_batch(reading.damages)
+
+    def damages(self, split: Split | UnitSlice) -> list[Damage]:
+        """Return what cannot be read in a split, bodies with a wrong checksum included."""
+        everything = RowFilter(include_system_topics=True)
+        decoder = RecordDecoder(_NO_COLUMNS, everything, check_crc=CheckCrc.TRUE)
+        reading = self._reading(split, decoder)
+        for _ in reading.batches():
+            pass
+        return reading.damages
+
+    def _reading(
+        self, part: Split | UnitSlice, decoder: RecordDecoder
+    ) -> SplitReading | SliceReading:
+        if isinstance(part, UnitSlice):
+            return SliceReading(part, decoder, self._queues, self._files_there_are())
+        return SplitReading(part, decoder, self._queues)
+
+    def _files_there_are(self) -> list[LogFile]:
+        try:
+            return log_files(self._commit_log_path)
+        except OSError:
+            return []
+
+    def _require_directory(self) -> None:
+        if not self._commit_log_path.is_dir():
+            raise ReportError(
+                f"The machine {socket.gethostname()} does not see the store at "
+                f"{self._commit_log_path}: every worker of a cluster needs that directory."
+            )
+
+    def _log_files(self) -> list[LogFile]:
+        directory = self._commit_log_path
+        try:
+            return log_files(directory)
+        except FileNotFoundError:
+            if self._store_path.is_dir() and not self._commit_log_is_elsewhere:
+                return []  # a store that has never been written to
+            missing = directory if self._store_path.is_dir() else self._store_path
+            raise ReportError(f"There is no store at {missing}: no such directory.") from None
+        except OSError as error:
+            raise ReportError(f"{directory} cannot be read: {error.strerror}.") from error

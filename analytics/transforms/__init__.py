@@ -1,1 +1,0 @@
-"""DataFrame to DataFrame steps, each with the schemas of both ends written down."""
