@@ -1,1 +1,1 @@
-"""Demo traffic: a small producer and consumer over the real protocol."""
+"""Demo traffic: a small producer and consumer that bring every page alive."""

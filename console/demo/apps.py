@@ -6,7 +6,7 @@ from django.apps import AppConfig
 
 
 class DemoConfig(AppConfig):
-    """Registers the demo command, the buttons that run it."""
+    """Registers the demo command and the buttons that run it."""
 
     name = "console.demo"
     label = "demo"

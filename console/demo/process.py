@@ -1,7 +1,7 @@
-"""The demo process: one child of the web process, written down in `demo.json`.
+"""The demo process: one child of the web process; `demo.json` names it.
 
-It needs neither Redis nor a worker. Its standard input is a pipe that only the web process holds,
-so that it ends with the web process however that ends.
+It needs neither Redis nor a worker. Only the web process holds the other end of its standard input,
+so that the demo ends with the web process, however that ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOG_TAIL_BYTES = 4_096
 
 @dataclass(frozen=True, slots=True)
 class DemoState:
-    """What the pages show: whether the demo runs, until when, or why it ended."""
+    """Whether the demo runs, until when, or why it ended."""
 
     is_running: bool
     started_at: datetime | None = None
@@ -116,7 +116,7 @@ class DemoProcess:
         return DemoState(is_running=False, started_at=started, failure=failure)
 
     def _release(self) -> None:
-        """Let go of an ended child: its pipe, its place in the process table."""
+        """Close an ended child's pipe, and free its place in the process table."""
         child, self._child = self._child, None
         if child is None:
             return

@@ -1,7 +1,6 @@
-"""The demo traffic: a producer of three topics, a consumer group that reads them.
+"""The demo traffic: a producer of three topics, and a consumer group that reads them.
 
-Speaks to name server and brokers as any client does. One queue is read more slowly than it is
-written, so that there is a backlog to look at. Event loop only.
+It reads one queue more slowly than it writes it, so that there is a lag to see. Event loop only.
 """
 
 from __future__ import annotations
@@ -16,28 +15,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from broker_core.errors import BrokerError, RemotingError, RequestRefusedError
-from broker_core.protocol.codes import RequestCode
-from broker_core.remoting.client import RemotingClient
-from console.demo.wire import (
-    DemoCalls,
-    Outgoing,
-    Queue,
-    TopicRoute,
-    allocate,
-    heartbeat_body,
-)
-from console.gateway.credentials import broker_credentials
+from console.gateway.answers import Client, OutgoingMessage, TopicConfig
+from console.gateway.errors import GatewayError, RequestFailedError
+from console.gateway.moment import now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from broker_core.protocol.command import RemotingCommand
-    from broker_core.remoting.connection import Connection
+    from console.gateway.answers import MessageQueue, TopicRoute
+    from console.gateway.ports import Gateway
 
 PRODUCER_GROUP = "demo-producers"
 CONSUMER_GROUP = "demo-consumers"
 TOPICS = ("orders", "payments", "telemetry")
+QUEUE_NUMS = 4
+PERM_READ_WRITE = 6
 
 RATE_MAX = 2_000
 TICK_S = 0.1
@@ -48,7 +40,7 @@ ROUTE_WAIT_S = 30.0
 RETRY_S = 1.0
 LAST_SENDS_S = 2.0
 REPORT_S = 10.0
-# The slow queue is read at this part of its share of the rate.
+# The consumer reads the slow queue at this part of the rate at which messages arrive there.
 SLOW_SHARE = 0.7
 
 KINDS: dict[str, tuple[str, ...]] = {
@@ -65,7 +57,7 @@ class DemoError(Exception):
 
 @dataclass(slots=True)
 class Counts:
-    """What the demo did so far, in messages."""
+    """Messages so far."""
 
     sent: int = 0
     failed: int = 0
@@ -80,28 +72,30 @@ class DemoTraffic:
 
     def __init__(
         self,
-        name_servers: Sequence[str],
+        gateway: Gateway,
         topics: Sequence[str] = TOPICS,
         rate: int = 40,
         say: Callable[[str], None] = lambda _: None,
         rng: random.Random | None = None,
     ) -> None:
         self.counts = Counts()
-        self.client_id = f"{local_address()}@demo{os.getpid()}"
+        self.client = Client(
+            client_id=f"{local_address()}@demo{os.getpid()}",
+            producer_group=PRODUCER_GROUP,
+            consumer_group=CONSUMER_GROUP,
+            topics=tuple(topics),
+            sub_version=now_ms(),
+        )
         self._topics = tuple(topics)
         self._rate = min(rate, RATE_MAX)
         self._say = say
         self._rng = rng or random.Random()
-        self._client = RemotingClient(
-            handlers={RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed},
-            credentials=broker_credentials(),
-        )
-        self._calls = DemoCalls(self._client, name_servers)
-        self._name_servers = name_servers
+        self._cluster = gateway.cluster
+        self._topic_gateway = gateway.topics
+        self._messages = gateway.messages
         self._routes: dict[str, TopicRoute] = {}
-        self._sub_version = now_ms()
         self._rebalance_now = asyncio.Event()
-        self._readers: dict[Queue, asyncio.Task[None]] = {}
+        self._readers: dict[MessageQueue, asyncio.Task[None]] = {}
         self._trouble = ""
 
     async def run(self, seconds: float | None = None) -> None:
@@ -118,6 +112,7 @@ class DemoTraffic:
             work: list[Coroutine[None, None, None]] = [
                 self._produce(),
                 self._stay_member(),
+                self._hear_of_members(),
                 self._rebalance(),
                 self._report(),
             ]
@@ -133,54 +128,36 @@ class DemoTraffic:
         finally:
             await self._take_leave()
 
-    # At the start.
-
     async def _prepare(self) -> None:
-        """Find the topics, make the missing ones; a broker that still starts is waited for."""
+        """Find the topics and make the missing ones; wait for a broker that still starts."""
         deadline = asyncio.get_running_loop().time() + ROUTE_WAIT_S
         while True:
             try:
                 for topic in self._topics:
                     self._routes[topic] = await self._route_of(topic)
-                await self._heartbeat()
-            except (RemotingError, LookupError) as error:
+                await self._messages.join(self.client)
+            except RequestFailedError as error:
+                raise DemoError(f"The broker refuses the demo: {error}") from error
+            except (GatewayError, LookupError) as error:
                 if asyncio.get_running_loop().time() >= deadline:
-                    raise DemoError(
-                        f"The demo cannot start: {error} "
-                        f"(name server {';'.join(self._name_servers)})."
-                    ) from error
+                    raise DemoError(f"The demo cannot start: {error}") from error
                 await asyncio.sleep(RETRY_S)
-            except BrokerError as error:
-                raise DemoError(f"The broker refuses the demo: {error}.") from error
             else:
                 return
 
     async def _route_of(self, topic: str) -> TopicRoute:
-        route = await self._calls.route(topic)
+        route = await self._messages.route(topic)
         if route is None:
-            masters = await self._calls.masters()
-            if not masters:
-                raise LookupError("the name server knows no broker")
-            for address in masters:
-                await self._calls.create_topic(address, topic)
-            route = await self._calls.route(topic)
+            cluster = await asyncio.to_thread(self._cluster.registered)
+            if not cluster.masters:
+                raise LookupError("the name server knows no broker.")
+            config = TopicConfig(topic, QUEUE_NUMS, QUEUE_NUMS, PERM_READ_WRITE)
+            names = [node.broker_name for node in cluster.masters]
+            await asyncio.to_thread(self._topic_gateway.save, config, names)
+            route = await self._messages.route(topic)
         if route is None or not route.write_queues:
-            raise LookupError(f"no broker has queues for topic {topic}")
+            raise LookupError(f"no broker has queues for topic {topic}.")
         return route
-
-    # Membership.
-
-    def _addresses(self) -> list[str]:
-        return sorted(
-            {queue.address for route in self._routes.values() for queue in route.read_queues}
-        )
-
-    async def _heartbeat(self) -> None:
-        body = heartbeat_body(
-            self.client_id, PRODUCER_GROUP, CONSUMER_GROUP, self._topics, self._sub_version
-        )
-        for address in self._addresses():
-            await self._calls.heartbeat(address, body)
 
     async def _stay_member(self) -> None:
         while True:
@@ -188,34 +165,27 @@ class DemoTraffic:
             try:
                 for topic in self._topics:
                     self._routes[topic] = await self._route_of(topic)
-                await self._heartbeat()
-            except (BrokerError, LookupError) as error:
+                await self._messages.join(self.client)
+            except (GatewayError, LookupError) as error:
                 self._complain(error)
             self._rebalance_now.set()
 
-    def _members_changed(self, _: RemotingCommand, __: Connection) -> None:
-        self._rebalance_now.set()
+    async def _hear_of_members(self) -> None:
+        while True:
+            await self._messages.until_members_change()
+            self._rebalance_now.set()
 
     async def _take_leave(self) -> None:
-        for address in self._addresses():
-            try:
-                await self._calls.unregister(
-                    address, self.client_id, PRODUCER_GROUP, CONSUMER_GROUP
-                )
-            except BrokerError:
-                # It is gone, and forgets us by itself.
-                continue
-        await self._client.shutdown()
-
-    # Consuming.
+        await self._messages.leave(self.client)
+        await self._messages.close()
 
     async def _rebalance(self) -> None:
-        """Read the queues that are ours among the group's members, and no others."""
+        """Read this member's share of the queues, and no others."""
         while True:
             self._rebalance_now.clear()
             try:
                 wanted = await self._allocated()
-            except BrokerError as error:
+            except GatewayError as error:
                 self._complain(error)
             else:
                 await end([self._readers.pop(queue) for queue in set(self._readers) - wanted])
@@ -223,41 +193,41 @@ class DemoTraffic:
                     self._readers[queue] = asyncio.create_task(self._consume(queue))
             await self._rebalance_now.wait()
 
-    async def _allocated(self) -> set[Queue]:
-        queues: set[Queue] = set()
+    async def _allocated(self) -> set[MessageQueue]:
+        queues: set[MessageQueue] = set()
         for route in self._routes.values():
             if route.read_queues:
-                members = await self._calls.members(route.read_queues[0].address, CONSUMER_GROUP)
-                queues.update(allocate(route.read_queues, members, self.client_id))
+                members = await self._messages.members(route.read_queues[0], CONSUMER_GROUP)
+                queues.update(allocate(route.read_queues, members, self.client.client_id))
         return queues
 
-    async def _consume(self, queue: Queue) -> None:
-        """Pull a queue for ever; what was read is committed at once."""
+    async def _consume(self, queue: MessageQueue) -> None:
+        """Pull a queue for ever; commit what was read at once."""
         offset = -1
         while True:
             try:
                 if offset < 0:
-                    offset = await self._calls.consumer_offset(queue, CONSUMER_GROUP)
-                pulled = await self._calls.pull(queue, CONSUMER_GROUP, offset, self._sub_version)
+                    offset = await self._messages.consumer_offset(queue, CONSUMER_GROUP)
+                pulled = await self._messages.pull(
+                    queue, CONSUMER_GROUP, offset, self.client.sub_version
+                )
                 if pulled.next_begin_offset != offset:
                     await asyncio.sleep(pulled.message_count * self._seconds_a_message(queue))
                     offset = pulled.next_begin_offset
                     self.counts.consumed += pulled.message_count
-                    await self._calls.commit(queue, CONSUMER_GROUP, offset)
-            except BrokerError as error:
+                    await self._messages.commit(queue, CONSUMER_GROUP, offset)
+            except GatewayError as error:
                 self._complain(error)
                 await asyncio.sleep(RETRY_S)
-                # What the group's offset is now, the broker knows better than we do.
+                # Ask the broker again where the group goes on.
                 offset = -1
 
-    def _seconds_a_message(self, queue: Queue) -> float:
+    def _seconds_a_message(self, queue: MessageQueue) -> float:
         """Return how long the demo works on a message: long on the slow queue, hardly elsewhere."""
         if queue.topic != self._topics[0] or queue.queue_id != 0:
             return 0.001
         share = self._rate / len(self._topics) / max(1, len(self._routes[queue.topic].read_queues))
         return 1.0 / max(0.05, share * SLOW_SHARE)
-
-    # Producing.
 
     async def _produce(self) -> None:
         """Send in small portions; the rate swings around its mean, with a rare burst."""
@@ -281,28 +251,26 @@ class DemoTraffic:
                     sending.add(task)
                     task.add_done_callback(sending.discard)
         finally:
-            # What is under way may still be stored: wait for it, so that the count is right.
+            # The broker may still store what is under way: wait, so that the count is right.
             if sending:
                 await asyncio.wait(set(sending), timeout=LAST_SENDS_S)
             await end(list(sending))
 
-    async def _send(self, message: Outgoing, number: int, room: asyncio.Semaphore) -> None:
+    async def _send(self, message: OutgoingMessage, number: int, room: asyncio.Semaphore) -> None:
         queues = self._routes[message.topic].write_queues
         try:
-            await self._calls.send(
-                queues[number % len(queues)], message, PRODUCER_GROUP, born_ms=now_ms()
-            )
+            await self._messages.send(queues[number % len(queues)], message, PRODUCER_GROUP)
             self.counts.sent += 1
             self._trouble = ""
-        except (RemotingError, RequestRefusedError) as error:
+        except GatewayError as error:
             self.counts.failed += 1
             self._complain(error)
-            # Holds its place among those in flight, so that a dead broker is not hammered.
+            # It keeps its place among those in flight, so that a dead broker gets few attempts.
             await asyncio.sleep(RETRY_S)
         finally:
             room.release()
 
-    def _message(self, number: int) -> Outgoing:
+    def _message(self, number: int) -> OutgoingMessage:
         topic = self._rng.choice(self._topics)
         kind = self._rng.choice(KINDS.get(topic, OTHER_KINDS))
         when = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -321,12 +289,10 @@ class DemoTraffic:
             }
             keys = order if topic == "orders" else f"{order} payment-{number}"
         body = json.dumps({**content, "at": when}).encode()
-        return Outgoing(topic=topic, body=body, tags=kind, keys=keys)
-
-    # Telling.
+        return OutgoingMessage(topic, body, tags=kind, keys=keys, born_ms=now_ms())
 
     def _complain(self, error: Exception) -> None:
-        """Say what goes wrong, once until it goes right again."""
+        """Report trouble once, until a send succeeds again."""
         if not self._trouble:
             self._trouble = str(error)
             self._say(f"Trouble, trying again: {error}")
@@ -344,8 +310,17 @@ async def end(tasks: Sequence[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def now_ms() -> int:
-    return int(datetime.now(UTC).timestamp() * 1000)
+def allocate(
+    queues: Iterable[MessageQueue], members: Sequence[str], client_id: str
+) -> list[MessageQueue]:
+    """Return this member's queues: equal, adjacent shares, as AllocateMessageQueueAveragely."""
+    if client_id not in members:
+        return []
+    every = sorted(queues)
+    share, rest = divmod(len(every), len(members))
+    index = members.index(client_id)
+    start = index * share + min(index, rest)
+    return every[start : start + share + (1 if index < rest else 0)]
 
 
 def local_address() -> str:

@@ -1,4 +1,4 @@
-"""URLs that start, stop the demo traffic."""
+"""Addresses that start and stop the demo traffic."""
 
 from __future__ import annotations
 

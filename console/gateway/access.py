@@ -11,11 +11,11 @@ from django.utils.module_loading import import_string
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from console.gateway.gateway import BrokerGateway
+    from console.gateway.ports import Gateway
 
 
 @lru_cache(maxsize=1)
-def gateway() -> BrokerGateway:
+def gateway() -> Gateway:
     """Return the one gateway, made by the factory that the settings name."""
-    factory = cast("Callable[[], BrokerGateway]", import_string(settings.TREBUCHET_GATEWAY))
+    factory = cast("Callable[[], Gateway]", import_string(settings.TREBUCHET_GATEWAY))
     return factory()

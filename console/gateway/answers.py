@@ -1,13 +1,57 @@
-"""What brokers answer, as the pages see it. Plain values; None means unknown, never zero."""
+"""What brokers answer, as plain values for pages. None means unknown, never zero."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 MASTER_ID = 0
 PERM_READ = 4
 PERM_WRITE = 2
+# The time that stands for the end of a queue.
+LATEST_TIMESTAMP = -1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BrokerQueue:
+    """A queue of a known topic: its broker, and its number there.
+
+    No tuple: it is never equal to a `TopicQueue`, and the type checker tells the two apart.
+    """
+
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.broker_name}:{self.queue_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> BrokerQueue:
+        """Return the queue that `str` wrote.
+
+        Raises:
+            ValueError: the text names no queue.
+        """
+        broker_name, _colon, queue_id = text.rpartition(":")
+        return cls(broker_name, int(queue_id))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicQueue:
+    """A queue on a known broker: its topic, and its number there."""
+
+    topic: str
+    queue_id: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageQueue:
+    """A queue among all brokers, as clients name it."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +80,21 @@ class Cluster:
     def masters(self) -> tuple[BrokerNode, ...]:
         return tuple(node for node in self.nodes if node.is_master)
 
+    @property
+    def in_sets(self) -> tuple[BrokerNode, ...]:
+        """The brokers of the sets that have a slave."""
+        names = {node.broker_name for node in self.nodes if not node.is_master}
+        return tuple(node for node in self.nodes if node.broker_name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """The reign that a promotion began."""
+
+    epoch: int
+    start_offset: int
+    broker_role: str
+
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
@@ -47,15 +106,15 @@ class RuntimeInfo:
     boot_timestamp_ms: int | None
     put_tps: float | None  # messages a second over the last 10 s
     get_tps: float | None  # messages handed out a second over the last 10 s
-    put_today: int | None
-    get_today: int | None
+    put_today: int | None  # messages received since the broker's midnight
+    get_today: int | None  # messages handed out since then, once for each group
     commit_log_disk_ratio: float | None
     commit_log_min_offset: int | None
     commit_log_max_offset: int | None
     earliest_message_ms: int | None
-    dispatch_behind_bytes: int | None
     flush_behind_bytes: int | None
-    values: dict[str, str] = field(default_factory=dict)
+    store_refuses: str | None  # why it takes no messages, in its words; None when it takes them
+    damaged_ranges: int | None  # of its log, kept aside and stepped over
 
     @property
     def uptime_s(self) -> float | None:
@@ -68,6 +127,34 @@ class RuntimeInfo:
         if self.commit_log_max_offset is None or self.commit_log_min_offset is None:
             return None
         return self.commit_log_max_offset - max(0, self.commit_log_min_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveLink:
+    """A slave as its master sees it: one HA connection."""
+
+    address: str  # the slave's end of the connection
+    behind_bytes: int
+    behind_ms: int | None  # None: the master does not say, as 5.x
+    last_contact_ms: int | None  # how long ago it was heard
+    bytes_a_second: int
+    is_in_sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """What a broker says of replication (GET_BROKER_HA_STATUS)."""
+
+    node: BrokerNode
+    read_at_ms: int
+    is_master: bool
+    max_offset: int
+    links: tuple[SlaveLink, ...] = ()  # a master's
+    is_following: bool = False  # a slave's, like what comes below
+    master_address: str = ""
+    local_address: str = ""  # this end of the connection to the master
+    reason: str = ""  # why it does not follow
+    metadata_failures: tuple[str, ...] = ()
 
 
 class TopicKind(StrEnum):
@@ -109,6 +196,10 @@ class Topic:
     configs: dict[str, TopicConfig]  # by broker_name
 
     @property
+    def is_system(self) -> bool:
+        return self.kind is TopicKind.SYSTEM
+
+    @property
     def write_queue_nums(self) -> int:
         return sum(config.write_queue_nums for config in self.configs.values())
 
@@ -140,6 +231,10 @@ class QueueStatus:
     last_update_ms: int | None
 
     @property
+    def queue(self) -> BrokerQueue:
+        return BrokerQueue(self.broker_name, self.queue_id)
+
+    @property
     def message_count(self) -> int:
         return self.max_offset - self.min_offset
 
@@ -148,11 +243,11 @@ class QueueStatus:
 class Traffic:
     """Increments of one figure of a broker's statistics (VIEW_BROKER_STATS_DATA).
 
-    The hour is summed up every ten minutes, the day every hour: before that a broker says less for
-    the longer span than for the shorter one, which is taken for unknown here.
+    A broker sums up the hour every ten minutes and the day every hour. Until the first such sum it
+    reports less for the longer span than for the shorter one: that longer span is None here.
     """
 
-    minute_tps: float
+    minute_tps: float  # increments a second over the last minute
     hour_sum: int | None
     day_sum: int | None
 
@@ -234,6 +329,10 @@ class QueueProgress:
     last_timestamp_ms: int | None  # store time of the last consumed message
 
     @property
+    def queue(self) -> BrokerQueue:
+        return BrokerQueue(self.broker_name, self.queue_id)
+
+    @property
     def lag(self) -> int | None:
         """Messages still to be consumed; a commit past the end counts as none."""
         if self.consumer_offset is None:
@@ -255,6 +354,11 @@ class ConsumeProgress:
         return sum(queue.lag for queue in self.queues if queue.lag is not None)
 
     @property
+    def known_lag(self) -> int | None:
+        """The lag, None for a group without queues: nothing says what it consumes."""
+        return self.lag if self.queues else None
+
+    @property
     def topics(self) -> tuple[str, ...]:
         return tuple(sorted({queue.topic for queue in self.queues}))
 
@@ -262,3 +366,84 @@ class ConsumeProgress:
     def last_timestamp_ms(self) -> int | None:
         known = [q.last_timestamp_ms for q in self.queues if q.last_timestamp_ms is not None]
         return max(known, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """The queues of a topic that masters accept messages for, and those they deliver from."""
+
+    write_queues: tuple[MessageQueue, ...]
+    read_queues: tuple[MessageQueue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """A message to send."""
+
+    topic: str
+    body: bytes
+    tags: str
+    keys: str  # separated by blanks
+    born_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What a pull brought: how many messages, and where the next pull begins."""
+
+    message_count: int
+    next_begin_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client that sends as one group and consumes some topics, whole, as another."""
+
+    client_id: str
+    producer_group: str
+    consumer_group: str
+    topics: tuple[str, ...]
+    sub_version: int  # grows whenever the subscription changes
+
+
+TraceEvent = dict[str, Any]
+"""One stage of one message, with the broker's own field names; 64-bit numbers are text."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceBatch:
+    """Events that a broker pushed.
+
+    `dropped` counts the events that the broker's ring lost since the watch began; a new watch has
+    another `watch_id` and counts from zero.
+    """
+
+    events: list[TraceEvent]
+    watch_id: str
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class TracedMessage:
+    """One message: its place, and its unique key, which its copies in other topics share."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    uniq_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFilter:
+    """Which events a broker pushes; None is any.
+
+    `group` is that of consumers or of producers; `key` is one of the keys, the unique key or the
+    offset id.
+    """
+
+    topic: str | None = None
+    group: str | None = None
+    tag: str | None = None
+    key: str | None = None
+    stages: frozenset[str] | None = None
+    message: TracedMessage | None = None

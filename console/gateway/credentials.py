@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from django.conf import settings
 
+from broker_core.protocol.fresh_signature import FreshSigner
 from broker_core.protocol.signature import Credentials
+from console.gateway.moment import now_ms
+
+if TYPE_CHECKING:
+    from broker_core.protocol.signature import RequestSigner
 
 
-def broker_credentials() -> Credentials | None:
-    """Return what the console's requests are signed with, None where no account is set."""
+def broker_signer() -> RequestSigner | None:
+    """Return what signs the console's requests, None where the settings name no account."""
     access_key, secret_key = (
         settings.TREBUCHET_BROKER_ACCESS_KEY,
         settings.TREBUCHET_BROKER_SECRET_KEY,
     )
-    return Credentials(access_key, secret_key) if access_key and secret_key else None
+    if not (access_key and secret_key):
+        return None
+    return FreshSigner(Credentials(access_key, secret_key), now_ms)

@@ -5,6 +5,7 @@
     GatewayError               never raised itself: what happened, what to do about it
       NameServerDownError      no name server answers
       BrokerDownError          a broker does not answer
+      UnconfirmedBrokerError   nobody has confirmed that a broker's address may be asked
       RequestFailedError       the broker understood the request and said no: its code, its words
         NotFoundError          the topic or group is not there
       UnreadableAnswerError    the answer is not what the request promises
@@ -60,6 +61,22 @@ class BrokerDownError(GatewayError):
         self.reason = reason
 
 
+class UnconfirmedBrokerError(GatewayError):
+    """A name server names a broker that neither the settings nor an administrator know."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            _("The broker at %(address)s is not confirmed, so the console asks it nothing.")
+            % {"address": address},
+            _(
+                "The console signs its requests with an administrator's account. An administrator "
+                "confirms on the overview that this address belongs to a broker of yours, or "
+                "TREBUCHET_BROKERS names it."
+            ),
+        )
+        self.address = address
+
+
 class RequestFailedError(GatewayError):
     """The broker refused: its response code with its own words."""
 
@@ -74,7 +91,7 @@ class RequestFailedError(GatewayError):
 
 
 class NotFoundError(RequestFailedError):
-    """The topic or the group is not there."""
+    """The topic or the group does not exist."""
 
 
 class UnreadableAnswerError(GatewayError):

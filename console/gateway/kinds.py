@@ -1,4 +1,4 @@
-"""Which topics and groups are people's, which are the broker's own."""
+"""Which topics and groups belong to clients, and which to the broker itself."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for callers of any thread; starts with the first one.
+    """Runs coroutines for callers in any thread; starts with the first coroutine.
 
     The thread is a daemon: it owns nothing that outlives the process.
     """

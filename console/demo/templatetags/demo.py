@@ -13,7 +13,7 @@ register = template.Library()
 
 @register.inclusion_tag("demo/button.html", takes_context=True)
 def demo_button(context: dict[str, Any]) -> dict[str, Any]:
-    """Render start or stop, whichever applies, returning to the page it stands on."""
+    """Render start or stop, whichever applies; both return to this page."""
     request = context.get("request")
     return {
         "demo": demo_process.state(),

@@ -9,11 +9,11 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from broker_core.message import names
 from console.demo.traffic import RATE_MAX, TOPICS, DemoError, DemoTraffic
+from console.gateway.access import gateway
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -50,9 +50,7 @@ class Command(BaseCommand):
         for topic in options["topics"]:
             if (problem := names.check_topic(topic)) is not None:
                 raise CommandError(f"--topics: {problem}")
-        traffic = DemoTraffic(
-            settings.TREBUCHET_NAMESRV, options["topics"], options["rate"], self._say
-        )
+        traffic = DemoTraffic(gateway(), options["topics"], options["rate"], self._say)
         try:
             asyncio.run(self._run(traffic, options["seconds"], options["end_with_stdin"]))
         except DemoError as error:
@@ -74,7 +72,7 @@ class Command(BaseCommand):
             os.set_blocking(stdin, False)
 
             def look() -> None:
-                # Nobody writes here: readable means closed.
+                # The parent never writes: readable means closed.
                 if not os.read(stdin, 1024):
                     loop.remove_reader(stdin)
                     work.cancel()

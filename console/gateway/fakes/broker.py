@@ -1,0 +1,122 @@
+"""FakeBroker: the state of one broker in memory, shared by the fakes of the gateway.
+
+It keeps the rules that pages depend on (a reset of an online group differs from one of an offline
+group, an unknown topic is refused) and can be told to fail, so that tests reach every state of a
+page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from console.gateway.answers import (
+    BrokerNode,
+    GroupConfig,
+    Member,
+    QueueStatus,
+    Subscription,
+    TopicConfig,
+    TopicQueue,
+)
+from console.gateway.errors import TOPIC_NOT_EXIST, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.gateway.answers import Replication, TraceEvent
+    from console.gateway.errors import GatewayError
+
+ADDRESS = "127.0.0.1:10911"
+NAME_SERVER = "127.0.0.1:9876"
+BROKER_NAME = "broker-a"
+
+
+@dataclass
+class FakeQueue:
+    """One queue: the store times of its messages, the first of which is `min_offset`."""
+
+    min_offset: int = 0
+    store_timestamps: list[int] = field(default_factory=list)
+
+    @property
+    def max_offset(self) -> int:
+        return self.min_offset + len(self.store_timestamps)
+
+
+class FakeBroker:
+    """What a broker knows. Every call raises `fails`; `runtime` answers `silent` instead."""
+
+    def __init__(self) -> None:
+        self.fails: GatewayError | None = None
+        self.silent: GatewayError | None = None
+        self.has_broker = True
+        # Brokers of somebody else: registered, and not confirmed.
+        self.strangers: list[BrokerNode] = []
+        self.slaves: list[BrokerNode] = []
+        # What brokers say of replication, where that is not all right.
+        self.replication: dict[str, Replication | GatewayError] = {}
+        self.topic_configs: dict[str, TopicConfig] = {}
+        self.queues: dict[TopicQueue, FakeQueue] = {}
+        self.group_configs: dict[str, GroupConfig] = {}
+        self.members: dict[str, list[Member]] = {}
+        self.subscriptions: dict[str, list[Subscription]] = {}
+        self.offsets: dict[tuple[str, str, int], int] = {}  # group, topic, queue_id
+        self.resets: list[tuple[str, str, int]] = []
+        self.node = BrokerNode("DefaultCluster", BROKER_NAME, 0, ADDRESS)
+        self.runtime_values: dict[str, float | None] = {"put_tps": 12.5, "get_tps": 10.0}
+        self.store_refuses: str | None = None
+        self.damaged_ranges = 0
+        # Wakes pulls at the end of a queue.
+        self.stored = asyncio.Condition()
+        # Called with each stored message's event.
+        self.watchers: list[Callable[[TraceEvent], None]] = []
+
+    def add_topic(self, name: str, *, queue_nums: int = 4, perm: int = 6) -> None:
+        self.topic_configs[name] = TopicConfig(name, queue_nums, queue_nums, perm)
+        for queue_id in range(queue_nums):
+            self.queues.setdefault(TopicQueue(name, queue_id), FakeQueue())
+
+    def put(self, topic: str, queue_id: int, *store_timestamps: int) -> None:
+        self.queues[TopicQueue(topic, queue_id)].store_timestamps.extend(store_timestamps)
+
+    def add_group(self, name: str, *, online: bool = False, topic: str | None = None) -> None:
+        self.group_configs[name] = GroupConfig(name)
+        if online:
+            self.members[name] = [
+                Member(f"{name}@1", "127.0.0.1:50001", "JAVA", 407, (BROKER_NAME,))
+            ]
+        if topic is not None:
+            self.subscriptions[name] = [Subscription(topic, "TAG", "*")]
+
+    def queues_of(self, topic: str) -> dict[int, FakeQueue]:
+        """Return a topic's queues by number.
+
+        Raises:
+            NotFoundError: there is no such topic.
+        """
+        if topic not in self.topic_configs:
+            raise NotFoundError(ADDRESS, TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        return {
+            queue.queue_id: self.queues[queue]
+            for queue in sorted(self.queues)
+            if queue.topic == topic
+        }
+
+    def status_of(self, topic: str) -> tuple[QueueStatus, ...]:
+        return tuple(
+            QueueStatus(
+                BROKER_NAME,
+                queue_id,
+                queue.min_offset,
+                queue.max_offset,
+                queue.store_timestamps[-1] if queue.store_timestamps else None,
+            )
+            for queue_id, queue in self.queues_of(topic).items()
+        )
+
+    def check(self) -> None:
+        """Raise what the test wants every call to raise."""
+        if self.fails is not None:
+            raise self.fails

@@ -1,0 +1,99 @@
+"""ClusterGateway without a broker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from console.gateway.answers import Cluster, Promoted, Replication, RuntimeInfo, SlaveLink
+from console.gateway.errors import SYSTEM_ERROR, RequestFailedError, UnconfirmedBrokerError
+from console.gateway.fakes.broker import ADDRESS, NAME_SERVER
+from console.gateway.moment import now_ms
+
+if TYPE_CHECKING:
+    from console.gateway.answers import BrokerNode
+    from console.gateway.errors import GatewayError
+    from console.gateway.fakes.broker import FakeBroker
+
+
+class FakeCluster:
+    """One master, up for an hour."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self.broker = broker
+
+    def registered(self) -> Cluster:
+        self.broker.check()
+        own = (self.broker.node, *self.broker.slaves) if self.broker.has_broker else ()
+        nodes = (*own, *self.broker.strangers)
+        return Cluster(nodes=nodes, name_server=NAME_SERVER, read_at_ms=now_ms())
+
+    def promote(self, node: BrokerNode, *, force: bool) -> Promoted:
+        """Promote a slave; its master is alive unless there is no broker."""
+        self.broker.check()
+        if node.is_master:
+            raise RequestFailedError(
+                node.address,
+                SYSTEM_ERROR,
+                "this broker is a master already",
+            )
+        if self.broker.has_broker and not force:
+            raise RequestFailedError(
+                node.address, SYSTEM_ERROR, f"the master at {ADDRESS} is alive"
+            )
+        return Promoted(1, 4096, "ASYNC_MASTER")
+
+    def runtime(self) -> dict[str, RuntimeInfo | GatewayError]:
+        self.broker.check()
+        strangers: dict[str, RuntimeInfo | GatewayError] = {
+            node.address: UnconfirmedBrokerError(node.address) for node in self.broker.strangers
+        }
+        if not self.broker.has_broker:
+            return strangers
+        if self.broker.silent is not None:
+            return {ADDRESS: self.broker.silent, **strangers}
+        now = now_ms()
+        total = sum(len(queue.store_timestamps) for queue in self.broker.queues.values())
+        info = RuntimeInfo(
+            node=self.broker.node,
+            read_at_ms=now,
+            version="V4_9_7",
+            boot_timestamp_ms=now - 3_600_000,
+            put_tps=self.broker.runtime_values["put_tps"],
+            get_tps=self.broker.runtime_values["get_tps"],
+            put_today=total,
+            get_today=total,
+            commit_log_disk_ratio=0.25,
+            commit_log_min_offset=0,
+            commit_log_max_offset=total * 256,
+            earliest_message_ms=None,
+            flush_behind_bytes=0,
+            store_refuses=self.broker.store_refuses,
+            damaged_ranges=self.broker.damaged_ranges,
+        )
+        slaves = {node.address: replace(info, node=node) for node in self.broker.slaves}
+        return {ADDRESS: info, **slaves, **strangers}
+
+    def replication(self) -> dict[str, Replication | GatewayError]:
+        """Answer what was set in `replication`, a slave that has everything by default."""
+        broker = self.broker
+        broker.check()
+        found: dict[str, Replication | GatewayError] = {}
+        links = []
+        for number, node in enumerate(broker.slaves):
+            address = f"127.0.0.1:{40_000 + number}"
+            links.append(SlaveLink(address, 0, 0, 800, 0, is_in_sync=True))
+            found[node.address] = Replication(
+                node,
+                now_ms(),
+                is_master=False,
+                max_offset=4096,
+                is_following=True,
+                master_address="127.0.0.1:10912",
+                local_address=address,
+            )
+        if broker.slaves:
+            found[ADDRESS] = Replication(
+                broker.node, now_ms(), is_master=True, max_offset=4096, links=tuple(links)
+            )
+        return found | broker.replication

@@ -1,0 +1,27 @@
+"""The gateway that tests name in the settings: every subject over one FakeBroker."""
+
+from __future__ import annotations
+
+from console.gateway.fakes.broker import FakeBroker
+from console.gateway.fakes.cluster import FakeCluster
+from console.gateway.fakes.groups import FakeGroups
+from console.gateway.fakes.messages import FakeMessages
+from console.gateway.fakes.offsets import FakeOffsets
+from console.gateway.fakes.samples import FakeSamples
+from console.gateway.fakes.topics import FakeTopics
+from console.gateway.fakes.watch import FakeWatches
+from console.gateway.ports import Gateway
+
+
+def fake_gateway(broker: FakeBroker | None = None) -> Gateway:
+    """Return a gateway to this broker, or to a new one without topics."""
+    broker = broker or FakeBroker()
+    return Gateway(
+        cluster=FakeCluster(broker),
+        topics=FakeTopics(broker),
+        groups=FakeGroups(broker),
+        offsets=FakeOffsets(broker),
+        samples=FakeSamples(broker),
+        messages=FakeMessages(broker),
+        watch=FakeWatches(broker),
+    )

@@ -1,0 +1,90 @@
+"""GroupGateway without a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.gateway.answers import ConsumeProgress, Group, GroupConnections, QueueProgress
+from console.gateway.fakes.broker import BROKER_NAME
+from console.gateway.kinds import is_system_group
+from console.gateway.moment import now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from console.gateway.answers import GroupConfig
+    from console.gateway.fakes.broker import FakeBroker
+
+
+class FakeGroups:
+    """The groups of one broker."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+
+    def all(self) -> dict[str, Group]:
+        self._broker.check()
+        configs = self._broker.group_configs
+        with_offsets = {group for group, _topic, _queue in self._broker.offsets}
+        return {
+            name: Group(
+                name,
+                is_system_group(name),
+                {BROKER_NAME: configs[name]} if name in configs else {},
+            )
+            for name in sorted(configs.keys() | with_offsets)
+        }
+
+    def connections(self, group: str) -> GroupConnections:
+        return self.connections_of([group])[group]
+
+    def connections_of(self, groups: Iterable[str]) -> dict[str, GroupConnections]:
+        self._broker.check()
+        return {
+            group: GroupConnections(
+                group=group,
+                members=tuple(self._broker.members.get(group, ())),
+                subscriptions=tuple(self._broker.subscriptions.get(group, ())),
+                consume_type="CONSUME_PASSIVELY",
+                message_model="CLUSTERING",
+                consume_from_where="CONSUME_FROM_LAST_OFFSET",
+                read_at_ms=now_ms(),
+            )
+            for group in groups
+        }
+
+    def progress(self, group: str) -> ConsumeProgress:
+        return self.progress_of([group])[group]
+
+    def progress_of(self, groups: Iterable[str]) -> dict[str, ConsumeProgress]:
+        self._broker.check()
+        return {group: self._progress(group) for group in groups}
+
+    def save(self, config: GroupConfig, broker_names: Iterable[str]) -> None:
+        self._broker.check()
+        self._broker.group_configs[config.group] = config
+
+    def delete(self, group: str, *, remove_offset: bool) -> None:
+        self._broker.check()
+        self._broker.group_configs.pop(group, None)
+        if remove_offset:
+            for key in [key for key in self._broker.offsets if key[0] == group]:
+                del self._broker.offsets[key]
+
+    def _progress(self, group: str) -> ConsumeProgress:
+        topics = {topic for name, topic, _queue in self._broker.offsets if name == group} | {
+            each.topic for each in self._broker.subscriptions.get(group, ())
+        }
+        rows = [
+            QueueProgress(
+                topic=each.topic,
+                broker_name=BROKER_NAME,
+                queue_id=each.queue_id,
+                broker_offset=queue.max_offset,
+                consumer_offset=self._broker.offsets.get((group, each.topic, each.queue_id)),
+                last_timestamp_ms=None,
+            )
+            for each, queue in sorted(self._broker.queues.items(), key=lambda pair: pair[0])
+            if each.topic in topics
+        ]
+        return ConsumeProgress(group, 1.5, tuple(rows), now_ms())

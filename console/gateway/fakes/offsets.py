@@ -1,0 +1,48 @@
+"""OffsetGateway without a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.gateway.answers import LATEST_TIMESTAMP, BrokerQueue
+from console.gateway.errors import CONSUMER_NOT_ONLINE, RequestFailedError
+from console.gateway.fakes.broker import ADDRESS, BROKER_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from console.gateway.fakes.broker import FakeBroker
+
+
+class FakeOffsets:
+    """The consumer offsets of one broker."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+
+    def at(self, topic: str, timestamp_ms: int) -> dict[BrokerQueue, int]:
+        self._broker.check()
+        return {
+            BrokerQueue(BROKER_NAME, queue_id): queue.min_offset
+            + sum(1 for stored in queue.store_timestamps if stored < timestamp_ms)
+            for queue_id, queue in self._broker.queues_of(topic).items()
+        }
+
+    def commit(self, group: str, topic: str, offsets: Mapping[BrokerQueue, int]) -> None:
+        self._broker.check()
+        for queue, offset in offsets.items():
+            self._broker.offsets[group, topic, queue.queue_id] = offset
+
+    def reset_online(self, group: str, topic: str, timestamp_ms: int) -> dict[BrokerQueue, int]:
+        self._broker.check()
+        if not self._broker.members.get(group):
+            raise RequestFailedError(
+                ADDRESS, CONSUMER_NOT_ONLINE, f"Consumer not online: {group} {topic}"
+            )
+        self._broker.resets.append((group, topic, timestamp_ms))
+        if timestamp_ms == LATEST_TIMESTAMP:
+            moved = {row.queue: row.max_offset for row in self._broker.status_of(topic)}
+        else:
+            moved = self.at(topic, timestamp_ms)
+        self.commit(group, topic, moved)
+        return moved

@@ -1,0 +1,90 @@
+"""KnownAddresses: the brokers that the console asks when its requests are signed.
+
+Name servers say where brokers are, and on many networks anybody may register a broker with them.
+The console's account is an administrator's: whoever gets its signed requests learns more than they
+should and may play them back to a real broker. So a console with an account asks only addresses
+that its settings name or that an administrator has confirmed. It asks the others nothing. A console
+without an account has nothing to lose and asks every address.
+
+Confirmed addresses are kept in a file and not in the database, because event loops and the demo's
+process read them before each request.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+
+from console.gateway.credentials import broker_signer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+
+class KnownAddresses:
+    """Any thread, any process. `path` is read again whenever it has changed."""
+
+    def __init__(self, configured: Iterable[str], path: Path, *, is_guarding: bool) -> None:
+        """`is_guarding` is false where every address is known, since nothing is signed."""
+        self._configured = frozenset(configured)
+        self._path = path
+        self._is_guarding = is_guarding
+        self._lock = threading.Lock()
+        self._version: tuple[int, int, int] | None = None
+        self._confirmed: frozenset[str] = frozenset()
+
+    def __contains__(self, address: str) -> bool:
+        if not self._is_guarding or address in self._configured:
+            return True
+        with self._lock:
+            self._read()
+            return address in self._confirmed
+
+    def confirm(self, address: str) -> None:
+        """Ask this address from now on.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        with self._lock:
+            self._read()
+            draft = self._path.with_suffix(f".{os.getpid()}.tmp")
+            draft.touch(mode=0o600)
+            draft.write_text(json.dumps(sorted(self._confirmed | {address}), indent=2) + "\n")
+            draft.replace(self._path)
+
+    def _read(self) -> None:
+        """Read the file if it has changed; one that cannot be read confirms nothing."""
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            self._version, self._confirmed = None, frozenset()
+            return
+        version = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if version == self._version:
+            return
+        try:
+            found = json.loads(self._path.read_text())
+            if not isinstance(found, list):
+                raise ValueError("it is not a list")
+        except (OSError, ValueError) as error:
+            logger.warning("confirmed brokers cannot be read: path=%s %s", self._path, error)
+            found = []
+        self._version, self._confirmed = version, frozenset(map(str, found))
+
+
+def known_addresses() -> KnownAddresses:
+    """Return the addresses that the settings of now name, and those confirmed."""
+    return KnownAddresses(
+        [*settings.TREBUCHET_NAMESRV, *settings.TREBUCHET_BROKERS],
+        settings.TREBUCHET_CONFIRMED_BROKERS_FILE,
+        is_guarding=broker_signer() is not None,
+    )

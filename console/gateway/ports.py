@@ -1,0 +1,217 @@
+"""What the console may ask brokers: one Protocol for each subject, without a word about the wire.
+
+`ClusterGateway`, `TopicGateway`, `GroupGateway`, `OffsetGateway` and `SampleGateway` block and
+serve views and the collector, from any thread; each call ends within the gateway's time limit.
+`MessageGateway` and `WatchGateway` hold connections and belong to one event loop.
+
+Every call raises `GatewayError`. A call that spans brokers raises when any of them fails, since a
+sum over some of them would be a wrong number; `ClusterGateway.runtime` and `SampleGateway.take`
+report brokers one by one. Brokers that nobody has confirmed (`console.gateway.known`) belong to
+somebody else until then: they are registered, and count nowhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from console.gateway.answers import (
+        BrokerNode,
+        BrokerQueue,
+        Client,
+        Cluster,
+        ConsumeProgress,
+        Group,
+        GroupConfig,
+        GroupConnections,
+        MessageQueue,
+        OutgoingMessage,
+        Promoted,
+        Pulled,
+        QueueStatus,
+        Replication,
+        RuntimeInfo,
+        Topic,
+        TopicConfig,
+        TopicRoute,
+        TraceBatch,
+        Traffic,
+        WatchFilter,
+    )
+    from console.gateway.errors import GatewayError
+    from console.gateway.sample import BrokerSample
+
+
+class ClusterGateway(Protocol):
+    """Which brokers there are, and their own figures."""
+
+    def registered(self) -> Cluster:
+        """Return the brokers that the name server knows."""
+
+    def runtime(self) -> dict[str, RuntimeInfo | GatewayError]:
+        """Return each broker's figures, or why there are none, by address."""
+
+    def replication(self) -> dict[str, Replication | GatewayError]:
+        """Return what the brokers of sets with slaves say of replication, by address.
+
+        RocketMQ 4.9 does not say anything of it: a RequestFailedError.
+        """
+
+    def promote(self, node: BrokerNode, *, force: bool) -> Promoted:
+        """Make a slave the master of its set.
+
+        Raises:
+            RequestFailedError: it is a master, or its master may be alive and `force` is not given.
+        """
+
+
+class TopicGateway(Protocol):
+    """Topics: configuration, queues, traffic."""
+
+    def all(self) -> dict[str, Topic]:
+        """Return the topics of all masters, by name, in its order."""
+
+    def status(self, topic: str) -> tuple[QueueStatus, ...]:
+        """Return the ends of each queue.
+
+        Raises:
+            NotFoundError: no master has the topic.
+        """
+
+    def traffic(self, topics: Iterable[str]) -> dict[str, Traffic]:
+        """Return what arrived since the brokers started; a topic without traffic is zero."""
+
+    def consumers(self, topic: str) -> tuple[str, ...]:
+        """Return the groups that consume a topic, online or not."""
+
+    def save(self, config: TopicConfig, broker_names: Iterable[str]) -> None:
+        """Create or change a topic on some brokers."""
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic on every broker and at the name servers."""
+
+
+class GroupGateway(Protocol):
+    """Subscription groups: configuration, members, progress."""
+
+    def all(self) -> dict[str, Group]:
+        """Return the groups of all masters, by name, in its order."""
+
+    def connections(self, group: str) -> GroupConnections: ...
+
+    def connections_of(self, groups: Iterable[str]) -> dict[str, GroupConnections]: ...
+
+    def progress(self, group: str) -> ConsumeProgress: ...
+
+    def progress_of(self, groups: Iterable[str]) -> dict[str, ConsumeProgress]: ...
+
+    def save(self, config: GroupConfig, broker_names: Iterable[str]) -> None:
+        """Create or change a group on some brokers."""
+
+    def delete(self, group: str, *, remove_offset: bool) -> None:
+        """Delete a group on every broker, with its consumer offsets or without."""
+
+
+class OffsetGateway(Protocol):
+    """Consumer offsets: where a time lies, and where a group goes on."""
+
+    def at(self, topic: str, timestamp_ms: int) -> dict[BrokerQueue, int]:
+        """Return the first offset at or after a time in each queue of a topic."""
+
+    def commit(self, group: str, topic: str, offsets: Mapping[BrokerQueue, int]) -> None:
+        """Store consumer offsets; for a group without members, which would overwrite them."""
+
+    def reset_online(self, group: str, topic: str, timestamp_ms: int) -> dict[BrokerQueue, int]:
+        """Move a group's members to a time (-1: the end); return the offsets they got.
+
+        Raises:
+            RequestFailedError: the group has no member.
+        """
+
+
+class SampleGateway(Protocol):
+    """All that is kept of brokers, for the collector."""
+
+    def take(self) -> dict[BrokerNode, BrokerSample | GatewayError]:
+        """Return a sample of each broker that is registered, or why there is none."""
+
+
+class MessageGateway(Protocol):
+    """What a client does with messages: send, pull, be a member of a group. One event loop.
+
+    It knows the brokers of the routes it has read, and no others. Queues of brokers that nobody
+    has confirmed are left out of routes.
+    """
+
+    async def route(self, topic: str) -> TopicRoute | None:
+        """Return a topic's route, None when no broker has the topic."""
+
+    async def send(self, queue: MessageQueue, message: OutgoingMessage, group: str) -> int:
+        """Store a message; return its queue offset."""
+
+    async def pull(
+        self, queue: MessageQueue, group: str, queue_offset: int, sub_version: int
+    ) -> Pulled:
+        """Read a queue from an offset; at its end wait some seconds for a message."""
+
+    async def consumer_offset(self, queue: MessageQueue, group: str) -> int:
+        """Return where a group goes on in a queue: its offset, else the queue's beginning."""
+
+    async def commit(self, queue: MessageQueue, group: str, queue_offset: int) -> None:
+        """Send a consumer offset; the broker does not confirm it."""
+
+    async def join(self, client: Client) -> None:
+        """Tell every known broker that the client lives, and what it consumes."""
+
+    async def leave(self, client: Client) -> None:
+        """Unregister from every known broker; one that does not answer forgets us in time."""
+
+    async def members(self, queue: MessageQueue, group: str) -> tuple[str, ...]:
+        """Return the client ids of a group, in the order that every member sees."""
+
+    async def until_members_change(self) -> None:
+        """Return when a broker says that the members of a joined group have changed."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+class Watch(Protocol):
+    """One connection to one broker over which it pushes trace events. One event loop."""
+
+    async def ask_for(self, wanted: WatchFilter) -> None:
+        """Start the watch, or change which events it brings.
+
+        Raises:
+            RequestFailedError: the broker refuses.
+            GatewayError: no connection, or no answer.
+        """
+
+    async def until_closed(self) -> None:
+        """Return when the connection has ended."""
+
+    async def close(self) -> None:
+        """End the connection; safe to call twice."""
+
+
+class WatchGateway(Protocol):
+    """Opens watches of brokers. One event loop."""
+
+    def open(self, address: str, on_batch: Callable[[TraceBatch], None]) -> Watch:
+        """Return a watch of one broker, not connected yet; `on_batch` gets what it pushes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """The seven ways to the brokers, for whoever needs one of them."""
+
+    cluster: ClusterGateway
+    topics: TopicGateway
+    groups: GroupGateway
+    offsets: OffsetGateway
+    samples: SampleGateway
+    messages: MessageGateway
+    watch: WatchGateway

@@ -1,0 +1,1 @@
+"""The gateway over the remoting protocol."""

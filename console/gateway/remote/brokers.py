@@ -1,0 +1,166 @@
+"""The brokers behind the blocking gateways: one loop, one connection each, for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.utils.translation import get_language, gettext as _, override
+
+from console.gateway.answers import Cluster
+from console.gateway.errors import (
+    BrokerDownError,
+    GatewayError,
+    NameServerDownError,
+    UnconfirmedBrokerError,
+)
+from console.gateway.loop import LoopThread
+from console.gateway.moment import now_ms
+from console.gateway.remote.asker import Asker
+from console.gateway.requests import cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+
+    from broker_core.protocol.command import RemotingCommand
+    from console.gateway.answers import BrokerNode
+
+# What a page waits for all its requests to brokers together.
+OPERATION_TIMEOUT_S = 10.0
+# How many requests of one page may be under way at once.
+REQUESTS_AT_ONCE_MAX = 32
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+
+class RemoteBrokers:
+    """Asks name servers which brokers there are, then the brokers, on a loop of its own.
+
+    `run` serves any thread; the coroutines belong on its loop. Holds no state besides connections:
+    what a page shows is what brokers say now.
+    """
+
+    def __init__(self, name_servers: Sequence[str], timeout_s: float) -> None:
+        self.name_servers = tuple(name_servers)
+        self.timeout_s = timeout_s
+        self._thread = LoopThread("gateway")
+        self._asker: Asker | None = None
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return a coroutine's result; it speaks the language of the calling thread.
+
+        Raises:
+            GatewayError: it did not end within OPERATION_TIMEOUT_S.
+        """
+        try:
+            return self._thread.run(speaking(get_language(), coroutine), OPERATION_TIMEOUT_S)
+        except TimeoutError as error:
+            raise GatewayError(
+                _("The brokers took longer than %(seconds)d seconds.")
+                % {"seconds": OPERATION_TIMEOUT_S},
+                _("They may be busy. Try again, or look at their log."),
+            ) from error
+
+    def close(self) -> None:
+        """Close all connections; only for tests, a process just ends."""
+        if self._asker is not None:
+            self.run(self._asker.shutdown())
+            self._asker = None
+        self._thread.stop()
+
+    async def ask(
+        self, address: str, command: RemotingCommand, timeout_s: float | None = None
+    ) -> RemotingCommand:
+        return await self._open_asker()(address, command, timeout_s)
+
+    async def cluster(self) -> Cluster:
+        """Return the answer of the first name server that gives one.
+
+        Raises:
+            NameServerDownError: none of them does.
+        """
+        reasons = []
+        for address in self.name_servers:
+            try:
+                nodes = await cluster.cluster_info(self.ask, address)
+            except BrokerDownError as error:
+                reasons.append(error.reason)
+            else:
+                return Cluster(nodes=nodes, name_server=address, read_at_ms=now_ms())
+        raise NameServerDownError(list(self.name_servers), "; ".join(sorted(set(reasons))))
+
+    async def masters(self) -> tuple[BrokerNode, ...]:
+        """Return the masters that may be asked.
+
+        Raises:
+            GatewayError: there is none.
+        """
+        masters = (await self.cluster()).masters
+        if not masters:
+            raise GatewayError(
+                _("No broker is registered at the name server."),
+                _("Start a broker whose namesrvAddr is %(address)s.")
+                % {"address": "; ".join(self.name_servers)},
+            )
+        asker = self._open_asker()
+        known = tuple(node for node in masters if asker.may_ask(node.address))
+        if not known:
+            raise UnconfirmedBrokerError(masters[0].address)
+        return known
+
+    async def on_masters(
+        self, work: Callable[[BrokerNode], Awaitable[T]]
+    ) -> list[tuple[BrokerNode, T]]:
+        return await each(await self.masters(), work)
+
+    async def on_named(
+        self, broker_names: Iterable[str], work: Callable[[BrokerNode], Awaitable[None]]
+    ) -> None:
+        """Do work on the masters of these names.
+
+        Raises:
+            GatewayError: one of them is not registered or not confirmed; then no work was done.
+        """
+        wanted = set(broker_names)
+        asker = self._open_asker()
+        masters = [node for node in (await self.cluster()).masters if node.broker_name in wanted]
+        for node in masters:
+            if not asker.may_ask(node.address):
+                raise UnconfirmedBrokerError(node.address)
+        missing = wanted - {node.broker_name for node in masters}
+        if missing:
+            raise GatewayError(
+                _("No broker named %(names)s is registered.")
+                % {"names": ", ".join(sorted(missing))}
+            )
+        await each(masters, work)
+
+    def _open_asker(self) -> Asker:
+        if self._asker is None:
+            self._asker = Asker(self.timeout_s, name_servers=self.name_servers)
+        return self._asker
+
+
+async def speaking(language: str | None, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return a coroutine's result; meanwhile this language is active, whatever the thread's is."""
+    with override(language):
+        return await coroutine
+
+
+async def each(items: Iterable[Item], work: Callable[[Item], Awaitable[T]]) -> list[tuple[Item, T]]:
+    """Do work for each item, several at once; the first failure ends all."""
+    items = list(items)
+    room = asyncio.Semaphore(REQUESTS_AT_ONCE_MAX)
+
+    async def one(item: Item) -> T:
+        async with room:
+            return await work(item)
+
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(one(item)) for item in items]
+    try:
+        return list(zip(items, await asyncio.gather(*tasks), strict=True))
+    finally:
+        for task in tasks:
+            task.cancel()

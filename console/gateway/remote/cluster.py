@@ -1,0 +1,54 @@
+"""ClusterGateway over the remoting protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.gateway.errors import GatewayError
+from console.gateway.moment import now_ms
+from console.gateway.remote.brokers import each
+from console.gateway.requests import cluster
+from console.gateway.requests.replication import replication
+
+if TYPE_CHECKING:
+    from console.gateway.answers import BrokerNode, Cluster, Promoted, Replication, RuntimeInfo
+    from console.gateway.remote.brokers import RemoteBrokers
+
+
+class RemoteCluster:
+    """Any thread; blocks."""
+
+    def __init__(self, brokers: RemoteBrokers) -> None:
+        self._brokers = brokers
+
+    def registered(self) -> Cluster:
+        return self._brokers.run(self._brokers.cluster())
+
+    def runtime(self) -> dict[str, RuntimeInfo | GatewayError]:
+        return self._brokers.run(self._runtime())
+
+    def promote(self, node: BrokerNode, *, force: bool) -> Promoted:
+        return self._brokers.run(cluster.promote(self._brokers.ask, node, force=force))
+
+    async def _runtime(self) -> dict[str, RuntimeInfo | GatewayError]:
+        async def one(node: BrokerNode) -> RuntimeInfo | GatewayError:
+            try:
+                return await cluster.runtime_info(self._brokers.ask, node, now_ms())
+            except GatewayError as error:
+                return error
+
+        found = await each((await self._brokers.cluster()).nodes, one)
+        return {node.address: result for node, result in found}
+
+    def replication(self) -> dict[str, Replication | GatewayError]:
+        return self._brokers.run(self._replication())
+
+    async def _replication(self) -> dict[str, Replication | GatewayError]:
+        async def one(node: BrokerNode) -> Replication | GatewayError:
+            try:
+                return await replication(self._brokers.ask, node, now_ms())
+            except GatewayError as error:
+                return error
+
+        nodes = (await self._brokers.cluster()).in_sets
+        return {node.address: result for node, result in await each(nodes, one)}

@@ -1,0 +1,33 @@
+"""The gateway that the settings name: every subject over the remoting protocol."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from console.gateway.ports import Gateway
+from console.gateway.remote.brokers import RemoteBrokers
+from console.gateway.remote.cluster import RemoteCluster
+from console.gateway.remote.groups import RemoteGroups
+from console.gateway.remote.messages import RemoteMessages
+from console.gateway.remote.offsets import RemoteOffsets
+from console.gateway.remote.samples import RemoteSamples
+from console.gateway.remote.topics import RemoteTopics
+from console.gateway.remote.watch import RemoteWatches
+
+
+def remote_gateway() -> Gateway:
+    """Return the gateway to the brokers of the settings' name servers; it connects when asked."""
+    return gateway_to(RemoteBrokers(settings.TREBUCHET_NAMESRV, settings.GATEWAY_TIMEOUT_S))
+
+
+def gateway_to(brokers: RemoteBrokers) -> Gateway:
+    """Return the gateway whose blocking parts share the connections of `brokers`."""
+    return Gateway(
+        cluster=RemoteCluster(brokers),
+        topics=RemoteTopics(brokers),
+        groups=RemoteGroups(brokers),
+        offsets=RemoteOffsets(brokers),
+        samples=RemoteSamples(brokers),
+        messages=RemoteMessages(brokers.name_servers, brokers.timeout_s),
+        watch=RemoteWatches(brokers.timeout_s),
+    )

@@ -1,0 +1,155 @@
+"""GroupGateway over the remoting protocol."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from console.gateway.answers import ConsumeProgress, Group, GroupConnections, Member, QueueProgress
+from console.gateway.kinds import is_system_group
+from console.gateway.moment import now_ms
+from console.gateway.remote.brokers import each
+from console.gateway.requests import groups as requests, offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from console.gateway.answers import BrokerNode, GroupConfig
+    from console.gateway.remote.brokers import RemoteBrokers
+    from console.gateway.requests.groups import Connections, ConsumeStats
+
+
+class RemoteGroups:
+    """Any thread; blocks."""
+
+    def __init__(self, brokers: RemoteBrokers) -> None:
+        self._brokers = brokers
+
+    def all(self) -> dict[str, Group]:
+        return self._brokers.run(self._all())
+
+    def connections(self, group: str) -> GroupConnections:
+        return self.connections_of([group])[group]
+
+    def connections_of(self, groups: Iterable[str]) -> dict[str, GroupConnections]:
+        return self._brokers.run(self._connections_of(list(groups)))
+
+    def progress(self, group: str) -> ConsumeProgress:
+        return self.progress_of([group])[group]
+
+    def progress_of(self, groups: Iterable[str]) -> dict[str, ConsumeProgress]:
+        return self._brokers.run(self._progress_of(list(groups)))
+
+    def save(self, config: GroupConfig, broker_names: Iterable[str]) -> None:
+        self._brokers.run(
+            self._brokers.on_named(
+                broker_names,
+                lambda node: requests.update_group(self._brokers.ask, node.address, config),
+            )
+        )
+
+    def delete(self, group: str, *, remove_offset: bool) -> None:
+        self._brokers.run(self._delete(group, remove_offset=remove_offset))
+
+    async def _all(self) -> dict[str, Group]:
+        async def one(node: BrokerNode) -> tuple[dict[str, GroupConfig], set[str]]:
+            configs = await requests.group_configs(self._brokers.ask, node.address)
+            committed = await offsets.consumer_offsets(self._brokers.ask, node.address)
+            return configs, set(committed)
+
+        by_group: dict[str, dict[str, GroupConfig]] = {}
+        for node, (table, with_offsets) in await self._brokers.on_masters(one):
+            # A group whose configuration was deleted may still have offsets.
+            for name in with_offsets:
+                by_group.setdefault(name, {})
+            for name, config in table.items():
+                by_group.setdefault(name, {})[node.broker_name] = config
+        return {
+            name: Group(name=name, is_system=is_system_group(name), configs=configs)
+            for name, configs in sorted(by_group.items())
+        }
+
+    async def _progress_of(self, names: list[str]) -> dict[str, ConsumeProgress]:
+        masters = await self._brokers.masters()
+        committed = {
+            node.broker_name: table
+            for node, table in await each(
+                masters, lambda node: offsets.consumer_offsets(self._brokers.ask, node.address)
+            )
+        }
+
+        async def one(pair: tuple[str, BrokerNode]) -> ConsumeStats:
+            return await requests.consume_stats(self._brokers.ask, pair[1].address, pair[0])
+
+        rows: dict[str, list[QueueProgress]] = {group: [] for group in names}
+        tps = dict.fromkeys(names, 0.0)
+        pairs = [(group, node) for group in names for node in masters]
+        for (group, node), stats in await each(pairs, one):
+            tps[group] += stats.consume_tps
+            stored = committed[node.broker_name].get(group, {})
+            for queue, consumed in stats.queues.items():
+                rows[group].append(
+                    QueueProgress(
+                        topic=queue.topic,
+                        broker_name=node.broker_name,
+                        queue_id=queue.queue_id,
+                        broker_offset=consumed.broker_offset,
+                        # The statistics say 0 for a queue without a committed offset.
+                        consumer_offset=consumed.consumer_offset if queue in stored else None,
+                        last_timestamp_ms=consumed.last_timestamp_ms,
+                    )
+                )
+        read_at_ms = now_ms()
+        return {
+            group: ConsumeProgress(
+                group=group,
+                consume_tps=tps[group],
+                queues=tuple(
+                    sorted(queues, key=lambda row: (row.topic, row.broker_name, row.queue_id))
+                ),
+                read_at_ms=read_at_ms,
+            )
+            for group, queues in rows.items()
+        }
+
+    async def _delete(self, group: str, *, remove_offset: bool) -> None:
+        await self._brokers.on_masters(
+            lambda node: requests.delete_group(
+                self._brokers.ask, node.address, group, remove_offset=remove_offset
+            )
+        )
+
+    async def _connections_of(self, names: list[str]) -> dict[str, GroupConnections]:
+        masters = await self._brokers.masters()
+
+        async def one(pair: tuple[str, BrokerNode]) -> Connections | None:
+            return await requests.group_connections(self._brokers.ask, pair[1].address, pair[0])
+
+        pairs = [(group, node) for group in names for node in masters]
+        parts: dict[str, list[tuple[BrokerNode, Connections | None]]] = {}
+        for (group, node), connections in await each(pairs, one):
+            parts.setdefault(group, []).append((node, connections))
+        return {group: merged(group, found) for group, found in parts.items()}
+
+
+def merged(group: str, found: list[tuple[BrokerNode, Connections | None]]) -> GroupConnections:
+    """Return one view of what each broker knows of a group's members."""
+    members: dict[str, Member] = {}
+    known = [(node, part) for node, part in found if part is not None]
+    for node, part in known:
+        for member in part.members:
+            seen = members.get(member.client_id, member)
+            members[member.client_id] = replace(
+                seen, broker_names=(*seen.broker_names, node.broker_name)
+            )
+    first = known[0][1] if known else None
+    subscriptions = {each.topic: each for _node, part in known for each in part.subscriptions}
+    return GroupConnections(
+        group=group,
+        members=tuple(members.values()),
+        subscriptions=tuple(subscriptions[topic] for topic in sorted(subscriptions)),
+        consume_type=first.consume_type if first else "",
+        message_model=first.message_model if first else "",
+        consume_from_where=first.consume_from_where if first else "",
+        read_at_ms=now_ms(),
+    )

@@ -1,0 +1,123 @@
+"""TopicGateway over the remoting protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.gateway.answers import Topic, Traffic
+from console.gateway.errors import NotFoundError
+from console.gateway.kinds import topic_kind
+from console.gateway.remote.brokers import each
+from console.gateway.requests import cluster, topics as requests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from console.gateway.answers import BrokerNode, QueueStatus, TopicConfig
+    from console.gateway.remote.brokers import RemoteBrokers
+
+NO_TRAFFIC = Traffic(minute_tps=0.0, hour_sum=0, day_sum=0)
+
+
+class RemoteTopics:
+    """Any thread; blocks."""
+
+    def __init__(self, brokers: RemoteBrokers) -> None:
+        self._brokers = brokers
+
+    def all(self) -> dict[str, Topic]:
+        return self._brokers.run(self._all())
+
+    def status(self, topic: str) -> tuple[QueueStatus, ...]:
+        return self._brokers.run(status(self._brokers, topic))
+
+    def traffic(self, topics: Iterable[str]) -> dict[str, Traffic]:
+        return self._brokers.run(self._traffic(list(topics)))
+
+    def consumers(self, topic: str) -> tuple[str, ...]:
+        return self._brokers.run(self._consumers(topic))
+
+    def save(self, config: TopicConfig, broker_names: Iterable[str]) -> None:
+        self._brokers.run(
+            self._brokers.on_named(
+                broker_names,
+                lambda node: requests.update_topic(self._brokers.ask, node.address, config),
+            )
+        )
+
+    def delete(self, topic: str) -> None:
+        self._brokers.run(self._delete(topic))
+
+    async def _all(self) -> dict[str, Topic]:
+        found = await self._brokers.on_masters(
+            lambda node: requests.topic_configs(self._brokers.ask, node.address)
+        )
+        configs: dict[str, dict[str, TopicConfig]] = {}
+        for node, table in found:
+            for name, config in table.items():
+                configs.setdefault(name, {})[node.broker_name] = config
+        # A broker makes a topic of its cluster's name, another of its own, for its own use.
+        own = frozenset(
+            name for node, _table in found for name in (node.cluster_name, node.broker_name)
+        )
+        return {
+            name: Topic(name=name, kind=topic_kind(name, own), configs=each_broker)
+            for name, each_broker in sorted(configs.items())
+        }
+
+    async def _traffic(self, names: list[str]) -> dict[str, Traffic]:
+        masters = await self._brokers.masters()
+
+        async def one(pair: tuple[str, BrokerNode]) -> Traffic | None:
+            topic, node = pair
+            return await cluster.traffic(
+                self._brokers.ask, node.address, cluster.TOPIC_PUT_NUMS, topic
+            )
+
+        pairs = [(topic, node) for topic in names for node in masters]
+        total = dict.fromkeys(names, NO_TRAFFIC)
+        for (topic, _node), part in await each(pairs, one):
+            if part is not None:
+                total[topic] = added(total[topic], part)
+        return total
+
+    async def _consumers(self, topic: str) -> tuple[str, ...]:
+        found = await self._brokers.on_masters(
+            lambda node: requests.topic_groups(self._brokers.ask, node.address, topic)
+        )
+        return tuple(sorted({group for _node, groups in found for group in groups}))
+
+    async def _delete(self, topic: str) -> None:
+        await self._brokers.on_masters(
+            lambda node: requests.delete_topic_in_broker(self._brokers.ask, node.address, topic)
+        )
+        for address in self._brokers.name_servers:
+            await requests.delete_topic_in_namesrv(self._brokers.ask, address, topic)
+
+
+async def status(brokers: RemoteBrokers, topic: str) -> tuple[QueueStatus, ...]:
+    """Return the ends of a topic's queues on the masters that have it."""
+
+    async def one(node: BrokerNode) -> tuple[QueueStatus, ...] | NotFoundError:
+        try:
+            return await requests.topic_stats(brokers.ask, node.address, topic)
+        except NotFoundError as error:
+            return error
+
+    found = [result for _node, result in await brokers.on_masters(one)]
+    absent = [result for result in found if isinstance(result, NotFoundError)]
+    if len(absent) == len(found):
+        raise absent[0]
+    return tuple(row for rows in found if not isinstance(rows, NotFoundError) for row in rows)
+
+
+def added(one: Traffic, other: Traffic) -> Traffic:
+    return Traffic(
+        minute_tps=one.minute_tps + other.minute_tps,
+        hour_sum=sum_if_known(one.hour_sum, other.hour_sum),
+        day_sum=sum_if_known(one.day_sum, other.day_sum),
+    )
+
+
+def sum_if_known(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

@@ -1,0 +1,90 @@
+"""WatchGateway over the remoting protocol: a connection of its own for each watch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from broker_core.protocol.codes import RequestCode
+from console.gateway.errors import GatewayError
+from console.gateway.remote.asker import Asker
+from console.gateway.requests import watch as requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.connection import Connection
+    from console.gateway.answers import TraceBatch, WatchFilter
+
+logger = logging.getLogger(__name__)
+
+# Both ends close a connection on which nothing moves for two minutes.
+KEEP_ALIVE_S = 30.0
+
+
+class RemoteWatches:
+    """Any event loop; holds no state."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+
+    def open(self, address: str, on_batch: Callable[[TraceBatch], None]) -> RemoteWatch:
+        return RemoteWatch(address, on_batch, self._timeout_s)
+
+
+class RemoteWatch:
+    """One connection to one broker. Event loop only."""
+
+    def __init__(
+        self, address: str, on_batch: Callable[[TraceBatch], None], timeout_s: float
+    ) -> None:
+        self._address = address
+        self._on_batch = on_batch
+        self._closed = asyncio.Event()
+        self._asker = Asker(
+            timeout_s, {RequestCode.TRACE_EVENTS: self._arrived}, on_lost=self._lost
+        )
+        self._keep_alive: asyncio.Task[None] | None = None
+
+    async def ask_for(self, wanted: WatchFilter) -> None:
+        await requests.trace_watch(self._asker, self._address, wanted)
+        if self._keep_alive is None:
+            self._keep_alive = asyncio.get_running_loop().create_task(
+                self._stay(), name=f"trace keep-alive {self._address}"
+            )
+
+    async def until_closed(self) -> None:
+        await self._closed.wait()
+
+    async def close(self) -> None:
+        self._closed.set()
+        if self._keep_alive is not None:
+            self._keep_alive.cancel()
+            await asyncio.gather(self._keep_alive, return_exceptions=True)
+        await self._asker.shutdown()
+
+    def _arrived(self, command: RemotingCommand, _: Connection) -> None:
+        try:
+            batch = requests.trace_batch(command.body)
+        except ValueError as error:
+            logger.warning("trace events unreadable: address=%s error=%s", self._address, error)
+            return
+        self._on_batch(batch)
+
+    def _lost(self, _: Connection) -> None:
+        self._closed.set()
+
+    async def _stay(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_ALIVE_S)
+            try:
+                await requests.keep_alive(
+                    self._asker, self._address, f"trebuchet-console@{os.getpid()}"
+                )
+            except GatewayError:
+                # The broker is gone, or hangs: the holder of the watch opens a new one either way.
+                self._closed.set()
+                return

@@ -1,0 +1,112 @@
+"""Requests for samples: our brokers' one answer, and what RocketMQ's brokers say instead.
+
+A broker of RocketMQ's is asked for its runtime info and for the progress of all groups, two
+requests whatever it holds. They say nothing about topics without consumers, bytes of topics,
+members, flushes, processor time and memory: those are not known there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from console.gateway.errors import RequestFailedError
+from console.gateway.requests.call import body_of, call, queue_of, reading, timestamp
+from console.gateway.requests.cluster import first_number, whole
+from console.gateway.sample import UNKNOWN, BrokerSample, ProgressSample, TopicSample, decoded
+
+if TYPE_CHECKING:
+    from console.gateway.answers import BrokerNode
+    from console.gateway.requests.call import Ask
+
+SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+async def broker_sample(ask: Ask, node: BrokerNode, now_ms: int) -> BrokerSample:
+    code = RequestCode.GET_BROKER_SAMPLE
+    try:
+        answer = await call(ask, node.address, code)
+    except RequestFailedError as error:
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+        return await sample_by_rocketmqs_requests(ask, node, now_ms)
+    with reading(node.address, code):
+        return decoded(answer.body)
+
+
+async def sample_by_rocketmqs_requests(ask: Ask, node: BrokerNode, now_ms: int) -> BrokerSample:
+    code = RequestCode.GET_BROKER_RUNTIME_INFO
+    answer = await call(ask, node.address, code)
+    with reading(node.address, code):
+        table = {str(key): str(value) for key, value in body_of(answer)["table"].items()}
+        counters, gauges = figures(table, now_ms)
+        boot = whole(table.get("bootTimestamp")) or 0
+    topics: dict[str, dict[int, int]] = {}
+    progress = []
+    # A slave gives no account of groups: their offsets are the master's.
+    if node.is_master:
+        code = RequestCode.GET_BROKER_CONSUME_STATS
+        answer = await call(ask, node.address, code, {"isOrder": False})
+        with reading(node.address, code):
+            for by_group in body_of(answer).get("consumeStatsList") or ():
+                for group, parts in by_group.items():
+                    found: dict[str, list[int]] = {}
+                    for part in parts or ():
+                        for key, row in (part.get("offsetTable") or {}).items():
+                            queue = queue_of(key)
+                            consumed, end = int(row["consumerOffset"]), int(row["brokerOffset"])
+                            last = timestamp(row.get("lastTimestamp", 0))
+                            since = UNKNOWN if last is None or consumed >= end else last
+                            numbers = found.setdefault(queue.topic, [])
+                            numbers += (queue.queue_id, consumed, end, since)
+                            topics.setdefault(queue.topic, {})[queue.queue_id] = end
+                    progress += [
+                        ProgressSample(str(group), topic, rows) for topic, rows in found.items()
+                    ]
+    return BrokerSample(
+        broker_name=node.broker_name,
+        broker_id=node.broker_id,
+        boot_timestamp=boot,
+        sampled_at=now_ms,
+        counters=counters,
+        gauges=gauges,
+        # Where a queue begins is not said.
+        topics=[
+            TopicSample(topic, None, [n for queue, end in rows.items() for n in (queue, -1, end)])
+            for topic, rows in sorted(topics.items())
+        ],
+        groups=[],
+        progress=progress,
+        is_whole=False,
+    )
+
+
+def figures(table: dict[str, str], now_ms: int) -> tuple[dict[str, int], dict[str, int | None]]:
+    """Return the counters and gauges of a runtime info, by the names of our own answer."""
+    counters = {
+        "put": whole(table.get("putMessageTimesTotal")),
+        "putBytes": whole(table.get("putMessageSizeTotal")),
+        "putFailed": whole(table.get("putMessageFailedTimes")),
+        "got": whole(table.get("msgGetTotalTodayNow")),
+    }
+    earliest = whole(table.get("earliestMessageTimeStamp"))
+    low, high = whole(table.get("commitLogMinOffset")), whole(table.get("commitLogMaxOffset"))
+    gauges: dict[str, int | None] = {
+        "logBytes": high - max(0, low) if high is not None and low is not None else None,
+        "oldestAgeMs": max(0, now_ms - earliest) if earliest and earliest > 0 else None,
+        "flushBehind": size_of(table.get("remainHowManyDataToFlush")),
+    }
+    ratio = first_number(table.get("commitLogDiskRatio"))
+    if ratio is not None and 0 <= ratio <= 1:
+        # Only the ratio is exact: a disk of a million.
+        gauges |= {"diskUsed": round(ratio * 1_000_000), "diskTotal": 1_000_000}
+    return {name: value for name, value in counters.items() if value is not None}, gauges
+
+
+def size_of(text: str | None) -> int | None:
+    """Return bytes that RocketMQ wrote as "1.5 KiB"."""
+    number, unit = first_number(text), (text or "").split()[1:2]
+    if number is None or unit not in ([], *([each] for each in SIZE_UNITS)):
+        return None
+    exponent = SIZE_UNITS.index(unit[0]) if unit else 0
+    return round(number * float(1 << (10 * exponent)))

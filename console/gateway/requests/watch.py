@@ -1,0 +1,64 @@
+"""Requests of a watch: TRACE_WATCH out, TRACE_EVENTS in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from broker_core.protocol.codes import RequestCode
+from console.gateway.answers import TraceBatch, TraceEvent
+from console.gateway.requests.call import call
+
+if TYPE_CHECKING:
+    from console.gateway.answers import WatchFilter
+    from console.gateway.requests.call import Ask
+
+
+class TraceEventsBody(msgspec.Struct):
+    """The body of TRACE_EVENTS; `dropped` is a 64-bit number and therefore text."""
+
+    events: list[TraceEvent]
+    watch_id: str = msgspec.field(default="", name="watchId")
+    dropped: str = "0"
+
+
+decode_events = msgspec.json.Decoder(TraceEventsBody).decode
+
+
+async def trace_watch(ask: Ask, address: str, wanted: WatchFilter) -> None:
+    message = wanted.message
+    body = {
+        "topic": wanted.topic,
+        "group": wanted.group,
+        "tag": wanted.tag,
+        "key": wanted.key,
+        "clientId": None,
+        "stages": None if wanted.stages is None else sorted(wanted.stages),
+        "minLatencyMs": 0,
+        "sample": 1,
+        "message": message
+        and {
+            "topic": message.topic,
+            "queueId": message.queue_id,
+            "queueOffset": str(message.queue_offset),
+            "uniqKey": message.uniq_key,
+        },
+    }
+    await call(ask, address, RequestCode.TRACE_WATCH, body=msgspec.json.encode(body))
+
+
+async def keep_alive(ask: Ask, address: str, client_id: str) -> None:
+    """Send a heartbeat without groups, so that the broker does not take a quiet watch for dead."""
+    body = {"clientID": client_id, "producerDataSet": [], "consumerDataSet": []}
+    await call(ask, address, RequestCode.HEART_BEAT, body=msgspec.json.encode(body))
+
+
+def trace_batch(body: bytes) -> TraceBatch:
+    """Return the events that a broker pushed.
+
+    Raises:
+        ValueError: the body is no batch of events.
+    """
+    decoded = decode_events(body)
+    return TraceBatch(decoded.events, decoded.watch_id, int(decoded.dropped))
