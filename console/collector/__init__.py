@@ -1,0 +1,1 @@
+"""The collector: a process that samples every broker, keeps the history and looks for trouble."""

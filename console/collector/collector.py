@@ -1,0 +1,122 @@
+"""Collector: the loop of the process. Samples first; folding and expiring in the time between."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from console.collector.sampler import Moment, Sampler
+from console.gateway.moment import now_ms
+from console.history.database import HistoryError
+from console.history.points import NOMINAL_MS
+from console.history.status import STATUS
+from console.processes import identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from console.gateway.ports import SampleGateway
+    from console.history.metrics import Subject
+    from console.history.store import HistoryStore
+
+logger = logging.getLogger(__name__)
+
+FOLD_EVERY = 30
+"""Samples between two folds; so many rows at most does a page read besides blocks."""
+EXPIRE_EVERY = 360
+SOONEST_MS = 500
+"""A sample later than this before the next ten seconds begin stands for them, too."""
+
+
+class CollectorClock(Protocol):
+    """The time, and a wait that a signal ends."""
+
+    def now(self) -> Moment: ...
+
+    def wait_ms(self, milliseconds: int, stop: threading.Event) -> None: ...
+
+
+class SystemTime:
+    """The machine's clocks."""
+
+    def now(self) -> Moment:
+        return Moment(now_ms(), int(time.monotonic() * 1000))
+
+    def wait_ms(self, milliseconds: int, stop: threading.Event) -> None:
+        stop.wait(milliseconds / 1000)
+
+
+class Collector:
+    """`run` until `stop` is set. One thread only."""
+
+    def __init__(
+        self,
+        gateway: SampleGateway,
+        store: HistoryStore,
+        clock: CollectorClock,
+        pid: int,
+        judge: Callable[[int, Mapping[Subject, int]], None] = lambda _now, _noticed: None,
+    ) -> None:
+        """`judge` is called after each sample with the time, and with what was noticed when."""
+        self.stop = threading.Event()
+        self._store = store
+        self._clock = clock
+        self._pid = pid
+        self._judge = judge
+        self._sampler = Sampler(gateway, store)
+        self._folding: Iterator[int] | None = None
+        self._taken = 0
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            self.turn()
+            self._use_the_time_between()
+            self._clock.wait_ms(until_next_ms(self._clock.now().wall_ms), self.stop)
+
+    def turn(self) -> None:
+        """Take a sample, judge, and begin what is due."""
+        began = self._clock.now()
+        status = self._sampler.take(began)
+        self._taken += 1
+        try:
+            self._judge(began.wall_ms, self._sampler.noticed)
+            status.took_ms = self._clock.now().monotonic_ms - began.monotonic_ms
+            status.process = identity(self._pid)
+            self._store.note(STATUS, msgspec.json.encode(status))
+            if self._taken % EXPIRE_EVERY == 0:
+                self._store.expire(began.wall_ms)
+                self._sampler.forget_ids()
+        except HistoryError as error:
+            logger.warning("the history is not kept: %s", error)
+        if self._taken % FOLD_EVERY == 0 and self._folding is None:
+            self._folding = self._store.fold()
+
+    def fold(self) -> None:
+        """Fold all that waits, at once."""
+        for _ in self._folding or self._store.fold():
+            continue
+        self._folding = None
+
+    def _use_the_time_between(self) -> None:
+        """Fold in steps until the next sample is due; the rest waits for the next turn."""
+        until = self._clock.now()
+        room_ms = until_next_ms(until.wall_ms) - SOONEST_MS
+        try:
+            while self._folding is not None and not self.stop.is_set():
+                if self._clock.now().monotonic_ms - until.monotonic_ms >= room_ms:
+                    return
+                if next(self._folding, None) is None:
+                    self._folding = None
+        except HistoryError as error:
+            self._folding = None
+            logger.warning("samples are not folded: %s; tried again later", error)
+
+
+def until_next_ms(wall_ms: int) -> int:
+    """Return how long it is to the next ten seconds of the wall's clock."""
+    left = NOMINAL_MS - wall_ms % NOMINAL_MS
+    return left if left >= SOONEST_MS else left + NOMINAL_MS

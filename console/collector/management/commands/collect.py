@@ -1,0 +1,47 @@
+"""`manage.py collect`: sample every broker every ten seconds, until a signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from console.collector.collector import Collector, SystemTime
+from console.gateway.access import gateway
+from console.history.access import history_store
+from console.history.database import HistoryError
+from console.verdicts.judge import Judge
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+READY = "collecting"
+
+
+class Command(BaseCommand):
+    """Runs the collector in the foreground."""
+
+    help = "Keep the history of every broker: one sample every ten seconds."
+    requires_system_checks: list[str] = []
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        store = history_store()
+        try:
+            with store.database.held():
+                collector = Collector(
+                    gateway().samples, store, SystemTime(), os.getpid(), Judge(store).judge
+                )
+
+                def stop(_number: int, _frame: FrameType | None) -> None:
+                    collector.stop.set()
+
+                signal.signal(signal.SIGTERM, stop)
+                signal.signal(signal.SIGINT, stop)
+                self.stdout.write(f"{READY}: one sample of every broker every 10 s")
+                self.stdout.flush()
+                collector.run()
+        except HistoryError as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write("Collector ended.")

@@ -1,0 +1,232 @@
+"""The charts of each kind of subject: one literal table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from django.utils.translation import gettext_lazy as _
+
+from console.history import metrics
+from console.history.metrics import BROKER, GROUP, PROCESS, TOPIC
+from console.history.series import How, Line
+
+if TYPE_CHECKING:
+    from django.utils.functional import Promise
+
+SECONDS, GIB, PERCENT = 0.001, 1 / (1 << 30), 0.1
+"""From ms to s; from bytes to GiB; from ms of processor time a second to percent of a core."""
+MIB = 1 / (1 << 20)
+
+
+class ChartLine(NamedTuple):
+    """A line with the words beside its colour; `name` is for files."""
+
+    name: str
+    label: Promise | str
+    line: Line
+
+
+class Chart(NamedTuple):
+    """A chart: its name in addresses, title, unit, and the kind of subject that it is of."""
+
+    slug: str
+    kind: str
+    title: Promise
+    unit: Promise | str
+    lines: tuple[ChartLine, ...]
+    source: Promise
+
+
+def _line(
+    name: str,
+    label: Promise,
+    metric: metrics.Metric,
+    how: How = How.MEAN,
+    scale: float = 1.0,
+) -> ChartLine:
+    return ChartLine(name, label, Line(name, metric, how, scale=scale))
+
+
+OFFSETS = _("Ends of the brokers' queues")
+COMMITS = _("Consumer offsets and ends of queues")
+BROKERS_OWN = _("The broker's own counters")
+
+TOPIC_CHARTS = (
+    Chart(
+        "messages",
+        TOPIC,
+        _("Received"),
+        "msg/s",
+        (
+            _line("received", _("received"), metrics.PUT),
+            _line("peak", _("busiest 10 s"), metrics.PUT, How.PEAK),
+        ),
+        OFFSETS,
+    ),
+    Chart(
+        "bytes",
+        TOPIC,
+        _("Bytes received"),
+        "MiB/s",
+        (_line("bytes", _("received"), metrics.PUT_BYTES, scale=MIB),),
+        BROKERS_OWN,
+    ),
+    Chart(
+        "retained",
+        TOPIC,
+        _("Retained"),
+        "msg",
+        (_line("retained", _("retained"), metrics.RETAINED),),
+        OFFSETS,
+    ),
+)
+GROUP_CHARTS = (
+    Chart(
+        "lag",
+        GROUP,
+        _("Lag"),
+        "msg",
+        (
+            _line("lag", _("lag"), metrics.LAG),
+            _line("peak", _("most"), metrics.LAG, How.PEAK),
+        ),
+        COMMITS,
+    ),
+    Chart(
+        "age",
+        GROUP,
+        _("Age of the oldest unread message"),
+        "s",
+        (_line("age", _("age"), metrics.LAG_AGE, How.PEAK, SECONDS),),
+        _("Store times of the first unread messages"),
+    ),
+    Chart(
+        "consumed",
+        GROUP,
+        _("Consumed"),
+        "msg/s",
+        (
+            _line("consumed", _("consumed"), metrics.CONSUMED),
+            _line("rewound", _("gone back over"), metrics.REWOUND),
+        ),
+        _("Consumer offsets"),
+    ),
+    Chart(
+        "members",
+        GROUP,
+        _("Members"),
+        "",
+        (_line("members", _("members"), metrics.MEMBERS),),
+        _("Connected clients"),
+    ),
+    Chart(
+        "failures",
+        GROUP,
+        _("Retries and dead letters"),
+        "msg/s",
+        (
+            _line("retried", _("retried"), metrics.RETRIED),
+            _line("dead", _("dead letters"), metrics.DEAD),
+        ),
+        _("Ends of the group's retry and dead letter queues"),
+    ),
+)
+BROKER_CHARTS = (
+    Chart(
+        "messages",
+        BROKER,
+        _("Messages"),
+        "msg/s",
+        (
+            _line("put", _("received"), metrics.PUT),
+            _line("got", _("delivered"), metrics.GOT),
+        ),
+        BROKERS_OWN,
+    ),
+    Chart(
+        "put-latency",
+        BROKER,
+        _("Time of a send"),
+        "ms",
+        (
+            _line("p50", _("half of them"), metrics.PUT_TOOK, How.P50),
+            _line("p99", _("99 of 100"), metrics.PUT_TOOK, How.P99),
+        ),
+        _("The broker's histogram of sends"),
+    ),
+    Chart(
+        "flush-latency",
+        BROKER,
+        _("Time of a flush"),
+        "ms",
+        (
+            _line("p50", _("half of them"), metrics.FLUSH_TOOK, How.P50),
+            _line("p99", _("99 of 100"), metrics.FLUSH_TOOK, How.P99),
+        ),
+        _("The broker's histogram of flushes"),
+    ),
+    Chart(
+        "disk",
+        BROKER,
+        _("Disk"),
+        "GiB",
+        (
+            _line("used", _("used on the disk"), metrics.DISK_USED, scale=GIB),
+            _line("total", _("size of the disk"), metrics.DISK_TOTAL, scale=GIB),
+            _line("log", _("CommitLog"), metrics.LOG_BYTES, scale=GIB),
+        ),
+        _("The file system of the CommitLog"),
+    ),
+    Chart(
+        "cpu",
+        BROKER,
+        _("Processor"),
+        _("% of a core"),
+        (_line("cpu", _("broker"), metrics.CPU, scale=PERCENT),),
+        _("The broker's process"),
+    ),
+    Chart(
+        "memory",
+        BROKER,
+        _("Memory"),
+        "MiB",
+        (_line("rss", _("resident"), metrics.RSS, scale=MIB),),
+        _("The broker's process; files that are mapped count while they are in memory"),
+    ),
+    Chart(
+        "half",
+        BROKER,
+        _("Half messages"),
+        "msg",
+        (_line("pending", _("undecided"), metrics.HALF_PENDING, How.PEAK),),
+        _("The broker's table of transactions"),
+    ),
+)
+PROCESS_CHARTS = (
+    Chart(
+        "process-cpu",
+        PROCESS,
+        _("Processor"),
+        _("% of a core"),
+        (_line("cpu", _("processor"), metrics.CPU, scale=PERCENT),),
+        _("/proc, read by the collector"),
+    ),
+    Chart(
+        "process-memory",
+        PROCESS,
+        _("Memory"),
+        "MiB",
+        (_line("rss", _("resident"), metrics.RSS, scale=MIB),),
+        _("/proc, read by the collector"),
+    ),
+)
+CHARTS = {
+    (chart.kind, chart.slug): chart
+    for chart in (*TOPIC_CHARTS, *GROUP_CHARTS, *BROKER_CHARTS, *PROCESS_CHARTS)
+}
+OF_KIND = {
+    TOPIC: TOPIC_CHARTS,
+    GROUP: GROUP_CHARTS,
+    BROKER: BROKER_CHARTS,
+    PROCESS: PROCESS_CHARTS,
+}

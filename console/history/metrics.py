@@ -1,0 +1,106 @@
+"""The figures that are kept: their codes on disk, their kinds and units.
+
+A counter is what was added since the sample before; its mean is a rate. A gauge is a reading. A
+column is a figure together with a part: the queue of a topic, the bucket of a histogram, or WHOLE.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+PARTS_MAX = 0xFFFE
+WHOLE = 0xFFFF
+"""The part that stands for all of it."""
+
+
+class Kind(Enum):
+    """How samples of a figure become one."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+
+
+class Metric(NamedTuple):
+    """A figure. `code` is what the store writes: it never changes its meaning."""
+
+    code: int
+    name: str
+    kind: Kind
+    unit: str
+
+
+def _counter(code: int, name: str, unit: str) -> Metric:
+    return Metric(code, name, Kind.COUNTER, unit)
+
+
+def _gauge(code: int, name: str, unit: str) -> Metric:
+    return Metric(code, name, Kind.GAUGE, unit)
+
+
+PUT = _counter(1, "put", "msg")
+PUT_BYTES = _counter(2, "put_bytes", "B")
+GOT = _counter(3, "got", "msg")
+PUT_FAILED = _counter(4, "put_failed", "msg")
+RETAINED = _gauge(5, "retained", "msg")
+CONSUMED = _counter(6, "consumed", "msg")
+REWOUND = _counter(7, "rewound", "msg")
+LAG = _gauge(8, "lag", "msg")
+LAG_AGE = _gauge(9, "lag_age", "ms")
+MEMBERS = _gauge(10, "members", "")
+RETRIED = _counter(11, "retried", "msg")
+DEAD = _counter(12, "dead", "msg")
+DISK_USED = _gauge(13, "disk_used", "B")
+DISK_TOTAL = _gauge(14, "disk_total", "B")
+LOG_BYTES = _gauge(15, "log_bytes", "B")
+FLUSH_BEHIND = _gauge(16, "flush_behind", "B")
+HALF_PENDING = _gauge(17, "half_pending", "msg")
+HALF_AGE = _gauge(18, "half_age", "ms")
+CPU = _counter(19, "cpu", "ms")
+RSS = _gauge(20, "rss", "B")
+LATE = _gauge(21, "late", "ms")
+CONNECTIONS = _gauge(22, "connections", "")
+PUT_TOOK = _counter(23, "put_took", "calls")
+GET_TOOK = _counter(24, "get_took", "calls")
+FLUSH_TOOK = _counter(25, "flush_took", "calls")
+OLDEST_AGE = _gauge(26, "oldest_age", "ms")
+RETENTION = _gauge(27, "retention", "ms")
+REPLICATION_BEHIND = _gauge(28, "replication_behind", "B")
+"""How far the slowest slave is behind; brokers without slaves have none."""
+
+ALL = {
+    each.code: each
+    for each in (
+        *(PUT, PUT_BYTES, GOT, PUT_FAILED, RETAINED, CONSUMED, REWOUND, LAG, LAG_AGE, MEMBERS),
+        *(RETRIED, DEAD, DISK_USED, DISK_TOTAL, LOG_BYTES, FLUSH_BEHIND, HALF_PENDING, HALF_AGE),
+        *(CPU, RSS, LATE, CONNECTIONS, PUT_TOOK, GET_TOOK, FLUSH_TOOK, OLDEST_AGE, RETENTION),
+        REPLICATION_BEHIND,
+    )
+}
+COUNTER_CODES = frozenset(each.code for each in ALL.values() if each.kind is Kind.COUNTER)
+
+
+class Subject(NamedTuple):
+    """Whose figures they are: kind is broker, topic, progress, group or process.
+
+    `broker` is a broker name, empty for a process of the console. A progress is named by `pair`.
+    """
+
+    kind: str
+    broker: str
+    name: str
+
+
+BROKER, TOPIC, PROGRESS, GROUP, PROCESS = "broker", "topic", "progress", "group", "process"
+
+
+def pair(group: str, topic: str) -> str:
+    """Return the name of a group's progress in a topic; neither name can hold an @."""
+    return f"{group}@{topic}"
+
+
+class Column(NamedTuple):
+    """A figure, and of which part."""
+
+    code: int
+    part: int = WHOLE

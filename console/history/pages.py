@@ -1,0 +1,41 @@
+"""What pages with charts share: their time range, their charts, the collector's state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.urls import reverse
+
+from console.gateway.moment import now_ms
+from console.history.charts import OF_KIND
+from console.history.range import asked_range
+from console.history.reading import collector_state
+from console.verdicts.reading import verdicts_about
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+    from console.history.charts import Chart
+
+
+def chart_row(chart: Chart, name: str, query: str) -> dict[str, Any]:
+    """Return what the template of a chart needs."""
+    arguments = [chart.kind, chart.slug, name]
+    return {
+        "chart": chart,
+        "points_url": f"{reverse('history:points', args=arguments)}?{query}",
+        "csv_url": f"{reverse('history:csv', args=arguments)}?{query}",
+        "file_name": f"{chart.kind}-{chart.slug}",
+    }
+
+
+def history_context(request: HttpRequest, kind: str, name: str) -> dict[str, Any]:
+    """Return the context of history/_charts.html for a page about one subject."""
+    now = now_ms()
+    asked = asked_range(request.GET, now)
+    return {
+        "time_range": asked,
+        "history_charts": [chart_row(chart, name, asked.query) for chart in OF_KIND[kind]],
+        "collector": collector_state(now),
+        "verdicts": verdicts_about(kind, name),
+    }

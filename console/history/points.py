@@ -1,0 +1,141 @@
+"""Points: what is known of some columns in a row of time slots, and how points become one.
+
+A point is three whole numbers: its weight (ms that a counter covers; samples of a gauge), its sum,
+and its maximum (of a counter: what was added in 10 s at most). Weight 0 means unknown. Points of
+one slot are added up in any order, so sums and maxima are the same on every scale of time, also
+where a clock that was set back brings a slot twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from console.history.metrics import COUNTER_CODES, Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+NOMINAL_MS = 10_000
+"""How far samples are apart, and what a counter's maximum refers to."""
+MISSING = -(1 << 63)
+"""Stands for a value that is not known, and for the maximum of nothing."""
+WEIGHT, SUM, MAX = range(3)
+
+
+@dataclass(slots=True)
+class Points:
+    """Columns in slots `first` to `first + n`; `table` is [WEIGHT | SUM | MAX, column, slot]."""
+
+    first: int
+    columns: tuple[Column, ...]
+    table: Ints
+
+    @property
+    def slots(self) -> int:
+        return int(self.table.shape[2])
+
+    def weight(self, column: Column) -> Ints | None:
+        return self._row(WEIGHT, column)
+
+    def sum(self, column: Column) -> Ints | None:
+        return self._row(SUM, column)
+
+    def max(self, column: Column) -> Ints | None:
+        return self._row(MAX, column)
+
+    def _row(self, which: int, column: Column) -> Ints | None:
+        if column not in self.columns:
+            return None
+        row: Ints = self.table[which, self.columns.index(column)]
+        return row
+
+
+def nothing(first: int, slots: int, columns: Sequence[Column]) -> Points:
+    """Return points that know nothing."""
+    table = np.zeros((3, len(columns), slots), dtype=np.int64)
+    table[MAX] = MISSING
+    return Points(first, tuple(columns), table)
+
+
+def of_samples(
+    columns: Sequence[Column], values: Ints, covered_ms: Ints, slots: Ints
+) -> Points | None:
+    """Return the points of samples: `values` is [sample, column], its `slots` in any order.
+
+    A value that is MISSING is no point; nor is a counter's when nothing says what it covers (0).
+    """
+    if not len(slots):
+        return None
+    is_counter = np.array([column.code in COUNTER_CODES for column in columns], dtype=bool)
+    covered = covered_ms[:, None]
+    weight = np.where(is_counter[None, :], covered, 1)
+    weight = np.where(values == MISSING, 0, weight)
+    known = weight > 0
+    total = np.where(known, values, 0)
+    per_nominal = np.rint(total * (NOMINAL_MS / np.maximum(covered, 1))).astype(np.int64)
+    peak = np.where(is_counter[None, :] & (covered != NOMINAL_MS), per_nominal, total)
+    peak = np.where(known, peak, MISSING)
+    order = np.argsort(slots, kind="stable")
+    ordered = slots[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    first = int(ordered[0])
+    made = nothing(first, int(ordered[-1]) - first + 1, columns)
+    at = ordered[starts] - first
+    made.table[WEIGHT][:, at] = np.add.reduceat(weight[order], starts, axis=0).T
+    made.table[SUM][:, at] = np.add.reduceat(total[order], starts, axis=0).T
+    made.table[MAX][:, at] = np.maximum.reduceat(peak[order], starts, axis=0).T
+    return made
+
+
+def part_of(points: Points, low: int, high: int) -> Points:
+    """Return the columns from `low` to `high`, sharing their numbers."""
+    return Points(points.first, points.columns[low:high], points.table[:, low:high])
+
+
+def add(into: Points, more: Points) -> Points:
+    """Return both added up over the slots of `into`; points of `more` outside them are left out."""
+    new = [column for column in more.columns if column not in into.columns]
+    if new:
+        wider = nothing(into.first, into.slots, (*into.columns, *new))
+        wider.table[:, : len(into.columns)] = into.table
+        into = wider
+    low, high = max(into.first, more.first), min(into.first + into.slots, more.first + more.slots)
+    if low >= high:
+        return into
+    places: Any = [into.columns.index(column) for column in more.columns]
+    here = slice(low - into.first, high - into.first)
+    there = slice(low - more.first, high - more.first)
+    for which in (WEIGHT, SUM):
+        into.table[which, places, here] += more.table[which][:, there]
+    into.table[MAX, places, here] = np.maximum(
+        into.table[MAX, places, here], more.table[MAX][:, there]
+    )
+    return into
+
+
+def coarser(points: Points, factor: int) -> Points:
+    """Return the same on a scale with slots `factor` times as long."""
+    first = points.first // factor
+    last = (points.first + points.slots - 1) // factor
+    made = nothing(first, last - first + 1, points.columns)
+    slots = np.arange(points.first, points.first + points.slots) // factor
+    starts = np.flatnonzero(np.r_[True, slots[1:] != slots[:-1]])
+    for which in (WEIGHT, SUM):
+        made.table[which] = np.add.reduceat(points.table[which], starts, axis=1)
+    made.table[MAX] = np.maximum.reduceat(points.table[MAX], starts, axis=1)
+    return made
+
+
+def together(parts: Iterable[Points], first: int, slots: int) -> Points:
+    """Return all parts added up in these slots."""
+    made = nothing(first, slots, ())
+    for part in parts:
+        made = add(made, part)
+    return made

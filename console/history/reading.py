@@ -1,0 +1,150 @@
+"""What pages read of the history: charts, sparklines, marks, and whether the collector lives."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from console.history.access import history_store
+from console.history.database import HistoryError
+from console.history.metrics import BROKER, GROUP, REWOUND
+from console.history.series import How, Line, trend_of, values_of
+from console.history.status import STATUS, Status
+from console.history.tiers import HOUR_MS, MIDDLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.history.charts import Chart
+    from console.history.metrics import Subject
+    from console.history.points import Points
+    from console.history.range import TimeRange
+    from console.history.series import Values
+
+logger = logging.getLogger(__name__)
+
+SILENT_MS = 45_000
+"""A collector without a sample for this long does not work."""
+SPARK_SLOTS = HOUR_MS // MIDDLE.step_ms
+
+
+class Mark(NamedTuple):
+    """Something that happened, at a time on a chart; `what` is restart, change, reset or back."""
+
+    at_ms: int
+    what: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartData:
+    """A chart's values, one list a line, at the beginnings of slots."""
+
+    step_ms: int
+    times_ms: list[int]
+    lines: list[Values]
+    marks: list[Mark] = field(default_factory=list)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """A figure's last hour, by the minute."""
+
+    values: Values
+    trend: int
+
+    @property
+    def is_known(self) -> bool:
+        return any(value is not None for value in self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorState:
+    """What the collector last said; `status` None: it never ran."""
+
+    status: Status | None
+    now_ms: int
+    problem: str = ""
+
+    @property
+    def is_alive(self) -> bool:
+        return self.status is not None and abs(self.now_ms - self.status.at_ms) <= SILENT_MS
+
+    @property
+    def last_ms(self) -> int | None:
+        return None if self.status is None else self.status.at_ms
+
+
+def collector_state(now_ms: int) -> CollectorState:
+    try:
+        data = history_store().noted(STATUS)
+        status = None if data is None else msgspec.json.decode(data, type=Status)
+    except (HistoryError, msgspec.DecodeError) as error:
+        return CollectorState(None, now_ms, str(error))
+    return CollectorState(status, now_ms)
+
+
+def subjects_of(kind: str, name: str) -> dict[Subject, int]:
+    """Return a page's subject on each broker that has it; a broker's name is name:id."""
+    if kind != BROKER:
+        return history_store().find(kind, [name])
+    broker, _, number = name.rpartition(":")
+    found = history_store().find(kind, [number])
+    return {subject: each for subject, each in found.items() if subject.broker == broker}
+
+
+def chart_data(chart: Chart, name: str, asked: TimeRange) -> ChartData:
+    """Return what a chart shows; what cannot be read is a problem in words, not an error."""
+    tier = asked.tier
+    first = asked.low_ms // tier.step_ms
+    # The slot that is not over yet would show too little of a sum.
+    slots = max(1, asked.high_ms // tier.step_ms - first)
+    times = [(first + index) * tier.step_ms for index in range(slots)]
+    try:
+        subjects = subjects_of(chart.kind, name)
+        found = list(history_store().read(list(subjects.values()), tier, first, slots).values())
+        events = history_store().events(asked.low_ms, asked.high_ms)
+    except HistoryError as error:
+        logger.warning("history cannot be read: %s", error)
+        return ChartData(tier.step_ms, times, [[None] * slots for _ in chart.lines], [], str(error))
+    brokers = {subject.broker for subject in subjects}
+    marks = [
+        Mark(event.at_ms, event.what, event.broker)
+        for event in events
+        if event.broker in brokers or not brokers
+    ]
+    if chart.kind == GROUP:
+        marks += rewinds(found, times)
+    lines = [values_of(found, each.line) or [None] * slots for each in chart.lines]
+    return ChartData(tier.step_ms, times, lines, sorted(marks))
+
+
+def rewinds(found: Sequence[Points], times: Sequence[int]) -> list[Mark]:
+    """Return a mark where a group's offsets went back."""
+    back = values_of(found, Line("", REWOUND, How.SUM))
+    return [
+        Mark(at, "back", str(round(count))) for at, count in zip(times, back, strict=False) if count
+    ]
+
+
+def sparks(kind: str, names: Sequence[str], line: Line, now_ms: int) -> dict[str, Spark]:
+    """Return the last hour of a figure for each name; nothing where it cannot be read."""
+    first = now_ms // MIDDLE.step_ms - SPARK_SLOTS
+    try:
+        subjects = history_store().find(kind, names)
+        read = history_store().read(list(subjects.values()), MIDDLE, first, SPARK_SLOTS)
+    except HistoryError as error:
+        logger.warning("history cannot be read: %s", error)
+        return {}
+    by_name: dict[str, list[Points]] = {}
+    for subject, number in subjects.items():
+        by_name.setdefault(subject.name, []).append(read[number])
+    made = {}
+    for name, parts in by_name.items():
+        values = values_of(parts, line)
+        made[name] = Spark(values, trend_of(values))
+    return made

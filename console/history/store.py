@@ -1,0 +1,459 @@
+"""HistoryStore: samples in, points out.
+
+A sample is written as one row of all its numbers as soon as it is taken. Every few minutes `fold`
+adds the rows to the blocks of every tier and deletes them; a block holds SLOTS_A_BLOCK slots of one
+subject, and the number of the last row in it (`through`), so that a fold that was interrupted adds
+nothing twice. Whoever reads takes the blocks and the rows that are not in them yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import zlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from console.history import codec, points
+from console.history.metrics import Column, Subject
+from console.history.tiers import SLOTS_A_BLOCK, TIERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from console.history.database import Database
+    from console.history.points import Points
+    from console.history.tiers import Tier
+
+    Ints = NDArray[np.int64]
+    Keys = NDArray[np.uint64]
+
+logger = logging.getLogger(__name__)
+
+SUBJECTS_A_STEP = 200
+"""How many subjects `fold` folds before it yields: a sample that is due must not wait long."""
+SUBJECTS_AT_ONCE = 400
+EVENTS_MAX = 500
+BYTES_MAX = 3_000_000_000
+"""A year of 20,000 series of which a fifth is busy takes a third of this."""
+SAMPLE_LEVEL = 1
+CACHED_BYTES_MAX = 48 << 20
+_PART_BITS, _CODE_BITS = 16, 8
+_SUBJECT_SHIFT = _PART_BITS + _CODE_BITS
+
+
+class Layout(NamedTuple):
+    """Which number of a sample is which: sorted keys made of subject, figure and part."""
+
+    digest: str
+    keys: Keys
+
+
+class Sample(NamedTuple):
+    """A row: the numbers of a layout at a time; `covered_ms` 0 where the one before is unknown."""
+
+    number: int
+    at_ms: int
+    covered_ms: int
+    layout: Layout
+    values: Ints
+
+
+class Event(NamedTuple):
+    """Something that happened to a broker, at a time."""
+
+    at_ms: int
+    what: str
+    broker: str
+
+
+def layout_of(keys: Iterable[tuple[int, Column]]) -> tuple[Layout, Ints]:
+    """Return the layout of these columns of subject ids, and the order of the keys in it."""
+    table = np.array(
+        [subject << _SUBJECT_SHIFT | code << _PART_BITS | part for subject, (code, part) in keys],
+        dtype=np.uint64,
+    )
+    order = np.argsort(table, kind="stable")
+    ordered = table[order]
+    return Layout(hashlib.sha256(ordered.tobytes()).hexdigest()[:32], ordered), order
+
+
+class HistoryStore:
+    """Any thread; one process writes (`add_sample`, `fold`, `expire`), any number read."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._lock = threading.Lock()
+        self._layouts: OrderedDict[str, Layout] = OrderedDict()
+        self._values: OrderedDict[int, Ints] = OrderedDict()
+
+    def subject_ids(self, subjects: Iterable[Subject], now_ms: int) -> dict[Subject, int]:
+        """Return the ids of subjects, making those that are new."""
+        with self.database.transaction(writes=True):
+            rows = [(*subject, now_ms) for subject in subjects]
+            self.database.run_many(
+                "INSERT INTO history_subjects (kind, broker, name, seen_ms) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (kind, name, broker) DO UPDATE SET seen_ms = excluded.seen_ms",
+                rows,
+            )
+        return self.all_subjects()
+
+    def all_subjects(self) -> dict[Subject, int]:
+        with self.database.transaction(writes=False):
+            rows = self.database.rows("SELECT kind, broker, name, id FROM history_subjects")
+        return {Subject(kind, broker, name): int(each) for kind, broker, name, each in rows}
+
+    def find(self, kind: str, names: Sequence[str]) -> dict[Subject, int]:
+        """Return the subjects of a kind with these names, on any broker."""
+        found = {}
+        with self.database.transaction(writes=False):
+            for low in range(0, len(names), SUBJECTS_AT_ONCE):
+                some = names[low : low + SUBJECTS_AT_ONCE]
+                rows = self.database.rows(
+                    "SELECT broker, name, id FROM history_subjects WHERE kind = ? AND name IN "
+                    f"({', '.join('?' * len(some))})",
+                    (kind, *some),
+                )
+                for broker, name, number in rows:
+                    found[Subject(kind, broker, name)] = int(number)
+        return found
+
+    def add_sample(
+        self,
+        source: str,
+        at_ms: int,
+        covered_ms: int,
+        layout: Layout,
+        values: Ints,
+        reading: bytes,
+    ) -> None:
+        """Write a sample, and with it what the next one is compared with."""
+        numbers = zlib.compress(_shuffled(values), SAMPLE_LEVEL)
+        with self.database.transaction(writes=True):
+            if layout.digest not in self._layouts:
+                self.database.run(
+                    "INSERT INTO history_layouts (digest, columns) VALUES (?, ?) "
+                    "ON CONFLICT (digest) DO NOTHING",
+                    (layout.digest, zlib.compress(layout.keys.tobytes())),
+                )
+            self.database.run(
+                "INSERT INTO history_samples (source, at_ms, covered_ms, layout, numbers) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (source, at_ms, covered_ms, layout.digest, numbers),
+            )
+            self.database.run(
+                "INSERT INTO history_readings (source, at_ms, reading) VALUES (?, ?, ?) "
+                "ON CONFLICT (source) DO UPDATE "
+                "SET at_ms = excluded.at_ms, reading = excluded.reading",
+                (source, at_ms, reading),
+            )
+        self._layouts[layout.digest] = layout
+
+    def last_reading(self, source: str) -> tuple[int, bytes] | None:
+        """Return when a source was read last, and what it said."""
+        with self.database.transaction(writes=False):
+            rows = self.database.rows(
+                "SELECT at_ms, reading FROM history_readings WHERE source = ?", (source,)
+            )
+        return (int(rows[0][0]), bytes(rows[0][1])) if rows else None
+
+    def note(self, name: str, note: bytes) -> None:
+        """Keep a note under a name, instead of the one before."""
+        with self.database.transaction(writes=True):
+            self.database.run(
+                "INSERT INTO history_notes (name, note) VALUES (?, ?) "
+                "ON CONFLICT (name) DO UPDATE SET note = excluded.note",
+                (name, note),
+            )
+
+    def noted(self, name: str) -> bytes | None:
+        with self.database.transaction(writes=False):
+            rows = self.database.rows("SELECT note FROM history_notes WHERE name = ?", (name,))
+        return bytes(rows[0][0]) if rows else None
+
+    def add_event(self, event: Event) -> None:
+        with self.database.transaction(writes=True):
+            self.database.run(
+                "INSERT INTO history_events (at_ms, what, broker) VALUES (?, ?, ?)", event
+            )
+
+    def events(self, low_ms: int, high_ms: int) -> list[Event]:
+        """Return what happened from a time to another, in its order; EVENTS_MAX at most."""
+        with self.database.transaction(writes=False):
+            rows = self.database.rows(
+                "SELECT at_ms, what, broker FROM history_events "
+                f"WHERE at_ms >= ? AND at_ms < ? ORDER BY at_ms LIMIT {EVENTS_MAX}",
+                (low_ms, high_ms),
+            )
+        return [Event(int(at), what, broker) for at, what, broker in rows]
+
+    def samples_waiting(self) -> int:
+        with self.database.transaction(writes=False):
+            [(count,)] = self.database.rows("SELECT COUNT(*) FROM history_samples")
+        return int(count)
+
+    def fold(self) -> Iterator[int]:
+        """Add all samples to the blocks; yields the subjects folded so far, between steps.
+
+        May be left and begun anew at any step.
+        """
+        with self.database.transaction(writes=False):
+            sources = self.database.rows("SELECT DISTINCT source FROM history_samples")
+        done = 0
+        for (source,) in sources:
+            with self.database.transaction(writes=False):
+                samples = self._samples("source = ?", (source,))
+            last = max(sample.number for sample in samples)
+            keys, values = _one_table(samples)
+            for low, high in _steps(keys):
+                with self.database.transaction(writes=True):
+                    done += self._fold_some(samples, keys[low:high], values[:, low:high])
+                yield done
+            with self.database.transaction(writes=True):
+                self.database.run(
+                    "DELETE FROM history_samples WHERE source = ? AND id <= ?", (source, last)
+                )
+                self.database.run(
+                    "DELETE FROM history_layouts WHERE digest NOT IN "
+                    "(SELECT layout FROM history_samples)"
+                )
+            self._layouts.clear()
+
+    def _fold_some(self, samples: Sequence[Sample], keys: Keys, values: Ints) -> int:
+        spans = _subject_spans(keys)
+        columns = _columns(keys)
+        numbers = np.array([sample.number for sample in samples])
+        covered = np.array([sample.covered_ms for sample in samples])
+        at = np.array([sample.at_ms for sample in samples])
+        for tier in TIERS:
+            slots = at // tier.step_ms
+            for block in np.unique(slots // SLOTS_A_BLOCK).tolist():
+                here = slots // SLOTS_A_BLOCK == block
+                rows = self.database.rows(
+                    "SELECT subject, through, points FROM history_blocks "
+                    "WHERE tier = ? AND block = ? AND subject BETWEEN ? AND ?",
+                    (tier.number, block, spans[0][0], spans[-1][0]),
+                )
+                before = {int(subject): (int(last), bytes(data)) for subject, last, data in rows}
+                throughs = {last for last, _ in before.values()} | {0}
+                made = {}
+                for last in throughs:
+                    new = here & (numbers > last)
+                    made[last] = points.of_samples(columns, values[new], covered[new], slots[new])
+                written = []
+                for subject, low, high in spans:
+                    last, data = before.get(subject, (0, b""))
+                    found = made[last]
+                    if found is None:
+                        continue
+                    more = points.part_of(found, low, high)
+                    block_points = points.nothing(block * SLOTS_A_BLOCK, SLOTS_A_BLOCK, ())
+                    if data:
+                        block_points = points.add(block_points, codec.decode(data))
+                    block_points = points.add(block_points, more)
+                    through = int(numbers[here].max())
+                    encoded = codec.encode(block_points)
+                    written.append((tier.number, block, subject, through, encoded))
+                self.database.run_many(
+                    "INSERT INTO history_blocks (tier, block, subject, through, points) "
+                    "VALUES (?, ?, ?, ?, ?) ON CONFLICT (tier, block, subject) DO UPDATE "
+                    "SET through = excluded.through, points = excluded.points",
+                    written,
+                )
+        return len(spans)
+
+    def expire(self, now_ms: int, bytes_max: int = BYTES_MAX) -> None:
+        """Delete what is older than its tier keeps, and what is beyond `bytes_max`."""
+        with self.database.transaction(writes=True):
+            for tier in TIERS:
+                oldest = (now_ms - tier.kept_ms) // tier.block_ms
+                self.database.run(
+                    "DELETE FROM history_blocks WHERE tier = ? AND block < ?",
+                    (tier.number, oldest),
+                )
+            oldest_ms = now_ms - TIERS[-1].kept_ms
+            self.database.run("DELETE FROM history_subjects WHERE seen_ms < ?", (oldest_ms,))
+            self.database.run("DELETE FROM history_events WHERE at_ms < ?", (oldest_ms,))
+        self._keep_within(bytes_max)
+
+    def _keep_within(self, bytes_max: int) -> None:
+        """Delete the oldest of the coarsest blocks until no more than `bytes_max` are kept."""
+        coarsest = TIERS[-1].number
+        while True:
+            with self.database.transaction(writes=True):
+                if self.database.bytes_used() <= bytes_max:
+                    return
+                [(oldest,)] = self.database.rows(
+                    "SELECT MIN(block) FROM history_blocks WHERE tier = ?", (coarsest,)
+                )
+                if oldest is None:
+                    return
+                logger.warning(
+                    "the history holds more than %d bytes; its oldest days go before their time",
+                    bytes_max,
+                )
+                self.database.run(
+                    "DELETE FROM history_blocks WHERE tier = ? AND block = ?", (coarsest, oldest)
+                )
+
+    def read(
+        self, subjects: Sequence[int], tier: Tier, first: int, slots: int
+    ) -> dict[int, Points]:
+        """Return each subject's points in these slots of a tier; all are in one state."""
+        wanted = sorted(set(subjects))
+        found = {each: points.nothing(first, slots, ()) for each in wanted}
+        if not wanted:
+            return found
+        with self.database.transaction(writes=False):
+            blocks = self._blocks(wanted, tier, first, slots)
+            samples = self._samples(
+                "at_ms >= ? AND at_ms < ?",
+                (first * tier.step_ms, (first + slots) * tier.step_ms),
+            )
+        throughs: dict[tuple[int, int], int] = {}
+        for block, subject, through, data in blocks:
+            throughs[subject, block] = through
+            found[subject] = points.add(found[subject], codec.decode(data))
+        for subject, more in _waiting(samples, wanted, tier, throughs):
+            found[subject] = points.add(found[subject], more)
+        return found
+
+    def _blocks(
+        self, wanted: Sequence[int], tier: Tier, first: int, slots: int
+    ) -> list[tuple[int, int, int, bytes]]:
+        low, high = first // SLOTS_A_BLOCK, (first + slots - 1) // SLOTS_A_BLOCK
+        rows = []
+        for at in range(0, len(wanted), SUBJECTS_AT_ONCE):
+            some = wanted[at : at + SUBJECTS_AT_ONCE]
+            # One equality a block: a range of blocks would walk over all their subjects.
+            for block in range(low, high + 1):
+                rows += self.database.rows(
+                    "SELECT block, subject, through, points FROM history_blocks WHERE tier = ? "
+                    f"AND block = ? AND subject IN ({', '.join('?' * len(some))})",
+                    (tier.number, block, *some),
+                )
+        return [
+            (int(block), int(subject), int(through), bytes(data))
+            for block, subject, through, data in rows
+        ]
+
+    def _samples(self, where: str, parameters: tuple[object, ...]) -> list[Sample]:
+        """Return samples in the order in which they were written; their numbers are cached."""
+        rows = self.database.rows(
+            f"SELECT id, at_ms, covered_ms, layout FROM history_samples WHERE {where} ORDER BY id",
+            parameters,
+        )
+        return [
+            Sample(int(number), int(at), int(covered), self._layout(digest), self._read(number))
+            for number, at, covered, digest in rows
+        ]
+
+    def _read(self, number: int) -> Ints:
+        with self._lock:
+            cached = self._values.get(number)
+        if cached is not None:
+            return cached
+        [(data,)] = self.database.rows(
+            "SELECT numbers FROM history_samples WHERE id = ?", (number,)
+        )
+        values = _unshuffled(zlib.decompress(data))
+        with self._lock:
+            self._values[number] = values
+            while sum(each.nbytes for each in self._values.values()) > CACHED_BYTES_MAX:
+                self._values.popitem(last=False)
+        return values
+
+    def _layout(self, digest: str) -> Layout:
+        found = self._layouts.get(digest)
+        if found is None:
+            [(data,)] = self.database.rows(
+                "SELECT columns FROM history_layouts WHERE digest = ?", (digest,)
+            )
+            found = Layout(digest, np.frombuffer(zlib.decompress(data), dtype=np.uint64))
+            while len(self._layouts) > SUBJECTS_A_STEP:
+                self._layouts.popitem(last=False)
+            self._layouts[digest] = found
+        return found
+
+
+def _shuffled(values: Ints) -> bytes:
+    return values.astype("<i8").view(np.uint8).reshape(-1, 8).T.tobytes()
+
+
+def _unshuffled(data: bytes) -> Ints:
+    planes = np.frombuffer(data, np.uint8).reshape(8, -1)
+    return np.ascontiguousarray(planes.T).view("<i8").reshape(-1).astype(np.int64)
+
+
+def _one_table(samples: Sequence[Sample]) -> tuple[Keys, Ints]:
+    """Return all keys of the samples, sorted, and their values: [sample, key], else MISSING."""
+    layouts = {sample.layout.digest: sample.layout.keys for sample in samples}
+    if len(layouts) == 1:
+        return samples[0].layout.keys, np.stack([sample.values for sample in samples])
+    keys = np.unique(np.concatenate(list(layouts.values())))
+    places = {digest: np.searchsorted(keys, each) for digest, each in layouts.items()}
+    values = np.full((len(samples), len(keys)), points.MISSING, dtype=np.int64)
+    for index, sample in enumerate(samples):
+        values[index, places[sample.layout.digest]] = sample.values
+    return keys, values
+
+
+def _subject_spans(keys: Keys) -> list[tuple[int, int, int]]:
+    """Return (subject, low, high) for each subject's range of the sorted keys."""
+    subjects = (keys >> np.uint64(_SUBJECT_SHIFT)).astype(np.int64)
+    if not len(subjects):
+        return []
+    starts: list[int] = np.flatnonzero(np.r_[True, subjects[1:] != subjects[:-1]]).tolist()
+    spans = zip(starts, [*starts[1:], len(subjects)], strict=True)
+    return [(int(subjects[low]), low, high) for low, high in spans]
+
+
+def _columns(keys: Keys) -> list[Column]:
+    codes = ((keys >> np.uint64(_PART_BITS)) & np.uint64((1 << _CODE_BITS) - 1)).tolist()
+    parts = (keys & np.uint64((1 << _PART_BITS) - 1)).tolist()
+    return [Column(code, part) for code, part in zip(codes, parts, strict=True)]
+
+
+def _steps(keys: Keys) -> Iterator[tuple[int, int]]:
+    spans = _subject_spans(keys)
+    for at in range(0, len(spans), SUBJECTS_A_STEP):
+        some = spans[at : at + SUBJECTS_A_STEP]
+        yield some[0][1], some[-1][2]
+
+
+def _waiting(
+    samples: Sequence[Sample],
+    wanted: Sequence[int],
+    tier: Tier,
+    throughs: Mapping[tuple[int, int], int],
+) -> Iterator[tuple[int, Points]]:
+    """Yield the points of samples that are not in the blocks yet."""
+    by_layout: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_layout.setdefault(sample.layout.digest, []).append(sample)
+    for group in by_layout.values():
+        keys = group[0].layout.keys
+        edges = np.array(wanted, dtype=np.uint64) << np.uint64(_SUBJECT_SHIFT)
+        lows = np.searchsorted(keys, edges)
+        highs = np.searchsorted(keys, edges + np.uint64(1 << _SUBJECT_SHIFT))
+        slots = np.array([sample.at_ms for sample in group]) // tier.step_ms
+        covered = np.array([sample.covered_ms for sample in group])
+        for subject, low, high in zip(wanted, lows.tolist(), highs.tolist(), strict=True):
+            if low == high:
+                continue
+            kept = [
+                index
+                for index, sample in enumerate(group)
+                if sample.number > throughs.get((subject, int(slots[index]) // SLOTS_A_BLOCK), 0)
+            ]
+            if not kept:
+                continue
+            values = np.stack([group[index].values[low:high] for index in kept])
+            made = points.of_samples(_columns(keys[low:high]), values, covered[kept], slots[kept])
+            if made is not None:
+                yield subject, made

@@ -1,0 +1,120 @@
+"""Views of the history: the points of a chart, for scripts and as a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from django.http import Http404, HttpResponse, JsonResponse
+from django.utils.translation import gettext as _
+
+from console.accounts.permissions import page
+from console.audit.models import Entry
+from console.gateway.moment import now_ms
+from console.history.charts import CHARTS
+from console.history.range import asked_range
+from console.history.reading import Mark, chart_data, collector_state
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+    from console.history.charts import Chart
+    from console.history.range import TimeRange
+
+MARKS_MAX = 200
+NAME_CHARACTERS_MAX = 512
+RESET_ACTIONS = ("offsets.",)
+PRECISION = ".6g"
+
+
+def found(kind: str, slug: str) -> Chart:
+    chart = CHARTS.get((kind, slug))
+    if chart is None:
+        raise Http404
+    return chart
+
+
+@page
+def points(request: HttpRequest, kind: str, slug: str, name: str) -> HttpResponse:
+    """Answer a chart: times in ms, a list of values a line (null: not known), marks."""
+    chart = found(kind, slug)
+    asked = asked_range(request.GET, now_ms())
+    data = chart_data(chart, name[:NAME_CHARACTERS_MAX], asked)
+    state = collector_state(asked.now_ms)
+    marks = sorted([*data.marks, *changes(name, asked)])[:MARKS_MAX]
+    return JsonResponse(
+        {
+            "unit": str(chart.unit),
+            "stepMs": data.step_ms,
+            "times": data.times_ms,
+            "lines": [
+                {
+                    "label": str(each.label),
+                    "values": [
+                        None if value is None else float(format(value, PRECISION))
+                        for value in values
+                    ],
+                }
+                for each, values in zip(chart.lines, data.lines, strict=True)
+            ],
+            "marks": [
+                {"atMs": mark.at_ms, "what": mark.what, "text": words(mark)} for mark in marks
+            ],
+            "lastSampleMs": state.last_ms,
+            "problem": data.problem,
+        }
+    )
+
+
+@page
+def table(request: HttpRequest, kind: str, slug: str, name: str) -> HttpResponse:
+    """Answer a chart as CSV: a row a slot; an empty field is not known."""
+    chart = found(kind, slug)
+    asked = asked_range(request.GET, now_ms())
+    data = chart_data(chart, name[:NAME_CHARACTERS_MAX], asked)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    unit = f" ({chart.unit})" if chart.unit else ""
+    writer.writerow(["time_utc", "time_ms", *(f"{each.name}{unit}" for each in chart.lines)])
+    for index, at in enumerate(data.times_ms):
+        when = datetime.fromtimestamp(at / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        values = [line[index] for line in data.lines]
+        writer.writerow([when, at, *("" if value is None else repr(value) for value in values)])
+    file_name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{name}-{chart.slug}")[:100]
+    return HttpResponse(
+        text.getvalue(),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{file_name}.csv"'},
+    )
+
+
+def changes(name: str, asked: TimeRange) -> list[Mark]:
+    """Return what the console's people changed about a subject, or about its offsets."""
+    low, high = (datetime.fromtimestamp(ms / 1000, tz=UTC) for ms in (asked.low_ms, asked.high_ms))
+    entries = Entry.objects.filter(
+        at__gte=low, at__lt=high, outcome=Entry.Outcome.DONE, subject__contains=name
+    )
+    return [
+        Mark(
+            int(entry.at.timestamp() * 1000),
+            "reset" if entry.action.startswith(RESET_ACTIONS) else "change",
+            entry.action,
+        )
+        for entry in entries[:MARKS_MAX]
+        if name in re.split(r"[\s,]+", entry.subject)
+    ]
+
+
+def words(mark: Mark) -> str:
+    match mark.what:
+        case "restart":
+            return _("%(broker)s was started") % {"broker": mark.detail}
+        case "back":
+            return _("Offsets went back by %(count)s messages") % {"count": mark.detail}
+        case "reset":
+            return _("Offsets were set (%(action)s)") % {"action": mark.detail}
+        case _other:
+            return _("Changed: %(action)s") % {"action": mark.detail}
