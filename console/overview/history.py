@@ -1,4 +1,4 @@
-"""The rates of the last minutes, kept in memory while somebody looks."""
+"""The rates of the last minutes, in memory; pages sample them while they are open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 SAMPLES_MAX = 450
 SAMPLE_INTERVAL_MS = 1_900
-# Without a sample for this long the line breaks: nobody looked.
+# Without a sample for this long the line breaks: no page was open.
 GAP_MS = 10_000
 
 

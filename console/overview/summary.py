@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _, ngettext
 
 from console.gateway.answers import RuntimeInfo, TopicKind
-from console.gateway.errors import GatewayError
+from console.gateway.errors import GatewayError, UnconfirmedBrokerError
+from console.overview.replication import BrokerSet, replication_findings, sets_of
+from console.overview.states import Finding, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,30 +22,14 @@ if TYPE_CHECKING:
         Topic,
         Traffic,
     )
-    from console.gateway.gateway import BrokerGateway
+    from console.gateway.ports import ClusterGateway, GroupGateway, TopicGateway
+    from console.verdicts.words import Shown
 
 DISK_RATIO_WARN = 0.75
-DISK_RATIO_BAD = 0.85  # RocketMQ starts to delete early here, refuses writes at 0.90
-LAG_WITHOUT_MEMBERS_WARN = 1
+DISK_RATIO_BAD = 0.85  # RocketMQ deletes early from here on, and refuses writes at 0.90
 ROWS_MAX = 8
-# Each costs a request a refresh; beyond it the page says that it looked at some only.
+# Each topic or group costs a request a refresh; beyond this many the page names the limit.
 LOOKED_AT_MAX = 300
-
-
-class State(StrEnum):
-    """How something is, from best to worst."""
-
-    OK = "ok"
-    WARN = "warn"
-    BAD = "bad"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One reason why the verdict is not good."""
-
-    state: State
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +41,19 @@ class BrokerRow:
     problem: GatewayError | None
 
     @property
+    def is_confirmed(self) -> bool:
+        return not isinstance(self.problem, UnconfirmedBrokerError)
+
+    @property
     def state(self) -> State:
+        if not self.is_confirmed:
+            return State.WARN
         if self.info is None:
             return State.BAD
-        return disk_state(self.info.commit_log_disk_ratio)
+        if self.info.store_refuses is not None:
+            return State.BAD
+        disk = disk_state(self.info.commit_log_disk_ratio)
+        return State.WARN if disk is State.OK and self.info.damaged_ranges else disk
 
     @property
     def disk_percent(self) -> int | None:
@@ -69,7 +63,7 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group with its backlog."""
+    """A group with its lag."""
 
     progress: ConsumeProgress
     connections: GroupConnections
@@ -82,7 +76,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic with what was put into it."""
+    """A topic with what it received."""
 
     topic: Topic
     traffic: Traffic
@@ -98,7 +92,10 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All that the overview shows."""
+    """All that the overview shows.
+
+    Brokers that are not confirmed are listed and count nowhere else.
+    """
 
     brokers: tuple[BrokerRow, ...]
     put_tps: Total
@@ -109,29 +106,44 @@ class Summary:
     topic_count: int
     groups: tuple[GroupRow, ...]
     group_count: int
-    backlog: int
-    is_complete: bool  # every master answered; otherwise topics, groups, backlog are unknown
+    lag: int
+    is_complete: bool  # every master answered; otherwise topics, groups, lag are unknown
     findings: tuple[Finding, ...]
     looked_at_some: bool
+    sets: tuple[BrokerSet, ...]
     name_server: str
     read_at_ms: int
+    verdicts: tuple[Shown, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Say whether nothing has ever been sent or subscribed here."""
+        """Whether clients have neither sent nor subscribed here yet."""
         return self.is_complete and not self.topic_count and not self.group_count
 
     @property
+    def troubles(self) -> tuple[Finding, ...]:
+        """All reasons why the verdict is not good: what is read now, and what rules say."""
+        said = (
+            Finding(
+                State(each.state),
+                _("%(subject)s: %(title)s. %(evidence)s")
+                % {"subject": each.subject, "title": each.title, "evidence": each.evidence},
+            )
+            for each in self.verdicts
+        )
+        return (*self.findings, *said)
+
+    @property
     def state(self) -> State:
-        states = {finding.state for finding in self.findings}
+        states = {trouble.state for trouble in self.troubles}
         if State.BAD in states:
             return State.BAD
         return State.WARN if State.WARN in states else State.OK
 
     @property
     def verdict(self) -> str:
-        if self.findings:
-            worst = [finding for finding in self.findings if finding.state == self.state]
+        if self.troubles:
+            worst = [trouble for trouble in self.troubles if trouble.state == self.state]
             return worst[0].text
         brokers = len(self.brokers)
         answered = ngettext("%(count)d broker answers", "All %(count)d brokers answer", brokers) % {
@@ -139,10 +151,8 @@ class Summary:
         }
         if not self.group_count:
             return _("%(answered)s; no group consumes yet.") % {"answered": answered}
-        if self.backlog:
-            return _("%(answered)s; every group with a backlog is being served.") % {
-                "answered": answered
-            }
+        if self.lag:
+            return _("%(answered)s; every group that lags has members.") % {"answered": answered}
         return _("%(answered)s; no group lags behind.") % {"answered": answered}
 
 
@@ -152,14 +162,17 @@ def disk_state(ratio: float | None) -> State:
     return State.WARN if ratio < DISK_RATIO_BAD else State.BAD
 
 
-def summarize(gateway: BrokerGateway) -> Summary:
-    """Ask everything the overview shows.
+def summarize(
+    cluster_gateway: ClusterGateway, topic_gateway: TopicGateway, group_gateway: GroupGateway
+) -> Summary:
+    """Return everything the overview shows, read now.
 
     Raises:
-        GatewayError: no name server answers. A broker that does not is part of the summary.
+        GatewayError: no name server answers. A broker that does not answer is part of the summary.
     """
-    cluster = gateway.cluster()
-    runtime = gateway.runtime() if cluster.nodes else {}
+    cluster = cluster_gateway.registered()
+    runtime = cluster_gateway.runtime() if cluster.nodes else {}
+    sets = sets_of(cluster, cluster_gateway.replication() if cluster.in_sets else {})
     brokers = tuple(
         BrokerRow(
             node,
@@ -168,16 +181,18 @@ def summarize(gateway: BrokerGateway) -> Summary:
         )
         for node in cluster.nodes
     )
-    masters = [row for row in brokers if row.node.is_master]
+    # When no broker is confirmed, the figures are unknown for that reason.
+    counted = [row for row in brokers if row.is_confirmed] or brokers
+    masters = [row for row in counted if row.node.is_master]
     all_answer = bool(masters) and all(row.info is not None for row in masters)
-    topics = list(gateway.topics().values()) if all_answer else []
+    topics = list(topic_gateway.all().values()) if all_answer else []
     normal = [topic for topic in topics if topic.kind is TopicKind.NORMAL]
-    groups = [g for g in gateway.groups().values() if not g.is_system] if all_answer else []
+    groups = [g for g in group_gateway.all().values() if not g.is_system] if all_answer else []
     looked_at = normal[:LOOKED_AT_MAX]
-    traffic = gateway.topic_traffic([topic.name for topic in looked_at]) if looked_at else {}
+    traffic = topic_gateway.traffic([topic.name for topic in looked_at]) if looked_at else {}
     names = [group.name for group in groups[:LOOKED_AT_MAX]]
-    progresses = gateway.progresses(names) if names else {}
-    connections = gateway.online_groups(names) if names else {}
+    progresses = group_gateway.progress_of(names) if names else {}
+    connections = group_gateway.connections_of(names) if names else {}
     group_rows = sorted(
         (GroupRow(progresses[name], connections[name]) for name in names),
         key=lambda row: (-row.progress.lag, row.progress.group),
@@ -193,17 +208,18 @@ def summarize(gateway: BrokerGateway) -> Summary:
     return Summary(
         brokers=brokers,
         put_tps=total(masters, "put_tps"),
-        get_tps=total(brokers, "get_tps"),
+        get_tps=total(counted, "get_tps"),
         put_today=total(masters, "put_today"),
-        get_today=total(brokers, "get_today"),
+        get_today=total(counted, "get_today"),
         topics=tuple(topic_rows[:ROWS_MAX]),
         topic_count=len(normal),
         groups=tuple(group_rows[:ROWS_MAX]),
         group_count=len(groups),
-        backlog=sum(row.progress.lag for row in group_rows),
+        lag=sum(row.progress.lag for row in group_rows),
         is_complete=all_answer,
-        findings=tuple(findings(brokers, group_rows)),
+        findings=(*findings(brokers, group_rows), *replication_findings(sets)),
         looked_at_some=max(len(normal), len(groups)) > LOOKED_AT_MAX,
+        sets=sets,
         name_server=cluster.name_server,
         read_at_ms=cluster.read_at_ms,
     )
@@ -224,6 +240,34 @@ def total(rows: Iterable[BrokerRow], name: str) -> Total:
     return Total(sum(values)) if values else Total(None, _("No broker is registered."))
 
 
+def store_findings(row: BrokerRow, info: RuntimeInfo) -> Iterable[Finding]:
+    name = row.node.broker_name
+    if info.store_refuses is not None:
+        yield Finding(
+            State.BAD,
+            _("%(broker)s takes no messages: %(reason)s.")
+            % {"broker": name, "reason": info.store_refuses},
+        )
+    disk = disk_state(info.commit_log_disk_ratio)
+    if disk is not State.OK:
+        yield Finding(
+            disk,
+            _("The disk of %(broker)s is %(percent)d %% full.")
+            % {"broker": name, "percent": row.disk_percent},
+        )
+    if info.damaged_ranges:
+        yield Finding(
+            State.WARN,
+            ngettext(
+                "%(broker)s has stepped over a damaged range of its log; its log says where.",
+                "%(broker)s has stepped over %(count)d damaged ranges of its log; its log says "
+                "where.",
+                info.damaged_ranges,
+            )
+            % {"broker": name, "count": info.damaged_ranges},
+        )
+
+
 def findings(brokers: Iterable[BrokerRow], groups: Iterable[GroupRow]) -> Iterable[Finding]:
     brokers = list(brokers)
     if not brokers:
@@ -231,15 +275,17 @@ def findings(brokers: Iterable[BrokerRow], groups: Iterable[GroupRow]) -> Iterab
     elif not any(row.node.is_master for row in brokers):
         yield Finding(State.BAD, _("No master is registered: nothing can be sent."))
     for row in brokers:
-        if row.info is None:
+        if not row.is_confirmed:
+            yield Finding(
+                State.WARN if any(each.is_confirmed for each in brokers) else State.BAD,
+                _("Broker %(broker)s at %(address)s is not confirmed.")
+                % {"broker": row.node.broker_name, "address": row.node.address},
+            )
+        elif row.info is None:
             what = row.problem.what if row.problem else _("It gave no figures.")
             yield Finding(State.BAD, what)
-        elif row.state is not State.OK:
-            yield Finding(
-                row.state,
-                _("The disk of %(broker)s is %(percent)d %% full.")
-                % {"broker": row.node.broker_name, "percent": row.disk_percent},
-            )
+        else:
+            yield from store_findings(row, row.info)
     left_alone = [row for row in groups if row.state is not State.OK]
     if left_alone:
         names = ", ".join(row.progress.group for row in left_alone[:3])
@@ -248,8 +294,8 @@ def findings(brokers: Iterable[BrokerRow], groups: Iterable[GroupRow]) -> Iterab
         yield Finding(
             State.WARN,
             ngettext(
-                "%(names)s has a backlog and no member is connected.",
-                "%(names)s%(tail)s have a backlog and no members are connected.",
+                "%(names)s lags and has no member.",
+                "%(names)s%(tail)s lag and have no members.",
                 len(left_alone),
             )
             % {"names": names, "tail": tail},

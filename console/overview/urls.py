@@ -10,5 +10,6 @@ app_name = "overview"
 urlpatterns = [
     path("", views.index, name="index"),
     path("overview/summary/", views.summary, name="summary"),
+    path("overview/confirm/", views.confirm, name="confirm"),
     path("overview/rates.json", views.rates, name="rates"),
 ]

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.contrib import messages
 from django.http import JsonResponse
-from django.shortcuts import render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
 
+from console.accounts.permissions import administrators_action, page
+from console.audit.record import change
 from console.demo.process import demo_process
 from console.gateway.access import gateway
 from console.gateway.answers import RuntimeInfo
-from console.gateway.errors import GatewayError
+from console.gateway.errors import GatewayError, UnconfirmedBrokerError
+from console.gateway.known import known_addresses
 from console.gateway.moment import now_ms
+from console.history.reading import collector_state
 from console.overview.history import Sample, history
-from console.overview.summary import BrokerRow, summarize, total
+from console.overview.states import Finding, State
+from console.overview.summary import BrokerRow, Summary, summarize, total
+from console.verdicts.reading import current_verdicts
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -24,29 +31,26 @@ if TYPE_CHECKING:
 SINCE_DIGITS_MAX = 16
 
 
-@require_safe
-@never_cache
+@page
 def index(request: HttpRequest) -> HttpResponse:
-    """Show the whole page, with the state of now already in it."""
+    """Show the whole page, with the current state in it."""
     context = {
-        "summary": summarize(gateway()),
+        "summary": summarize_now(),
         "demo": demo_process.state(),
         "name_server_first": settings.TREBUCHET_NAMESRV[0],
     }
     return render(request, "overview/index.html", context)
 
 
-@require_safe
-@never_cache
+@page
 def summary(request: HttpRequest) -> HttpResponse:
     """Show the part that refreshes itself."""
     return render(
-        request, "overview/_summary.html", {"summary": summarize(gateway()), "is_refresh": True}
+        request, "overview/_summary.html", {"summary": summarize_now(), "is_refresh": True}
     )
 
 
-@require_safe
-@never_cache
+@page
 def rates(request: HttpRequest) -> HttpResponse:
     """Answer the samples after `since` (ms): [[ms, put a second, get a second], ..]."""
     since = request.GET.get("since", "0")
@@ -63,15 +67,49 @@ def rates(request: HttpRequest) -> HttpResponse:
     )
 
 
+@administrators_action
+def confirm(request: HttpRequest) -> HttpResponse:
+    """Let the console ask a broker that is registered with the name and the address as shown."""
+    broker_name, address = request.POST.get("broker_name", ""), request.POST.get("address", "")
+    said = {"broker": broker_name, "address": address}
+    nodes = gateway().cluster.registered().nodes
+    if not any((node.broker_name, node.address) == (broker_name, address) for node in nodes):
+        messages.error(
+            request,
+            _("Broker %(broker)s is not registered at %(address)s any more; nothing is confirmed.")
+            % said,
+        )
+    else:
+        with change(request, "broker.confirm", f"{broker_name} {address}"):
+            known_addresses().confirm(address)
+        messages.success(request, _("Broker %(broker)s at %(address)s is confirmed.") % said)
+    return redirect("overview:index")
+
+
+def summarize_now() -> Summary:
+    brokers = gateway()
+    summary = summarize(brokers.cluster, brokers.topics, brokers.groups)
+    findings = summary.findings
+    collector = collector_state(now_ms())
+    if not collector.is_alive:
+        # Nobody looks at trends: what is read now may be good, and worsen.
+        what = _("The collector does not sample, so nobody sees what worsens.")
+        findings = (*findings, Finding(State.WARN, what))
+    return replace(summary, findings=findings, verdicts=tuple(current_verdicts()))
+
+
 def take_sample() -> Sample:
-    answers = gateway().runtime()
+    answers = gateway().cluster.runtime()
     rows = [
         BrokerRow(info.node, info, None)
         for info in answers.values()
         if isinstance(info, RuntimeInfo)
     ]
     for answer in answers.values():
-        if isinstance(answer, GatewayError):
+        # Figures of brokers that are not confirmed are nobody's business.
+        if isinstance(answer, GatewayError) and not (
+            rows and isinstance(answer, UnconfirmedBrokerError)
+        ):
             raise answer
     masters = [row for row in rows if row.node.is_master]
     return Sample(now_ms(), total(masters, "put_tps").value, total(rows, "get_tps").value)

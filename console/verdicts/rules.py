@@ -1,0 +1,300 @@
+"""The rules, as one table: each looks at one kind of subject and answers with its evidence.
+
+A rule says something only where it is sure: about trends, ages and rates, never about a single
+number. Its thresholds stand here, with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from console.history import metrics
+from console.history.latency import quantile_ms
+from console.history.tiers import HOUR_MS, MINUTE_MS
+from console.verdicts.window import MINUTES, mean_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.history.series import Values
+    from console.verdicts.window import Window
+
+    Evidence = dict[str, float]
+
+TREND_MINUTES = 10
+"""Long enough that a deployment or a garbage collection is over."""
+STILL_MINUTES = 5
+"""A consumer that works on one message for longer than this would be strange."""
+RECENT_MINUTES = 15
+LAG_MIN = 100
+"""Messages that a group which keeps up has unread now and then."""
+GROWTH = 1.5
+CALLS_MIN = 20
+SLOW_FLUSH_MS, VERY_SLOW_FLUSH_MS = 100.0, 1_000.0
+HALF_MIN = 100
+HALF_AGE_MS = 30 * MINUTE_MS
+FULL_SHARE = 0.85
+"""RocketMQ deletes messages early from here on, and refuses them at 0.90."""
+DISK_DAYS_WARN, DISK_DAYS_BAD = 7.0, 1.0
+DISK_HOURS_MIN = 6
+SLOTS_AN_HOUR = 6
+"""Of the disk's values, which are by ten minutes."""
+
+
+class Severity(StrEnum):
+    """How urgent, from worst to least."""
+
+    BAD = "bad"
+    WARN = "warn"
+
+
+class Found(NamedTuple):
+    """What a rule says: how urgent, and the numbers that show it."""
+
+    severity: Severity
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a rule looks at: a subject, its group (of a progress), its broker; None: not kept.
+
+    `disk_used` and `disk_total` are the broker's last days by ten minutes.
+    """
+
+    own: Window
+    group: Window | None = None
+    broker: Window | None = None
+    disk_used: Values | None = None
+
+
+class Rule(NamedTuple):
+    """A row: the rule's name, the kind of subject it looks at, and how it judges."""
+
+    name: str
+    kind: str
+    judge: Callable[[Seen], Found | None]
+
+
+def members(seen: Seen) -> float | None:
+    return seen.group.last(metrics.MEMBERS) if seen.group is not None else None
+
+
+def falling_behind(seen: Seen) -> Found | None:
+    """Judge: the lag grew by half and more in ten minutes, though the group consumes."""
+    lags = seen.own.values(metrics.LAG)
+    before, now = mean_of(lags, TREND_MINUTES, TREND_MINUTES + 3), mean_of(lags, 0, 3)
+    consumed = seen.own.mean(metrics.CONSUMED, 0, STILL_MINUTES)
+    if before is None or now is None or not consumed:
+        return None
+    if now - before < LAG_MIN or now < before * GROWTH:
+        return None
+    # A peak that is being worked off is no trend: the last minutes must climb, too.
+    middle = mean_of(lags, 3, 6)
+    if middle is None or now <= middle:
+        return None
+    age = seen.own.last(metrics.LAG_AGE) or 0.0
+    severity = Severity.BAD if age >= 10 * MINUTE_MS else Severity.WARN
+    rate = (now - before) / (TREND_MINUTES * 60)
+    evidence = {"before": before, "now": now, "minutes": TREND_MINUTES, "consumed": consumed}
+    return Found(severity, evidence | {"growth": rate, "age_ms": age})
+
+
+def unread_and_still(seen: Seen) -> float | None:
+    """Return the lag of a group with members that has consumed nothing for some minutes."""
+    own = seen.own
+    lag, count = own.last(metrics.LAG), members(seen)
+    if not lag or count == 0 or not own.known(metrics.CONSUMED, STILL_MINUTES):
+        return None
+    # The message must have waited as long: a group without traffic is still, too.
+    age = own.last(metrics.LAG_AGE)
+    if age is None or age < STILL_MINUTES * MINUTE_MS:
+        return None
+    return None if own.sum(metrics.CONSUMED, STILL_MINUTES) else lag
+
+
+def stopped(seen: Seen) -> Found | None:
+    """Judge: it consumed within the hour, and does no longer, though messages are unread."""
+    lag = unread_and_still(seen)
+    consumed = seen.own.sum(metrics.CONSUMED, MINUTES)
+    if lag is None or not consumed:
+        return None
+    values = seen.own.values(metrics.CONSUMED)
+    still = next(n for n, value in enumerate(reversed(values)) if value)
+    return Found(Severity.BAD, {"lag": lag, "minutes": still, "members": members(seen) or 0})
+
+
+def stalled(seen: Seen) -> Found | None:
+    """Judge: it has members and unread messages, and consumed nothing in half an hour and more."""
+    lag = unread_and_still(seen)
+    if lag is None or seen.own.sum(metrics.CONSUMED, MINUTES):
+        return None
+    if not seen.own.known(metrics.CONSUMED, MINUTES // 2) or not members(seen):
+        return None
+    age = seen.own.last(metrics.LAG_AGE) or 0.0
+    return Found(Severity.WARN, {"lag": lag, "age_ms": age, "members": members(seen) or 0})
+
+
+def rewound(seen: Seen) -> Found | None:
+    """Judge: offsets went back, so messages are consumed again."""
+    count = seen.own.sum(metrics.REWOUND, RECENT_MINUTES)
+    return Found(Severity.WARN, {"count": count, "minutes": RECENT_MINUTES}) if count else None
+
+
+def one_queue_stuck(seen: Seen) -> Found | None:
+    """Judge: the first unread message of a queue stays the same while other queues move on."""
+    own = seen.own
+    if not own.sum(metrics.CONSUMED, STILL_MINUTES):
+        return None
+    stuck, moving = [], 0
+    for part in own.parts(metrics.LAG_AGE):
+        ages = own.values(metrics.LAG_AGE, part=part)[-STILL_MINUTES:]
+        known = [age for age in ages if age is not None]
+        if len(known) < STILL_MINUTES:
+            continue
+        grew = (known[-1] - known[0]) / ((STILL_MINUTES - 1) * MINUTE_MS)
+        if known[-1] >= STILL_MINUTES * MINUTE_MS and grew >= 0.9:
+            stuck.append((known[-1], part))
+        elif known[-1] < 2 * MINUTE_MS:
+            moving += 1
+    if not stuck or not moving:
+        return None
+    age, queue = max(stuck)
+    lag = own.last(metrics.LAG, queue) or 0.0
+    return Found(Severity.BAD, {"queue": queue, "age_ms": age, "lag": lag, "count": len(stuck)})
+
+
+def no_consumer(seen: Seen) -> Found | None:
+    """Judge: nobody is connected, messages are unread and more come."""
+    own = seen.own
+    counts = own.values(metrics.MEMBERS)[-3:]
+    lag, before = own.last(metrics.LAG), own.mean(metrics.LAG, TREND_MINUTES, TREND_MINUTES + 3)
+    if len(counts) < 3 or any(count is None or count > 0 for count in counts) or not lag:
+        return None
+    age = own.last(metrics.LAG_AGE) or 0.0
+    grows = before is not None and lag > before
+    severity = Severity.BAD if grows and lag >= LAG_MIN else Severity.WARN
+    return Found(severity, {"lag": lag, "age_ms": age})
+
+
+def dead_letters(seen: Seen) -> Found | None:
+    """Judge: messages were given up."""
+    count = seen.own.sum(metrics.DEAD, RECENT_MINUTES)
+    if not count:
+        return None
+    severity = Severity.BAD if count >= LAG_MIN else Severity.WARN
+    return Found(severity, {"count": count, "minutes": RECENT_MINUTES})
+
+
+def many_retries(seen: Seen) -> Found | None:
+    """Judge: more than a tenth of what a group consumes comes back."""
+    retried = seen.own.sum(metrics.RETRIED, RECENT_MINUTES)
+    consumed = seen.own.sum(metrics.CONSUMED, RECENT_MINUTES)
+    if not retried or not consumed or retried < CALLS_MIN or retried < consumed * 0.1:
+        return None
+    evidence = {"count": retried, "share": retried / consumed, "minutes": RECENT_MINUTES}
+    return Found(Severity.WARN, evidence)
+
+
+def retention_is_near(seen: Seen) -> Found | None:
+    """Judge: the oldest unread message will be deleted before long."""
+    age = seen.own.last(metrics.LAG_AGE)
+    kept = seen.broker.last(metrics.RETENTION) if seen.broker is not None else None
+    lag = seen.own.last(metrics.LAG)
+    if age is None or not kept or not lag or age < kept * 0.75:
+        return None
+    left = kept - age
+    # What is being deleted already is of a group that nobody waits for.
+    severity = Severity.BAD if 0 < left < HOUR_MS else Severity.WARN
+    return Found(severity, {"lag": lag, "left_ms": max(0.0, left), "kept_ms": kept})
+
+
+def slow_flush(seen: Seen) -> Found | None:
+    """Judge: one flush of a hundred takes long, for some minutes."""
+    counts = seen.own.histogram(metrics.FLUSH_TOOK, STILL_MINUTES)
+    p99 = quantile_ms(counts, 0.99)
+    if p99 is None or sum(counts) < CALLS_MIN or p99 < SLOW_FLUSH_MS:
+        return None
+    severity = Severity.BAD if p99 >= VERY_SLOW_FLUSH_MS else Severity.WARN
+    half = quantile_ms(counts, 0.5) or 0.0
+    return Found(severity, {"p99_ms": p99, "p50_ms": half, "minutes": STILL_MINUTES})
+
+
+def puts_fail(seen: Seen) -> Found | None:
+    """Judge: the broker could not store messages."""
+    count = seen.own.sum(metrics.PUT_FAILED, STILL_MINUTES)
+    return Found(Severity.BAD, {"count": count, "minutes": STILL_MINUTES}) if count else None
+
+
+def half_messages(seen: Seen) -> Found | None:
+    """Judge: more and more transactions are undecided, or one for long."""
+    now = seen.own.last(metrics.HALF_PENDING)
+    before = seen.own.mean(metrics.HALF_PENDING, 27, 33)
+    age = seen.own.last(metrics.HALF_AGE)
+    piles = now is not None and before is not None and now >= HALF_MIN and now >= 2 * before
+    if not now or not (piles or (age is not None and age >= HALF_AGE_MS)):
+        return None
+    return Found(Severity.WARN, {"count": now, "before": before or 0.0, "age_ms": age or 0.0})
+
+
+def disk_fills(seen: Seen) -> Found | None:
+    """Judge: at the pace of the last days the disk is full soon."""
+    used, total = seen.disk_used or [], seen.own.last(metrics.DISK_TOTAL)
+    known = [(index, value) for index, value in enumerate(used) if value is not None]
+    if not total or len(known) < DISK_HOURS_MIN * SLOTS_AN_HOUR:
+        return None
+    pace = pace_a_day(used, known)
+    room = total * FULL_SHARE - known[-1][1]
+    # It must still climb: a disk that was filled once and stays so is no trend.
+    recent = slope_of(known[-DISK_HOURS_MIN * SLOTS_AN_HOUR :])
+    if room <= 0 or pace <= 0 or recent <= 0:
+        return None
+    days = room / pace
+    if days > DISK_DAYS_WARN:
+        return None
+    severity = Severity.BAD if days <= DISK_DAYS_BAD else Severity.WARN
+    return Found(severity, {"days": days, "used": known[-1][1] / total, "a_day": pace})
+
+
+def pace_a_day(used: Values, known: list[tuple[int, float]]) -> float:
+    """Return by how much a disk fills a day: 0 where it is also emptied, and nothing is sure.
+
+    Two whole days are compared: what is deleted each night is no growth.
+    """
+    day = 24 * SLOTS_AN_HOUR
+    last, before = mean_of(used, 0, day), mean_of(used, day, 2 * day)
+    if last is not None and before is not None:
+        return last - before
+    high, fall = known[0][1], 0.0
+    for _, value in known:
+        high = max(high, value)
+        fall = max(fall, high - value)
+    grew = known[-1][1] - known[0][1]
+    return slope_of(known) * day if fall <= 0.2 * grew else 0.0
+
+
+def slope_of(known: list[tuple[int, float]]) -> float:
+    """Return the slope of the line through these points with the least squares."""
+    count = len(known)
+    middle, mean = sum(x for x, _ in known) / count, sum(y for _, y in known) / count
+    spread = sum((x - middle) ** 2 for x, _ in known)
+    return sum((x - middle) * (y - mean) for x, y in known) / spread if spread else 0.0
+
+
+RULES = (
+    Rule("queue-stuck", metrics.PROGRESS, one_queue_stuck),
+    Rule("stopped", metrics.PROGRESS, stopped),
+    Rule("stalled", metrics.PROGRESS, stalled),
+    Rule("falling-behind", metrics.PROGRESS, falling_behind),
+    Rule("retention", metrics.PROGRESS, retention_is_near),
+    Rule("rewound", metrics.PROGRESS, rewound),
+    Rule("no-consumer", metrics.GROUP, no_consumer),
+    Rule("dead-letters", metrics.GROUP, dead_letters),
+    Rule("many-retries", metrics.GROUP, many_retries),
+    Rule("puts-fail", metrics.BROKER, puts_fail),
+    Rule("disk-fills", metrics.BROKER, disk_fills),
+    Rule("slow-flush", metrics.BROKER, slow_flush),
+    Rule("half-messages", metrics.BROKER, half_messages),
+)

@@ -1,0 +1,334 @@
+"""What a verdict says in words: its name, its evidence, a likely cause, the next step, a link."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from django.urls import reverse
+from django.utils.translation import gettext as _, gettext_lazy, ngettext
+
+from console.history import metrics
+from console.ui.templatetags.ui import bytes_text, duration, grouped, rate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.utils.functional import Promise
+
+    from console.verdicts.judge import Verdict
+
+    Evidence = dict[str, float]
+
+
+class Words(NamedTuple):
+    """A rule's words; `evidence` makes the sentence of the numbers."""
+
+    title: Promise
+    evidence: Callable[[Evidence], str]
+    cause: Promise
+    step: Promise
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A verdict as pages show it."""
+
+    verdict: Verdict
+    subject: str
+    title: str
+    evidence: str
+    cause: str
+    step: str
+    url: str
+
+    @property
+    def state(self) -> str:
+        return self.verdict.severity
+
+
+def number(value: float) -> str:
+    return grouped(round(value))
+
+
+def span(milliseconds: float) -> str:
+    return str(duration(milliseconds / 1000))
+
+
+def queue_stuck(seen: Evidence) -> str:
+    return ngettext(
+        "Queue %(queue)d has stood at the same message for %(age)s with %(lag)s unread; "
+        "other queues move on.",
+        "%(count)d queues stand still; queue %(queue)d has stood at the same message for %(age)s "
+        "with %(lag)s unread.",
+        int(seen["count"]),
+    ) % {
+        "count": seen["count"],
+        "queue": seen["queue"],
+        "age": span(seen["age_ms"]),
+        "lag": number(seen["lag"]),
+    }
+
+
+def stopped(seen: Evidence) -> str:
+    return _("Nothing consumed for %(minutes)d min; %(lag)s messages are unread.") % {
+        "minutes": seen["minutes"],
+        "lag": number(seen["lag"]),
+    }
+
+
+def stalled(seen: Evidence) -> str:
+    return _(
+        "%(members)d members, %(lag)s unread messages, the oldest %(age)s old: "
+        "nothing consumed in half an hour and more."
+    ) % {
+        "members": seen["members"],
+        "lag": number(seen["lag"]),
+        "age": span(seen["age_ms"]),
+    }
+
+
+def falling_behind(seen: Evidence) -> str:
+    return _(
+        "Lag %(before)s → %(now)s in %(minutes)d min, while %(consumed)s msg/s are consumed."
+    ) % {
+        "before": number(seen["before"]),
+        "now": number(seen["now"]),
+        "minutes": seen["minutes"],
+        "consumed": rate(seen["consumed"]),
+    }
+
+
+def retention(seen: Evidence) -> str:
+    said = {
+        "lag": number(seen["lag"]),
+        "kept": span(seen["kept_ms"]),
+        "left": span(seen["left_ms"]),
+    }
+    if not seen["left_ms"]:
+        return _("Messages are deleted unread after %(kept)s; %(lag)s are unread now.") % said
+    return (
+        _("In %(left)s the oldest of %(lag)s unread messages is deleted; they are kept %(kept)s.")
+        % said
+    )
+
+
+def rewound(seen: Evidence) -> str:
+    return _("Offsets went back by %(count)s messages within %(minutes)d min.") % {
+        "count": number(seen["count"]),
+        "minutes": seen["minutes"],
+    }
+
+
+def no_consumer(seen: Evidence) -> str:
+    return _("No member is connected; %(lag)s messages are unread, the oldest %(age)s old.") % {
+        "lag": number(seen["lag"]),
+        "age": span(seen["age_ms"]),
+    }
+
+
+def dead_letters(seen: Evidence) -> str:
+    count = round(seen["count"])
+    return ngettext(
+        "%(count)s message was given up within %(minutes)d min.",
+        "%(count)s messages were given up within %(minutes)d min.",
+        count,
+    ) % {"count": grouped(count), "minutes": seen["minutes"]}
+
+
+def many_retries(seen: Evidence) -> str:
+    return _(
+        "%(count)s messages came back within %(minutes)d min: %(share)d %% of those consumed."
+    ) % {
+        "count": number(seen["count"]),
+        "minutes": seen["minutes"],
+        "share": round(seen["share"] * 100),
+    }
+
+
+def puts_fail(seen: Evidence) -> str:
+    return _("%(count)s messages could not be stored within %(minutes)d min.") % {
+        "count": number(seen["count"]),
+        "minutes": seen["minutes"],
+    }
+
+
+def disk_fills(seen: Evidence) -> str:
+    return _("The disk is %(used)d %% full and takes %(pace)s a day more: 85 %% in %(left)s.") % {
+        "used": round(seen["used"] * 100),
+        "pace": bytes_text(seen["a_day"]),
+        "left": duration(seen["days"] * 86_400),
+    }
+
+
+def slow_flush(seen: Evidence) -> str:
+    return _("One flush of a hundred takes %(p99)d ms and more, half of them %(p50)d ms.") % {
+        "p99": round(seen["p99_ms"]),
+        "p50": round(seen["p50_ms"]),
+    }
+
+
+def half_messages(seen: Evidence) -> str:
+    return _("%(count)s transactions are undecided, the oldest for %(age)s.") % {
+        "count": number(seen["count"]),
+        "age": span(seen["age_ms"]),
+    }
+
+
+WORDS: dict[str, Words] = {
+    "queue-stuck": Words(
+        gettext_lazy("One queue is stuck"),
+        queue_stuck,
+        gettext_lazy("Most often one message that its consumer cannot finish (a poison message)."),
+        gettext_lazy(
+            "Look at the message at the group's offset of this queue, and at the log of "
+            "the member that has the queue."
+        ),
+    ),
+    "stopped": Words(
+        gettext_lazy("Consuming has stopped"),
+        stopped,
+        gettext_lazy(
+            "The members are connected and take nothing: blocked threads, a full pool, a "
+            "database that they wait for."
+        ),
+        gettext_lazy("Take a thread dump of a member, or start it anew."),
+    ),
+    "stalled": Words(
+        gettext_lazy("Connected and not consuming"),
+        stalled,
+        gettext_lazy(
+            "Consuming is switched off or paused, or the members subscribe to another "
+            "topic or tag than the group has unread messages of."
+        ),
+        gettext_lazy(
+            "Compare the group's subscriptions with its unread topics; see whether consuming is on."
+        ),
+    ),
+    "falling-behind": Words(
+        gettext_lazy("Falls behind"),
+        falling_behind,
+        gettext_lazy(
+            "More comes than the members manage: fewer members, slower work on each "
+            "message, or more traffic."
+        ),
+        gettext_lazy(
+            "Compare members and rates in the history below; add members up to the "
+            "number of queues."
+        ),
+    ),
+    "retention": Words(
+        gettext_lazy("Unread messages are about to be deleted"),
+        retention,
+        gettext_lazy(
+            "The group is further behind than the broker keeps messages (fileReservedTime)."
+        ),
+        gettext_lazy(
+            "Let the group catch up, or keep messages longer: raise fileReservedTime "
+            "while the disk has room."
+        ),
+    ),
+    "rewound": Words(
+        gettext_lazy("Consumes again"),
+        rewound,
+        gettext_lazy(
+            "Somebody reset the offsets, or a member committed an older one than another "
+            "had before."
+        ),
+        gettext_lazy(
+            "If nobody meant it, see the audit for a reset and let members start with "
+            "one client version."
+        ),
+    ),
+    "no-consumer": Words(
+        gettext_lazy("Nobody consumes"),
+        no_consumer,
+        gettext_lazy("All members have ended or lost their connection."),
+        gettext_lazy(
+            "Start a member. If the group is not needed any more, delete it with its offsets."
+        ),
+    ),
+    "dead-letters": Words(
+        gettext_lazy("Dead letters grow"),
+        dead_letters,
+        gettext_lazy(
+            "The consumer failed on these messages each time, up to the retries that the "
+            "group allows."
+        ),
+        gettext_lazy("Look at the group's dead letter topic: what do these messages share?"),
+    ),
+    "many-retries": Words(
+        gettext_lazy("Many retries"),
+        many_retries,
+        gettext_lazy(
+            "The consumer fails on them: something that it calls is down, or answers slowly."
+        ),
+        gettext_lazy(
+            "Look at the consumer's log. What is retried too often becomes a dead letter."
+        ),
+    ),
+    "puts-fail": Words(
+        gettext_lazy("Messages are not stored"),
+        puts_fail,
+        gettext_lazy("The disk is full or fails, or the broker is being stopped."),
+        gettext_lazy("Look at the broker's log and at its disk at once."),
+    ),
+    "disk-fills": Words(
+        gettext_lazy("The disk fills"),
+        disk_fills,
+        gettext_lazy("More is stored than is deleted after fileReservedTime."),
+        gettext_lazy(
+            "Keep messages for a shorter time, or add space: from 85 % on the broker deletes early."
+        ),
+    ),
+    "slow-flush": Words(
+        gettext_lazy("The disk is slow"),
+        slow_flush,
+        gettext_lazy("Another program writes to the same disk, or the disk itself slows down."),
+        gettext_lazy("See who writes (iotop), and the disk's own health."),
+    ),
+    "half-messages": Words(
+        gettext_lazy("Transactions pile up"),
+        half_messages,
+        gettext_lazy(
+            "Producers do not end their transactions and do not answer the broker's checks."
+        ),
+        gettext_lazy(
+            "Look at the producers of transactions: are members of their group connected?"
+        ),
+    ),
+}
+
+
+def shown(verdict: Verdict) -> Shown | None:
+    """Return a verdict in words; None for a rule that this version does not know."""
+    words = WORDS.get(verdict.rule)
+    if words is None:
+        return None
+    try:
+        evidence = words.evidence(verdict.evidence)
+    except KeyError:
+        return None
+    subject, url = place_of(verdict)
+    return Shown(
+        verdict,
+        subject,
+        str(words.title),
+        evidence,
+        str(words.cause),
+        str(words.step),
+        url,
+    )
+
+
+def place_of(verdict: Verdict) -> tuple[str, str]:
+    """Return what a verdict is about, and the page of it."""
+    match verdict.kind:
+        case metrics.PROGRESS:
+            group, _at, topic = verdict.name.partition("@")
+            return f"{group} · {topic}", reverse("groups:detail", args=[group])
+        case metrics.GROUP:
+            return verdict.name, reverse("groups:detail", args=[verdict.name])
+        case _other:
+            arguments = [verdict.broker, int(verdict.name)]
+            return verdict.broker, reverse("brokers:detail", args=arguments)
