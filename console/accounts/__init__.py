@@ -1,1 +1,1 @@
-"""People who sign in."""
+"""Accounts: signing in, passwords, permissions."""

@@ -1,36 +1,88 @@
-"""The forms of signing in."""
+"""The forms of signing in and of changing a password."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.contrib.auth.password_validation import password_validators_help_texts
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
-from console.accounts import throttle
+from console.accounts import devices, throttle
+from console.accounts.hashing import BusyError, strangers_line
 
-USERNAME_LENGTH_MAX = 150
+LOCKED = _("Too many failed attempts. Wait 15 minutes, then try again.")
 
 
 class SignInForm(AuthenticationForm):
-    """Asks for name, password; refuses without looking while the attempt is locked out."""
+    """Asks for name and password; counts each attempt before checking the password."""
 
     error_messages = {
         "invalid_login": _("Name and password do not match."),
         "inactive": _("This account is switched off. Ask an administrator."),
-        "locked": _("Too many failed attempts. Wait 15 minutes, then try again."),
+        "locked": LOCKED,
+        "busy": _("Many people sign in right now. Wait a moment, then try again."),
     }
 
     def clean(self) -> dict[str, Any]:
-        username = str(self.cleaned_data.get("username", ""))[:USERNAME_LENGTH_MAX]
-        address = self.request.META.get("REMOTE_ADDR", "") if self.request else ""
-        if throttle.is_locked(username, address):
-            raise ValidationError(self.error_messages["locked"], code="locked")
+        username = self.cleaned_data.get("username")
+        if not username or not self.cleaned_data.get("password") or self.request is None:
+            return dict(super().clean())
+        device = devices.known(self.request, username)
+        if device is not None:
+            attempt = throttle.known_device(device)
+            try:
+                attempt.count()
+            except throttle.RefusedError:
+                # Somebody guesses in this browser: from now on, treat it as a stranger's.
+                device = None
+            else:
+                return self._checked(attempt)
+        attempt = throttle.stranger(username, self.request.META.get("REMOTE_ADDR", ""))
         try:
-            cleaned = super().clean()
-        except ValidationError:
-            throttle.record_failure(username, address)
-            raise
-        throttle.forget(username, address)
+            attempt.count()
+        except throttle.LockedError:
+            raise self._error("locked") from None
+        except throttle.UncountableError:
+            raise self._error("busy") from None
+        try:
+            with strangers_line.turn():
+                return self._checked(attempt)
+        except BusyError:
+            attempt.take_back()
+            raise self._error("busy") from None
+
+    def _checked(self, attempt: throttle.Attempt) -> dict[str, Any]:
+        """Check the password; a wrong one stays counted."""
+        cleaned = super().clean()
+        attempt.succeeded()
         return dict(cleaned)
+
+    def _error(self, code: str) -> ValidationError:
+        return ValidationError(self.error_messages[code], code=code)
+
+
+class ChangePasswordForm(PasswordChangeForm):
+    """Asks for the old password, with the limits of signing in: the session may be stolen."""
+
+    error_messages = {
+        **PasswordChangeForm.error_messages,
+        "password_incorrect": _("This is not the old password."),
+        "locked": LOCKED,
+    }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Django's help text is a list, which does not fit below a field.
+        self.fields["new_password1"].help_text = " ".join(password_validators_help_texts())
+
+    def clean_old_password(self) -> str:
+        attempt = throttle.password_change(self.user.pk)
+        try:
+            attempt.count()
+        except throttle.RefusedError:
+            raise ValidationError(self.error_messages["locked"], code="locked") from None
+        old_password = str(super().clean_old_password())
+        attempt.succeeded()
+        return old_password

@@ -6,7 +6,7 @@ from django.db import models
 
 
 class FailedSignIn(models.Model):
-    """How often one account was missed from one address, or an address missed any account."""
+    """A counter of failed sign-ins; `throttle` makes its keys."""
 
     key = models.CharField(max_length=200, unique=True)
     failures = models.PositiveIntegerField(default=0)

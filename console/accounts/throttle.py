@@ -1,56 +1,135 @@
-"""The lock-out after repeated failures to sign in.
+"""Limits on password attempts: each attempt is counted before its password is checked.
 
-An account is closed to one address after FAILURES_AN_ACCOUNT_MAX misses, and an address to every
-account after FAILURES_AN_ADDRESS_MAX, until WINDOW has passed without another miss. Counting by
-address keeps a stranger from locking an administrator out everywhere.
+A stranger's attempt counts in four counters: of the account from this network, of the network, of
+the provider's customer (IPv6), and of the account from everywhere. One full counter refuses it. A
+browser in which the account has signed in before (console/accounts/devices.py) has a single counter
+of its own instead, so nobody else can lock its owner out. Refused attempts do not count: a lock
+ends WINDOW after the last attempt whose password was checked. An attempt that cannot be counted is
+refused.
 """
 
 from __future__ import annotations
 
-import hashlib
+from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
 from console.accounts.models import FailedSignIn
+from console.accounts.networks import network_of, site_of
 
 WINDOW = timedelta(minutes=15)
-FAILURES_AN_ACCOUNT_MAX = 5
-FAILURES_AN_ADDRESS_MAX = 30
-# An address that invents account names must not grow the table without end.
+ACCOUNT_AND_NETWORK_MAX = 5
+NETWORK_MAX = 30
+SITE_MAX = 120
+ACCOUNT_MAX = 50
+DEVICE_MAX = 10
+PASSWORD_CHANGES_MAX = 5
+# Invented names and networks must not grow the table without end.
 ROWS_MAX = 10_000
 
 
-def keys(username: str, address: str) -> dict[str, int]:
-    """Return an attempt's counters with their limits; names are hashed, they may be passwords."""
-    account = hashlib.sha256(f"{username.casefold()}\0{address}".encode()).hexdigest()
-    return {
-        f"account:{account}": FAILURES_AN_ACCOUNT_MAX,
-        f"address:{address}": FAILURES_AN_ADDRESS_MAX,
-    }
+class RefusedError(Exception):
+    """The password of the attempt must not be checked."""
 
 
-def is_locked(username: str, address: str) -> bool:
-    since = timezone.now() - WINDOW
-    counted = FailedSignIn.objects.filter(last_failure_at__gt=since)
-    limits = keys(username, address)
-    return any(row.failures >= limits[row.key] for row in counted.filter(key__in=limits))
+class LockedError(RefusedError):
+    """A counter of the attempt is full."""
 
 
-@transaction.atomic
-def record_failure(username: str, address: str) -> None:
-    now = timezone.now()
-    FailedSignIn.objects.filter(last_failure_at__lte=now - WINDOW).delete()
-    room = FailedSignIn.objects.count() < ROWS_MAX
-    for key in keys(username, address):
-        found = FailedSignIn.objects.filter(key=key)
-        if not found.update(failures=F("failures") + 1, last_failure_at=now) and room:
-            FailedSignIn.objects.create(key=key, failures=1, last_failure_at=now)
+class UncountableError(RefusedError):
+    """The table has no room to count the attempt."""
 
 
-def forget(username: str, address: str) -> None:
-    """Clear the account's counter; the address's stays: others may be guessing there."""
-    account_key = next(iter(keys(username, address)))
-    FailedSignIn.objects.filter(key=account_key).delete()
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A row of the table with its limit; success clears the `is_own` ones."""
+
+    key: str
+    limit: int
+    is_own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One password attempt; a full table refuses those `of_stranger`."""
+
+    counters: tuple[Counter, ...]
+    of_stranger: bool = False
+
+    def count(self) -> None:
+        """Count the attempt as failed, in every counter or in none.
+
+        Raises:
+            LockedError: a counter is full.
+            UncountableError: there is no room for a stranger's counters.
+        """
+        limits = {each.key: each.limit for each in self.counters}
+        now = timezone.now()
+        # A flood of refused attempts writes nothing.
+        for row in FailedSignIn.objects.filter(key__in=limits, last_failure_at__gt=now - WINDOW):
+            if row.failures >= limits[row.key]:
+                raise LockedError
+        with transaction.atomic():
+            FailedSignIn.objects.filter(last_failure_at__lte=now - WINDOW).delete()
+            self._make_rows(limits)
+            # Always in one order: two attempts must not deadlock on each other's rows.
+            for key in sorted(limits):
+                free = FailedSignIn.objects.filter(key=key, failures__lt=limits[key])
+                if not free.update(failures=F("failures") + 1, last_failure_at=now):
+                    raise LockedError
+
+    def _make_rows(self, limits: dict[str, int]) -> None:
+        there = FailedSignIn.objects.filter(key__in=limits).values_list("key", flat=True)
+        missing = set(limits) - set(there)
+        if not missing:
+            return
+        if self.of_stranger and FailedSignIn.objects.count() + len(missing) > ROWS_MAX:
+            raise UncountableError
+        now = timezone.now()
+        FailedSignIn.objects.bulk_create(
+            [FailedSignIn(key=key, failures=0, last_failure_at=now) for key in missing],
+            # Another attempt may be making the same row.
+            ignore_conflicts=True,
+        )
+
+    def take_back(self) -> None:
+        """Uncount the attempt: its password was not checked after all."""
+        keys = [each.key for each in self.counters]
+        FailedSignIn.objects.filter(key__in=keys, failures__gt=0).update(failures=F("failures") - 1)
+
+    def succeeded(self) -> None:
+        """Clear this account's own counters; others may be guessing from the same network."""
+        self.take_back()
+        own = [each.key for each in self.counters if each.is_own]
+        FailedSignIn.objects.filter(key__in=own).delete()
+
+
+def stranger(username: str, address: str) -> Attempt:
+    network, site = network_of(address), site_of(address)
+    return Attempt(
+        (
+            Counter(key_of("here", username, network), ACCOUNT_AND_NETWORK_MAX, is_own=True),
+            Counter(key_of("account", username), ACCOUNT_MAX),
+            Counter(f"network:{network}", NETWORK_MAX),
+            Counter(f"site:{site}", SITE_MAX),
+        ),
+        of_stranger=True,
+    )
+
+
+def known_device(device: str) -> Attempt:
+    return Attempt((Counter(f"device:{device}", DEVICE_MAX, is_own=True),))
+
+
+def password_change(account_id: int) -> Attempt:
+    return Attempt((Counter(f"password:{account_id}", PASSWORD_CHANGES_MAX, is_own=True),))
+
+
+def key_of(kind: str, username: str, network: str = "") -> str:
+    """Return a key that does not show the name: people type passwords into that field."""
+    text = f"{username.casefold()}\0{network}"
+    return f"{kind}:{salted_hmac('accounts.throttle', text, algorithm='sha256').hexdigest()}"

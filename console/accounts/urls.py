@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib.auth import views as auth
 from django.urls import path, reverse_lazy
 
 from console.accounts import views
@@ -10,7 +9,7 @@ from console.accounts import views
 app_name = "accounts"
 urlpatterns = [
     path("sign-in/", views.SignIn.as_view(), name="sign-in"),
-    path("sign-out/", auth.LogoutView.as_view(), name="sign-out"),
+    path("sign-out/", views.SignOut.as_view(), name="sign-out"),
     path(
         "password/",
         views.ChangePassword.as_view(success_url=reverse_lazy("overview:index")),

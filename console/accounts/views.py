@@ -1,20 +1,26 @@
-"""Views of signing in and of passwords."""
+"""Views of signing in and out, and of passwords."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from django.contrib import messages
 from django.contrib.auth import get_user_model, views as auth
 from django.utils.translation import gettext as _
 
-from console.accounts.forms import SignInForm
+from console.accounts import devices, throttle
+from console.accounts.forms import ChangePasswordForm, SignInForm
+from console.audit.record import change, done, refused
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from django.contrib.auth.forms import PasswordChangeForm
-    from django.http import HttpResponse
+    from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+    from django.forms import BaseForm
+    from django.http import HttpRequest, HttpResponse
+
+RETRY_AFTER_S = {"locked": int(throttle.WINDOW.total_seconds()), "busy": 5}
 
 
 class SignIn(auth.LoginView):
@@ -27,15 +33,73 @@ class SignIn(auth.LoginView):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         context = super().get_context_data(**kwargs)
         context["has_accounts"] = get_user_model().objects.exists()
+        context["locked"] = any(code == "locked" for code, _ in problems(context["form"]))
         return context
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        account = form.get_user()
+        response = super().form_valid(form)
+        devices.remember(response, account)
+        done(self.request, "account.sign-in", account.get_username())
+        return response
+
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+        response = super().form_invalid(form)
+        for code, sentence in problems(form):
+            refused(self.request, "account.sign-in", subject_of(form), sentence)
+            set_status(response, code)
+        return response
+
+
+class SignOut(auth.LogoutView):
+    """Ends the session."""
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not request.user.is_authenticated:
+            return super().post(request, *args, **kwargs)
+        with change(request, "account.sign-out", request.user.get_username()):
+            return super().post(request, *args, **kwargs)
 
 
 class ChangePassword(auth.PasswordChangeView):
     """The page where people choose a new password; their other sessions end."""
 
     template_name = "accounts/password.html"
+    form_class = ChangePasswordForm
 
     def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
-        response = super().form_valid(form)
+        with change(self.request, "account.password", self.request.user.get_username()):
+            response = super().form_valid(form)
+        devices.remember(response, form.user)
         messages.success(self.request, _("The password is changed; other sessions are signed out."))
         return response
+
+    def form_invalid(self, form: PasswordChangeForm) -> HttpResponse:
+        response = super().form_invalid(form)
+        for code, sentence in problems(form, "old_password"):
+            if code in {"password_incorrect", "locked"}:
+                refused(
+                    self.request, "account.password", self.request.user.get_username(), sentence
+                )
+            set_status(response, code)
+        return response
+
+
+def problems(form: BaseForm, field: str = "__all__") -> list[tuple[str, str]]:
+    """Return code and sentence of each problem of a form's field, or of the form as a whole."""
+    errors = form.errors.as_data().get(field, [])
+    return [(str(error.code), " ".join(error.messages)) for error in errors]
+
+
+def set_status(response: HttpResponse, code: str) -> None:
+    if code in RETRY_AFTER_S:
+        # Not 503 for a full line: strangers cause it at will, and Django would log each one.
+        response.status_code = HTTPStatus.TOO_MANY_REQUESTS
+        response["Retry-After"] = str(RETRY_AFTER_S[code])
+
+
+def subject_of(form: AuthenticationForm) -> str:
+    """Return the account of an attempt; hide an unknown name: it may be a misplaced password."""
+    username = form.cleaned_data.get("username", "")
+    known = get_user_model().objects.filter(username=username).exists()
+    return username if known else _("(no account of that name)")

@@ -1,1 +1,1 @@
-"""The record of who changed what."""
+"""The audit: who changed what, and when."""

@@ -1,4 +1,4 @@
-"""The audit entry: who changed what, from where, with the state before and after."""
+"""The audit entry: actor, address and action of an attempt, with the state before and after."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ if TYPE_CHECKING:
 
 
 class Entry(models.Model):
-    """One attempt to change something, written before the broker is asked."""
+    """One attempt to change something or to sign in, written before the broker is asked.
+
+    One entry counts all refused attempts of one kind from one network within an hour.
+    """
 
     class Outcome(models.TextChoices):
-        """How an attempt ended; STARTED stays when the console died in between."""
+        """The end of an attempt; STARTED remains if the console died meanwhile."""
 
         STARTED = "started", _("Unknown: the console stopped meanwhile")
         DONE = "done", _("Done")
         FAILED = "failed", _("Failed")
+        REFUSED = "refused", _("Refused")
 
     at: models.DateTimeField[datetime, datetime] = models.DateTimeField(
         auto_now_add=True, db_index=True
     )
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
-    # The name as it was: the account may be renamed or deleted later.
-    actor_name = models.CharField(max_length=150)
+    # A copy: the account may be renamed or deleted later. Empty for somebody not signed in.
+    actor_name = models.CharField(max_length=150, blank=True)
     address = models.CharField(max_length=64, blank=True)
     action = models.CharField(max_length=40, db_index=True)
     subject = models.CharField(max_length=600, db_index=True)
@@ -36,6 +40,10 @@ class Entry(models.Model):
     after: models.JSONField[Any, Any] = models.JSONField(null=True)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.STARTED)
     remark = models.TextField(blank=True)
+    times = models.PositiveIntegerField(default=1)
+    last_at = models.DateTimeField(null=True)
+    # The common properties of the refused attempts that one entry counts.
+    refusal_key = models.CharField(max_length=64, unique=True, null=True)
 
     class Meta:
         ordering = ["-at", "-id"]

@@ -1,31 +1,34 @@
-"""Views of the audit."""
+"""The audit page."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.core.paginator import Paginator
 from django.db.models import Q
 from django.shortcuts import render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
-from console.accounts.permissions import administrator_required
+from console.accounts.permissions import administrators_page
 from console.audit.models import Entry
+from console.ui.lists import asked_text, stored_page_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from django.http import HttpRequest, HttpResponse
 
-ROWS_A_PAGE = 50
-FILTER_CHARACTERS_MAX = 255
+
+OUTCOME_STATES = {
+    Entry.Outcome.STARTED: "warn",
+    Entry.Outcome.DONE: "ok",
+    Entry.Outcome.FAILED: "bad",
+    Entry.Outcome.REFUSED: "bad",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One value that differs between before and after; None: not there."""
+    """One value that differs between before and after; None if it is missing on a side."""
 
     key: str
     old: str | None
@@ -34,21 +37,23 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An entry with what it changed."""
+    """An entry with its differences."""
 
     entry: Entry
     differences: tuple[Difference, ...]
+
+    @property
+    def state(self) -> str:
+        return OUTCOME_STATES[Entry.Outcome(self.entry.outcome)]
 
     @property
     def at_ms(self) -> int:
         return int(self.entry.at.timestamp() * 1000)
 
 
-@administrator_required
-@require_safe
-@never_cache
+@administrators_page
 def listing(request: HttpRequest) -> HttpResponse:
-    query = request.GET.get("q", "").strip()[:FILTER_CHARACTERS_MAX]
+    query = asked_text(request)
     action = request.GET.get("action", "")
     entries = Entry.objects.all()
     if query:
@@ -56,7 +61,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     actions = Entry.objects.order_by("action").values_list("action", flat=True).distinct()
     if action:
         entries = entries.filter(action=action)
-    page = Paginator(entries, ROWS_A_PAGE).get_page(request.GET.get("page"))
+    page = stored_page_of(request, entries)
     context = {
         "rows": [
             Row(entry, tuple(differences(entry.before, entry.after))) for entry in page.object_list
@@ -65,12 +70,13 @@ def listing(request: HttpRequest) -> HttpResponse:
         "query": query,
         "action": action,
         "actions": list(actions),
+        "is_narrowed": bool(query or action),
     }
     return render(request, "audit/list.html", context)
 
 
 def differences(before: Any, after: Any) -> Iterator[Difference]:
-    """Yield what differs, leaf by leaf."""
+    """Yield the leaves that differ."""
     old, new = dict(leaves(before)), dict(leaves(after))
     for key in [*old, *(key for key in new if key not in old)]:
         if old.get(key) != new.get(key):

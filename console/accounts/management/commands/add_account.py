@@ -1,4 +1,4 @@
-"""`manage.py add_account NAME`: somebody else who may sign in."""
+"""`manage.py add_account NAME`: creates an account."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
 from console.accounts import passwords
+from console.audit.record import done_by_command
 from console.env import Environment
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Command(BaseCommand):
-    """Makes a reader, or with --administrator somebody who may change things."""
+    """Creates a reader, or an administrator with --administrator."""
 
     help = (
         "Make an account. The password comes from TREBUCHET_ACCOUNT_PASSWORD or "
@@ -33,19 +34,20 @@ class Command(BaseCommand):
         users = get_user_model().objects
         if users.filter(username=name).exists():
             raise CommandError(f"An account named {name} exists.")
-        given = Environment().secret("TREBUCHET_ACCOUNT_PASSWORD")
-        if given:
-            passwords.refuse_weak("TREBUCHET_ACCOUNT_PASSWORD", given)
-        password = given or passwords.generated()
         account = get_user_model()(
             username=name, is_staff=administrator, is_superuser=administrator
         )
+        given = Environment().secret("TREBUCHET_ACCOUNT_PASSWORD")
+        if given:
+            passwords.refuse_weak("TREBUCHET_ACCOUNT_PASSWORD", given, account)
+        password = given or passwords.generated()
         account.set_password(password)
         try:
             account.full_clean()
         except ValidationError as error:
             raise CommandError(f"{name!r} is refused: {' '.join(error.messages)}") from error
         account.save()
+        done_by_command("account.create", name, after={"administrator": administrator})
         role = "Administrator" if administrator else "Reader"
         if given:
             self.stdout.write(f"{role} {name}, password as given in the environment.")

@@ -1,4 +1,4 @@
-"""`manage.py ensure_admin`: the first administrator."""
+"""`manage.py ensure_admin`: creates the first administrator."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
 from console.accounts import passwords
+from console.audit.record import done_by_command
 from console.env import Environment
 
 
 class Command(BaseCommand):
-    """Makes an administrator when there is none; says nothing when there is one."""
+    """Creates an administrator if the console has none; otherwise does nothing."""
 
     help = (
         "Make the first administrator. The name comes from TREBUCHET_ADMIN (default: admin), "
@@ -30,7 +31,8 @@ class Command(BaseCommand):
             username = env.text("TREBUCHET_ADMIN", "admin")
             given = env.secret("TREBUCHET_ADMIN_PASSWORD")
             if given:
-                passwords.refuse_weak("TREBUCHET_ADMIN_PASSWORD", given)
+                account = get_user_model()(username=username)
+                passwords.refuse_weak("TREBUCHET_ADMIN_PASSWORD", given, account)
             password = given or passwords.generated()
             if users.filter(username=username).exists():
                 raise CommandError(
@@ -38,6 +40,7 @@ class Command(BaseCommand):
                     "set TREBUCHET_ADMIN to another name."
                 )
             users.create_superuser(username=username, password=password)
+            done_by_command("account.create", username, after={"administrator": True})
         if given:
             self.stdout.write(f"Administrator {username}, password as given in the environment.")
         else:

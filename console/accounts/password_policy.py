@@ -1,0 +1,106 @@
+"""Validators that refuse the passwords guessers try first, and their usual disguises."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+from django.contrib.auth.password_validation import CommonPasswordValidator, MinimumLengthValidator
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+DIFFERENT_CHARACTERS_MIN = 6
+STEPS_SHARE_MAX = 0.6
+REST_CHARACTERS_MIN = 8
+"""The characters that a password needs besides a well-known name."""
+NAME_CHARACTERS_MIN = 3
+KNOWN_WORDS = ("trebuchet", "rocketmq", "administrator", "password")
+SEQUENCES = ("abcdefghijklmnopqrstuvwxyz", "01234567890", "qwertyuiop", "asdfghjkl", "zxcvbnm")
+PLAIN_LETTERS = str.maketrans("013457@$!", "oieastasi")
+STEPS = frozenset(
+    pair
+    for sequence in SEQUENCES
+    for one, other in itertools.pairwise(sequence)
+    for pair in (one + other, other + one)
+)
+
+
+class LengthValidator(MinimumLengthValidator):
+    """Refuses short passwords, with a help text of ours."""
+
+    def get_help_text(self) -> str:
+        return _("At least %(count)d characters.") % {"count": self.min_length}
+
+
+class RepetitionValidator:
+    """Refuses repetitions, and runs along the alphabet or the keyboard."""
+
+    def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
+        text = password.casefold()
+        if len(repeated_part(text)) < len(text):
+            raise ValidationError(_("The password repeats itself."), code="repetition")
+        if len(set(text)) < DIFFERENT_CHARACTERS_MIN:
+            sentence = _("The password has fewer than %(count)d different characters.")
+            raise ValidationError(
+                sentence, code="repetition", params={"count": DIFFERENT_CHARACTERS_MIN}
+            )
+        pairs = [one + other for one, other in itertools.pairwise(text)]
+        steps = sum(pair in STEPS or pair[0] == pair[1] for pair in pairs)
+        if steps > STEPS_SHARE_MAX * len(pairs):
+            raise ValidationError(
+                _("The password runs along the alphabet or the keyboard."), code="sequence"
+            )
+
+    def get_help_text(self) -> str:
+        return _("No repetition and no row of the keyboard.")
+
+
+class NameValidator:
+    """Refuses the account's or the product's name with few other characters."""
+
+    def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
+        names = list(KNOWN_WORDS)
+        if user is not None and len(user.get_username()) >= NAME_CHARACTERS_MIN:
+            names.append(user.get_username())
+        for text in (password.casefold(), password.casefold().translate(PLAIN_LETTERS)):
+            for name in names:
+                folded = name.casefold()
+                rest = text.replace(folded, "").replace(folded[::-1], "")
+                if rest != text and len(rest) < REST_CHARACTERS_MIN:
+                    raise ValidationError(
+                        _("The password is little more than the name “%(name)s”."),
+                        code="name",
+                        params={"name": name},
+                    )
+
+    def get_help_text(self) -> str:
+        return _("Not your name or this product's with something added.")
+
+
+class CommonWordValidator(CommonPasswordValidator):
+    """Refuses the 20,000 commonest passwords, also with digits and signs added anywhere."""
+
+    def get_help_text(self) -> str:
+        return _("None of the commonest passwords, with or without digits around it.")
+
+    def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
+        text = password.casefold().strip()
+        bare = re.sub(r"^[\W\d_]+|[\W\d_]+$", "", text)
+        for each in {text, bare, bare.translate(PLAIN_LETTERS), repeated_part(bare)}:
+            if each in self.passwords:
+                raise ValidationError(
+                    _("The password is one of the commonest, or one with something added."),
+                    code="common",
+                )
+
+
+def repeated_part(text: str) -> str:
+    """Return the shortest part whose repetition, at least twice and cut at the end, is the text."""
+    for length in range(1, len(text) // 2 + 1):
+        if all(text[index] == text[index - length] for index in range(length, len(text))):
+            return text[:length]
+    return text

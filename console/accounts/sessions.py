@@ -1,0 +1,40 @@
+"""Sessions outside Django's requests: whether a cookie belongs to somebody who signed in."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+from channels.db import database_sync_to_async
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.http import parse_cookie
+from django.utils.module_loading import import_string
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from django.http import HttpRequest
+
+
+async def is_signed_in(session_key: str | None) -> bool:
+    """Look a session up afresh: it may have ended, or the account may be switched off by now."""
+    if not session_key:
+        return False
+    looked_up: bool = await database_sync_to_async(_is_signed_in)(session_key)
+    return looked_up
+
+
+async def is_cookie_signed_in(scope: dict[str, Any]) -> bool:
+    """Return whether the cookie of an ASGI scope belongs to somebody who signed in."""
+    for name, value in scope["headers"]:
+        if name == b"cookie":
+            cookies = parse_cookie(value.decode("latin-1"))
+            return await is_signed_in(cookies.get(settings.SESSION_COOKIE_NAME))
+    return False
+
+
+def _is_signed_in(session_key: str) -> bool:
+    store = import_string(f"{settings.SESSION_ENGINE}.SessionStore")(session_key=session_key)
+    user = get_user(cast("HttpRequest", SimpleNamespace(session=store)))
+    return user.is_authenticated and user.is_active

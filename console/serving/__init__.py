@@ -1,0 +1,1 @@
+"""The web server of the console: uvicorn with limits for strangers."""

@@ -1,0 +1,14 @@
+"""The answer to a WebSocket at an unknown address."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from console.serving.body_limit import Receive, Scope, Send
+
+
+async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer 404, as pages do."""
+    await send({"type": "websocket.http.response.start", "status": 404, "headers": []})
+    await send({"type": "websocket.http.response.body", "body": b"No WebSocket lives here.\n"})
