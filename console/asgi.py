@@ -6,20 +6,32 @@ import os
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
+from django.conf import settings
 from django.core.asgi import get_asgi_application
+from django.urls import re_path
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
-# Apps must be loaded before the routes below import their models.
+# Apps must be loaded before the imports below reach their models.
 pages = get_asgi_application()
 
-from console.tracing.routing import websocket_urlpatterns  # noqa: E402  (needs loaded apps)
+from console.accounts.sessions import is_cookie_signed_in  # noqa: E402  (needs loaded apps)
+from console.serving.body_limit import BodyLimit  # noqa: E402
+from console.serving.origin import SameOrigin  # noqa: E402
+from console.serving.sockets import not_found  # noqa: E402
+from console.tracing.routing import websocket_urlpatterns  # noqa: E402
 
+# Channels routes to ASGI applications; Django's types know views only.
+elsewhere = re_path("", not_found)  # type: ignore[arg-type]
 application = ProtocolTypeRouter(
     {
-        "http": pages,
-        "websocket": AllowedHostsOriginValidator(
-            AuthMiddlewareStack(URLRouter(websocket_urlpatterns))
+        "http": BodyLimit(
+            pages,
+            is_cookie_signed_in,
+            bytes_max=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
+            bytes_max_below=settings.TREBUCHET_BODY_BYTES_MAX_BELOW,
+        ),
+        "websocket": AuthMiddlewareStack(
+            SameOrigin(URLRouter([*websocket_urlpatterns, elsewhere]))
         ),
     }
 )

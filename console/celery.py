@@ -6,9 +6,13 @@
 
 from __future__ import annotations
 
+import logging
+import logging.config
 import os
 
 from celery import Celery
+from celery.signals import setup_logging
+from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
@@ -25,6 +29,17 @@ def celery_url(url: str) -> str:
 
 app = Celery("console")
 app.config_from_object("django.conf:settings", namespace="CELERY")
+
+
+@setup_logging.connect
+def log_as_the_web_process_does(loglevel: int | None = None, **_: object) -> None:
+    """Keep Celery from setting up handlers of its own, whose lines are not escaped.
+
+    Its own lines go by the level of its command line, since the one that says it is ready counts.
+    """
+    logging.config.dictConfig(settings.LOGGING)
+    if loglevel:
+        logging.getLogger("celery").setLevel(loglevel)
 
 
 @app.on_after_configure.connect

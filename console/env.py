@@ -1,7 +1,7 @@
 """Typed readers of the environment that refuse nonsense.
 
-Every reader names the variable, what stood there and what would be right, so that a start that
-fails tells how to repair it. A secret may come from a file: NAME_FILE is read when NAME is not set.
+A reader that refuses a value names the variable, the value and what it expected. A secret may come
+from a file: where NAME is not set, NAME_FILE names it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Environment:
                 "ENGINE": "django.db.backends.postgresql",
                 "NAME": unquote(parts.path.strip("/")),
                 "USER": unquote(parts.username or ""),
-                "PASSWORD": unquote(parts.password or ""),
+                "PASSWORD": unquote(parts.password or "") or self.secret("PGPASSWORD") or "",
                 "HOST": parts.hostname or "",
                 "PORT": str(parts.port or ""),
                 "CONN_MAX_AGE": 60,

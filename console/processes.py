@@ -1,4 +1,4 @@
-"""The identity of a process: its pid with its start time, since pids are used again."""
+"""Processes: their identity, a pid with its start time since the system reuses pids; their use."""
 
 from __future__ import annotations
 
@@ -11,9 +11,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import signal
 
+APPLIANCE = {
+    "broker": "broker_core",
+    "web": "console.serving",
+    "collector": "collect",
+    "worker": "worker",
+    "beat": "beat",
+}
+"""The processes that the supervisor runs, by a word of their command line; and Redis."""
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
 
 def identity(pid: int) -> dict[str, Any] | None:
-    """Return what tells this process from a later one with the same pid, None when it has ended."""
+    """Return what distinguishes a process from a later one with its pid, None when it has ended."""
     started = start_ticks(pid)
     return None if started is None else {"host": socket.gethostname(), "pid": pid, "ticks": started}
 
@@ -42,3 +53,33 @@ def signal_group(process: dict[str, Any] | None, number: signal.Signals) -> None
     if process and is_running(process):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(int(process["pid"]), number)
+
+
+def used_by_appliance() -> dict[str, dict[str, int]]:
+    """Return what each process of this appliance uses, by name: cpu_ms, rss in bytes, start ticks.
+
+    They are the children of the supervisor that started this process. A process that nobody
+    supervises sees no others.
+    """
+    parent = os.getppid()
+    try:
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    except OSError:
+        return {}
+    found = {}
+    for pid in children:
+        try:
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (OSError, UnicodeDecodeError):
+            continue
+        name = next((name for name, word in APPLIANCE.items() if word in arguments), None)
+        if name is None and Path(arguments[0]).name.startswith("redis"):
+            name = "redis"
+        if name is not None:
+            found[name] = {
+                "cpu_ms": (int(fields[11]) + int(fields[12])) * 1000 // TICKS_A_SECOND,
+                "rss": int(fields[21]) * PAGE_BYTES,
+                "ticks": int(fields[19]),
+            }
+    return found

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from django.urls import include, path
 
-from console.ui import health
+from console.ui import health, words
 
 urlpatterns = [
     path("", include("console.overview.urls")),
     path("live/", include("console.tracing.urls")),
+    path("brokers/", include("console.brokers.urls")),
+    path("history/", include("console.history.urls")),
     path("topics/", include("console.topics.urls")),
     path("groups/", include("console.groups.urls")),
     path("offsets/", include("console.offsets.urls")),
@@ -16,6 +18,7 @@ urlpatterns = [
     path("demo/", include("console.demo.urls")),
     path("audit/", include("console.audit.urls")),
     path("accounts/", include("console.accounts.urls")),
+    path("words/<str:language>.js", words.words, name="words"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
 ]

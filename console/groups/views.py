@@ -6,30 +6,51 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
-from django.core.paginator import Paginator
-from django.http import Http404
 from django.shortcuts import redirect, render
-from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.utils.translation import gettext as _, gettext_lazy
 
-from console.accounts.permissions import administrator_required
-from console.audit.record import change
+from console.accounts.permissions import administrators_action, administrators_form, page
+from console.configs.pages import ConfigPages, Words
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
-from console.gateway.errors import GatewayError
 from console.gateway.kinds import topic_kind
 from console.gateway.moment import now_ms
 from console.groups.forms import GroupForm
+from console.history.metrics import GROUP, LAG
+from console.history.pages import history_context
+from console.history.reading import Spark, sparks
+from console.history.series import How, Line
+from console.ui.lists import Chip, asked_text, page_of
+from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from django.http import HttpRequest, HttpResponse
 
-    from console.gateway.answers import ConsumeProgress, Group, GroupConnections, QueueProgress
+    from console.gateway.answers import (
+        ConsumeProgress,
+        Group,
+        GroupConfig,
+        GroupConnections,
+        QueueProgress,
+    )
 
-ROWS_A_PAGE = 50
-FILTER_CHARACTERS_MAX = 255
+OWN, SYSTEM = "own", "system"
+
+WORDS = Words(
+    plural=gettext_lazy("Groups"),
+    new=gettext_lazy("New subscription group"),
+    create=gettext_lazy("Create group"),
+    created=gettext_lazy("Group %(name)s is created."),
+    edit=gettext_lazy("Edit group"),
+    changed=gettext_lazy("Group %(name)s is changed."),
+    delete=gettext_lazy("Delete group"),
+    delete_question=gettext_lazy("Delete this group?"),
+    deleted=gettext_lazy("Group %(name)s is deleted."),
+    type_name=gettext_lazy("Type the group's name to confirm"),
+    wrong_name=gettext_lazy("The name typed is not the group's; nothing was deleted."),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +60,7 @@ class GroupRow:
     group: Group
     connections: GroupConnections
     progress: ConsumeProgress
+    lag: Spark | None
 
     @property
     def is_left_alone(self) -> bool:
@@ -58,30 +80,31 @@ class TopicProgress:
         return sum(row.lag for row in self.queues if row.lag is not None)
 
 
-@require_safe
-@never_cache
+@page
 def listing(request: HttpRequest) -> HttpResponse:
-    query = request.GET.get("q", "").strip()[:FILTER_CHARACTERS_MAX]
-    kind = "system" if request.GET.get("kind") == "system" else "own"
-    every = list(gateway().groups().values())
+    query = asked_text(request)
+    kind = SYSTEM if request.GET.get("kind") == SYSTEM else OWN
+    every = list(gateway().groups.all().values())
     matching = [group for group in every if query.lower() in group.name.lower()]
-    shown = [group for group in matching if group.is_system == (kind == "system")]
-    page = Paginator(shown, ROWS_A_PAGE).get_page(request.GET.get("page"))
-    names = [group.name for group in page.object_list]
-    connections = gateway().online_groups(names) if names else {}
-    progresses = gateway().progresses(names) if names else {}
+    rows = page_of(request, [group for group in matching if group.is_system == (kind == SYSTEM)])
+    names = [group.name for group in rows.object_list]
+    connections = gateway().groups.connections_of(names) if names else {}
+    progresses = gateway().groups.progress_of(names) if names else {}
+    lags = sparks(GROUP, names, Line("lag", LAG, How.PEAK), now_ms())
     system_count = sum(group.is_system for group in matching)
     context = {
         "rows": [
-            GroupRow(group, connections[group.name], progresses[group.name])
-            for group in page.object_list
+            GroupRow(group, connections[group.name], progresses[group.name], lags.get(group.name))
+            for group in rows.object_list
         ],
-        "page": page,
+        "page": rows,
         "query": query,
         "kind": kind,
-        "own_count": len(matching) - system_count,
-        "system_count": system_count,
-        "has_groups": any(not group.is_system for group in every),
+        "chips": [
+            Chip(OWN, _("Clients' groups"), len(matching) - system_count),
+            Chip(SYSTEM, _("System"), system_count),
+        ],
+        "is_narrowed": bool(query) or kind == SYSTEM or any(not group.is_system for group in every),
         "read_at_ms": now_ms(),
     }
     return render(request, "groups/list.html", context)
@@ -89,14 +112,17 @@ def listing(request: HttpRequest) -> HttpResponse:
 
 def found(name: str) -> Group:
     """Return a group by name, or the 404 page."""
-    group = gateway().groups().get(name)
+    group = gateway().groups.all().get(name)
     if group is None:
-        raise Http404
+        raise MissingError(
+            _("No broker has a group named %(name)s. It may have been deleted; names are exact.")
+            % {"name": name}
+        )
     return group
 
 
 def progress_context(name: str) -> dict[str, Any]:
-    progress = gateway().progress(name)
+    progress = gateway().groups.progress(name)
     by_topic: dict[str, list[QueueProgress]] = {}
     for row in progress.queues:
         by_topic.setdefault(row.topic, []).append(row)
@@ -106,104 +132,66 @@ def progress_context(name: str) -> dict[str, Any]:
     ]
     return {
         "progress": progress,
-        "connections": gateway().connections(name),
+        "connections": gateway().groups.connections(name),
         "topics": sorted(topics, key=lambda each: (each.is_retry, each.topic)),
     }
 
 
-@require_safe
-@never_cache
+@page
 def detail(request: HttpRequest, group: str) -> HttpResponse:
-    context = {"group": found(group)} | progress_context(group)
+    context = {"group": found(group), "pages": PAGES} | progress_context(group)
+    context |= history_context(request, GROUP, group)
     return render(request, "groups/detail.html", context)
 
 
-@require_safe
-@never_cache
+@page
 def progress(request: HttpRequest, group: str) -> HttpResponse:
     """Show the part of the page that refreshes itself."""
     context = {"group": found(group)} | progress_context(group)
     return render(request, "groups/_progress.html", context)
 
 
-@administrator_required
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
+def taken() -> Iterable[str]:
+    return gateway().groups.all()
+
+
+def save(config: GroupConfig, broker_names: Sequence[str]) -> None:
+    gateway().groups.save(config, broker_names)
+
+
+PAGES = ConfigPages("group", "groups", WORDS, GroupForm, taken, save)
+
+
+@administrators_form
 def create(request: HttpRequest) -> HttpResponse:
-    brokers = [node.broker_name for node in gateway().cluster().masters]
-    form = GroupForm(
-        request.POST or None, broker_names=brokers, taken=gateway().groups() if request.POST else ()
-    )
-    if request.method == "POST" and form.is_valid():
-        config = form.config()
-        chosen = form.cleaned_data["broker_names"]
-        try:
-            after = asdict(config) | {"brokers": chosen}
-            with change(request, "group.create", config.group, after=after):
-                gateway().save_group(config, chosen)
-        except GatewayError as error:
-            form.add_error(None, error.what)
-        else:
-            messages.success(request, _("Group %(group)s is created.") % {"group": config.group})
-            return redirect("groups:detail", config.group)
-    return render(request, "groups/form.html", {"form": form, "is_new": True})
+    return PAGES.create(request)
 
 
-@administrator_required
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
+@administrators_form
 def edit(request: HttpRequest, group: str) -> HttpResponse:
-    subject = found(group)
-    refuse_system(subject)
-    original = subject.config
-    if original is None:
-        raise Http404
-    form = GroupForm(request.POST or None, broker_names=list(subject.configs), original=original)
-    if request.method == "POST" and form.is_valid():
-        config = form.config()
-        chosen = form.cleaned_data["broker_names"]
-        before = {name: asdict(subject.configs[name]) for name in chosen}
-        after = {name: asdict(config) for name in chosen}
-        try:
-            with change(request, "group.update", group, before=before, after=after):
-                gateway().save_group(config, chosen)
-        except GatewayError as error:
-            form.add_error(None, error.what)
-        else:
-            messages.success(request, _("Group %(group)s is changed.") % {"group": group})
-            return redirect("groups:detail", group)
-    context = {"form": form, "is_new": False, "group": subject}
-    return render(request, "groups/form.html", context)
+    return PAGES.edit(request, found(group))
 
 
-@administrator_required
-@require_POST
+@administrators_action
 def delete(request: HttpRequest, group: str) -> HttpResponse:
     subject = found(group)
-    refuse_system(subject)
-    if request.POST.get("name") != group:
-        messages.error(request, _("The name typed is not the group's; nothing was deleted."))
-        return redirect("groups:detail", group)
-    if gateway().connections(group).is_online:
+    if gateway().groups.connections(group).is_online:
         messages.error(
             request,
-            _("Group %(group)s has members; stop them first, else it comes back at once.")
+            _("Group %(group)s has members. Stop them first, or they make it again at once.")
             % {"group": group},
         )
         return redirect("groups:detail", group)
     remove_offset = request.POST.get("remove_offset") == "on"
-    before = {
-        "configs": {name: asdict(config) for name, config in subject.configs.items()},
-        "offsets": offset_snapshot(group),
-    }
-    try:
-        with change(request, "group.delete", group, before=before):
-            gateway().delete_group(group, remove_offset=remove_offset)
-    except GatewayError as error:
-        messages.error(request, error.what)
-        return redirect("groups:detail", group)
-    messages.success(request, _("Group %(group)s is deleted.") % {"group": group})
-    return redirect("groups:list")
+    return PAGES.delete(
+        request,
+        subject,
+        act=lambda: gateway().groups.delete(group, remove_offset=remove_offset),
+        before=lambda: {
+            "configs": {name: asdict(config) for name, config in subject.configs.items()},
+            "offsets": offset_snapshot(group),
+        },
+    )
 
 
 def offset_snapshot(group: str) -> list[dict[str, Any]]:
@@ -215,11 +203,6 @@ def offset_snapshot(group: str) -> list[dict[str, Any]]:
             "queue": row.queue_id,
             "offset": str(row.consumer_offset),
         }
-        for row in gateway().progress(group).queues
+        for row in gateway().groups.progress(group).queues
         if row.consumer_offset is not None
     ]
-
-
-def refuse_system(group: Group) -> None:
-    if group.is_system:
-        raise PermissionDenied

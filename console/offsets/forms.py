@@ -15,7 +15,7 @@ from console.offsets.plan import MODE_LABELS, MODES_ONLINE, Mode, Wish
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from console.gateway.gateway import QueueKey
+    from console.gateway.answers import BrokerQueue
 
 OFFSET_MAX = 2**63 - 1
 TIMESTAMP_MS_MAX = 253_402_300_799_000  # the end of the year 9999
@@ -40,7 +40,7 @@ class ResetForm(SubjectForm):
         widget=forms.RadioSelect,
     )
     queue = forms.ChoiceField(label=_("Queues"), required=False)
-    # In the reader's own zone; the page's script writes what it means beside it.
+    # In the reader's time zone; the page's script fills in the instant it means.
     at = forms.DateTimeField(
         label=_("Time"),
         required=False,
@@ -63,20 +63,23 @@ class ResetForm(SubjectForm):
     )
 
     def __init__(
-        self, *args: Any, queues: Iterable[QueueKey], is_online: bool = False, **kwargs: Any
+        self, *args: Any, queues: Iterable[BrokerQueue], is_online: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        if is_online:  # members are moved by time, in all queues at once
+        if is_online:  # a broker moves members by time, in all queues at once
             queues = ()
             mode = self.fields["mode"]
             assert isinstance(mode, forms.TypedChoiceField)
             mode.choices = [each for each in MODE_LABELS.items() if each[0] in MODES_ONLINE]
-        self._queues = {f"{broker}:{queue_id}": (broker, queue_id) for broker, queue_id in queues}
+        self._queues = {str(queue): queue for queue in queues}
         field = self.fields["queue"]
         assert isinstance(field, forms.ChoiceField)
         field.choices = [
             (ALL_QUEUES, _("All queues")),
-            *((key, f"{broker} · {queue_id}") for key, (broker, queue_id) in self._queues.items()),
+            *(
+                (key, f"{queue.broker_name} · {queue.queue_id}")
+                for key, queue in self._queues.items()
+            ),
         ]
 
     def clean(self) -> dict[str, Any]:

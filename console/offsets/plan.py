@@ -1,4 +1,4 @@
-"""The plan of an offset reset: where each queue goes, what that means, before anything is done."""
+"""The plan of an offset reset: where each queue goes, and what that means. Changes nothing."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _, gettext_lazy
 
-from console.gateway.requests import LATEST_TIMESTAMP
+from console.gateway.answers import LATEST_TIMESTAMP, BrokerQueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from console.gateway.answers import QueueStatus
-    from console.gateway.gateway import BrokerGateway, QueueKey
+    from console.gateway.ports import GroupGateway, OffsetGateway, TopicGateway
 
 EARLIEST_TIMESTAMP = 0
 
 
 class Mode(StrEnum):
-    """What a group is sent to."""
+    """Where a reset sends a group."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     TIMESTAMP = "timestamp"
     OFFSET = "offset"
     SHIFT = "shift"
-    RESTORE = "restore"  # the offsets of before an earlier reset
+    RESTORE = "restore"  # the offsets before an earlier reset
 
 
 # What the form offers; a restore comes from the audit.
@@ -48,7 +48,7 @@ class PlanError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What somebody asked for."""
+    """What an administrator asked for."""
 
     group: str
     topic: str
@@ -56,12 +56,12 @@ class Wish:
     timestamp_ms: int | None = None
     offset: int | None = None
     shift: int | None = None
-    queue: QueueKey | None = None  # None: all queues
-    offsets: Mapping[QueueKey, int] = field(default_factory=dict)  # to restore
+    queue: BrokerQueue | None = None  # None: all queues
+    offsets: Mapping[BrokerQueue, int] = field(default_factory=dict)  # to restore
 
     @property
     def broker_timestamp_ms(self) -> int:
-        """The time that moves the members of an online group there."""
+        """The time that a broker is given to move members there."""
         if self.mode is Mode.LATEST:
             return LATEST_TIMESTAMP
         if self.mode is Mode.TIMESTAMP and self.timestamp_ms is not None:
@@ -71,15 +71,14 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One queue's old, new offset; `old` is None when nothing was committed."""
+    """One queue's old and new offset; `old` is None when the group never committed one."""
 
-    broker_name: str
-    queue_id: int
+    queue: BrokerQueue
     min_offset: int
     max_offset: int
     old: int | None
     new: int
-    is_bounded: bool  # the wish lay outside of what is retained
+    is_bounded: bool  # the wish lay outside what is retained
 
     @property
     def redelivered(self) -> int | None:
@@ -93,7 +92,7 @@ class Move:
 
     @property
     def old_retained(self) -> int:
-        """The old offset within what is retained: what expired can be neither given nor skipped."""
+        """The old offset within what is retained: expired messages count for nothing."""
         return min(max(self.old or 0, self.min_offset), self.max_offset)
 
 
@@ -122,14 +121,16 @@ class Plan:
         return all(move.old == move.new for move in self.moves)
 
 
-def make_plan(gateway: BrokerGateway, wish: Wish) -> Plan:
+def make_plan(
+    topics: TopicGateway, groups: GroupGateway, offsets: OffsetGateway, wish: Wish
+) -> Plan:
     """Return what the wish would do. Asks brokers, changes nothing.
 
     Raises:
         PlanError: the wish cannot be fulfilled.
         GatewayError: a broker did not answer, or knows no such topic.
     """
-    is_online = gateway.connections(wish.group).is_online
+    is_online = groups.connections(wish.group).is_online
     if is_online and wish.mode not in MODES_ONLINE:
         raise PlanError(
             _(
@@ -146,50 +147,48 @@ def make_plan(gateway: BrokerGateway, wish: Wish) -> Plan:
             )
             % {"group": wish.group}
         )
-    status = gateway.topic_status(wish.topic)
+    status = topics.status(wish.topic)
     if wish.queue is not None:
-        status = tuple(row for row in status if (row.broker_name, row.queue_id) == wish.queue)
+        status = tuple(row for row in status if row.queue == wish.queue)
     if wish.mode is Mode.RESTORE:
-        status = tuple(row for row in status if (row.broker_name, row.queue_id) in wish.offsets)
+        status = tuple(row for row in status if row.queue in wish.offsets)
     if not status:
         raise PlanError(_("Topic %(topic)s has no such queue any more.") % {"topic": wish.topic})
-    old = committed(gateway, wish.group, wish.topic)
-    targets = wanted(gateway, wish, status, old)
+    old = committed(groups, wish.group, wish.topic)
+    targets = wanted(offsets, wish, status, old)
     moves = []
     for row in status:
-        key = (row.broker_name, row.queue_id)
-        new = min(max(targets[key], row.min_offset), row.max_offset)
+        new = min(max(targets[row.queue], row.min_offset), row.max_offset)
         moves.append(
             Move(
-                broker_name=row.broker_name,
-                queue_id=row.queue_id,
+                queue=row.queue,
                 min_offset=row.min_offset,
                 max_offset=row.max_offset,
-                old=old.get(key),
+                old=old.get(row.queue),
                 new=new,
-                is_bounded=new != targets[key],
+                is_bounded=new != targets[row.queue],
             )
         )
     return Plan(wish=wish, is_online=is_online, moves=tuple(moves))
 
 
-def committed(gateway: BrokerGateway, group: str, topic: str) -> dict[QueueKey, int]:
+def committed(groups: GroupGateway, group: str, topic: str) -> dict[BrokerQueue, int]:
     """Return a group's consumer offsets in a topic; queues without one are left out."""
     return {
-        (row.broker_name, row.queue_id): row.consumer_offset
-        for row in gateway.progress(group).queues
+        row.queue: row.consumer_offset
+        for row in groups.progress(group).queues
         if row.topic == topic and row.consumer_offset is not None
     }
 
 
 def wanted(
-    gateway: BrokerGateway,
+    offsets: OffsetGateway,
     wish: Wish,
     status: tuple[QueueStatus, ...],
-    old: Mapping[QueueKey, int],
-) -> dict[QueueKey, int]:
-    """Return where each queue shall go, before it is bounded by what is retained."""
-    keys = {(row.broker_name, row.queue_id): row for row in status}
+    old: Mapping[BrokerQueue, int],
+) -> dict[BrokerQueue, int]:
+    """Return where each queue would go if nothing had expired."""
+    keys = {row.queue: row for row in status}
     match wish.mode:
         case Mode.EARLIEST:
             return {key: row.min_offset for key, row in keys.items()}
@@ -198,7 +197,7 @@ def wanted(
         case Mode.TIMESTAMP:
             if wish.timestamp_ms is None:
                 raise PlanError(_("Say which time to go to."))
-            at = gateway.offsets_at(wish.topic, wish.timestamp_ms)
+            at = offsets.at(wish.topic, wish.timestamp_ms)
             return {key: at[key] for key in keys}
         case Mode.OFFSET:
             if wish.offset is None:
@@ -213,6 +212,6 @@ def wanted(
             if missing:
                 raise PlanError(
                     _("Queue %(queue)d has no consumer offset yet to move from.")
-                    % {"queue": missing[0][1]}
+                    % {"queue": missing[0].queue_id}
                 )
             return {key: old[key] + wish.shift for key in keys}

@@ -1,4 +1,4 @@
-"""Views of consumer offsets: look, plan a reset, do it."""
+"""Views of consumer offsets: look, preview a reset, apply it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
-from console.accounts.permissions import administrator_required
+from console.accounts.permissions import administrators_action, administrators_page, page
 from console.audit.models import Entry
 from console.audit.record import change
 from console.gateway.access import gateway
-from console.gateway.answers import TopicKind
+from console.gateway.answers import BrokerQueue, TopicKind
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.offsets.forms import ResetForm, SubjectForm
@@ -27,10 +25,9 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from console.gateway.answers import ConsumeProgress
-    from console.gateway.gateway import QueueKey
     from console.offsets.plan import Plan
 
-# Signed, so that what is applied is what was shown; old plans have seen other offsets.
+# Signed, so that `apply` does what the preview showed, while the offsets are still the same.
 PLAN_SALT = "console.offsets.plan"
 PLAN_SECONDS_MAX = 600
 RESET_ACTION = "offset.reset"
@@ -38,15 +35,14 @@ RESET_ACTION = "offset.reset"
 SUBJECT_SEPARATOR = " · "
 
 
-@require_safe
-@never_cache
+@page
 def index(request: HttpRequest) -> HttpResponse:
     """Choose a group and a topic; show its offsets when both are chosen."""
     group = request.GET.get("group", "")
     topic = request.GET.get("topic", "")
-    groups = [each for each in gateway().groups().values() if not each.is_system]
+    groups = [each for each in gateway().groups.all().values() if not each.is_system]
     chosen = group in {each.name for each in groups}
-    progress = gateway().progress(group) if chosen else None
+    progress = gateway().groups.progress(group) if chosen else None
     topics = topic_names(progress) if progress else []
     if progress and not topic and len(topics) == 1:
         topic = topics[0]
@@ -73,7 +69,7 @@ def topic_names(progress: ConsumeProgress) -> list[str]:
     own = list(progress.topics)
     others = [
         name
-        for name, topic in gateway().topics().items()
+        for name, topic in gateway().topics.all().items()
         if topic.kind is TopicKind.NORMAL and name not in own
     ]
     return own + others
@@ -81,39 +77,39 @@ def topic_names(progress: ConsumeProgress) -> list[str]:
 
 def subject_context(progress: ConsumeProgress, topic: str) -> dict[str, Any]:
     """Return a group's state in one topic, queue by queue, queues it never read included."""
-    rows = {(row.broker_name, row.queue_id): row for row in progress.queues if row.topic == topic}
-    status = gateway().topic_status(topic)
+    rows = {row.queue: row for row in progress.queues if row.topic == topic}
+    status = gateway().topics.status(topic)
     return {
         "rows": [
             {
                 "status": each,
-                "progress": rows.get((each.broker_name, each.queue_id)),
+                "consumer_offset": row.consumer_offset if row else None,
+                "lag": row.lag if row else None,
             }
             for each in status
+            for row in [rows.get(each.queue)]
         ],
-        "queues": [(each.broker_name, each.queue_id) for each in status],
+        "queues": [each.queue for each in status],
         "lag": sum(row.lag for row in rows.values() if row.lag is not None),
-        "connections": gateway().connections(progress.group),
+        "connections": gateway().groups.connections(progress.group),
         "read_at_ms": now_ms(),
     }
 
 
-@administrator_required
-@require_safe
-@never_cache
+@administrators_page
 def preview(request: HttpRequest) -> HttpResponse:
     """Show what a reset would do; changes nothing."""
     subject = SubjectForm(request.GET)
     if not subject.is_valid():
         return redirect("offsets:index")
     group, topic = subject.cleaned_data["group"], subject.cleaned_data["topic"]
-    context = subject_context(gateway().progress(group), topic)
+    context = subject_context(gateway().groups.progress(group), topic)
     is_online = context["connections"].is_online
     form = ResetForm(request.GET, queues=context["queues"], is_online=is_online)
     context |= {"form": form, "group": group, "topic": topic, "topics": [topic]}
     if form.is_valid():
         try:
-            plan = make_plan(gateway(), form.wish())
+            plan = planned(form.wish())
         except PlanError as error:
             form.add_error(None, str(error))
         else:
@@ -121,18 +117,16 @@ def preview(request: HttpRequest) -> HttpResponse:
     return render(request, "offsets/preview.html", context)
 
 
-@administrator_required
-@require_safe
-@never_cache
+@administrators_page
 def restore(request: HttpRequest, entry: int) -> HttpResponse:
-    """Show what going back to before an earlier reset would do; changes nothing."""
+    """Show what undoing an earlier reset would do; changes nothing."""
     reset = get_object_or_404(Entry, pk=entry, action=RESET_ACTION, outcome=Entry.Outcome.DONE)
     group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
-    context = subject_context(gateway().progress(group), topic)
+    context = subject_context(gateway().groups.progress(group), topic)
     context |= {"group": group, "topic": topic, "restored": reset}
     wish = Wish(group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset))
     try:
-        plan = make_plan(gateway(), wish)
+        plan = planned(wish)
     except PlanError as error:
         context["problem"] = str(error)
     else:
@@ -140,18 +134,16 @@ def restore(request: HttpRequest, entry: int) -> HttpResponse:
     return render(request, "offsets/preview.html", context)
 
 
-def offsets_before(reset: Entry) -> dict[QueueKey, int]:
-    """Return the offsets an entry replaced; queues that had none cannot go back to none."""
-    before = {}
-    for key, offset in (reset.before or {}).items():
-        broker_name, _colon, queue_id = key.rpartition(":")
-        if offset is not None:
-            before[broker_name, int(queue_id)] = int(offset)
-    return before
+def offsets_before(reset: Entry) -> dict[BrokerQueue, int]:
+    """Return the offsets that an entry replaced; a queue that had none cannot go back."""
+    return {
+        BrokerQueue.parse(key): int(offset)
+        for key, offset in (reset.before or {}).items()
+        if offset is not None
+    }
 
 
-@administrator_required
-@require_POST
+@administrators_action
 def apply(request: HttpRequest) -> HttpResponse:
     """Do what the preview showed, or say why not."""
     try:
@@ -180,6 +172,11 @@ def apply(request: HttpRequest) -> HttpResponse:
     return redirect(back)
 
 
+def planned(wish: Wish) -> Plan:
+    brokers = gateway()
+    return make_plan(brokers.topics, brokers.groups, brokers.offsets, wish)
+
+
 def packed(plan: Plan) -> dict[str, Any]:
     """Return a plan as it travels through the browser; 64-bit numbers as text."""
     wish = plan.wish
@@ -190,12 +187,7 @@ def packed(plan: Plan) -> dict[str, Any]:
         "is_online": plan.is_online,
         "timestamp_ms": str(wish.broker_timestamp_ms),
         "moves": [
-            [
-                move.broker_name,
-                move.queue_id,
-                None if move.old is None else str(move.old),
-                str(move.new),
-            ]
+            [str(move.queue), None if move.old is None else str(move.old), str(move.new)]
             for move in plan.moves
         ],
     }
@@ -203,15 +195,15 @@ def packed(plan: Plan) -> dict[str, Any]:
 
 def changed_since(plan: dict[str, Any]) -> str | None:
     """Return why a plan no longer holds. Offsets of an online group move all the time."""
-    is_online = gateway().connections(plan["group"]).is_online
+    is_online = gateway().groups.connections(plan["group"]).is_online
     if is_online and not plan["is_online"]:
         return _("The group has members since the preview; nothing was done. Look again.")
     if plan["is_online"] and not is_online:
         return _("The group's members have left since the preview; nothing was done. Look again.")
     if not is_online:
-        now = committed(gateway(), plan["group"], plan["topic"])
-        for broker_name, queue_id, old, _new in plan["moves"]:
-            found = now.get((broker_name, queue_id))
+        now = committed(gateway().groups, plan["group"], plan["topic"])
+        for queue, old, _new in plan["moves"]:
+            found = now.get(BrokerQueue.parse(queue))
             if found != (None if old is None else int(old)):
                 return _("Offsets have moved since the preview; nothing was done. Look again.")
     return None
@@ -220,24 +212,16 @@ def changed_since(plan: dict[str, Any]) -> str | None:
 def carry_out(request: HttpRequest, plan: dict[str, Any]) -> int:
     """Move the offsets under an audit entry; returns how many queues were moved."""
     group, topic = plan["group"], plan["topic"]
-    before = {
-        f"{broker_name}:{queue_id}": old for broker_name, queue_id, old, _new in plan["moves"]
-    }
-    after = {f"{broker_name}:{queue_id}": new for broker_name, queue_id, _old, new in plan["moves"]}
+    before = {queue: old for queue, old, _new in plan["moves"]}
+    after = {queue: new for queue, _old, new in plan["moves"]}
     subject = f"{group}{SUBJECT_SEPARATOR}{topic}"
     with change(request, RESET_ACTION, subject, before=before, after=after) as entry:
         entry.remark = plan["mode"]
         if not plan["is_online"]:
-            targets = {
-                (broker_name, queue_id): int(new)
-                for broker_name, queue_id, _old, new in plan["moves"]
-            }
-            gateway().commit_offsets(group, topic, targets)
+            targets = {BrokerQueue.parse(queue): int(new) for queue, new in after.items()}
+            gateway().offsets.commit(group, topic, targets)
             return len(targets)
-        sent = gateway().reset_online(group, topic, int(plan["timestamp_ms"]))
-        # Messages came meanwhile: what the brokers answered is what happened.
-        entry.after = {
-            f"{broker_name}:{queue_id}": str(offset)
-            for (broker_name, queue_id), offset in sorted(sent.items())
-        }
+        sent = gateway().offsets.reset_online(group, topic, int(plan["timestamp_ms"]))
+        # Messages may have arrived meanwhile: record what the brokers did.
+        entry.after = {str(queue): str(offset) for queue, offset in sorted(sent.items())}
         return len(sent)

@@ -6,7 +6,7 @@ from django.apps import AppConfig
 
 
 class ReportsConfig(AppConfig):
-    """Registers report runs, their schedules."""
+    """Registers the report pages and their tasks."""
 
     name = "console.reports"
     label = "reports"

@@ -1,18 +1,20 @@
-"""The forms of the report pages: start a run, edit a schedule."""
+"""The forms of the report pages: start a run, edit a schedule. Reports describe their fields."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.schedules import ParseException, crontab_parser
 from django import forms
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy, gettext_lazy as _
 
-from console.reports import catalog
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-TOPIC_CHARS_MAX = 255
+    from console.reports.catalog import Parameter, Report
+
 EVERY_MAX = 999
-# Field by field: what a cron expression counts, from where.
+# The fields of a cron expression: name, how many values, the first of them.
 CRON_FIELDS = (
     (_("minute"), 60, 0),
     (_("hour"), 24, 0),
@@ -22,55 +24,89 @@ CRON_FIELDS = (
 )
 CRON_CHARS_MAX = 200
 
-RANGES = [
-    ("1", _("Last hour")),
-    ("6", _("Last 6 hours")),
-    ("24", _("Last 24 hours")),
-    ("168", _("Last 7 days")),
-    ("720", _("Last 30 days")),
-    ("", _("Everything in the log")),
-]
-
 
 class ParametersForm(forms.Form):
-    """What a run counts: the time range, perhaps one topic."""
+    """The parameters of one report, as its description names them; all are optional."""
 
-    hours = forms.ChoiceField(label=_("Time range"), choices=RANGES, initial="24", required=False)
-    topic = forms.CharField(
-        label=_("Topic"),
-        required=False,
-        max_length=TOPIC_CHARS_MAX,
-        help_text=_("Empty: all topics."),
-        widget=forms.TextInput(attrs={"list": "report-topics", "autocomplete": "off"}),
-    )
+    def __init__(
+        self,
+        report: Report,
+        data: Mapping[str, Any] | None = None,
+        *,
+        initial: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`initial` are the parameters of an earlier run, without those left open."""
+        if initial is not None:
+            initial = {each.name: initial.get(each.name, "") for each in report.parameters}
+        super().__init__(data, initial=initial, prefix=report.name)
+        self.report = report
+        for parameter in report.parameters:
+            self.fields[parameter.name] = field_of(parameter)
 
     def parameters(self) -> dict[str, Any]:
         """Return the run's parameters, without those left open."""
-        hours, topic = self.cleaned_data["hours"], self.cleaned_data["topic"].strip()
-        return {
-            **({"hours": int(hours)} if hours else {}),
-            **({"topic": topic} if topic else {}),
-        }
+        found = {}
+        for parameter in self.report.parameters:
+            value = self.cleaned_data[parameter.name]
+            if isinstance(value, str):
+                value = value.strip()
+            if value not in (None, ""):
+                found[parameter.name] = int(value) if parameter.type == "integer" else value
+        return found
 
 
-class StartForm(ParametersForm):
-    """A run by hand."""
-
-    report = forms.ChoiceField(
-        label=_("Report"),
-        choices=[(report.name, report.title) for report in catalog.REPORTS.values()],
-        initial="traffic",
+def field_of(parameter: Parameter) -> forms.Field:
+    """Return the form field of a parameter."""
+    common: dict[str, Any] = {
+        "label": gettext_lazy(parameter.label),
+        "help_text": gettext_lazy(parameter.help) if parameter.help else "",
+        "initial": "" if parameter.default is None else parameter.default,
+        "required": False,
+    }
+    if parameter.choices:
+        choices = [
+            ("" if choice.value is None else str(choice.value), gettext_lazy(choice.label))
+            for choice in parameter.choices
+        ]
+        return forms.ChoiceField(choices=choices, **common)
+    if parameter.type == "integer":
+        return forms.IntegerField(
+            min_value=parameter.minimum, max_value=parameter.maximum, **common
+        )
+    attributes = {"autocomplete": "off"}
+    if parameter.type == "topic":
+        attributes["list"] = "report-topics"
+    widget = forms.TextInput(attrs=attributes)
+    return forms.CharField(
+        min_length=parameter.minimum, max_length=parameter.maximum, widget=widget, **common
     )
-    field_order = ["report", "hours", "topic"]
 
 
-class ScheduleForm(ParametersForm):
-    """When a schedule runs, and what it counts."""
+class StartForm(forms.Form):
+    """The report to run; a ParametersForm holds its parameters."""
 
-    KINDS = [("interval", _("Every so often")), ("cron", _("At set times"))]
+    report = forms.ChoiceField(label=_("Report"))
+
+    def __init__(
+        self,
+        reports: Mapping[str, Report],
+        data: Mapping[str, Any] | None = None,
+        *,
+        chosen: str = "",
+    ) -> None:
+        super().__init__(data, initial={"report": chosen} if chosen in reports else None)
+        field = self.fields["report"]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [(name, gettext_lazy(each.title)) for name, each in reports.items()]
+
+
+class ScheduleForm(forms.Form):
+    """When a schedule runs."""
+
+    KINDS = [("interval", _("At intervals")), ("cron", _("At set times"))]
     PERIODS = [("minutes", _("minutes")), ("hours", _("hours")), ("days", _("days"))]
 
-    enabled = forms.BooleanField(label=_("Runs by itself"), required=False)
+    enabled = forms.BooleanField(label=_("Switched on"), required=False)
     kind = forms.ChoiceField(label=_("Repeats"), choices=KINDS)
     every = forms.IntegerField(
         label=_("Every"), min_value=1, max_value=EVERY_MAX, initial=1, required=False
@@ -86,15 +122,14 @@ class ScheduleForm(ParametersForm):
         ),
         widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off"}),
     )
-    field_order = ["enabled", "kind", "every", "period", "cron", "hours", "topic"]
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
         if cleaned.get("kind") == "interval":
             if not cleaned.get("every") and "every" not in self.errors:
-                self.add_error("every", _("Say how often."))
+                self.add_error("every", _("Enter how often."))
             if not cleaned.get("period"):
-                self.add_error("period", _("Say which unit."))
+                self.add_error("period", _("Choose a unit."))
         elif cleaned.get("kind") == "cron" and "cron" not in self.errors:
             try:
                 cleaned["cron"] = checked_cron(cleaned.get("cron") or "")
@@ -104,17 +139,21 @@ class ScheduleForm(ParametersForm):
 
 
 def checked_cron(text: str) -> str:
-    """Return five cron fields, one blank apart.
+    """Return five cron fields with one blank between them.
 
     Raises:
-        ValueError: which field is wrong.
+        ValueError: a field is not valid; the text says which.
     """
     fields = text.split()
     if len(fields) != len(CRON_FIELDS):
-        raise ValueError("Five fields are needed: minute, hour, day of month, month, day of week.")
+        raise ValueError(
+            gettext("Enter five fields: minute, hour, day of month, month, day of week.")
+        )
     for field, (name, count, first) in zip(fields, CRON_FIELDS, strict=True):
         try:
             crontab_parser(count, first).parse(field)
         except (ParseException, ValueError) as error:
-            raise ValueError(f"The field {name} cannot be {field!r}.") from error
+            raise ValueError(
+                gettext("“%(value)s” is not a valid %(field)s.") % {"value": field, "field": name}
+            ) from error
     return " ".join(fields)

@@ -1,29 +1,40 @@
-"""What reports need beside the console: Redis, a worker, Java. Each problem is one sentence.
+"""Health of the report system: Redis, a worker, and the needs that each report describes.
 
-No check holds a page up: Redis gets half a second, a worker one; answers are kept for seconds.
+Each problem is one sentence with its remedy. No check delays a page for long: Redis has half a
+second to answer, a worker one second. Answers are cached for seconds, rarely changing ones for
+minutes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import subprocess
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 import redis
 from django.conf import settings
 from django.core.cache import cache
+from django.utils.translation import gettext as _
 from kombu.exceptions import OperationalError
 
+from broker_core.environment import without_secrets
 from console.celery import app
 from console.reports import catalog
 
 REDIS_TIMEOUT_S = 0.5
 WORKER_TIMEOUT_S = 1.0
 KEPT_S = 4
+NEED_MET_KEPT_S = 300
+NEED_UNMET_KEPT_S = 10
+CHECK_SECONDS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, what to do about it; `blocks` when no report can start."""
+    """A problem and its remedy; `blocks` if no report can start."""
 
     sentence: str
     remedy: str
@@ -32,11 +43,65 @@ class Problem:
 
 
 def problems() -> list[Problem]:
-    """Return everything that keeps reports from running now, the first cause first."""
-    found = [problem for problem in (redis_problem(), java_problem()) if problem is not None]
-    if not any(problem.blocks for problem in found) and (worker := worker_problem()) is not None:
+    """Return all problems that keep reports from running now, the root cause first."""
+    redis_is_down, unknown = redis_problem(), catalog_problem()
+    found = [problem for problem in (redis_is_down, unknown) if problem is not None]
+    found += need_problems()
+    if redis_is_down is None and (worker := worker_problem()) is not None:
         found.append(worker)
     return found
+
+
+def catalog_problem() -> Problem | None:
+    try:
+        catalog.reports()
+    except catalog.CatalogError as error:
+        return Problem(
+            str(error),
+            _("No report can start until it does. What installs its packages:"),
+            "deploy/up",
+            blocks=True,
+        )
+    return None
+
+
+def need_problems() -> list[Problem]:
+    """Return the unmet needs of the reports, each once."""
+    checks = {need.check: None for each in catalog.known_reports().values() for need in each.needs}
+    return [problem for check in checks if (problem := need_problem(check)) is not None]
+
+
+def need_problem(check: tuple[str, ...]) -> Problem | None:
+    key = "reports.need." + hashlib.sha256("\0".join(check).encode()).hexdigest()
+    known = cache.get(key)
+    if known is None:
+        known = unmet_need(check)
+        cache.set(key, known, NEED_UNMET_KEPT_S if known else NEED_MET_KEPT_S)
+    return Problem(**known) if known else None
+
+
+def unmet_need(check: tuple[str, ...]) -> dict[str, str]:
+    """Run a check; return its answer about what is missing, {} if nothing is."""
+    try:
+        answer = subprocess.run(
+            check,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=settings.BASE_DIR,
+            env=without_secrets(os.environ),
+            timeout=CHECK_SECONDS_MAX,
+            check=False,
+        )
+        if answer.returncode == 0:
+            return {}
+        said = json.loads(answer.stdout)
+        return {name: str(said[name]) for name in ("sentence", "remedy", "command")}
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
+        return {
+            "sentence": _("It cannot be checked whether reports have what they need."),
+            "remedy": _("By hand:"),
+            "command": " ".join(check),
+        }
 
 
 def redis_problem() -> Problem | None:
@@ -47,9 +112,9 @@ def redis_problem() -> Problem | None:
     if known == "up":
         return None
     return Problem(
-        f"Redis at {redis_address(settings.TREBUCHET_REDIS_URL)} does not answer; reports cannot "
-        "start until it does.",
-        "Sending and receiving go on without it. What starts it with everything else:",
+        _("Redis at %(address)s does not answer; reports cannot start until it does.")
+        % {"address": redis_address(settings.TREBUCHET_REDIS_URL)},
+        _("Messages flow without it. What starts it with everything else:"),
         "deploy/up",
         blocks=True,
     )
@@ -86,8 +151,8 @@ def worker_problem() -> Problem | None:
     if known == "up":
         return None
     return Problem(
-        "No worker answers; reports wait in the queue until one runs.",
-        "deploy/up starts one; by hand:",
+        _("No worker answers; reports wait in the queue until one runs."),
+        _("deploy/up starts one; by hand:"),
         "celery -A console worker",
     )
 
@@ -99,11 +164,3 @@ def worker_answers() -> bool:
     except (OperationalError, redis.RedisError, OSError):
         return False
     return bool(answers)
-
-
-def java_problem() -> Problem | None:
-    missing = catalog.missing_java()
-    if missing is None:
-        return None
-    sentence, _, command = missing.rpartition(": ")
-    return Problem(f"{sentence}.", "Install it with", command)

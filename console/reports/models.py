@@ -1,7 +1,7 @@
-"""A report run: what was asked, how far it is, what came out.
+"""ReportRun: the parameters, progress and result of one run.
 
 States only move forward, each by one conditional UPDATE, so that a worker, a page and a second
-delivery of the same task never undo each other:
+delivery of the same task never undo each other's steps:
 
     queued -> starting -> running -> writing -> done
        \\__________\\_________\\_________\\_____> failed | cancelled
@@ -15,12 +15,13 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 from django_celery_beat.models import PeriodicTask
 
-# A runner writes its heartbeat every HEARTBEAT_S; after LOST_AFTER_S without one it is gone.
+# A runner writes its heartbeat every HEARTBEAT_S; without one for LOST_AFTER_S it counts as gone.
 HEARTBEAT_S = 5
 LOST_AFTER_S = 30
-# A task that no worker took within this time is dropped from the queue, and its run has failed.
+# If no worker takes a task within this time, the queue drops it, and its run fails.
 QUEUED_SECONDS_MAX = 3600
 
 RESULT_ROWS_MAX = 20_000
@@ -30,38 +31,38 @@ RUNS_KEPT = 500
 
 
 class RunState(models.TextChoices):
-    """Where a run is."""
+    """The state of a run."""
 
-    QUEUED = "queued", "Queued"
-    STARTING = "starting", "Starting"
-    RUNNING = "running", "Running"
-    WRITING = "writing", "Writing"
-    DONE = "done", "Done"
-    FAILED = "failed", "Failed"
-    CANCELLED = "cancelled", "Cancelled"
+    QUEUED = "queued", _("Queued")
+    STARTING = "starting", _("Starting")
+    RUNNING = "running", _("Running")
+    WRITING = "writing", _("Writing")
+    DONE = "done", _("Done")
+    FAILED = "failed", _("Failed")
+    CANCELLED = "cancelled", _("Cancelled")
 
 
 WORKING = (RunState.STARTING, RunState.RUNNING, RunState.WRITING)
 ACTIVE = (RunState.QUEUED, *WORKING)
 
 LOST_SENTENCE = (
-    "The worker that ran this report stopped without a word; start the report again. "
-    "The worker's own log says why it ended."
+    "The worker that ran this report ended unexpectedly; start the report again. "
+    "The worker's own log says why."
 )
 NOT_TAKEN_SENTENCE = (
-    "No worker took this report within an hour; see that the worker runs "
+    "No worker took this report within an hour; make sure that a worker runs "
     "(celery -A console worker), then start the report again."
 )
 
 
 class ReportRunQuerySet(models.QuerySet["ReportRun"]):
-    """Questions and transitions over many runs."""
+    """Queries and transitions over many runs."""
 
     def active(self) -> ReportRunQuerySet:
         return self.filter(state__in=ACTIVE)
 
     def lost(self, now: datetime) -> ReportRunQuerySet:
-        """Runs whose worker is gone, or that no worker will take any more."""
+        """Return the runs whose worker is gone, and those that no worker will take any more."""
         silent = models.Q(state__in=WORKING, heartbeat_at__lt=now - timedelta(seconds=LOST_AFTER_S))
         forgotten = models.Q(
             state=RunState.QUEUED, created_at__lt=now - timedelta(seconds=QUEUED_SECONDS_MAX)
@@ -72,8 +73,8 @@ class ReportRunQuerySet(models.QuerySet["ReportRun"]):
 class ReportRun(models.Model):
     """One run of a report.
 
-    `progress_done` of `progress_total` are what the stage counts (tasks of Spark); 0 of 0: unknown.
-    `slot` names the schedule's time slot and is unique: a slot runs once however often it is sent.
+    `progress_done` of `progress_total` tasks of the stage are done; 0 of 0 means unknown.
+    `slot` names the schedule's time slot. It is unique, so a slot runs once, even if sent twice.
     """
 
     report = models.CharField(max_length=64)
@@ -102,10 +103,10 @@ class ReportRun(models.Model):
     slot = models.CharField(max_length=100, null=True, blank=True, unique=True)
 
     worker = models.CharField(max_length=200, blank=True)
-    # host, pid and start time of the analytics process: enough to end it when its worker died.
+    # host, pid and start time of the analytics process: enough to end it if its worker dies.
     process = models.JSONField(null=True, blank=True)
     cancel_requested = models.BooleanField(default=False)
-    # Set when the run is to end as failed instead of cancelled (the worker is shutting down).
+    # Set if the run is to end as failed instead of cancelled, because the worker shuts down.
     stop_reason = models.CharField(max_length=SENTENCE_CHARS_MAX, blank=True)
 
     result = models.JSONField(null=True, blank=True)
@@ -123,7 +124,7 @@ class ReportRun(models.Model):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the row says active and nobody is behind it; `mark_lost` will write it down."""
+        """Whether the row is active but no worker runs it; `mark_lost` records that."""
         now = timezone.now()
         if self.state in WORKING:
             beat = self.heartbeat_at or self.started_at or self.created_at
@@ -156,7 +157,7 @@ class ReportRun(models.Model):
 
     @property
     def seconds(self) -> float | None:
-        """How long it has run or ran, None before it started."""
+        """The duration of the run so far or in all, None before it starts."""
         if self.started_at is None:
             return None
         end = self.finished_at
@@ -165,7 +166,7 @@ class ReportRun(models.Model):
         return max(0.0, (end - self.started_at).total_seconds())
 
     def move(self, to: RunState, *, among: tuple[RunState, ...], **values: Any) -> bool:
-        """Set state and values if the row is still in one of `among`; say whether it was."""
+        """Set state and values if the row's state is still in `among`; return whether it was."""
         moved = ReportRun.objects.filter(pk=self.pk, state__in=among).update(state=to, **values)
         if moved:
             self.state = to

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext, gettext as _
 
-from console.reports import catalog, forms, schedules
+from console.reports import catalog, schedules
 from console.reports.models import ReportRun, RunState
+from console.ui.templatetags.ui import byte_size, count, unknown
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Mapping
 
+    from django.utils.safestring import SafeString
     from django_celery_beat.models import PeriodicTask
 
+    from console.reports.catalog import Column, Parameter, Report, Total
+
 LOG_LINES_SHOWN = 12
+TOTALS_IN_TABLE_MAX = 2
 
 STATE_COLOURS = {
     RunState.QUEUED: "off",
@@ -43,33 +49,94 @@ def milliseconds(when: datetime | None) -> int | None:
 
 
 def report_title(name: str) -> str:
-    report = catalog.REPORTS.get(name)
-    return name if report is None else report.title
+    report = catalog.known_reports().get(name)
+    return name if report is None else gettext(report.title)
 
 
-def parameters_in_words(parameters: dict[str, Any]) -> str:
-    hours = str(parameters.get("hours") or "")
-    span = dict(forms.RANGES).get(hours)
-    words = str(span) if span is not None else _("Last %(hours)s hours") % {"hours": hours}
-    topic = parameters.get("topic")
-    return f"{words} · {topic}" if topic else words
+def parameters_in_words(report: Report | None, parameters: Mapping[str, Any]) -> str:
+    """Return a run's parameters as a line: "Last 24 hours · orders"."""
+    if report is None:
+        return " · ".join(f"{name} {value}" for name, value in parameters.items())
+    words = (in_words(each, parameters.get(each.name)) for each in report.parameters)
+    return " · ".join(filter(None, words))
+
+
+def in_words(parameter: Parameter, value: Any) -> str:
+    """Return one parameter in words, "" for one left out, unless that choice has a label."""
+    for choice in parameter.choices:
+        if choice.value == value:
+            return gettext(choice.label)
+    if value is None:
+        return ""
+    if parameter.type == "topic":
+        return str(value)
+    return f"{gettext(parameter.label)}: {value}"
+
+
+def shown_value(value: Any, unit: str) -> SafeString | str:
+    """Show a number that JSON carries as a string; a dash for None."""
+    number = whole(value)
+    return byte_size(number) if unit == "bytes" else count(number)
+
+
+def shown_cell(value: Any, column: Column) -> SafeString | str:
+    """Show one value of a result's row."""
+    if column.is_number:
+        return shown_value(value, column.unit)
+    if value is None:
+        return unknown(_("The result has no value here."))
+    return shown_time(str(value)) if column.type == "timestamp" else str(value)
+
+
+def shown_time(text: str) -> str:
+    """Show an ISO time in UTC, without seconds if they are 0."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    when = (when if when.tzinfo else when.replace(tzinfo=UTC)).astimezone(UTC)
+    return f"{when:%Y-%m-%d %H:%M:%S}" if when.second else f"{when:%Y-%m-%d %H:%M}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTotal:
+    """A total with its value."""
+
+    total: Total
+    value: int | None
+
+    @property
+    def text(self) -> SafeString | str:
+        return shown_value(self.value, self.total.unit)
+
+
+def report_of(run: ReportRun) -> Report | None:
+    """Return the report's description from the result; without a result, the present one."""
+    if run.result is not None:
+        try:
+            return catalog.report_of(run.result.get("report"))
+        except ValueError:
+            # A result from before results described themselves.
+            return None
+    return catalog.known_reports().get(run.report)
 
 
 class ShownRun:
-    """A run with what a template needs besides its columns."""
+    """A run, with the values that a template needs besides the columns of its row."""
 
     def __init__(self, run: ReportRun) -> None:
         self.run = run
         self.state = run.shown_state
         self.failure = run.shown_failure
+        self.report = report_of(run)
 
     @property
     def title(self) -> str:
-        return report_title(self.run.report)
+        return self.run.report if self.report is None else gettext(self.report.title)
 
     @property
     def parameters(self) -> str:
-        return parameters_in_words(self.run.parameters)
+        return parameters_in_words(self.report, self.run.parameters)
 
     @property
     def colour(self) -> str:
@@ -92,7 +159,7 @@ class ShownRun:
         if self.run.schedule is not None:
             return str(self.run.schedule.name)
         user = self.run.requested_by
-        return _("a schedule that is gone") if user is None else user.get_username()
+        return _("a deleted schedule") if user is None else user.get_username()
 
     @property
     def created_ms(self) -> int | None:
@@ -104,22 +171,26 @@ class ShownRun:
 
     @property
     def log_end(self) -> str:
-        """The last lines of the log, few enough to be read while they change."""
+        """The last lines of the log, few enough to read as they change."""
         return "\n".join(self.run.log_tail.splitlines()[-LOG_LINES_SHOWN:])
 
     @property
-    def messages(self) -> int | None:
-        result = self.run.result
-        return None if result is None else whole(result.get("messages"))
+    def totals(self) -> list[ShownTotal]:
+        """The totals of the result, empty without one."""
+        result, report = self.run.result, self.report
+        if result is None or report is None:
+            return []
+        values = result.get("totals") or {}
+        return [ShownTotal(total, whole(values.get(total.name))) for total in report.totals]
 
     @property
-    def bytes(self) -> int | None:
-        result = self.run.result
-        return None if result is None else whole(result.get("bytes"))
+    def first_totals(self) -> list[ShownTotal]:
+        """The totals that fit a table of runs."""
+        return self.totals[:TOTALS_IN_TABLE_MAX]
 
 
 def whole(value: Any) -> int | None:
-    """Return a number that crossed JSON as a string, None for what is none."""
+    """Return a number that JSON carries as a string, None for anything else."""
     try:
         return int(value)
     except (TypeError, ValueError):
@@ -151,11 +222,14 @@ def shown_schedules() -> list[ShownSchedule]:
     shown = []
     for schedule in schedules.all_schedules():
         arguments = schedules.arguments(schedule)
+        name = str(arguments.get("report", ""))
         shown.append(
             ShownSchedule(
                 schedule=schedule,
-                title=report_title(str(arguments.get("report", ""))),
-                parameters=parameters_in_words(arguments.get("parameters") or {}),
+                title=report_title(name),
+                parameters=parameters_in_words(
+                    catalog.known_reports().get(name), arguments.get("parameters") or {}
+                ),
                 words=schedules.in_words(schedule),
                 next_ms=[milliseconds(when) for when in schedules.next_runs(schedule, now)],
                 last_ms=milliseconds(schedule.last_run_at),

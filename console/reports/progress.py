@@ -1,4 +1,4 @@
-"""The JSON lines that `python -m analytics` writes on its standard output."""
+"""The JSON lines that `python -m analytics` writes to standard output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COUNT_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the job is: `done` of `total` tasks in this stage; rows and bytes read so far."""
+    """The progress of a run: `done` of `total` tasks of this stage, rows and bytes read so far."""
 
     stage: str
     done: int
@@ -22,20 +22,20 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The job wrote its result."""
+    """The run wrote its result."""
 
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The job could not do it; `message` is a sentence for people."""
+    """The run failed; `message` is a sentence for people."""
 
     message: str
 
 
 def parse(line: bytes) -> Progress | Done | Failed | None:
-    """Return the event of one line, None for a line that is none (a library printed something)."""
+    """Return the event of a line, None for a line that a library printed."""
     try:
         event = json.loads(line)
     except ValueError:
@@ -55,14 +55,14 @@ def parse(line: bytes) -> Progress | Done | Failed | None:
             return Done(rows=count(event.get("rows")))
         case "failed":
             return Failed(
-                message=str(event.get("message") or "The report failed without a reason.")
+                message=str(event.get("message") or "The report failed and gave no reason.")
             )
         case _:
             return None
 
 
 def count(value: Any) -> int:
-    """Return a number that fits the database; 0 for what is no number."""
+    """Return a number that fits the database, 0 for anything that is not a number."""
     try:
         return max(0, min(int(value), COUNT_MAX))
     except (TypeError, ValueError, OverflowError):

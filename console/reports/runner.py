@@ -1,7 +1,7 @@
-"""The runner of one report: starts the analytics program, watches it, records how it ended.
+"""Runner: starts the analytics program for one run, watches it, records its end.
 
-The program is a process of its own in a process group of its own, so that cancelling ends the JVM
-beside it as well. Worker process only; blocks until the report has ended.
+The program has its own process group, so that cancelling also ends its JVM. Runs in a worker
+process only, and blocks until the report has ended.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.utils import timezone
 
+from broker_core.environment import without_secrets
 from console.celery import REPORT_SECONDS_MAX
 from console.processes import identity
-from console.reports import catalog, progress, traffic
+from console.reports import catalog, progress, results
 from console.reports.models import (
     HEARTBEAT_S,
     LOG_TAIL_CHARS_MAX,
@@ -41,26 +42,27 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The row is written at most this often; the page asks once a second.
+# The runner writes the row at most this often; the page asks once a second.
 UPDATE_EVERY_S = 0.25
 CANCEL_ASKED_EVERY_S = 0.5
-# SIGTERM first: the program may end Spark and remove its half-written output.
+# SIGTERM first, so that the program can end Spark and remove its unfinished output.
 GRACE_S = 30.0
 LINE_BYTES_MAX = 65_536
 LOG_LINES_KEPT = 400
+OUTPUT_PREFIX = "run-"
 RESULT_BYTES_MAX = 64 * 1024 * 1024
 
 
 class ReportFailedError(Exception):
-    """The report ended without a result; the text is the sentence that the page shows."""
+    """The report ended without a result; the text is a sentence for the page."""
 
 
 class ReportCancelledError(Exception):
-    """Somebody asked for the end."""
+    """Somebody asked to cancel the run."""
 
 
 class Lines:
-    """Splits a byte stream into lines, a line longer than LINE_BYTES_MAX into pieces."""
+    """Splits a byte stream into lines, and a line longer than LINE_BYTES_MAX into pieces."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -83,14 +85,14 @@ class Runner:
 
     def __init__(self, run: ReportRun) -> None:
         self._run = run
-        self._out = Path(settings.TREBUCHET_DATA) / "reports" / f"run-{run.pk}"
+        self._out = output_directory() / f"{OUTPUT_PREFIX}{run.pk}"
         self._log: deque[str] = deque(maxlen=LOG_LINES_KEPT)
         self._latest: progress.Progress | None = None
         self._failed: str | None = None
         self._done = False
 
     def run(self) -> None:
-        """Run the program and leave the row in a final state."""
+        """Run the program; leave the row in a final state."""
         run = self._run
         try:
             result = self._result_of_program()
@@ -99,7 +101,7 @@ class Runner:
         except ReportFailedError as failure:
             self._finish(RunState.FAILED, failure=str(failure)[:SENTENCE_CHARS_MAX])
         else:
-            # The newest rows are the last; the program itself may have left out older ones.
+            # The last rows are the newest; the program itself may have left out older ones.
             rows = result["rows"]
             self._finish(
                 RunState.DONE,
@@ -139,10 +141,8 @@ class Runner:
         return "\n".join(self._log)[-LOG_TAIL_CHARS_MAX:]
 
     def _result_of_program(self) -> dict[str, Any]:
-        if (missing := catalog.missing_java()) is not None:
-            raise ReportFailedError(missing)
+        command = self._command()
         self._out.mkdir(parents=True, exist_ok=True)
-        command = catalog.command(self._run.report, self._run.parameters, self._out)
         try:
             process = subprocess.Popen(
                 command,
@@ -150,6 +150,7 @@ class Runner:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=settings.BASE_DIR,
+                env=without_secrets(os.environ),
                 start_new_session=True,
             )
         except OSError as error:
@@ -172,12 +173,21 @@ class Runner:
             )
         return read_result(self._out / "result.json")
 
+    def _command(self) -> list[str]:
+        try:
+            report = catalog.reports().get(self._run.report)
+        except catalog.CatalogError as error:
+            raise ReportFailedError(str(error)) from error
+        if report is None:
+            raise ReportFailedError(f"There is no report {self._run.report} any more.")
+        return catalog.command(report, self._run.parameters, self._out)
+
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
         """Follow both pipes until the program has ended.
 
         Raises:
-            ReportCancelledError: the row asks for the end.
-            ReportFailedError: it took too long, or the worker is stopping.
+            ReportCancelledError: the row says to cancel.
+            ReportFailedError: the report took too long, or the worker is stopping.
         """
         assert process.stdout is not None
         assert process.stderr is not None
@@ -203,7 +213,7 @@ class Runner:
                 if (dirty and now - written >= UPDATE_EVERY_S) or now - written >= HEARTBEAT_S:
                     written, dirty = now, False
                     self._write(self._state())
-            # What was written before the end is still in the pipes.
+            # The pipes still hold what the program wrote before it ended.
             gave = True
             while gave:
                 gave = False
@@ -217,7 +227,7 @@ class Runner:
         return RunState.WRITING if latest.stage.startswith("writing") else RunState.RUNNING
 
     def _write(self, state: RunState) -> None:
-        """Write state, numbers and heartbeat. A row that somebody else ended ends the program."""
+        """Write state, numbers and heartbeat; end the program if the row's state is final."""
         moved = self._run.move(
             state,
             among=WORKING,
@@ -260,8 +270,22 @@ class Runner:
             self._log.append(text[:2_000])
 
 
+def output_directory() -> Path:
+    """Return where each run's program writes, in a directory of its own."""
+    return Path(settings.TREBUCHET_DATA) / "reports"
+
+
+def remove_leftovers() -> None:
+    """Remove the output of runs that nobody works at: their worker was killed."""
+    working = set(ReportRun.objects.filter(state__in=WORKING).values_list("pk", flat=True))
+    for left in output_directory().glob(f"{OUTPUT_PREFIX}*"):
+        number = left.name.removeprefix(OUTPUT_PREFIX)
+        if number.isdecimal() and int(number) not in working:
+            shutil.rmtree(left, ignore_errors=True)
+
+
 def drain_once(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> bool:
-    """Read one chunk of a pipe and hand its lines on, at its end forget it; say if it gave any."""
+    """Pass on the lines of one chunk of a pipe; at its end, unregister it and return False."""
     lines, take = key.data
     data = os.read(key.fd, 65_536)
     for line in lines.feed(data) if data else lines.end():
@@ -275,7 +299,7 @@ def read_result(path: Path) -> dict[str, Any]:
     """Return the report's result.
 
     Raises:
-        ReportFailedError: it is not there, too large, or not what was agreed.
+        ReportFailedError: the file is missing, too large, or not in the agreed form.
     """
     try:
         if path.stat().st_size > RESULT_BYTES_MAX:
@@ -294,13 +318,14 @@ def read_result(path: Path) -> dict[str, Any]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ReportFailedError("The result of the report has no list of rows.")
     try:
-        return {**result, **traffic.summary(rows)}
+        results.check(catalog.report_of(result.get("report")), result)
     except ValueError as error:
         raise ReportFailedError(f"The result of the report is not usable: {error}.") from error
+    return dict(result)
 
 
 def end_group(group: int, *, wait: subprocess.Popen[bytes]) -> None:
-    """End a process group: SIGTERM, GRACE_S later SIGKILL. Returns when its leader is gone."""
+    """End a process group: SIGTERM, then SIGKILL after GRACE_S. Returns once its leader is gone."""
     if wait.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The schedules of reports: rows of django-celery-beat that name our scheduled task."""
+"""The schedules of reports: django-celery-beat's rows for our scheduled task."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from cron_descriptor import CasingTypeEnum, ExpressionDescriptor, FormatException, Options
+from django.utils.translation import gettext, ngettext
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def all_schedules() -> QuerySet[PeriodicTask]:
 
 
 def arguments(schedule: PeriodicTask) -> dict[str, Any]:
-    """Return the keyword arguments a schedule sends, {} when somebody broke them."""
+    """Return the keyword arguments that a schedule sends, {} if they are damaged."""
     try:
         kwargs = json.loads(schedule.kwargs or "{}")
     except ValueError:
@@ -39,7 +40,7 @@ def arguments(schedule: PeriodicTask) -> dict[str, Any]:
 
 
 def slot(schedule: PeriodicTask, now: datetime) -> str:
-    """Return the name of the time slot that `now` lies in: one run for each is wanted."""
+    """Return the name of the time slot that `now` lies in; each slot gets one run."""
     seconds = interval_seconds(schedule) or MINUTE_S
     start = int(now.timestamp()) // seconds * seconds
     return f"{schedule.pk}@{datetime.fromtimestamp(start, UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -54,13 +55,13 @@ def interval_seconds(schedule: PeriodicTask) -> int | None:
 
 
 def next_runs(schedule: PeriodicTask, now: datetime, count: int = NEXT_RUNS) -> list[datetime]:
-    """Return when a schedule runs next, soonest first; nothing when it is switched off."""
+    """Return the next times of a schedule, soonest first; none if it is switched off."""
     if not schedule.enabled:
         return []
     if (seconds := interval_seconds(schedule)) is not None:
         step = timedelta(seconds=seconds)
         first = (schedule.last_run_at or schedule.date_changed or now) + step
-        # A beat that was away runs it as soon as it is back.
+        # Overdue: beat was down, and runs it as soon as it is up again.
         first = max(first, now)
         return [first + step * index for index in range(count)]
     if schedule.crontab is None:
@@ -79,11 +80,23 @@ def in_words(schedule: PeriodicTask) -> str:
     """Return the schedule as a phrase: "every 2 hours", "at 30 minutes past the hour (UTC)"."""
     interval = schedule.interval
     if interval is not None:
-        every = int(interval.every)
-        return f"every {interval.period[:-1]}" if every == 1 else f"every {every} {interval.period}"
+        return every_in_words(int(interval.every), interval.period)
     if schedule.crontab is not None:
         return f"{cron_in_words(expression(schedule.crontab))} ({schedule.crontab.timezone})"
-    return "on a schedule of another kind"
+    return gettext("on a schedule of another kind")
+
+
+def every_in_words(number: int, period: str) -> str:
+    match period:
+        case "days":
+            words = ngettext("every day", "every %(number)d days", number)
+        case "hours":
+            words = ngettext("every hour", "every %(number)d hours", number)
+        case "minutes":
+            words = ngettext("every minute", "every %(number)d minutes", number)
+        case _:
+            words = ngettext("every second", "every %(number)d seconds", number)
+    return words % {"number": number}
 
 
 def expression(cron: CrontabSchedule) -> str:
@@ -102,7 +115,7 @@ def expression(cron: CrontabSchedule) -> str:
 
 def cron_in_words(text: str) -> str:
     if text == "0 * * * *":
-        return "every hour, on the hour"
+        return gettext("every hour, on the hour")
     options = Options()
     options.casing_type = CasingTypeEnum.LowerCase
     options.use_24hour_time_format = True

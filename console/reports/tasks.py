@@ -1,4 +1,4 @@
-"""The Celery tasks of the reports; arguments are ids and names, checked again here."""
+"""The Celery tasks of the reports; they check their arguments, ids and names, again."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from celery.signals import worker_ready, worker_shutting_down
+from django.db import DatabaseError, connections
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
 from console.celery import app
 from console.processes import signal_group
-from console.reports import catalog, schedules
+from console.reports import schedules
 from console.reports.models import (
+    LOST_AFTER_S,
     LOST_SENTENCE,
     NOT_TAKEN_SENTENCE,
     RUNS_KEPT,
@@ -21,19 +23,20 @@ from console.reports.models import (
     ReportRun,
     RunState,
 )
-from console.reports.runner import Runner
+from console.reports.runner import Runner, remove_leftovers
 
 if TYPE_CHECKING:
     from celery import Task
 
 logger = logging.getLogger(__name__)
 
+LOST_LOOKED_FOR_S = LOST_AFTER_S / 2
 STOPPED_SENTENCE = "The worker was stopped while this report ran; start the report again."
 
 
 @app.task(bind=True, name="console.reports.run_report")
 def run_report(self: Task[..., None], run_id: int) -> None:
-    """Run a queued report; a second delivery of the same message finds it taken."""
+    """Run a queued report; a second delivery of the message finds it taken."""
     run = ReportRun.objects.filter(pk=int(run_id)).first()
     if run is None:
         logger.warning("report run is gone: run=%s", run_id)
@@ -45,17 +48,14 @@ def run_report(self: Task[..., None], run_id: int) -> None:
 def run_scheduled_report(
     self: Task[..., None], report: str, parameters: dict[str, Any] | None = None
 ) -> None:
-    """Run what a schedule asks for, once a slot, and not while its last run still works."""
-    if report not in catalog.REPORTS:
-        logger.error("a schedule names an unknown report: report=%s", report)
-        return
+    """Run a schedule's report, once for each slot, unless its last run is still active."""
     mark_lost()
     sender = (self.request.headers or {}).get("periodic_task_name") or self.request.get(
         "periodic_task_name"
     )
     schedule = PeriodicTask.objects.filter(name=sender, task=schedules.SCHEDULED_TASK).first()
     if schedule is not None and ReportRun.objects.active().filter(schedule=schedule).exists():
-        logger.warning("slot passed over, the last run still works: schedule=%s", schedule.name)
+        logger.warning("slot skipped, the last run is still active: schedule=%s", schedule.name)
         return
     slot = None if schedule is None else schedules.slot(schedule, timezone.now())
     run, is_new = (
@@ -89,20 +89,27 @@ def perform(run: ReportRun, *, worker: str) -> None:
     try:
         Runner(run).run()
     except Exception:
-        # The boundary: whatever broke here, the page must not show a run that works for ever.
-        logger.exception("report run broke: run=%s", run.pk)
+        # The boundary: after any failure here, the page must not show a run that never ends.
+        logger.exception("report run failed: run=%s", run.pk)
         run.move(
             RunState.FAILED,
             among=WORKING,
             finished_at=timezone.now(),
-            failure="The worker met an error of its own; its log has the trace.",
+            failure="The worker failed unexpectedly; its log has the trace.",
         )
 
 
-def mark_lost() -> int:
-    """Fail the runs whose worker is gone; end what it left running. Returns how many."""
+def mark_lost(*, restarted: str = "") -> int:
+    """Fail the runs whose worker is gone, end their programs, remove their output.
+
+    `restarted` names a worker that has just begun: what it worked at before, it does not any more.
+    Returns how many runs were lost.
+    """
     marked = 0
-    for run in ReportRun.objects.lost(timezone.now()):
+    lost = ReportRun.objects.lost(timezone.now())
+    if restarted:
+        lost |= ReportRun.objects.filter(state__in=WORKING, worker=restarted)
+    for run in lost:
         process = run.process
         was_queued = run.state == RunState.QUEUED
         marked += run.move(
@@ -115,11 +122,12 @@ def mark_lost() -> int:
         signal_group(process, signal.SIGKILL)
     if marked:
         logger.warning("reports lost their worker: runs=%d", marked)
+    remove_leftovers()
     return marked
 
 
 def forget_old_runs() -> None:
-    """Keep the newest RUNS_KEPT runs."""
+    """Delete all but the newest RUNS_KEPT runs."""
     kept = ReportRun.objects.order_by("-created_at", "-id").values_list("pk", flat=True)
     oldest_kept = list(kept[RUNS_KEPT - 1 : RUNS_KEPT])
     if oldest_kept:
@@ -129,11 +137,25 @@ def forget_old_runs() -> None:
 
 
 @worker_ready.connect
-def on_worker_ready(**_: object) -> None:
-    mark_lost()
+def on_worker_ready(sender: Any = None, **_: object) -> None:
+    mark_lost(restarted=str(getattr(sender, "hostname", "")))
+    timer = getattr(sender, "timer", None)
+    if timer is not None:
+        # A process of this worker's pool may be killed while the worker itself lives on.
+        timer.call_repeatedly(LOST_LOOKED_FOR_S, look_for_lost)
+
+
+def look_for_lost() -> None:
+    try:
+        mark_lost()
+    except DatabaseError:
+        logger.exception("runs that lost their worker cannot be looked for")
+    finally:
+        # Processes that the pool forks later must not share this connection.
+        connections.close_all()
 
 
 @worker_shutting_down.connect
 def on_worker_shutting_down(sender: str, **_: object) -> None:
-    """End this worker's reports in order: otherwise it would wait for them for minutes."""
+    """End this worker's reports properly; otherwise the shutdown waits minutes for them."""
     ReportRun.objects.filter(state__in=WORKING, worker=sender).update(stop_reason=STOPPED_SENTENCE)

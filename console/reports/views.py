@@ -1,4 +1,4 @@
-"""The report pages: the list, a run, a schedule."""
+"""The report pages: the list, runs, schedules."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.utils.translation import gettext, gettext as _, ngettext
+from django.views.decorators.http import require_http_methods, require_safe
 from kombu.exceptions import OperationalError
 
-from console.reports import catalog, health, schedules, traffic
-from console.reports.forms import ScheduleForm, StartForm
+from console.accounts.permissions import administrators_action, require_administrator
+from console.audit.models import Entry
+from console.audit.record import change
+from console.reports import catalog, health, results, schedules
+from console.reports.forms import ParametersForm, ScheduleForm, StartForm
 from console.reports.models import (
     QUEUED_SECONDS_MAX,
     SENTENCE_CHARS_MAX,
@@ -24,28 +26,26 @@ from console.reports.models import (
     ReportRun,
     RunState,
 )
-from console.reports.presenting import ShownRun, ShownSchedule, shown_schedules
+from console.reports.presenting import ShownRun, ShownSchedule, report_of, shown_schedules
 from console.reports.tasks import run_report
 
 if TYPE_CHECKING:
+    from django.forms import Form
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
     from django_celery_beat.models import PeriodicTask
 
+    from console.reports.catalog import Report
+
 RUNS_SHOWN = 50
 ROWS_SHOWN = 200
-TOPICS_SHOWN = 100
-
-
-def require_staff(request: HttpRequest) -> None:
-    """Refuse readers: starting work and changing schedules is for administrators."""
-    if not request.user.is_staff:
-        raise PermissionDenied(_("Only administrators may do this."))
+BREAKDOWN_ROWS_SHOWN = 100
+SECONDS_A_MINUTE, SECONDS_AN_HOUR, SECONDS_A_DAY = 60, 3_600, 86_400
 
 
 @require_safe
 def report_list(request: HttpRequest) -> HttpResponse:
-    """Show the reports: what runs next, what ran."""
+    """Show the reports, their next runs and their past runs."""
     return render(
         request,
         "reports/list.html",
@@ -53,21 +53,33 @@ def report_list(request: HttpRequest) -> HttpResponse:
             "problems": health.problems(),
             "schedules": shown_schedules(),
             "runs": recent_runs(),
-            "form": StartForm(),
-            "reports": catalog.REPORTS.values(),
+            **start_dialog(),
         },
     )
 
 
+def start_dialog(run: ReportRun | None = None) -> dict[str, Any]:
+    """Return the forms of the dialog that starts a run, filled in from an earlier run."""
+    reports = catalog.known_reports()
+    forms = [
+        ParametersForm(
+            report, initial=run.parameters if run is not None and run.report == name else None
+        )
+        for name, report in reports.items()
+    ]
+    chosen = "" if run is None else run.report
+    return {"start_form": StartForm(reports, chosen=chosen), "parameter_forms": forms}
+
+
 @require_safe
 def runs(request: HttpRequest) -> HttpResponse:
-    """Show the table of runs alone; the page asks for it while something runs."""
+    """Show only the table of runs; the page asks for it while a report runs."""
     return render(request, "reports/_runs.html", {"runs": recent_runs()})
 
 
 @require_safe
 def health_banners(request: HttpRequest) -> HttpResponse:
-    """Show what keeps reports from running, alone."""
+    """Show only the problems that keep reports from running."""
     return render(request, "reports/_health.html", {"problems": health.problems()})
 
 
@@ -76,64 +88,94 @@ def recent_runs() -> list[ShownRun]:
     return [ShownRun(run) for run in found[:RUNS_SHOWN]]
 
 
-@require_POST
+@administrators_action
 def start(request: HttpRequest) -> HttpResponse:
-    """Put a run in the queue and show it, or say why that is not possible."""
-    require_staff(request)
-    form = StartForm(request.POST)
-    if not form.is_valid():
-        for problem in form.errors.values():
-            messages.error(request, " ".join(str(each) for each in problem))
-        return redirect("reports:list")
+    """Put a run in the queue and show it, or show why that failed."""
     blocked = next((problem for problem in health.problems() if problem.blocks), None)
     if blocked is not None:
         messages.error(request, blocked.sentence)
         return redirect("reports:list")
-    run = ReportRun.objects.create(
-        report=form.cleaned_data["report"],
-        parameters=form.parameters(),
-        requested_by_id=request.user.pk,
-    )
-    try:
-        # No retries: a page must not wait for a Redis that is gone.
-        run_report.apply_async(args=(run.pk,), expires=QUEUED_SECONDS_MAX, retry=False)
-    except (OperationalError, redis.RedisError, OSError) as error:
-        run.move(
-            RunState.FAILED,
-            among=(RunState.QUEUED,),
-            finished_at=timezone.now(),
-            failure=(f"The report could not be put in the queue: {error}")[:SENTENCE_CHARS_MAX],
+    reports = catalog.known_reports()
+    form = StartForm(reports, request.POST)
+    if not form.is_valid():
+        return refused(request, form)
+    report = reports[form.cleaned_data["report"]]
+    parameters_form = ParametersForm(report, request.POST)
+    if not parameters_form.is_valid():
+        return refused(request, parameters_form)
+    parameters = parameters_form.parameters()
+    with change(request, "report.start", report.name, after=parameters) as entry:
+        run = ReportRun.objects.create(
+            report=report.name, parameters=parameters, requested_by_id=request.user.pk
         )
+        try:
+            # No retries: a page must not wait for a Redis that is down.
+            run_report.apply_async(args=(run.pk,), expires=QUEUED_SECONDS_MAX, retry=False)
+        except (OperationalError, redis.RedisError, OSError) as error:
+            entry.outcome = Entry.Outcome.FAILED
+            entry.remark = f"The report could not be put in the queue: {error}"[:SENTENCE_CHARS_MAX]
+            run.move(
+                RunState.FAILED,
+                among=(RunState.QUEUED,),
+                finished_at=timezone.now(),
+                failure=entry.remark,
+            )
     return redirect("reports:run", run_id=run.pk)
+
+
+def refused(request: HttpRequest, form: Form) -> HttpResponse:
+    """Return to the list with the errors of a form."""
+    for name, problems in form.errors.items():
+        label = form.fields[name].label if name in form.fields else ""
+        for problem in problems:
+            messages.error(request, f"{label}: {problem}" if label else str(problem))
+    return redirect("reports:list")
 
 
 @require_safe
 def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Show one run: how far it is, or what came out."""
+    """Show the progress of a run, or its result."""
     run = found_run(run_id)
+    shown = ShownRun(run)
     context: dict[str, Any] = {
-        "shown": ShownRun(run),
+        "shown": shown,
         "problems": health.problems() if run.is_active else [],
-        "form": StartForm(initial={"report": run.report, **run.parameters}),
+        **start_dialog(run),
     }
-    if run.result is not None:
-        rows = run.rows
-        topics = run.result.get("topics", [])
-        context |= {
-            "result": run.result,
-            "topics": topics[:TOPICS_SHOWN],
-            "topics_left_out": max(0, int(run.result.get("topicCount", 0)) - TOPICS_SHOWN),
-            "rows": rows[-ROWS_SHOWN:][::-1],
-            "row_count": run.result_rows,
-            "rows_kept": len(rows),
-            "rows_left_out": max(0, len(rows) - ROWS_SHOWN),
-        }
+    if run.result is not None and shown.report is not None:
+        context |= shown_result(run, run.result, shown.report)
     return render(request, "reports/run.html", context)
+
+
+def shown_result(run: ReportRun, result: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the template's values for the result of a finished run."""
+    rows = run.rows
+    shown: dict[str, Any] = {
+        "result": result,
+        "report": report,
+        "rows": rows[-ROWS_SHOWN:][::-1],
+        "row_count": run.result_rows,
+        "rows_kept": len(rows),
+        "rows_left_out": max(0, len(rows) - ROWS_SHOWN),
+    }
+    if report.breakdown is not None and "breakdown" in result:
+        found = result["breakdown"]
+        columns = [report.column(name) for name in report.breakdown.sums]
+        shown |= {
+            "breakdown_by": report.column(report.breakdown.by),
+            "breakdown_columns": columns,
+            "breakdown_rows": [
+                (row["by"], list(zip(row["sums"], columns, strict=True)))
+                for row in found["rows"][:BREAKDOWN_ROWS_SHOWN]
+            ],
+            "breakdown_left_out": max(0, int(found["count"]) - BREAKDOWN_ROWS_SHOWN),
+        }
+    return shown
 
 
 @require_safe
 def run_progress(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Show the progress alone; once the run has ended, make the page load its result."""
+    """Show only the progress; once the run has ended, make the page load its result."""
     run = found_run(run_id)
     response = render(
         request,
@@ -147,35 +189,45 @@ def run_progress(request: HttpRequest, run_id: int) -> HttpResponse:
 
 @require_safe
 def run_chart(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Return the numbers of the chart."""
-    result = found_run(run_id).result
-    if result is None:
-        raise Http404(_("This run has no result."))
-    return JsonResponse(result.get("chart", {}))
+    """Return the numbers of the chart, and the time that a point stands for in words."""
+    run = found_run(run_id)
+    report = report_of(run)
+    if run.result is None or report is None or report.chart is None:
+        raise Http404(_("This run has no chart."))
+    chart = run.result.get("chart") or {"stepSeconds": report.chart.step_seconds, "series": []}
+    series = [{**each, "label": each["label"] or gettext("all others")} for each in chart["series"]]
+    value = gettext(report.column(report.chart.value).label)
+    step = _("%(value)s %(per_step)s, in your time zone") % {
+        "value": value,
+        "per_step": per_step(chart["stepSeconds"]),
+    }
+    return JsonResponse({**chart, "series": series, "step": step})
 
 
 @require_safe
 def run_csv(request: HttpRequest, run_id: int) -> HttpResponseBase:
-    """Return the rows that are kept as CSV."""
+    """Return the stored rows as CSV."""
     run = found_run(run_id)
-    if run.result is None:
+    report = report_of(run)
+    if run.result is None or report is None:
         raise Http404(_("This run has no result."))
-    response = StreamingHttpResponse(traffic.csv_lines(run.rows), content_type="text/csv")
+    lines = results.csv_lines(report.columns, run.rows)
+    response = StreamingHttpResponse(lines, content_type="text/csv")
     response["Content-Disposition"] = f'attachment; filename="{run.report}-{run.pk}.csv"'
     return response
 
 
-@require_POST
+@administrators_action
 def cancel(request: HttpRequest, run_id: int) -> HttpResponse:
-    """End a run: at once when it only waits, else by telling its worker through the row."""
-    require_staff(request)
+    """Cancel a run: a waiting one at once, a running one by a mark for its worker."""
     run = found_run(run_id)
-    if run.move(RunState.CANCELLED, among=(RunState.QUEUED,), finished_at=timezone.now()):
-        messages.success(request, _("The report was taken out of the queue."))
-    elif ReportRun.objects.filter(pk=run.pk, state__in=WORKING).update(cancel_requested=True):
-        messages.success(request, _("The report is being ended."))
-    else:
-        messages.info(request, _("The report had ended already."))
+    with change(request, "report.cancel", f"{run.report} {run.pk}"):
+        if run.move(RunState.CANCELLED, among=(RunState.QUEUED,), finished_at=timezone.now()):
+            messages.success(request, _("The run was taken out of the queue."))
+        elif ReportRun.objects.filter(pk=run.pk, state__in=WORKING).update(cancel_requested=True):
+            messages.success(request, _("The run is being cancelled."))
+        else:
+            messages.info(request, _("The run had ended already."))
     return redirect("reports:run", run_id=run.pk)
 
 
@@ -184,37 +236,54 @@ def schedule_page(request: HttpRequest, schedule_id: int) -> HttpResponse:
     """Show and change when a schedule runs."""
     schedule = found_schedule(schedule_id)
     arguments = schedules.arguments(schedule)
+    report = catalog.known_reports().get(str(arguments.get("report", "")))
+    posted = request.POST if request.method == "POST" else None
+    form = ScheduleForm(posted, initial=schedule_initial(schedule))
+    parameters = None
+    if report is not None:
+        initial = arguments.get("parameters") or {}
+        parameters = ParametersForm(report, posted, initial=initial)
     if request.method == "POST":
-        require_staff(request)
-        form = ScheduleForm(request.POST)
-        if form.is_valid():
-            schedule.enabled = form.cleaned_data["enabled"]
-            schedule.kwargs = json.dumps({**arguments, "parameters": form.parameters()})
-            if form.cleaned_data["kind"] == "interval":
-                schedules.set_interval(
-                    schedule, form.cleaned_data["every"], form.cleaned_data["period"]
-                )
-            else:
-                schedules.set_cron(schedule, form.cleaned_data["cron"])
+        require_administrator(request)
+        if form.is_valid() and (parameters is None or parameters.is_valid()):
+            before = audited(schedule)
+            with change(request, "schedule.update", schedule.name, before=before) as entry:
+                schedule.enabled = form.cleaned_data["enabled"]
+                if parameters is not None:
+                    arguments["parameters"] = parameters.parameters()
+                    schedule.kwargs = json.dumps(arguments)
+                if form.cleaned_data["kind"] == "interval":
+                    schedules.set_interval(
+                        schedule, form.cleaned_data["every"], form.cleaned_data["period"]
+                    )
+                else:
+                    schedules.set_cron(schedule, form.cleaned_data["cron"])
+                entry.after = audited(schedule)
             messages.success(request, _("The schedule was changed."))
             return redirect("reports:list")
-    else:
-        form = ScheduleForm(initial=schedule_initial(schedule, arguments))
     return render(
         request,
         "reports/schedule.html",
-        {"form": form, "schedule": schedule, "shown": shown_schedule(schedule_id)},
+        {
+            "form": form,
+            "parameters": parameters,
+            "schedule": schedule,
+            "shown": shown_schedule(schedule_id),
+            "problems": [] if report is not None else health.problems(),
+        },
         status=200 if request.method == "GET" else 422,
     )
 
 
-@require_POST
+@administrators_action
 def schedule_switch(request: HttpRequest, schedule_id: int) -> HttpResponse:
     """Switch a schedule on or off."""
-    require_staff(request)
     schedule = found_schedule(schedule_id)
-    schedule.enabled = request.POST.get("enabled") == "on"
-    schedule.save()
+    before = {"enabled": schedule.enabled}
+    after = {"enabled": request.POST.get("enabled") == "on"}
+    with change(request, "schedule.switch", schedule.name, before=before, after=after):
+        schedule.enabled = after["enabled"]
+        schedule.save()
     messages.success(
         request,
         _("The schedule runs again.") if schedule.enabled else _("The schedule is switched off."),
@@ -222,13 +291,31 @@ def schedule_switch(request: HttpRequest, schedule_id: int) -> HttpResponse:
     return redirect("reports:list")
 
 
-def schedule_initial(schedule: PeriodicTask, arguments: dict[str, Any]) -> dict[str, Any]:
-    parameters = arguments.get("parameters") or {}
-    initial = {
-        "enabled": schedule.enabled,
-        "hours": str(parameters.get("hours") or ""),
-        "topic": parameters.get("topic", ""),
-    }
+def per_step(seconds: int) -> str:
+    """Return the time that a point of a chart stands for: "per 10 minutes"."""
+    if seconds % SECONDS_A_DAY == 0:
+        number = seconds // SECONDS_A_DAY
+        words = ngettext("per day", "per %(number)d days", number)
+    elif seconds % SECONDS_AN_HOUR == 0:
+        number = seconds // SECONDS_AN_HOUR
+        words = ngettext("per hour", "per %(number)d hours", number)
+    elif seconds % SECONDS_A_MINUTE == 0:
+        number = seconds // SECONDS_A_MINUTE
+        words = ngettext("per minute", "per %(number)d minutes", number)
+    else:
+        number = seconds
+        words = ngettext("per second", "per %(number)d seconds", number)
+    return words % {"number": number}
+
+
+def audited(schedule: PeriodicTask) -> dict[str, Any]:
+    """Return the values of a schedule that the audit compares before and after a change."""
+    parameters = schedules.arguments(schedule).get("parameters") or {}
+    return {**schedule_initial(schedule), "parameters": parameters}
+
+
+def schedule_initial(schedule: PeriodicTask) -> dict[str, Any]:
+    initial: dict[str, Any] = {"enabled": schedule.enabled}
     if schedule.interval is not None:
         return initial | {
             "kind": "interval",

@@ -9,21 +9,18 @@ from django.core.cache import cache
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from console.gateway.answers import QueueStatus
+    from console.gateway.answers import BrokerQueue, QueueStatus
 
-# A rate over less than this would jump about.
+# A rate over less time than this would jump.
 INTERVAL_MS = 4_000
 KEPT_S = 120
 
-QueueKey = tuple[str, int]
-Reading = tuple[int, dict[QueueKey, int]]
 
-
-def queue_rates(topic: str, rows: Iterable[QueueStatus], now_ms: int) -> dict[QueueKey, float]:
+def queue_rates(topic: str, rows: Iterable[QueueStatus], now_ms: int) -> dict[BrokerQueue, float]:
     """Return messages a second by queue since an earlier reading; empty at the first one."""
-    ends = {(row.broker_name, row.queue_id): row.max_offset for row in rows}
+    ends = {row.queue: row.max_offset for row in rows}
     key = f"queue-ends:{topic.encode().hex()}"
-    readings: list[Reading] = cache.get(key, [])
+    readings: list[tuple[int, dict[BrokerQueue, int]]] = cache.get(key, [])
     earlier = [reading for reading in readings if now_ms - reading[0] >= INTERVAL_MS]
     base = earlier[-1] if earlier else None
     if not readings or now_ms - readings[-1][0] >= INTERVAL_MS:

@@ -6,31 +6,29 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.contrib import messages
-from django.core.exceptions import PermissionDenied
-from django.core.paginator import Paginator
-from django.http import Http404
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils.translation import gettext as _, gettext_lazy
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts.permissions import administrator_required
-from console.audit.record import change
+from console.accounts.permissions import administrators_action, administrators_form, page
+from console.configs.pages import ConfigPages, Words
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
-from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
+from console.history.metrics import PUT, TOPIC
+from console.history.pages import history_context
+from console.history.reading import Spark, sparks
+from console.history.series import Line
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
+from console.ui.lists import Chip, asked_text, page_of
+from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from django.http import HttpRequest, HttpResponse
 
-    from console.gateway.answers import QueueStatus, Topic, Traffic
-
-ROWS_A_PAGE = 50
-FILTER_CHARACTERS_MAX = 255
+    from console.gateway.answers import QueueStatus, Topic, TopicConfig, Traffic
 
 KIND_LABELS = {
     TopicKind.NORMAL: gettext_lazy("Normal"),
@@ -40,13 +38,22 @@ KIND_LABELS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KindChip:
-    """A choice above the list."""
+WORDS = Words(
+    plural=gettext_lazy("Topics"),
+    new=gettext_lazy("New topic"),
+    create=gettext_lazy("Create topic"),
+    created=gettext_lazy("Topic %(name)s is created."),
+    edit=gettext_lazy("Edit topic"),
+    changed=gettext_lazy("Topic %(name)s is changed."),
+    delete=gettext_lazy("Delete topic"),
+    delete_question=gettext_lazy("Delete this topic?"),
+    deleted=gettext_lazy("Topic %(name)s is deleted."),
+    type_name=gettext_lazy("Type the topic's name to confirm"),
+    wrong_name=gettext_lazy("The name typed is not the topic's; nothing was deleted."),
+)
 
-    value: str
-    label: str
-    count: int
+
+KIND_STATES = {TopicKind.NORMAL: "accent", TopicKind.RETRY: "warn", TopicKind.DLQ: "bad"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +62,15 @@ class TopicRow:
 
     topic: Topic
     traffic: Traffic | None
+    spark: Spark | None
 
     @property
     def kind_label(self) -> str:
         return str(KIND_LABELS[self.topic.kind])
+
+    @property
+    def kind_state(self) -> str:
+        return KIND_STATES.get(self.topic.kind, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,30 +81,34 @@ class QueueRow:
     rate: float | None
 
 
-@require_safe
-@never_cache
+@page
 def listing(request: HttpRequest) -> HttpResponse:
-    query = request.GET.get("q", "").strip()[:FILTER_CHARACTERS_MAX]
+    query = asked_text(request)
     kind = request.GET.get("kind", TopicKind.NORMAL)
-    every = list(gateway().topics().values())
+    every = list(gateway().topics.all().values())
     matching = [topic for topic in every if query.lower() in topic.name.lower()]
     counts = Counter(topic.kind for topic in matching)
-    chips = [KindChip("all", _("All"), len(matching))]
-    chips += [KindChip(each, str(label), counts[each]) for each, label in KIND_LABELS.items()]
+    chips = [Chip("all", _("All"), len(matching))]
+    chips += [Chip(each, str(label), counts[each]) for each, label in KIND_LABELS.items()]
     if kind not in {chip.value for chip in chips}:
         kind = TopicKind.NORMAL
     shown = [topic for topic in matching if kind in {"all", topic.kind}]
-    page = Paginator(shown, ROWS_A_PAGE).get_page(request.GET.get("page"))
-    topics = list(page.object_list)
-    traffic = gateway().topic_traffic([topic.name for topic in topics]) if topics else {}
+    rows = page_of(request, shown)
+    topics = list(rows.object_list)
+    names = [topic.name for topic in topics]
+    traffic = gateway().topics.traffic(names) if topics else {}
+    received = sparks(TOPIC, names, Line("received", PUT), now_ms())
     context = {
-        "rows": [TopicRow(topic, traffic.get(topic.name)) for topic in topics],
-        "page": page,
+        "rows": [
+            TopicRow(topic, traffic.get(topic.name), received.get(topic.name)) for topic in topics
+        ],
+        "page": rows,
         "chips": chips,
         "kind": kind,
         "query": query,
-        "is_filtered": bool(query),
-        "has_topics": any(topic.kind is TopicKind.NORMAL for topic in every),
+        "is_narrowed": bool(query)
+        or kind != TopicKind.NORMAL
+        or any(topic.kind is TopicKind.NORMAL for topic in every),
         "read_at_ms": now_ms(),
     }
     return render(request, "topics/list.html", context)
@@ -100,17 +116,20 @@ def listing(request: HttpRequest) -> HttpResponse:
 
 def found(name: str) -> Topic:
     """Return a topic by name, or the 404 page."""
-    topic = gateway().topics().get(name)
+    topic = gateway().topics.all().get(name)
     if topic is None:
-        raise Http404
+        raise MissingError(
+            _("No broker has a topic named %(name)s. It may have been deleted; names are exact.")
+            % {"name": name}
+        )
     return topic
 
 
 def queue_context(topic: Topic) -> dict[str, Any]:
-    status = gateway().topic_status(topic.name)
+    status = gateway().topics.status(topic.name)
     read_at_ms = now_ms()
     rates = queue_rates(topic.name, status, read_at_ms)
-    rows = [QueueRow(row, rates.get((row.broker_name, row.queue_id))) for row in status]
+    rows = [QueueRow(row, rates.get(row.queue)) for row in status]
     updates = [row.last_update_ms for row in status if row.last_update_ms is not None]
     return {
         "topic": topic,
@@ -122,13 +141,12 @@ def queue_context(topic: Topic) -> dict[str, Any]:
     }
 
 
-@require_safe
-@never_cache
+@page
 def detail(request: HttpRequest, topic: str) -> HttpResponse:
     subject = found(topic)
-    groups = gateway().topic_groups(topic)
-    progresses = gateway().progresses(groups) if groups else {}
-    connections = gateway().online_groups(groups) if groups else {}
+    groups = gateway().topics.consumers(topic)
+    progresses = gateway().groups.progress_of(groups) if groups else {}
+    connections = gateway().groups.connections_of(groups) if groups else {}
     group_rows = [
         {
             "name": group,
@@ -143,87 +161,95 @@ def detail(request: HttpRequest, topic: str) -> HttpResponse:
     ]
     context = queue_context(subject) | {
         "groups": group_rows,
-        "traffic": gateway().topic_traffic([topic])[topic],
+        "traffic": gateway().topics.traffic([topic])[topic],
         "kind_label": KIND_LABELS[subject.kind],
+        "pages": PAGES,
     }
+    context |= history_context(request, TOPIC, topic)
     return render(request, "topics/detail.html", context)
 
 
-@require_safe
-@never_cache
+@page
 def queues(request: HttpRequest, topic: str) -> HttpResponse:
     """Show the part of the page that refreshes itself."""
     return render(request, "topics/_queues.html", queue_context(found(topic)))
 
 
-@administrator_required
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
+def taken() -> Iterable[str]:
+    return gateway().topics.all()
+
+
+def save(config: TopicConfig, broker_names: Sequence[str]) -> None:
+    gateway().topics.save(config, broker_names)
+
+
+def objection(befores: Mapping[str, TopicConfig], after: TopicConfig) -> str | None:
+    """Return what would be lost from sight with the queues that a change takes away."""
+    brokers = {
+        broker
+        for broker, before in befores.items()
+        if after.read_queue_nums < before.read_queue_nums
+    }
+    if not brokers:
+        return None
+    write_queue_nums = max(befores[broker].write_queue_nums for broker in brokers)
+    if after.read_queue_nums < write_queue_nums:
+        return _(
+            "Producers write to %(writes)d queues until they hear of the change, and nobody would "
+            "read what they put into the queues from %(first)d on. Lower the write queues first, "
+            "and the read queues when those are read to their end."
+        ) % {"writes": write_queue_nums, "first": after.read_queue_nums}
+    topic = after.topic
+    going = {
+        row.queue: row
+        for row in gateway().topics.status(topic)
+        if row.broker_name in brokers and row.queue_id >= after.read_queue_nums
+    }
+    groups = gateway().topics.consumers(topic)
+    progresses = gateway().groups.progress_of(groups) if groups else {}
+    unread = {
+        group: sum(
+            going[row.queue].message_count if row.lag is None else row.lag
+            for row in progress.queues
+            if row.topic == topic and row.queue in going
+        )
+        for group, progress in progresses.items()
+    }
+    waiting = {group: count for group, count in unread.items() if count}
+    if waiting:
+        each = ", ".join(f"{group} ({count})" for group, count in sorted(waiting.items()))
+        return _(
+            "The queues from %(first)d on hold messages that these groups have not read and "
+            "would not see any more: %(groups)s. Wait until they are read."
+        ) % {"first": after.read_queue_nums, "groups": each}
+    stored = sum(row.message_count for row in going.values())
+    if stored and not unread:
+        return _(
+            "The queues from %(first)d on hold %(count)d messages that no group has read yet; "
+            "none could read them any more."
+        ) % {"first": after.read_queue_nums, "count": stored}
+    return None
+
+
+PAGES = ConfigPages("topic", "topics", WORDS, TopicForm, taken, save, objection)
+
+
+@administrators_form
 def create(request: HttpRequest) -> HttpResponse:
-    brokers = [node.broker_name for node in gateway().cluster().masters]
-    form = TopicForm(
-        request.POST or None, broker_names=brokers, taken=gateway().topics() if request.POST else ()
-    )
-    if request.method == "POST" and form.is_valid():
-        config = form.config()
-        chosen = form.cleaned_data["broker_names"]
-        after = asdict(config) | {"brokers": chosen}
-        try:
-            with change(request, "topic.create", config.topic, after=after):
-                gateway().save_topic(config, chosen)
-        except GatewayError as error:
-            form.add_error(None, error.what)
-        else:
-            messages.success(request, _("Topic %(topic)s is created.") % {"topic": config.topic})
-            return redirect("topics:detail", config.topic)
-    return render(request, "topics/form.html", {"form": form, "is_new": True})
+    return PAGES.create(request)
 
 
-@administrator_required
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
+@administrators_form
 def edit(request: HttpRequest, topic: str) -> HttpResponse:
-    subject = found(topic)
-    refuse_system(subject)
-    original = next(iter(subject.configs.values()))
-    form = TopicForm(request.POST or None, broker_names=list(subject.configs), original=original)
-    if request.method == "POST" and form.is_valid():
-        config = form.config()
-        chosen = form.cleaned_data["broker_names"]
-        before = {name: asdict(subject.configs[name]) for name in chosen}
-        after = {name: asdict(config) for name in chosen}
-        try:
-            with change(request, "topic.update", topic, before=before, after=after):
-                gateway().save_topic(config, chosen)
-        except GatewayError as error:
-            form.add_error(None, error.what)
-        else:
-            messages.success(request, _("Topic %(topic)s is changed.") % {"topic": topic})
-            return redirect("topics:detail", topic)
-    context = {"form": form, "is_new": False, "topic": subject}
-    return render(request, "topics/form.html", context)
+    return PAGES.edit(request, found(topic))
 
 
-@administrator_required
-@require_POST
+@administrators_action
 def delete(request: HttpRequest, topic: str) -> HttpResponse:
     subject = found(topic)
-    refuse_system(subject)
-    if request.POST.get("name") != topic:
-        messages.error(request, _("The name typed is not the topic's; nothing was deleted."))
-        return redirect("topics:detail", topic)
-    before = {name: asdict(config) for name, config in subject.configs.items()}
-    try:
-        with change(request, "topic.delete", topic, before=before):
-            gateway().delete_topic(topic)
-    except GatewayError as error:
-        messages.error(request, error.what)
-        return redirect("topics:detail", topic)
-    messages.success(request, _("Topic %(topic)s is deleted.") % {"topic": topic})
-    return redirect("topics:list")
-
-
-def refuse_system(topic: Topic) -> None:
-    """Keep what the broker itself depends on out of reach, whatever the page offered."""
-    if topic.kind is TopicKind.SYSTEM:
-        raise PermissionDenied
+    return PAGES.delete(
+        request,
+        subject,
+        act=lambda: gateway().topics.delete(topic),
+        before=lambda: {name: asdict(config) for name, config in subject.configs.items()},
+    )

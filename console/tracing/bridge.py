@@ -1,7 +1,8 @@
 """The bridge between brokers and viewers: one watch a broker, one bounded queue a viewer.
 
-Brokers are watched only while somebody looks. Nothing here touches Redis, a channel layer or the
-database; a viewer that does not keep up loses its oldest events and is told how many.
+The bridge watches brokers only while a Live page is open. It touches neither Redis, nor a channel
+layer, nor the database. A viewer that does not keep up loses its oldest events; the page shows how
+many.
 
     broker --TRACE_EVENTS--> TraceBridge --filter--> Viewer queue --batch--> WebSocket
 """
@@ -12,15 +13,22 @@ import asyncio
 import logging
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from asgiref.sync import sync_to_async
+from django.utils.functional import Promise
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
 
-from broker_core.errors import BrokerError, RequestRefusedError
-from console.tracing.filters import Event, TraceFilter, union
+from console.gateway.errors import GatewayError, RequestFailedError
+from console.tracing.filters import TraceFilter, union
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
+
+    from console.gateway.answers import TraceBatch, TraceEvent
+    from console.gateway.ports import ClusterGateway, Watch, WatchGateway
 
 logger = logging.getLogger(__name__)
 
@@ -35,47 +43,20 @@ BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 8.0
 
 
+# Lazy, since each viewer reads it in a language of its own.
+Sentence = str | Promise
+
+
 class TooManyViewersError(Exception):
     """This user watches in VIEWERS_PER_USER_MAX windows already."""
-
-
-class WatchLink(Protocol):
-    """One connection to one broker that carries a watch."""
-
-    async def watch(self, body: bytes) -> None:
-        """Ask for events, or change what was asked for.
-
-        Raises:
-            BrokerError: no connection, no answer, or a refusal.
-        """
-        ...
-
-    async def until_closed(self) -> None:
-        """Return when the connection has ended."""
-        ...
-
-    async def close(self) -> None:
-        """End the connection; safe to call twice."""
-        ...
-
-
-class EventBatch(msgspec.Struct):
-    """The body of TRACE_EVENTS."""
-
-    events: list[Event]
-    watch_id: str = msgspec.field(default="", name="watchId")
-    dropped: str = "0"
-
-
-decode_batch = msgspec.json.Decoder(EventBatch).decode
 
 
 class Viewer:
     """One open Live page. Event loop only.
 
     `seen` events matched its filter; `dropped` of them never reached the page, since the queue
-    overflowed; `broker_dropped` were lost before the filter, in the broker's own ring. `round` is
-    the page's number of its last filter or clearing: what is under way from before has another.
+    overflowed; the broker's own ring lost `broker_dropped` before the filter. `round` numbers the
+    page's filters and clearings: events that left before the last one carry an older number.
     """
 
     def __init__(self, user_id: object) -> None:
@@ -86,11 +67,11 @@ class Viewer:
         self.seen = 0
         self.dropped = 0
         self.broker_dropped = 0
-        self._queue: deque[Event] = deque()
+        self._queue: deque[TraceEvent] = deque()
         self._status: dict[str, Any] | None = None
         self._news = asyncio.Event()
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: TraceEvent) -> None:
         self.seen += 1
         if len(self._queue) >= QUEUE_EVENTS_MAX:
             self._queue.popleft()
@@ -107,7 +88,7 @@ class Viewer:
         self._news.set()
 
     def clear(self, number: int = 0) -> None:
-        """Forget what waits, as if the page had just been opened."""
+        """Drop what waits and count from zero, as for a page just opened."""
         self.round = number
         self._queue.clear()
         self.seen = self.dropped = self.broker_dropped = 0
@@ -125,7 +106,8 @@ class Viewer:
         self._news.clear()
         frames = []
         if self._status is not None:
-            frames.append(msgspec.json.encode(self._status))
+            # Its sentences are lazy: the sender of the frame decides on the language.
+            frames.append(msgspec.json.encode(self._status, enc_hook=str))
             self._status = None
         events = []
         if not self.paused:
@@ -152,12 +134,12 @@ class Viewer:
 
 @dataclass(slots=True)
 class WatchedBroker:
-    """One broker, and how its watch is."""
+    """One broker, and the state of its watch."""
 
     name: str
     address: str
     state: str = "connecting"
-    message: str = ""
+    message: Sentence = ""
     watch_id: str = ""
     dropped: int = 0
     refilter: asyncio.Event = field(default_factory=asyncio.Event)
@@ -165,29 +147,26 @@ class WatchedBroker:
 
 
 class TraceBridge:
-    """Watches every broker while there are viewers. Event loop only.
-
-    `find_brokers` answers name -> address of each master; it may raise BrokerError.
-    """
+    """Watches every master while there are viewers. Event loop only."""
 
     def __init__(
         self,
-        find_brokers: Callable[[], Awaitable[Mapping[str, str]]],
-        open_link: Callable[[str, Callable[[bytes], None]], WatchLink],
+        cluster: ClusterGateway,
+        watches: WatchGateway,
         *,
         batch_every_s: float = BATCH_EVERY_S,
         backoff_first_s: float = BACKOFF_FIRST_S,
         discover_every_s: float = DISCOVER_EVERY_S,
     ) -> None:
         self.batch_every_s = batch_every_s
-        self._find_brokers = find_brokers
-        self._open_link = open_link
+        self._cluster = cluster
+        self._watches = watches
         self._backoff_first_s = backoff_first_s
         self._discover_every_s = discover_every_s
         self._viewers: set[Viewer] = set()
         self._brokers: dict[str, WatchedBroker] = {}
         self._discovery: asyncio.Task[None] | None = None
-        self._problem = ""
+        self._problem: Sentence = ""
         self._wanted = TraceFilter()
 
     def join(self, viewer: Viewer) -> None:
@@ -207,7 +186,7 @@ class TraceBridge:
         self.refilter()
 
     async def leave(self, viewer: Viewer) -> None:
-        """Let go of a viewer; without viewers no broker is watched."""
+        """Forget a viewer; the last one ends every watch."""
         self._viewers.discard(viewer)
         if self._viewers:
             self.refilter()
@@ -218,7 +197,7 @@ class TraceBridge:
         return Counter(viewer.user_id for viewer in self._viewers)[user_id]
 
     def refilter(self) -> None:
-        """Ask the brokers for what the viewers want now, if that changed."""
+        """Ask the brokers for other events, if the viewers want others now."""
         wanted = union(viewer.filter for viewer in self._viewers)
         if wanted != self._wanted:
             self._wanted = wanted
@@ -241,21 +220,26 @@ class TraceBridge:
         while True:
             wait_s = self._discover_every_s
             try:
-                found = await self._find_brokers()
-            except BrokerError as error:
+                found = await self._masters()
+            except GatewayError as error:
                 self._problem = str(error)
                 wait_s = min(wait_s, 2.0)
                 self._tell()
             else:
-                self._problem = "" if found else "The name server knows no broker yet."
+                self._problem = "" if found else _("The name server knows no broker yet.")
                 self._follow_exactly(found)
                 wait_s = wait_s if found else min(wait_s, 2.0)
             await asyncio.sleep(wait_s)
 
+    async def _masters(self) -> dict[str, str]:
+        """Return the address of each master by its name."""
+        read = sync_to_async(self._cluster.registered, thread_sensitive=False)
+        return {node.broker_name: node.address for node in (await read()).masters}
+
     def _follow_exactly(self, found: Mapping[str, str]) -> None:
         for name, broker in list(self._brokers.items()):
             if found.get(name) != broker.address and broker.state != "watching":
-                # A broker that stopped leaves the name server; one that still answers stays.
+                # Drop a broker that left the name server, unless its watch still works.
                 del self._brokers[name]
                 if broker.task is not None:
                     broker.task.cancel()
@@ -268,34 +252,36 @@ class TraceBridge:
         self._tell()
 
     async def _follow(self, broker: WatchedBroker) -> None:
-        """Hold the watch of one broker; after a loss try again, ever more slowly."""
+        """Hold the watch of one broker; after a loss try again, each time later."""
         backoff_s = self._backoff_first_s
         while True:
-            link = self._open_link(broker.address, lambda body: self._arrived(broker, body))
+            watch = self._watches.open(broker.address, lambda batch: self._arrived(broker, batch))
             try:
-                await self._watch(broker, link)
+                await self._ask(broker, watch)
                 backoff_s = self._backoff_first_s
                 self._set(broker, "watching", "")
-                await self._hold(broker, link)
-                self._set(broker, "away", "The connection to the broker ended; trying again.")
-            except RequestRefusedError as refusal:
-                # Another make of broker, or one with too many watchers: it answers, but not this.
+                await self._hold(broker, watch)
+                self._set(broker, "away", _("The connection to the broker ended; trying again."))
+            except RequestFailedError as refusal:
+                # A broker of another make, or one with too many watchers.
                 backoff_s = BACKOFF_MAX_S
-                self._set(broker, "away", f"The broker does not let itself be watched: {refusal}")
-            except BrokerError as error:
-                self._set(broker, "away", f"The broker does not answer, trying again: {error}")
+                sentence = _("The broker refuses the watch: {reason}")
+                self._set(broker, "away", format_lazy(sentence, reason=str(refusal)))
+            except GatewayError as error:
+                sentence = _("The watch failed, trying again: {reason}")
+                self._set(broker, "away", format_lazy(sentence, reason=str(error)))
             finally:
-                await link.close()
+                await watch.close()
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
 
-    async def _watch(self, broker: WatchedBroker, link: WatchLink) -> None:
+    async def _ask(self, broker: WatchedBroker, watch: Watch) -> None:
         broker.refilter.clear()
-        await link.watch(self._wanted.request_body())
+        await watch.ask_for(self._wanted.asked_for())
 
-    async def _hold(self, broker: WatchedBroker, link: WatchLink) -> None:
+    async def _hold(self, broker: WatchedBroker, watch: Watch) -> None:
         """Renew the watch whenever the filter changes; return when the connection has ended."""
-        closed = asyncio.get_running_loop().create_task(link.until_closed())
+        closed = asyncio.get_running_loop().create_task(watch.until_closed())
         try:
             while not closed.done():
                 changed = asyncio.get_running_loop().create_task(broker.refilter.wait())
@@ -304,23 +290,17 @@ class TraceBridge:
                 finally:
                     changed.cancel()
                 if not closed.done():
-                    await self._watch(broker, link)
+                    await self._ask(broker, watch)
         finally:
             closed.cancel()
 
-    def _arrived(self, broker: WatchedBroker, body: bytes) -> None:
-        """Hand one TRACE_EVENTS on; a body that is not what was agreed is passed over."""
-        try:
-            batch = decode_batch(body)
-            dropped = int(batch.dropped)
-        except ValueError as error:
-            logger.warning("trace events cannot be read: broker=%s error=%s", broker.name, error)
-            return
+    def _arrived(self, broker: WatchedBroker, batch: TraceBatch) -> None:
+        """Hand a batch on to the viewers whose filters match."""
         if batch.watch_id != broker.watch_id:
             # A new watch counts from zero.
             broker.watch_id, broker.dropped = batch.watch_id, 0
-        lost = max(0, dropped - broker.dropped)
-        broker.dropped = dropped
+        lost = max(0, batch.dropped - broker.dropped)
+        broker.dropped = batch.dropped
         for viewer in self._viewers:
             if lost:
                 viewer.broker_lost(lost)
@@ -329,7 +309,7 @@ class TraceBridge:
                 if matches(event):
                     viewer.offer(event)
 
-    def _set(self, broker: WatchedBroker, state: str, message: str) -> None:
+    def _set(self, broker: WatchedBroker, state: str, message: Sentence) -> None:
         if (state, message) != (broker.state, broker.message):
             if state == "away":
                 logger.warning("trace watch lost: broker=%s %s", broker.name, message)
@@ -357,8 +337,8 @@ class TraceBridge:
         }
 
 
-def shown(event: Event) -> Event:
-    """Return an event with long texts cut: a page shows the beginning, the message page all."""
+def shown(event: TraceEvent) -> TraceEvent:
+    """Return an event with long texts cut."""
     return {
         name: value[:TEXT_CHARS_MAX] + "…"
         if isinstance(value, str) and len(value) > TEXT_CHARS_MAX

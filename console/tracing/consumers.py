@@ -1,8 +1,8 @@
 """The WebSocket of the Live page.
 
 Frames to the browser: `status`, `events` (with counters), `problem`; from the browser: `filter`,
-`pause`, `resume`, `clear`. The session is looked at again every SESSION_CHECK_S, since a socket
-lives longer than a sign-in may.
+`pause`, `resume`, `clear`. The console looks the session up again every SESSION_CHECK_S,
+since a socket lives longer than a sign-in may.
 """
 
 from __future__ import annotations
@@ -10,20 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import msgspec
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.conf import settings
-from django.contrib.auth import aget_user
-from django.utils.module_loading import import_string
+from django.utils import translation
+from django.utils.translation import gettext
 
+from console.accounts.sessions import is_signed_in
 from console.tracing.bridge import TooManyViewersError, TraceBridge, Viewer
 from console.tracing.filters import FilterError, parse_filter
-
-if TYPE_CHECKING:
-    from django.http import HttpRequest
+from console.ui.languages import language_of
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +36,7 @@ CLOSE_TOO_MANY = 4429
 class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no types
     """One socket of one signed-in user."""
 
-    # No layer has this name: nothing of a message ever goes through one.
+    # No layer has this name: message data never goes through one.
     channel_layer_alias = "none"
 
     def __init__(self, bridge: TraceBridge, session_check_s: float = SESSION_CHECK_S) -> None:
@@ -52,15 +49,17 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
     async def connect(self) -> None:
         user = self.scope.get("user")
         if user is None or not user.is_authenticated:
-            # Before `accept` this is answered as 403.
+            # Closed before `accept`, the socket is answered with 403.
             await self.close()
             return
         await self.accept()
+        # For this socket's tasks only: each has a context of its own.
+        translation.activate(language_of(self.scope))
         viewer = Viewer(user.pk)
         try:
             self._bridge.join(viewer)
         except TooManyViewersError:
-            await self._problem("You watch in too many windows; close one, then reload.")
+            await self._problem(gettext("You watch in too many windows; close one, then reload."))
             await self.close(code=CLOSE_TOO_MANY)
             return
         self._viewer = viewer
@@ -90,7 +89,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         except FilterError as error:
             await self._problem(str(error))
         except (ValueError, RecursionError):
-            await self._problem("That is no message this page understands.")
+            await self._problem(gettext("The console does not understand this message."))
 
     def _obey(self, viewer: Viewer, content: dict[str, Any]) -> None:
         match content.get("type"):
@@ -105,7 +104,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             case "clear":
                 viewer.clear(round_of(content))
             case _:
-                raise FilterError("The message's type is filter, pause, resume or clear.")
+                raise FilterError(gettext("The message's type is filter, pause, resume or clear."))
 
     async def _pump(self, viewer: Viewer) -> None:
         """Send what waits, at most one batch every `batch_every_s`."""
@@ -119,18 +118,9 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
     async def _check_session(self) -> None:
         while True:
             await asyncio.sleep(self._session_check_s)
-            if not await self._is_signed_in():
+            if not await is_signed_in(getattr(self.scope.get("session"), "session_key", None)):
                 await self.close(code=CLOSE_SIGNED_OUT)
                 return
-
-    async def _is_signed_in(self) -> bool:
-        """Look the session up afresh: it may have ended, and the account may be locked by now."""
-        key = getattr(self.scope.get("session"), "session_key", None)
-        if key is None:
-            return False
-        store = import_string(f"{settings.SESSION_ENGINE}.SessionStore")(session_key=key)
-        user = await aget_user(cast("HttpRequest", SimpleNamespace(session=store)))
-        return user.is_authenticated and user.is_active
 
     async def _problem(self, sentence: str) -> None:
         frame = msgspec.json.encode({"type": "problem", "message": sentence})
@@ -139,12 +129,12 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
 
 
 def round_of(content: dict[str, Any]) -> int:
-    """Return the page's number of this message, which its events will carry.
+    """Return the number that the page gave this message; the events that follow carry it.
 
     Raises:
-        FilterError: it is no number that a browser counts to.
+        FilterError: the number is not one that a browser counts exactly.
     """
     number = content.get("round", 0)
     if not isinstance(number, int) or not 0 <= number < ROUND_MAX:
-        raise FilterError("The message's round is not a whole number.")
+        raise FilterError(gettext("The message's round is not a whole number."))
     return number

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from django.utils.translation import gettext as _
+
+from console.gateway.answers import TracedMessage, WatchFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-STAGES = ("stored", "delivered", "acknowledged")
+STAGES = ("stored", "delivered", "acknowledged", "given_back", "dead")
 WORD_CHARS_MAX = 255
-
-Event = dict[str, Any]
+OFFSET_MAX = 2**63 - 1
+FIELDS = {"type", "round", "topic", "group", "tag", "key", "stages", "message"}
 
 
 class FilterError(ValueError):
@@ -22,13 +24,18 @@ class FilterError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TraceFilter:
-    """Which events a viewer sees; None is any. `key` matches one of a message's keys, or its id."""
+    """Which events a viewer sees; None is any.
+
+    `key` matches one of a message's keys, or its id; `message` all that happens to one message,
+    the acknowledgements that cover it and its copies in other topics included.
+    """
 
     topic: str | None = None
     group: str | None = None
     tag: str | None = None
     key: str | None = None
     stages: frozenset[str] | None = None
+    message: TracedMessage | None = None
 
     def matches(self, event: Mapping[str, Any]) -> bool:
         if self.topic is not None and event.get("topic") != self.topic:
@@ -42,27 +49,35 @@ class TraceFilter:
             return False
         if self.tag is not None and event.get("tags") != self.tag:
             return False
+        if self.message is not None and not is_of(event, self.message):
+            return False
         return self.key is None or (
             self.key in str(event.get("keys") or "").split()
             or self.key in (event.get("uniqKey"), event.get("offsetMsgId"))
         )
 
-    def request_body(self) -> bytes:
-        """Return the body of a TRACE_WATCH that brings at least what this filter shows."""
-        stages = None if self.stages is None else sorted(self.stages)
-        return msgspec.json.encode(
-            {
-                "topic": self.topic,
-                # A broker compares `group` and `key` with one field each, this page with several.
-                "group": None,
-                "tag": self.tag,
-                "key": None,
-                "clientId": None,
-                "stages": stages,
-                "minLatencyMs": 0,
-                "sample": 1,
-            }
+    def asked_for(self) -> WatchFilter:
+        """Return the filter of a watch that brings what this one shows."""
+        return WatchFilter(
+            topic=self.topic,
+            group=self.group,
+            tag=self.tag,
+            key=self.key,
+            stages=self.stages,
+            message=self.message,
         )
+
+
+def is_of(event: Mapping[str, Any], message: TracedMessage) -> bool:
+    """Return whether an event tells of a message: at its place, or of a copy with its id."""
+    if message.uniq_key is not None and event.get("uniqKey") == message.uniq_key:
+        return True
+    if (event.get("topic"), event.get("queueId")) != (message.topic, message.queue_id):
+        return False
+    queue_offset = int(event["queueOffset"])
+    if (first := event.get("acknowledgedFrom")) is not None:
+        return int(first) <= message.queue_offset < queue_offset
+    return queue_offset == message.queue_offset
 
 
 def union(filters: Iterable[TraceFilter]) -> TraceFilter:
@@ -73,12 +88,14 @@ def union(filters: Iterable[TraceFilter]) -> TraceFilter:
     stages: frozenset[str] | None = frozenset()
     for each in every:
         stages = None if stages is None or each.stages is None else stages | each.stages
-    topics = {each.topic for each in every}
-    tags = {each.tag for each in every}
+    first = every[0]
     return TraceFilter(
-        topic=topics.pop() if len(topics) == 1 else None,
-        tag=tags.pop() if len(tags) == 1 else None,
+        topic=first.topic if all(each.topic == first.topic for each in every) else None,
+        group=first.group if all(each.group == first.group for each in every) else None,
+        tag=first.tag if all(each.tag == first.tag for each in every) else None,
+        key=first.key if all(each.key == first.key for each in every) else None,
         stages=stages,
+        message=first.message if all(each.message == first.message for each in every) else None,
     )
 
 
@@ -88,20 +105,44 @@ def parse_filter(content: Mapping[str, Any]) -> TraceFilter:
     Raises:
         FilterError: a field is unknown, no text, or too long.
     """
-    if unknown := set(content) - {"type", "round", "topic", "group", "tag", "key", "stages"}:
-        raise FilterError(f"The filter has no field {min(unknown)!r}.")
+    if unknown := set(content) - FIELDS:
+        raise FilterError(_("The filter has no field %(field)r.") % {"field": min(unknown)})
     stages = content.get("stages")
     if stages is not None and not (
         isinstance(stages, list) and all(stage in STAGES for stage in stages)
     ):
-        raise FilterError(f"Stages are a list of {', '.join(STAGES)}.")
+        raise FilterError(_("Stages are a list of %(stages)s.") % {"stages": ", ".join(STAGES)})
     return TraceFilter(
         topic=word(content, "topic"),
         group=word(content, "group"),
         tag=word(content, "tag"),
         key=word(content, "key"),
         stages=frozenset(stages) if stages else None,
+        message=traced_message(content.get("message")),
     )
+
+
+def traced_message(content: object) -> TracedMessage | None:
+    """Return the message that a browser asks for: {topic, queueId, queueOffset, uniqKey}.
+
+    Offsets are decimal text, for JavaScript.
+
+    Raises:
+        FilterError: it is no place of a message.
+    """
+    if content is None:
+        return None
+    refusal = FilterError(_("The filter's message is not a topic, queue and offset."))
+    if not isinstance(content, dict):
+        raise refusal
+    topic, uniq_key = word(content, "topic"), word(content, "uniqKey")
+    try:
+        queue_id, queue_offset = int(content["queueId"]), int(content["queueOffset"])
+    except (KeyError, TypeError, ValueError):
+        raise refusal from None
+    if topic is None or not (0 <= queue_id < 2**31 and 0 <= queue_offset <= OFFSET_MAX):
+        raise refusal
+    return TracedMessage(topic, queue_id, queue_offset, uniq_key)
 
 
 def word(content: Mapping[str, Any], name: str) -> str | None:
@@ -109,8 +150,11 @@ def word(content: Mapping[str, Any], name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise FilterError(f"The filter's {name} is not text.")
+        raise FilterError(_("The filter's %(field)s is not text.") % {"field": name})
     value = value.strip()
     if len(value) > WORD_CHARS_MAX:
-        raise FilterError(f"The filter's {name} is longer than {WORD_CHARS_MAX} characters.")
+        raise FilterError(
+            _("The filter's %(field)s is longer than %(max)d characters.")
+            % {"field": name, "max": WORD_CHARS_MAX}
+        )
     return value or None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from django.urls import path
 
+from console.gateway.access import gateway
 from console.tracing.bridge import TraceBridge
 from console.tracing.consumers import TraceConsumer
-from console.tracing.link import RemotingWatchLink, find_brokers
 
-bridge = TraceBridge(find_brokers, RemotingWatchLink)
+bridge = TraceBridge(gateway().cluster, gateway().watch)
 
 websocket_urlpatterns = [
     path("live/stream/", TraceConsumer.as_asgi(bridge=bridge)),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from django.http import JsonResponse
 from django.shortcuts import render
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_safe
 
+from console.accounts.permissions import page
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.tracing.filters import WORD_CHARS_MAX
@@ -20,25 +20,27 @@ STAGE_LABELS = [
     ("stored", _("stored")),
     ("delivered", _("delivered")),
     ("acknowledged", _("acknowledged")),
+    ("given_back", _("given back")),
+    ("dead", _("dead letter")),
 ]
 TOPICS_OFFERED_MAX = 2_000
 
 
-@require_safe
+@page
 def river(request: HttpRequest) -> HttpResponse:
-    """Show the river of messages; the address holds the filter, so that it can be shared."""
+    """Show the river of messages; its address holds the filter, so that people can share it."""
     asked = {
         name: request.GET.get(name, "")[:WORD_CHARS_MAX]
-        for name in ("topic", "tag", "key", "stage")
+        for name in ("topic", "group", "tag", "key", "stage")
     }
     return render(request, "tracing/river.html", {"filter": asked, "stages": STAGE_LABELS})
 
 
-@require_safe
+@page
 def topics(request: HttpRequest) -> JsonResponse:
-    """Return the names the filter offers; none when no broker answers, typing works anyway."""
+    """Return the topics that the filter offers; none while no broker answers."""
     try:
-        names = sorted(gateway().topics())
+        names = sorted(gateway().topics.all())
     except GatewayError:
         names = []
     return JsonResponse({"topics": names[:TOPICS_OFFERED_MAX]})

@@ -1,4 +1,4 @@
-"""What every page's frame shows: navigation, theme, the broker it looks at."""
+"""What the frame of every page shows: navigation, theme, name server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
-    from django.utils.functional import _StrPromise
+    from django.utils.functional import Promise
 
 THEMES = ("auto", "light", "dark")
 THEME_COOKIE = "trebuchet_theme"
@@ -18,9 +18,9 @@ THEME_COOKIE = "trebuchet_theme"
 
 @dataclass(frozen=True, slots=True)
 class NavigationEntry:
-    """A line of the navigation; it is the current one in its whole namespace."""
+    """A line of the navigation, current on every page of its namespace."""
 
-    label: _StrPromise
+    label: Promise
     icon: str
     url_name: str
     for_staff: bool = False

@@ -1,4 +1,4 @@
-"""Probes for whoever supervises the process."""
+"""Probes for supervisors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 @login_not_required
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Say that the process answers; looks at nothing else."""
+    """Answer; that says the process lives, and nothing else."""
     return JsonResponse({"status": "ok"})
 
 
@@ -21,7 +21,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     """Say whether pages can be served: the database answers and its tables are current.
 
-    A broker that is down does not make the console unready: its pages are where that is explained.
+    The console is ready while a broker is down: its pages explain that.
     """
     try:
         executor = MigrationExecutor(connection)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class HashedStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
-    """Serves a tree without `collectstatic` from the sources; never guesses once it has run."""
+    """Names plain files until `collectstatic` has run, and only hashed ones afterwards."""
 
     def stored_name(self, name: str) -> str:
         if not self.hashed_files:
@@ -25,7 +25,7 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[m
 class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]
     """Answers static files whole: under ASGI a file that is streamed blocks the loop and warns.
 
-    The largest of ours has 50 KB.
+    Our largest file has 50 KB.
     """
 
     @staticmethod

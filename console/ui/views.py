@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 
+from console.audit.record import refused
+from console.ui.missing import MissingError
+
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
@@ -21,19 +24,31 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    record_refusal(request, "access.refused", str(exception))
     text = _("Your account may look at this console but not change things. Ask an administrator.")
     return problem(request, 403, _("Not allowed"), text)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    record_refusal(request, "form.refused", reason)
     text = _("The form was open for too long or came from another page. Go back and send it again.")
     return problem(request, 403, _("The form has expired"), text)
 
 
+def record_refusal(request: HttpRequest, action: str, reason: str) -> None:
+    """Record what the console refused somebody who has signed in; strangers are sent to sign in."""
+    user = getattr(request, "user", None)
+    if user is not None and user.is_authenticated:
+        match = request.resolver_match
+        refused(request, action, f"{request.method} {match.view_name if match else ''}", reason)
+
+
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return problem(request, 404, _("Nothing here"), _("No page lives at this address."))
+    is_ours = isinstance(exception, MissingError)
+    text = str(exception) if is_ours else _("No page lives at this address.")
+    return problem(request, 404, _("Nothing here"), text)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    text = _("The console made a mistake. Its log says what happened; the broker is not affected.")
+    text = _("The console failed to make this page. Its log says why; the broker is not affected.")
     return problem(request, 500, _("Something broke"), text)

@@ -1,4 +1,4 @@
-"""The schedule a newcomer finds: the traffic of the last day, every hour, switched on."""
+"""Adds the default schedule: the traffic of the last day, every hour, switched on."""
 
 from __future__ import annotations
 

@@ -1,30 +1,28 @@
-"""Numbers of a report's result, which cross JSON as strings."""
+"""Filters that show the values of a result in the form its description names."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import template
 
-from console.reports.presenting import whole
-from console.ui.templatetags.ui import bytes_text
+from console.reports.presenting import shown_cell, shown_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from django.utils.safestring import SafeString
+
+    from console.reports.catalog import Column
 
 register = template.Library()
 
 
-@register.filter
-def report_bytes(value: Any) -> str:
-    size = whole(value)
-    return "\u2013" if size is None else bytes_text(size)
+@register.simple_tag
+def report_cell(row: Mapping[str, Any], column: Column) -> SafeString | str:
+    return shown_cell(row.get(column.name), column)
 
 
-@register.filter
-def report_minute(value: Any) -> str:
-    """Show an ISO time to the minute, in UTC."""
-    try:
-        when = datetime.fromisoformat(str(value))
-    except ValueError:
-        return str(value)
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"
+@register.simple_tag
+def report_value(value: Any, column: Column) -> SafeString | str:
+    return shown_value(value, column.unit)

@@ -1,4 +1,5 @@
-/* What every page's script does: theme, navigation, dialogs, notices, ages, charts. No inline handlers anywhere. */
+/* What every page's script does: theme, navigation, dialogs, notices, ages, charts. No inline handlers anywhere.
+   Words come from Django's catalogue of the page's language: gettext, ngettext and interpolate are its functions. */
 "use strict";
 
 const Trebuchet = (() => {
@@ -40,15 +41,15 @@ const Trebuchet = (() => {
 
   /* Ages and local times. */
   function ageText(seconds) {
-    if (seconds < -2) return `in ${spanText(-seconds)}`;
-    if (seconds < 2) return "just now";
-    return `${spanText(seconds)} ago`;
+    if (seconds < -2) return interpolate(gettext("in %s"), [spanText(-seconds)]);
+    if (seconds < 2) return gettext("just now");
+    return interpolate(gettext("%s ago"), [spanText(seconds)]);
   }
   function spanText(seconds) {
-    if (seconds < 90) return `${Math.round(seconds)} s`;
-    if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
-    if (seconds < 129600) return `${Math.round(seconds / 3600)} h`;
-    return `${Math.round(seconds / 86400)} d`;
+    if (seconds < 90) return interpolate(gettext("%s s"), [Math.round(seconds)]);
+    if (seconds < 5400) return interpolate(gettext("%s min"), [Math.round(seconds / 60)]);
+    if (seconds < 129600) return interpolate(gettext("%s h"), [Math.round(seconds / 3600)]);
+    return interpolate(gettext("%s d"), [Math.round(seconds / 86400)]);
   }
   const stamp = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
   function refreshTimes(scope = document) {
@@ -91,8 +92,14 @@ const Trebuchet = (() => {
         cursor: { points: { size: 7 }, drag: { x: false, y: false } },
         legend: { show: options.legend !== false, live: true },
         padding: [10, 12, 0, 0],
-        scales: { x: { time: true, ...(options.windowS ? { range: () => [Date.now() / 1000 - options.windowS, Date.now() / 1000] } : {}) }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] } },
-        axes: [{ ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map(clockText) }, { ...axis, size: 48, values: (_, ticks) => ticks.map((tick) => (options.format || rateText)(tick)) }],
+        scales: {
+          x: { time: true, ...(options.windowS ? { range: () => [Date.now() / 1000 - options.windowS, Date.now() / 1000] } : {}) },
+          y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] },
+        },
+        axes: [
+          { ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map(clockText) },
+          { ...axis, size: 48, values: (_, ticks) => ticks.map((tick) => (options.format || rateText)(tick)) },
+        ],
         series: [{}, ...series.map((each) => ({
           label: each.label,
           stroke: colour(each.colour),
@@ -149,7 +156,9 @@ const Trebuchet = (() => {
     const copy = target.closest("[data-copy]");
     if (copy) {
       const text = document.getElementById(copy.dataset.copy)?.textContent ?? copy.dataset.copyText ?? "";
-      navigator.clipboard?.writeText(text.trim()).then(() => toast(copy.dataset.copied || "Copied", "ok"), () => toast("The browser did not allow copying", "warn"));
+      const copied = copy.dataset.copied || gettext("Copied");
+      const refused = gettext("The browser did not allow copying");
+      navigator.clipboard?.writeText(text.trim()).then(() => toast(copied, "ok"), () => toast(refused, "warn"));
     }
     for (const menu of document.querySelectorAll("details.menu[open]")) {
       if (!menu.contains(target)) menu.open = false;
@@ -182,6 +191,18 @@ const Trebuchet = (() => {
     const field = event.target.form?.elements[into];
     const ms = new Date(event.target.value).getTime();
     if (field) field.value = Number.isNaN(ms) ? "" : String(ms);
+  });
+
+  /* A form whose answer takes a moment says so, and is sent once. */
+  document.addEventListener("submit", (event) => {
+    const button = event.target.querySelector("[data-busy]");
+    if (!button) return;
+    button.textContent = button.dataset.busy;
+    button.disabled = true;
+  });
+  /* The browser shows a page it kept as it was left. */
+  window.addEventListener("pageshow", (event) => {
+    if (event.persisted && document.querySelector("[data-busy]:disabled")) location.reload();
   });
 
   /* A button that stays closed until the name is typed. */

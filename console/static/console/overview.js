@@ -15,10 +15,12 @@ document.addEventListener("DOMContentLoaded", () => {
     let answer;
     try {
       const response = await fetch(`${box.dataset.url}?since=${last}`, { headers: { Accept: "application/json" } });
-      if (response.redirected || !response.ok) throw new Error(response.redirected ? "signed out" : `answer ${response.status}`);
+      if (response.redirected || !response.ok) {
+        throw new Error(response.redirected ? gettext("you are signed out") : interpolate(gettext("status %s"), [response.status]));
+      }
       answer = await response.json();
     } catch (error) {
-      state.textContent = `The console does not answer: ${error.message}.`;
+      state.textContent = interpolate(gettext("The console does not answer: %s."), [error.message]);
       return;
     }
     state.textContent = answer.problem;

@@ -6,10 +6,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import template
+from django.conf import settings
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import gettext as _, ngettext
+from django.utils.translation import get_language, gettext as _, ngettext
+
+from console.ui import words
 
 register = template.Library()
 
@@ -18,6 +21,12 @@ BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 THIN_SPACE = "\u202f"
 SECONDS_A_DAY = 86_400
 SECONDS_AN_HOUR = 3_600
+
+
+@register.simple_tag
+def script_words() -> str:
+    """Return the address of what the scripts say, in the language of the page."""
+    return words.address(get_language() or settings.LANGUAGE_CODE)
 
 
 @register.simple_tag
@@ -31,14 +40,20 @@ def icon(name: str, css: str = "") -> SafeString:
     )
 
 
+class Unknown(SafeString):
+    """What stands where a value is not known."""
+
+
 @register.simple_tag
-def unknown(reason: object = "") -> SafeString:
+def unknown(reason: object = "") -> Unknown:
     """Render what is not known: a dash that says why, never a zero."""
     text = str(reason) or _("Not known.")
-    return format_html(
-        '<span class="unknown" title="{0}" tabindex="0">\u2013'
-        '<span class="visually-hidden"> ({0})</span></span>',
-        text,
+    return Unknown(
+        format_html(
+            '<span class="unknown" title="{0}" tabindex="0">\u2013'
+            '<span class="visually-hidden"> ({0})</span></span>',
+            text,
+        )
     )
 
 
@@ -46,17 +61,20 @@ def grouped(value: int) -> str:
     return f"{value:,}".replace(",", THIN_SPACE)
 
 
+# The filters below take the reason to give where the value is None.
+
+
 @register.filter
-def count(value: int | None) -> SafeString | str:
+def count(value: float | None, reason: object = "") -> str:
     """Show a whole number in groups of three."""
-    return unknown() if value is None else grouped(int(value))
+    return unknown(reason) if value is None else grouped(int(value))
 
 
 @register.filter
-def rate(value: float | None) -> SafeString | str:
+def rate(value: float | None, reason: object = "") -> str:
     """Show a number a second; the unit stands beside it or in the table's head."""
     if value is None:
-        return unknown()
+        return unknown(reason)
     if value >= 100 or value == 0:
         return grouped(round(value))
     return f"{value:.1f}" if value >= 0.1 else "< 0.1"
@@ -106,14 +124,14 @@ def moment(timestamp_ms: int | None) -> SafeString:
 
 
 @register.filter
-def age(timestamp_ms: int | None) -> SafeString:
+def age(timestamp_ms: int | None, reason: object = "") -> SafeString:
     """Show how long ago a point in time is; the page's script keeps it current."""
-    return time_element(timestamp_ms, "age")
+    return time_element(timestamp_ms, "age", reason)
 
 
-def time_element(timestamp_ms: int | None, kind: str) -> SafeString:
+def time_element(timestamp_ms: int | None, kind: str, reason: object = "") -> SafeString:
     if timestamp_ms is None:
-        return unknown()
+        return unknown(reason)
     try:
         when = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
     except (ValueError, OverflowError, OSError):
@@ -129,7 +147,7 @@ def time_element(timestamp_ms: int | None, kind: str) -> SafeString:
 
 @register.inclusion_tag("ui/field.html")
 def field(bound: Any, *, wide: bool = False) -> dict[str, Any]:
-    """Render a form field with its label, help and errors tied to it."""
+    """Render a form field; its label, help and errors belong to it for screen readers too."""
     widget = bound.field.widget
     described = [f"{bound.id_for_label}-help"] if bound.help_text else []
     if bound.errors:
@@ -143,5 +161,23 @@ def field(bound: Any, *, wide: bool = False) -> dict[str, Any]:
 
 @register.inclusion_tag("ui/source.html")
 def source(name: str, read_at_ms: int | None) -> dict[str, Any]:
-    """Render where numbers come from with their age."""
+    """Render where numbers come from, and their age."""
     return {"name": name, "read_at_ms": read_at_ms}
+
+
+@register.inclusion_tag("ui/tile.html")
+def tile(
+    icon_name: str, label: str, value: object, unit: str = "", note: str = ""
+) -> dict[str, Any]:
+    """Render a figure with its label; what is not known has no unit."""
+    shown_unit = "" if isinstance(value, Unknown) else unit
+    return {"icon": icon_name, "label": label, "value": value, "unit": shown_unit, "note": note}
+
+
+TOAST_STATES = {"success": "ok", "error": "bad", "warning": "warn"}
+
+
+@register.filter
+def toast_state(level_tag: str) -> str:
+    """Return the health colour of a message of Django's."""
+    return TOAST_STATES.get(level_tag, "info")

@@ -1,15 +1,14 @@
-/* The chart of a report run: messages by topic over time, stacked; the legend follows the cursor. */
+/* The chart of a report run: values over time, stacked by series; the legend follows the cursor. */
 "use strict";
 
 (() => {
   const BARS_MAX = 120;
-  const WORDS = { 1: "per minute", 5: "per 5 minutes", 10: "per 10 minutes", 30: "per half hour", 60: "per hour", 240: "per 4 hours", 720: "per half day", 1440: "per day", 10080: "per week", 43200: "per 30 days" };
 
   function stacked(series) {
-    // Drawn from the top of the stack down, so that each area covers what is above it no more.
+    // The top of the stack is drawn first, so that each area lies before those above it.
     const sums = [];
     series.forEach((each, index) => {
-      sums.push(each.counts.map((count, at) => count + (index ? sums[index - 1][at] : 0)));
+      sums.push(each.values.map((value, at) => value + (index ? sums[index - 1][at] : 0)));
     });
     return sums;
   }
@@ -17,7 +16,7 @@
   function draw(element, chart) {
     const legend = document.getElementById("report-legend");
     const step = document.getElementById("report-step");
-    if (step) step.textContent = `messages ${WORDS[chart.stepMinutes] || `per ${chart.stepMinutes} minutes`}, in your time zone`;
+    if (step) step.textContent = chart.step;
     const sums = stacked(chart.series);
     const values = chart.series.map((each, index) => {
       const item = document.createElement("span");
@@ -30,14 +29,14 @@
       legend.append(item);
       return value;
     });
-    const totals = chart.series.map((each) => each.counts.reduce((sum, count) => sum + count, 0));
+    const totals = chart.series.map((each) => each.values.reduce((sum, value) => sum + value, 0));
     const showLegend = (at) => chart.series.forEach((each, index) => {
-      values[index].textContent = Trebuchet.grouped(at == null ? totals[index] : each.counts[at]);
+      values[index].textContent = Trebuchet.grouped(at == null ? totals[index] : each.values[at]);
     });
     showLegend(null);
 
-    // A single minute stands in the middle of ten: uPlot would show it at the edge of a day.
-    const edge = (chart.times.length === 1 ? 300 : chart.times.length <= BARS_MAX ? 30 : 0) * chart.stepMinutes;
+    // A single point stands in the middle of ten steps: uPlot would show it at the edge of a day.
+    const edge = (chart.times.length === 1 ? 5 : chart.times.length <= BARS_MAX ? 0.5 : 0) * chart.stepSeconds;
     const spanOf = (_, low, high) => (chart.times.length === 1 ? [chart.times[0] - edge, chart.times[0] + edge] : [low - edge, high + edge]);
 
     let plot = null;
@@ -78,7 +77,7 @@
     if (!element) return;
     const answer = await fetch(element.dataset.reportChart, { headers: { accept: "application/json" } });
     if (!answer.ok) {
-      element.textContent = "The chart's numbers could not be loaded; reload the page.";
+      element.textContent = element.dataset.failed;
       return;
     }
     const chart = await answer.json();

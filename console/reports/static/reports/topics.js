@@ -1,4 +1,4 @@
-/* Offers the topics that exist once somebody is about to name one. */
+/* Loads the names of topics when a field that takes one gets the focus. */
 "use strict";
 
 document.addEventListener("focusin", async (event) => {
@@ -15,5 +15,5 @@ document.addEventListener("focusin", async (event) => {
       option.value = name;
       return option;
     }));
-  } catch { /* Typing a name works without the list. */ }
+  } catch { /* Without the list the name can still be typed. */ }
 });

@@ -8,12 +8,33 @@
   const RETRY_MAX_MS = 8000;
   const SIGNED_OUT = 4401;
   const TOO_MANY = 4429;
-  const STAGE_STATE = { stored: "accent", delivered: "info", acknowledged: "ok" };
+  const STAGE_STATE = { stored: "accent", delivered: "info", acknowledged: "ok", given_back: "warn", dead: "bad" };
+  const STAGES = {
+    stored: gettext("stored"), delivered: gettext("delivered"), acknowledged: gettext("acknowledged"),
+    given_back: gettext("given back"), dead: gettext("dead letter"),
+  };
   const DETAILS = [
-    ["timeMs", "Time"], ["stage", "Stage"], ["topic", "Topic"], ["brokerName", "Broker"], ["queueId", "Queue"], ["queueOffset", "Queue offset"],
-    ["commitLogOffset", "CommitLog offset"], ["tags", "Tag"], ["keys", "Keys"], ["bodySize", "Body"], ["storeSize", "Record"],
-    ["producerGroup", "Producer group"], ["group", "Consumer group"], ["client", "Client"], ["clientId", "Client id"], ["latencyUs", "Latency"],
-    ["uniqKey", "Message id"], ["offsetMsgId", "Offset id"], ["seq", "Number in this watch"],
+    ["timeMs", gettext("Time")],
+    ["stage", gettext("Stage")],
+    ["topic", gettext("Topic")],
+    ["brokerName", gettext("Broker")],
+    ["queueId", gettext("Queue")],
+    ["queueOffset", gettext("Queue offset")],
+    ["acknowledgedFrom", gettext("Acknowledged from")],
+    ["reconsumeTimes", gettext("Retries so far")],
+    ["commitLogOffset", gettext("CommitLog offset")],
+    ["tags", gettext("Tag")],
+    ["keys", gettext("Keys")],
+    ["bodySize", gettext("Body")],
+    ["storeSize", gettext("Record")],
+    ["producerGroup", gettext("Producer group")],
+    ["group", gettext("Consumer group")],
+    ["client", gettext("Client")],
+    ["clientId", gettext("Client id")],
+    ["latencyUs", gettext("Latency")],
+    ["uniqKey", gettext("Message id")],
+    ["offsetMsgId", gettext("Offset id")],
+    ["seq", gettext("Number in this watch")],
   ];
 
   const $ = (id) => document.getElementById(id);
@@ -22,6 +43,8 @@
   let retryMs = RETRY_FIRST_MS;
   let failures = 0;
   let paused = false;
+  // The one message to show: {topic, queueId, queueOffset, uniqKey}.
+  let only = null;
   let stick = true;
   let selected = null;
   let arrived = 0;
@@ -67,7 +90,7 @@
     const chip = document.createElement("span");
     chip.className = "chip";
     chip.dataset.state = STAGE_STATE[event.stage] || "off";
-    chip.textContent = event.stage;
+    chip.textContent = STAGES[event.stage] || event.stage;
     stage.append(chip);
     const topic = document.createElement("td");
     const name = document.createElement("span");
@@ -75,7 +98,7 @@
     name.textContent = event.topic;
     const place = document.createElement("span");
     place.className = "river__place";
-    place.textContent = `${event.queueId} · ${event.queueOffset}`;
+    place.textContent = placeText(event);
     topic.append(name, place);
     row.append(
       cell(timeText(event.timeMs)), stage, topic, cell(event.tags || "", "river__text"), cell(event.keys || "", "river__text river__keys"),
@@ -83,10 +106,34 @@
     );
     return row;
   }
+  function placeText(event) {
+    if (event.acknowledgedFrom == null) return `${event.queueId} · ${event.queueOffset}`;
+    const last = BigInt(event.queueOffset) - 1n;
+    if (BigInt(event.acknowledgedFrom) > last) return interpolate(gettext("%s · back to %s"), [event.queueId, event.queueOffset]);
+    return event.acknowledgedFrom === String(last) ? `${event.queueId} · ${last}` : `${event.queueId} · ${event.acknowledgedFrom}–${last}`;
+  }
   function clientOf(event) {
     const who = event.group || event.producerGroup || "";
     const from = event.client || event.clientId || "";
     return who && from ? `${who} ${from}` : who || from;
+  }
+  /* The same rules as the broker's, for the rows that are here already. */
+  function isShown(event) {
+    const { topic, group, tag, key, stages } = wanted();
+    if (topic && event.topic !== topic || tag && event.tags !== tag || stages && !stages.includes(event.stage)) return false;
+    if (group && group !== event.group && group !== event.producerGroup) return false;
+    if (key && ![event.uniqKey, event.offsetMsgId, ...(event.keys || "").split(" ")].includes(key)) return false;
+    return !only || isOf(event, only);
+  }
+  function isOf(event, message) {
+    if (message.uniqKey && event.uniqKey === message.uniqKey) return true;
+    if (event.topic !== message.topic || event.queueId !== message.queueId) return false;
+    if (event.acknowledgedFrom == null) return event.queueOffset === message.queueOffset;
+    const offset = BigInt(message.queueOffset);
+    return BigInt(event.acknowledgedFrom) <= offset && offset < BigInt(event.queueOffset);
+  }
+  function messageOf(event) {
+    return { topic: event.topic, queueId: event.queueId, queueOffset: event.queueOffset, uniqKey: event.uniqKey || null };
   }
   function append(events) {
     if (!events.length) return;
@@ -117,7 +164,7 @@
     selected = row;
     row.setAttribute("aria-selected", "true");
     const event = row.traced;
-    $("river-details-title").textContent = `${event.topic} ${event.queueId} · ${event.queueOffset}`;
+    $("river-details-title").textContent = `${event.topic} ${placeText(event)}`;
     const list = $("river-details-list");
     list.replaceChildren();
     const known = new Set(DETAILS.map(([name]) => name));
@@ -131,7 +178,8 @@
       text.textContent = detailText(name, value);
       list.append(term, text);
     }
-    $("river-follow").hidden = !(event.uniqKey || event.keys);
+    // An acknowledgement is of a queue: it covers many messages, or none.
+    $("river-follow").hidden = Boolean(only) || event.acknowledgedFrom != null;
     $("river-details").hidden = false;
   }
   function detailText(name, value) {
@@ -176,20 +224,22 @@
     const away = status.brokers.filter((broker) => broker.state === "away");
     const watching = status.brokers.filter((broker) => broker.state === "watching");
     let state = "info";
-    let text = "Connecting";
+    let text = gettext("Connecting");
     if (!socket || socket.readyState !== WebSocket.OPEN) {
       state = failures ? "bad" : "info";
-      text = failures ? "Console does not answer, trying again" : "Connecting";
+      text = failures ? gettext("The console does not answer, trying again") : gettext("Connecting");
     } else if (paused) {
-      [state, text] = ["warn", "Paused"];
+      [state, text] = ["warn", gettext("Paused")];
     } else if (away.length && !watching.length) {
-      [state, text] = ["bad", "Broker away, trying again"];
+      [state, text] = ["bad", gettext("The broker is away, trying again")];
     } else if (away.length) {
-      [state, text] = ["warn", `Live, ${away.length} of ${status.brokers.length} brokers away`];
+      const sentence = ngettext("Live, %s of %s broker away", "Live, %s of %s brokers away", status.brokers.length);
+      [state, text] = ["warn", interpolate(sentence, [away.length, status.brokers.length])];
     } else if (watching.length) {
-      [state, text] = ["ok", status.brokers.length > 1 ? `Live, ${watching.length} brokers` : "Live"];
+      const several = interpolate(ngettext("Live, %s broker", "Live, %s brokers", watching.length), [watching.length]);
+      [state, text] = ["ok", status.brokers.length > 1 ? several : gettext("Live")];
     } else if (status.problem) {
-      [state, text] = ["bad", "No broker, trying again"];
+      [state, text] = ["bad", gettext("No broker, trying again")];
     }
     chip.dataset.state = state;
     chip.textContent = text;
@@ -203,7 +253,8 @@
       banner.append(strong);
       return banner;
     }));
-    $("river-empty-title").textContent = paused ? "Paused" : watching.length ? "Waiting for messages" : "Waiting for a broker";
+    const waiting = watching.length ? gettext("Waiting for messages") : gettext("Waiting for a broker");
+    $("river-empty-title").textContent = paused ? gettext("Paused") : waiting;
   }
 
   /* Socket. */
@@ -214,19 +265,50 @@
     const fields = form.elements;
     const text = (name) => fields[name].value.trim() || null;
     const stage = text("stage");
-    return { topic: text("topic"), tag: text("tag"), key: text("key"), stages: stage ? [stage] : null };
+    return { topic: text("topic"), group: text("group"), tag: text("tag"), key: text("key"), stages: stage ? [stage] : null, message: only };
+  }
+  function readOnly() {
+    const query = new URLSearchParams(location.search);
+    const [, topic, queueId, queueOffset] = /^([^/]+)\/(\d{1,9})\/(\d{1,19})$/.exec(query.get("message") || "") || [];
+    only = topic ? { topic, queueId: Number(queueId), queueOffset, uniqKey: query.get("id") || null } : null;
+    showOnly();
+  }
+  function showOnly() {
+    $("river-only").hidden = !only;
+    if (only) $("river-only-name").textContent = `${only.topic} ${only.queueId} · ${only.queueOffset}`;
+  }
+  function setOnly(message) {
+    only = message;
+    // Its copies are in other topics, and its other stages have no tag.
+    if (only) for (const name of ["topic", "group", "tag", "key", "stage"]) form.elements[name].value = "";
+    showOnly();
+    if (selected) showDetails(selected);
+    applyFilter();
   }
   function applyFilter() {
-    const { stages, ...words } = wanted();
+    const { stages, message, ...words } = wanted();
     const query = new URLSearchParams();
     for (const [name, value] of Object.entries({ ...words, stage: stages?.[0] })) if (value) query.set(name, value);
+    if (message) query.set("message", `${message.topic}/${message.queueId}/${message.queueOffset}`);
+    if (message?.uniqKey) query.set("id", message.uniqKey);
     history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
     notice = "";
     round += 1;
     send({ type: "filter", round, ...wanted() });
-    empty();
+    sift();
     resetCounters();
     showState();
+  }
+  /* What is here and still wanted stays. */
+  function sift() {
+    let shown = 0;
+    for (const row of rows.children) {
+      row.hidden = !isShown(row.traced);
+      shown += !row.hidden;
+    }
+    if (selected?.hidden) closeDetails();
+    $("river-empty").hidden = shown > 0;
+    toEnd();
   }
   function connect() {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
@@ -245,10 +327,10 @@
     socket.onclose = (closed) => {
       failures += 1;
       status = { problem: "", brokers: [] };
-      if (closed.code === SIGNED_OUT) notice = "Your session has ended; reload the page to sign in again.";
-      else if (closed.code === TOO_MANY) notice ||= "You watch in too many windows; close one, then reload.";
+      if (closed.code === SIGNED_OUT) notice = gettext("Your session has ended; reload the page to sign in again.");
+      else if (closed.code === TOO_MANY) notice ||= gettext("You watch in too many windows; close one, then reload.");
       else {
-        if (failures >= 4) notice = "The console does not take this page's connection; if it runs, reload the page to sign in again.";
+        if (failures >= 4) notice = gettext("The console refuses this page's connection; reload the page to sign in again.");
         setTimeout(connect, retryMs);
         retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
       }
@@ -274,7 +356,7 @@
     paused = value;
     const button = $("river-pause");
     button.setAttribute("aria-pressed", String(paused));
-    button.querySelector("span").textContent = paused ? "Resume" : "Pause";
+    button.querySelector("span").textContent = paused ? gettext("Resume") : gettext("Pause");
     send({ type: paused ? "pause" : "resume" });
     showCounters();
     showState();
@@ -306,12 +388,9 @@
     $("river-newest").addEventListener("click", toEnd);
     $("river-details-close").addEventListener("click", closeDetails);
     $("river-follow").addEventListener("click", () => {
-      const event = selected?.traced;
-      if (!event) return;
-      form.elements.key.value = event.uniqKey || event.keys.split(" ")[0];
-      form.elements.tag.value = form.elements.stage.value = "";
-      applyFilter();
+      if (selected) setOnly(messageOf(selected.traced));
     });
+    $("river-only").addEventListener("click", () => setOnly(null));
     scroll.addEventListener("scroll", () => {
       stick = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 40;
       $("river-newest").hidden = stick;
@@ -323,10 +402,13 @@
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape") closeDetails();
       if (!selected || (event.key !== "ArrowUp" && event.key !== "ArrowDown") || event.target.closest("input, select")) return;
-      const next = event.key === "ArrowUp" ? selected.previousElementSibling : selected.nextElementSibling;
+      const way = event.key === "ArrowUp" ? "previousElementSibling" : "nextElementSibling";
+      let next = selected[way];
+      while (next?.hidden) next = next[way];
       if (next) { event.preventDefault(); showDetails(next); next.scrollIntoView({ block: "nearest" }); }
     });
     setInterval(showSpeed, 1000);
+    readOnly();
     offerTopics();
     connect();
   });

@@ -1,0 +1,94 @@
+"""Views of one broker: its figures now, and their history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.contrib import messages
+from django.http import Http404
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+
+from console.accounts.permissions import administrators_action, page
+from console.audit.record import change
+from console.gateway.access import gateway
+from console.gateway.answers import RuntimeInfo
+from console.gateway.errors import GatewayError
+from console.history.database import HistoryError
+from console.history.metrics import BROKER
+from console.history.pages import history_context
+from console.history.reading import subjects_of
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+    from console.gateway.answers import BrokerNode
+
+
+@page
+def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpResponse:
+    """Show a broker; one that does not answer still has its history."""
+    name = f"{broker_name}:{broker_id}"
+    node: BrokerNode | None = None
+    answer: RuntimeInfo | GatewayError | None
+    try:
+        nodes = gateway().cluster.registered().nodes
+        node = next((each for each in nodes if is_called(each, broker_name, broker_id)), None)
+        answer = gateway().cluster.runtime().get(node.address) if node is not None else None
+    except GatewayError as error:
+        answer = error
+    if node is None and not is_kept(name):
+        if isinstance(answer, GatewayError):
+            raise answer
+        raise Http404
+    context = history_context(request, BROKER, name) | {
+        "broker_name": broker_name,
+        "node": node,
+        "info": answer if isinstance(answer, RuntimeInfo) else None,
+        "problem": answer if isinstance(answer, GatewayError) else None,
+    }
+    return render(request, "brokers/detail.html", context)
+
+
+def is_called(node: BrokerNode, broker_name: str, broker_id: int) -> bool:
+    return (node.broker_name, node.broker_id) == (broker_name, broker_id)
+
+
+def is_kept(name: str) -> bool:
+    """Whether the history knows a broker; one that cannot be read knows none."""
+    try:
+        return bool(subjects_of(BROKER, name))
+    except HistoryError:
+        return False
+
+
+@administrators_action
+def promote(request: HttpRequest, broker_name: str, broker_id: int) -> HttpResponse:
+    """Make a slave the master of its set, if its address was typed."""
+    nodes = gateway().cluster.registered().nodes
+    node = next((each for each in nodes if is_called(each, broker_name, broker_id)), None)
+    if node is None:
+        raise Http404
+    detail_page = redirect("brokers:detail", broker_name, broker_id)
+    if request.POST.get("name") != node.address:
+        messages.error(request, _("Nothing was promoted: type the slave's address as it stands."))
+        return detail_page
+    is_forced = request.POST.get("force") == "on"
+    subject = f"{broker_name}:{broker_id} {node.address}"
+    try:
+        with change(request, "broker.promote", subject, before={"force": is_forced}) as entry:
+            promoted = gateway().cluster.promote(node, force=is_forced)
+            entry.after = {
+                "epoch": promoted.epoch,
+                "start_offset": str(promoted.start_offset),
+                "broker_role": promoted.broker_role,
+            }
+    except GatewayError as error:
+        messages.error(request, error.what)
+        return detail_page
+    messages.success(
+        request,
+        _("%(address)s is the master of %(name)s now, in epoch %(epoch)d.")
+        % {"address": node.address, "name": broker_name, "epoch": promoted.epoch},
+    )
+    return redirect("overview:index")

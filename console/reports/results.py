@@ -1,0 +1,97 @@
+"""What a result must be, for any report, and its rows as CSV lines.
+
+The report's description names the columns. Sums and chart come with the result: they are of all
+rows, and the console keeps some only.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from console.reports.catalog import Column, Report
+
+    Row = Mapping[str, Any]
+
+# A spreadsheet takes a cell that begins like this for a formula.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+class Series(msgspec.Struct, frozen=True):
+    """A line of a chart; the one without a label sums up all others."""
+
+    label: str | None
+    values: list[int]
+
+
+class ChartPoints(msgspec.Struct, frozen=True, rename="camel"):
+    """The points of a chart; times are seconds since the epoch."""
+
+    step_seconds: int
+    times: list[int]
+    series: list[Series]
+
+
+class BreakdownRow(msgspec.Struct, frozen=True):
+    """A value, and the sums of all rows that have it."""
+
+    by: str
+    sums: list[str]
+
+
+class BreakdownSums(msgspec.Struct, frozen=True):
+    """The largest values, and how many there are."""
+
+    rows: list[BreakdownRow]
+    count: int
+
+
+def check(report: Report, result: Mapping[str, Any]) -> None:
+    """Check that rows, breakdown and chart of a result are what its report describes.
+
+    Raises:
+        ValueError: they are not.
+    """
+    try:
+        for row in result["rows"]:
+            for column in report.columns:
+                if column.is_number and row[column.name] is not None:
+                    int(row[column.name])
+        if report.breakdown is not None:
+            for sums in msgspec.convert(result["breakdown"], BreakdownSums).rows:
+                if len([int(number) for number in sums.sums]) != len(report.breakdown.sums):
+                    raise ValueError(f"the breakdown of {sums.by} lacks a sum")
+        if report.chart is not None:
+            points = msgspec.convert(result["chart"], ChartPoints)
+            if any(len(each.values) != len(points.times) for each in points.series):
+                raise ValueError("the chart's values are more or fewer than its times")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"it is not what the report describes: {error!r}") from error
+
+
+def csv_lines(columns: Sequence[Column], rows: Iterable[Row]) -> Iterator[str]:
+    """Yield the rows as CSV, the header first; no cell is a formula to a spreadsheet."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    writer.writerow([column.name for column in columns])
+    for row in rows:
+        writer.writerow([safe_cell(row.get(column.name)) for column in columns])
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+    yield buffer.getvalue()
+
+
+def safe_cell(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return f"'{text}" if text.startswith(FORMULA_STARTS) and not is_number(text) else text
+
+
+def is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()

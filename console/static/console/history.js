@@ -1,0 +1,210 @@
+/* The charts of history: their points come as JSON, gaps stay gaps, events are marks. Dragging over a chart narrows the
+   page's time range; all charts of a page share their cursor; a range that ends now follows the time. */
+"use strict";
+
+document.addEventListener("DOMContentLoaded", () => {
+  const section = document.getElementById("history");
+  if (!section) return;
+  const isLive = section.dataset.live !== "";
+  const colours = ["--chart-1", "--chart-2", "--chart-3", "--chart-4", "--chart-5", "--chart-6"];
+  const markColours = { restart: "--warn", back: "--bad", reset: "--chart-3", change: "--info" };
+
+  for (const input of section.querySelectorAll("input[data-ms]")) {
+    const at = new Date(Number(input.dataset.ms));
+    input.value = new Date(at.getTime() - at.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+  }
+
+  const spanMs = Number(section.dataset.to) - Number(section.dataset.from);
+  const format = new Intl.DateTimeFormat(undefined, {
+    month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
+  });
+  const tick = new Intl.DateTimeFormat(undefined, spanMs <= 86400000
+    ? { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }
+    : { month: "short", day: "numeric", ...(spanMs <= 7 * 86400000 ? { hour: "2-digit", hourCycle: "h23" } : {}) });
+
+  function numberText(value) {
+    if (value == null) return "–";
+    const size = Math.abs(value);
+    if (size >= 1e9) return `${(value / 1e9).toFixed(1)}G`;
+    if (size >= 1e6) return `${(value / 1e6).toFixed(1)}M`;
+    if (size >= 100 || value === Math.round(value)) return Trebuchet.grouped(Math.round(value));
+    return size >= 0.1 ? value.toFixed(1) : value.toPrecision(1);
+  }
+
+  /** Vertical lines where something happened, with their words on hover. */
+  function marksPlugin(chart) {
+    return {
+      hooks: {
+        draw: (plot) => {
+          const ctx = plot.ctx;
+          ctx.save();
+          for (const mark of chart.marks) {
+            const x = Math.round(plot.valToPos(mark.atMs / 1000, "x", true)) + 0.5;
+            if (x < plot.bbox.left || x > plot.bbox.left + plot.bbox.width) continue;
+            ctx.strokeStyle = Trebuchet.colour(markColours[mark.what] || "--faint");
+            ctx.setLineDash([4, 3]);
+            ctx.beginPath();
+            ctx.moveTo(x, plot.bbox.top);
+            ctx.lineTo(x, plot.bbox.top + plot.bbox.height);
+            ctx.stroke();
+          }
+          ctx.restore();
+        },
+        setCursor: (plot) => {
+          const at = plot.cursor.left >= 0 ? plot.posToVal(plot.cursor.left, "x") * 1000 : null;
+          const near = at == null ? null : chart.marks.filter((mark) => Math.abs(mark.atMs - at) < spanMs / 80);
+          chart.note.textContent = near?.length ? near.map((mark) => `${format.format(mark.atMs)} ${mark.text}`).join(" · ") : chart.text;
+        },
+      },
+    };
+  }
+
+  function options(chart, answer) {
+    const axis = { stroke: Trebuchet.colour("--faint"), grid: { stroke: Trebuchet.colour("--chart-grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+    return {
+      width: chart.box.clientWidth,
+      height: 190,
+      cursor: { sync: { key: "history" }, drag: { x: true, y: false, setScale: false } },
+      padding: [10, 12, 0, 0],
+      scales: {
+        x: { time: true, range: () => [answer.times[0] / 1000, (answer.times.at(-1) + answer.stepMs) / 1000] },
+        y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.12 : 1] },
+      },
+      axes: [
+        { ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map((each) => tick.format(each * 1000)) },
+        { ...axis, size: 52, values: (_, ticks) => ticks.map(numberText) },
+      ],
+      series: [
+        { label: gettext("Time"), value: (_, value) => (value == null ? "–" : format.format(value * 1000)) },
+        ...answer.lines.map((line, index) => ({
+          label: line.label,
+          stroke: Trebuchet.colour(colours[index % colours.length]),
+          width: index ? 1.25 : 1.75,
+          // Dashes of many points are a blur.
+          dash: index && answer.times.length < 400 ? [5, 3] : undefined,
+          spanGaps: false,
+          points: { show: (plot, series, from, to) => isSparse(answer.lines[index].values, from, to) },
+          value: (_, value) => numberText(value),
+        })),
+      ],
+      plugins: [marksPlugin(chart)],
+      hooks: { setSelect: [(plot) => narrow(plot)] },
+    };
+  }
+
+  /** A value between two gaps has no line: it is shown as a point. */
+  function isSparse(values, from, to) {
+    for (let index = from; index <= to; index += 1) {
+      if (values[index] != null && values[index - 1] == null && values[index + 1] == null) return true;
+    }
+    return false;
+  }
+
+  function narrow(plot) {
+    if (plot.select.width < 8) return;
+    const from = Math.round(plot.posToVal(plot.select.left, "x") * 1000);
+    const to = Math.round(plot.posToVal(plot.select.left + plot.select.width, "x") * 1000);
+    if (to - from < 60000) return;
+    const address = new URL(location.href);
+    address.searchParams.delete("range");
+    address.searchParams.set("from", String(from));
+    address.searchParams.set("to", String(to));
+    location.assign(address);
+  }
+
+  function draw(chart, answer) {
+    chart.marks = answer.marks;
+    chart.answer = answer;
+    const data = [answer.times.map((ms) => ms / 1000), ...answer.lines.map((line) => line.values)];
+    const isKnown = answer.lines.some((line) => line.values.some((value) => value != null));
+    chart.text = answer.problem || (isKnown ? "" : gettext("Nothing is kept of this time."));
+    chart.note.textContent = chart.text;
+    chart.step.textContent = interpolate(gettext("one point is %s"), [Trebuchet.spanText(answer.stepMs / 1000)]);
+    if (answer.lastSampleMs) {
+      chart.age.innerHTML = "";
+      const age = document.createElement("time");
+      age.dataset.age = String(answer.lastSampleMs);
+      chart.age.append(gettext("last sample"), " ", age);
+      Trebuchet.refreshTimes(chart.age);
+    }
+    chart.plot?.destroy();
+    chart.plot = new uPlot(options(chart, answer), data, chart.box);
+  }
+
+  async function load(chart) {
+    let response;
+    try {
+      response = await fetch(chart.card.dataset.history, { headers: { Accept: "application/json" } });
+      if (response.redirected || !response.ok) {
+        throw new Error(response.redirected ? gettext("you are signed out") : interpolate(gettext("status %s"), [response.status]));
+      }
+      draw(chart, await response.json());
+    } catch (error) {
+      chart.card.dataset.stale = "true";
+      chart.note.textContent = interpolate(gettext("The console does not answer: %s."), [error.message]);
+      return;
+    }
+    delete chart.card.dataset.stale;
+  }
+
+  /** The chart as a picture: its own canvas under a title, with the names of its lines. */
+  function picture(chart) {
+    if (!chart.plot) return;
+    const drawn = chart.plot.ctx.canvas;
+    const ratio = devicePixelRatio;
+    const head = 46 * ratio;
+    const canvas = document.createElement("canvas");
+    canvas.width = drawn.width;
+    canvas.height = drawn.height + head;
+    const ctx = canvas.getContext("2d");
+    ctx.fillStyle = Trebuchet.colour("--surface");
+    ctx.fillRect(0, 0, canvas.width, canvas.height);
+    ctx.fillStyle = Trebuchet.colour("--text");
+    ctx.font = `600 ${13 * ratio}px system-ui`;
+    const title = `${document.querySelector("h1").textContent.trim()} · ${chart.card.querySelector("h3").textContent.trim()}`;
+    ctx.fillText(title, 12 * ratio, 18 * ratio);
+    ctx.font = `${11 * ratio}px system-ui`;
+    let x = 12 * ratio;
+    chart.answer.lines.forEach((line, index) => {
+      ctx.fillStyle = Trebuchet.colour(colours[index % colours.length]);
+      ctx.fillRect(x, 28 * ratio, 9 * ratio, 9 * ratio);
+      ctx.fillStyle = Trebuchet.colour("--muted");
+      ctx.fillText(line.label, x + 14 * ratio, 36 * ratio);
+      x += ctx.measureText(line.label).width + 30 * ratio;
+    });
+    ctx.fillText(`${format.format(chart.answer.times[0])} – ${format.format(chart.answer.times.at(-1) + chart.answer.stepMs)}`, x + 8 * ratio, 36 * ratio);
+    ctx.drawImage(drawn, 0, head);
+    canvas.toBlob((blob) => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(blob);
+      link.download = `${chart.card.dataset.file}.png`;
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
+  }
+
+  const charts = [...section.querySelectorAll("[data-history]")].map((card) => ({
+    card,
+    box: card.querySelector(".chart"),
+    note: card.querySelector(".chart__note"),
+    step: card.querySelector(".chart__step"),
+    age: card.querySelector(".chart__age"),
+    marks: [],
+    text: "",
+    plot: null,
+    answer: null,
+  }));
+  for (const chart of charts) {
+    chart.card.querySelector("[data-history-png]").addEventListener("click", () => picture(chart));
+    new ResizeObserver(() => {
+      if (chart.plot && chart.box.clientWidth) chart.plot.setSize({ width: chart.box.clientWidth, height: 190 });
+    }).observe(chart.box);
+  }
+  const redraw = () => charts.forEach((chart) => chart.answer && draw(chart, chart.answer));
+  document.addEventListener("trebuchet:theme", redraw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+
+  const all = () => Promise.all(charts.map(load));
+  if (isLive) Trebuchet.poll(spanMs <= 6 * 3600000 ? 10 : 60, all);
+  else all();
+});

@@ -1,0 +1,63 @@
+"""`manage.py makemessages`: write the message catalogues anew; needs GNU gettext (Debian: gettext).
+
+Django's command, told where our words are: Python and templates in `django.po`, scripts in
+`djangojs.po`, for every language of the settings. Run it whenever a page says something else.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core.management.commands import makemessages
+from django.utils import translation
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+ROOT = Path(__file__).resolve().parents[4]
+# The reports describe themselves in words that the console translates.
+FOLDERS = ("console", "analytics")
+# Each catalogue with the endings of the files it is taken from.
+DOMAINS = {"django": ["html", "py"], "djangojs": ["js"]}
+# A date would make every run a change.
+DATE_LINE = '"POT-Creation-Date:'
+
+
+class Command(makemessages.Command):
+    """Collects the words of the console and of the reports."""
+
+    help = "Write the message catalogues of the console anew; needs GNU gettext."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take no argument: there is one set of catalogues."""
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        locale = Path(settings.LOCALE_PATHS[0])
+        languages = [translation.to_locale(code) for code, _name in settings.LANGUAGES]
+        os.chdir(ROOT)
+        others = [f"{each.name}/*" for each in ROOT.iterdir() if each.name not in FOLDERS]
+        for domain, extensions in DOMAINS.items():
+            super().handle(
+                verbosity=options["verbosity"],
+                locale=languages,
+                exclude=[],
+                all=False,
+                domain=domain,
+                extensions=extensions,
+                symlinks=False,
+                ignore_patterns=["vendor/*", *others],
+                use_default_ignore_patterns=True,
+                no_wrap=False,
+                no_location=False,
+                add_location="file",
+                no_obsolete=True,
+                keep_pot=False,
+            )
+        for catalogue in locale.rglob("*.po"):
+            lines = catalogue.read_text(encoding="utf-8").splitlines(keepends=True)
+            catalogue.write_text(
+                "".join(line for line in lines if not line.startswith(DATE_LINE)), encoding="utf-8"
+            )
