@@ -1,1 +1,1 @@
-"""Bringing the appliance up on one machine, checking it there."""
+"""Brings the appliance up on one machine, and checks it there."""

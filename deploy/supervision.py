@@ -1,13 +1,12 @@
-"""The supervised processes: supervisord's configuration, its start, what we ask of it.
+"""The supervised processes: supervisord's configuration, start and requests.
 
-supervisord restarts what dies (after 1, 2, 3 .. seconds while it dies early) and rotates the logs.
-Order is ours: each process is started and stopped by request, so that the next one finds the one
-before it ready.
+supervisord restarts processes that die (after 1, 2, 3 … seconds while they die early) and rotates
+the logs. The order is ours: we start and stop each process by request, when the one before it is
+ready.
 """
 
 from __future__ import annotations
 
-import ctypes
 import http.client
 import os
 import resource
@@ -23,26 +22,27 @@ from typing import TYPE_CHECKING, Any
 
 from supervisor.xmlrpc import SupervisorTransport  # type: ignore[import-untyped]
 
+from deploy import privileges
 from deploy.virtualenv import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from deploy.programs import Program
+
 LOG_BYTES_MAX = 10 << 20
 LOG_BACKUPS = 5
 START_SECONDS = 3
-"""A process that lives shorter than this counts as not started, and is tried again more slowly."""
+"""A process that lives shorter than this counts as not started; retries slow down."""
 START_RETRIES = 4
 OPEN_FILES_WANTED = 65_536
 ANSWER_WITHIN_S = 15.0
 POLL_S = 0.05
-PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class SupervisorError(Exception):
-    """supervisord could not be started, or does not answer any more."""
+    """supervisord did not start, or does not answer any more."""
 
 
 class State(Enum):
@@ -63,16 +63,6 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """One process of the appliance; a lower priority starts earlier and stops later."""
-
-    name: str
-    command: Sequence[str]
-    priority: int
-    stop_seconds: int
-
-
-@dataclass(frozen=True, slots=True)
 class ProcessInfo:
     """What supervisord knows of one process."""
 
@@ -83,7 +73,7 @@ class ProcessInfo:
 class Supervisor:
     """Our own supervisord; one thread only.
 
-    It stops everything by itself, in the right order, when this process dies without saying so.
+    It stops everything, in the right order, when this process dies unexpectedly.
     """
 
     def __init__(self, run_directory: Path, logs: Path, programs: Sequence[Program]) -> None:
@@ -124,7 +114,7 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 # A session of its own: Ctrl-C reaches this process only, which stops the others.
                 start_new_session=True,
-                preexec_fn=_stop_with_parent,
+                preexec_fn=privileges.end_with_parent,
             )
         transport = SupervisorTransport(None, None, f"unix://{self._socket}")
         self._proxy = xmlrpc.client.ServerProxy("http://localhost", transport=transport)
@@ -137,7 +127,7 @@ class Supervisor:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     log = self._logs / "supervisord.out"
                     raise SupervisorError(f"supervisord did not start; its log is {log}.") from None
-                # The transport keeps a connection that failed, and would fail with it for ever.
+                # The transport would reuse its failed connection for ever.
                 self._proxy("close")()
                 time.sleep(POLL_S)
 
@@ -149,14 +139,14 @@ class Supervisor:
         self._ask("startProcess", name, False)
 
     def stop_process(self, name: str) -> None:
-        """Begin to stop a process; one that is not running is left as it is."""
+        """Begin to stop a process, if it is running."""
         try:
             self._ask("stopProcess", name, False)
         except xmlrpc.client.Fault:
             return
 
     def processes(self) -> dict[str, ProcessInfo]:
-        """Return what there is to know of each process by name.
+        """Return the state of each process, by name.
 
         Raises:
             SupervisorError: supervisord is gone.
@@ -167,7 +157,7 @@ class Supervisor:
         return table
 
     def shutdown(self) -> None:
-        """End supervisord; whatever it still runs ends with it."""
+        """End supervisord and the processes that it still runs."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -245,7 +235,3 @@ class Supervisor:
 def _escaped(value: object) -> str:
     # supervisord expands %(name)s everywhere.
     return str(value).replace("%", "%%")
-
-
-def _stop_with_parent() -> None:
-    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

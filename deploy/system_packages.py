@@ -1,4 +1,4 @@
-"""Debian's packages, installed when this process may."""
+"""Installs Debian packages, if this process may."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def command_for(*packages: str) -> str:
 
 
 def install(*packages: str) -> bool:
-    """Install without starting any service; False, with apt's words shown, when it fails."""
+    """Install without starting any service; show apt's words and return False on failure."""
     say(f"Installing Debian's {', '.join(packages)}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     get = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300"]
@@ -54,9 +54,9 @@ def install(*packages: str) -> bool:
 
 @contextlib.contextmanager
 def _no_services_started() -> Iterator[None]:
-    """Keep a package's own service from being started: the appliance runs its own instance.
+    """Keep packages from starting their services: the appliance runs its own instances.
 
-    A policy that is already there is someone's wish, and stays as it is.
+    Leaves an existing policy alone: somebody put it there.
     """
     if POLICY.exists():
         yield

@@ -1,4 +1,4 @@
-"""What a person at the terminal reads."""
+"""Output to the person at the terminal."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The virtual environment at the checkout's root.
 
-Standard library only: it runs before anything is installed. A stamp in the environment holds the
-hash of each requirements file that is in it, so that a start with nothing new to install costs a
-file read.
+Standard library only: it runs before anything is installed. A requirements file tells people what
+is wanted; its lock beside it, which deploy/lock writes, has all that comes with that and the hashes
+of every file: pip installs from the lock alone. Stamps in the environment hold the hashes of the
+installed locks, so that a start with nothing to install costs a file read.
 """
 
 from __future__ import annotations
@@ -13,29 +14,31 @@ import hashlib
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker_core.environment import without_secrets
+from deploy import requirements
 from deploy.terminal import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = requirements.ROOT
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 OLDEST_PYTHON = (3, 11)
 
 
 class SetupError(Exception):
-    """The machine lacks something, in one sentence for the person who can add it."""
+    """The machine lacks something; the text tells a person how to add it."""
 
 
-def ensure(*requirements: Path, dependencies: bool = True) -> Path:
-    """Make the environment if need be, install what the files pin, return its Python.
+def ensure(*files: Path) -> Path:
+    """Make the environment if needed, install what the files' locks pin, return its Python.
 
     Raises:
-        SetupError: it could not be made, or a package could not be installed.
+        SetupError: the environment could not be made, or a package not installed.
     """
     with _locked():
         if not _is_usable():
@@ -43,14 +46,14 @@ def ensure(*requirements: Path, dependencies: bool = True) -> Path:
             _run(
                 [sys.executable, "-m", "venv", "--clear", str(VENV)], "make the virtual environment"
             )
-        for file in requirements:
-            _install(file, dependencies=dependencies)
+        for file in (requirements.BUILD, *files):
+            _install(file)
     return PYTHON
 
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """One at a time: deploy/up and deploy/test may be started side by side on a fresh checkout."""
+    """Let one process in: deploy/up and deploy/test may start side by side on a fresh checkout."""
     descriptor = os.open(ROOT, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -67,26 +70,27 @@ def _is_usable() -> bool:
         return False
 
 
-def _install(file: Path, *, dependencies: bool) -> None:
-    name = str(file.relative_to(ROOT)).replace(os.sep, "-")
-    stamp = VENV / f".{name}.sha256"
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+def _install(file: Path) -> None:
+    lock = requirements.lock_of(file)
+    stamp = VENV / f".{str(lock.relative_to(ROOT)).replace(os.sep, '-')}.sha256"
+    digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     if stamp.exists() and stamp.read_text().strip() == digest:
         return
     say(f"Installing {file.relative_to(ROOT)} into .venv (the first time takes a few minutes)")
     command: list[str | Path] = [PYTHON, "-m", "pip", "install", "--quiet", "--no-input"]
-    # Debian 12's pip would build pyspark, which has no wheel, the way that it itself warns of.
-    command += ["--disable-pip-version-check", "--use-pep517"]
+    # The lock is complete, so nothing that it does not name is wanted.
+    command += ["--require-hashes", "--no-deps", "--disable-pip-version-check"]
+    # pyspark has no wheel; what builds it is installed by now, hashed like the rest.
+    command += ["--use-pep517", "--no-build-isolation"]
     if os.geteuid() == 0:
         command.append("--root-user-action=ignore")
-    if not dependencies:
-        command.append("--no-deps")
-    _run([*command, "-r", file], f"install {file.relative_to(ROOT)}")
+    _run([*command, "-r", lock], f"install {file.relative_to(ROOT)}")
     stamp.write_text(f"{digest}\n")
 
 
 def _run(command: list[str | Path], what: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = without_secrets(os.environ)
+    environment.pop("PYTHONPATH", None)
     code = subprocess.run(command, env=environment, cwd=ROOT).returncode
     if code != 0:
         raise SetupError(f"Could not {what}: the command above ended with exit code {code}.")

@@ -1,0 +1,208 @@
+"""What deploy/up does as root, before it goes on as another user: deploy.appliance.
+
+It installs what is missing, makes the user, hands the data directory over, gives root up and
+becomes the appliance. Where that user cannot reach the checkout, its Python, the data directory or
+the broker's configuration, the appliance stays root and says so, unless TREBUCHET_USER asked for
+the user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import resource
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from deploy import appliance, java, options, redis_server, secret_files
+from deploy.handover import HandoverError, hand_over, require_ours
+from deploy.requirements import ROOT
+from deploy.supervision import OPEN_FILES_WANTED
+from deploy.terminal import complain, say
+from deploy.virtualenv import VENV
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deploy.options import Options
+
+ROOT_USER = "root"
+
+
+class UserError(Exception):
+    """The appliance cannot run as the user; the text is one sentence without its end."""
+
+
+def find_or_make(name: str) -> pwd.struct_passwd:
+    """Return the account of this name; make the appliance's own where it is missing.
+
+    Raises:
+        UserError: there is none.
+    """
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        if name != options.DEFAULT_USER:
+            raise UserError(f"there is no user {name}, whom TREBUCHET_USER names") from None
+    try:
+        subprocess.run(options.USER_COMMAND, capture_output=True, text=True, check=False)
+        user = pwd.getpwnam(name)
+    except (OSError, KeyError):
+        raise UserError(f"the user {name} could not be made by useradd") from None
+    say(f"Made the system user {name}.")
+    return user
+
+
+def require_reachable(user: pwd.struct_passwd, asked: Options) -> None:
+    """Check that the user can read all that runs, and get to the data.
+
+    Raises:
+        UserError: it cannot.
+    """
+    groups = {*os.getgrouplist(user.pw_name, user.pw_gid)}
+    wanted = [
+        (ROOT, "the checkout"),
+        (Path(sys.executable).resolve(), "its Python"),
+        (Path(sys.base_prefix).resolve(), "its Python"),
+        (asked.data.parent, "the data directory"),
+    ]
+    for path, what in wanted:
+        _require(path, what, user, groups)
+    if asked.broker_file is not None and asked.broker_file.exists():
+        _require(asked.broker_file.parent, "the broker's configuration", user, groups)
+        if not _may(asked.broker_file, user, groups, read=True):
+            raise UserError(
+                f"the user {user.pw_name} cannot read {asked.broker_file}: "
+                f"chown {user.pw_name} {asked.broker_file}"
+            )
+    if not _can_import(user):
+        # The environment was made by a root whose files are private.
+        _open(VENV.resolve())
+        if not _can_import(user):
+            raise UserError(f"the user {user.pw_name} cannot read all of {ROOT}: chmod -R a+rX it")
+
+
+def become(user: pwd.struct_passwd) -> None:
+    """Give root up for good."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < OPEN_FILES_WANTED:
+        # Root in a container may not raise it either.
+        with contextlib.suppress(ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, OPEN_FILES_WANTED))
+    os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
+    os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+    os.environ |= {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
+
+
+def prepare(user: pwd.struct_passwd, asked: Options) -> None:
+    """Do what needs root: install packages, hand the data directory over.
+
+    Raises:
+        HandoverError: the data directory must not be handed over.
+        NotStartedError: another appliance has it, or it cannot be made.
+    """
+    require_ours(asked.data, user.pw_uid)
+    before = os.umask(0o022)
+    try:
+        # Directories on the way are nobody's secret; the user must get through.
+        asked.data.parent.mkdir(parents=True, exist_ok=True)
+    finally:
+        os.umask(before)
+    java.install()
+    if asked.redis_url is None:
+        redis_server.install()
+    with appliance.held(asked.data):
+        links = hand_over(asked.data, user.pw_uid, user.pw_gid)
+    for link in links:
+        if link.exists() and link.stat().st_uid != user.pw_uid:
+            complain(
+                f"WARNING {link} is a symbolic link, and what it leads to is not {user.pw_name}'s: "
+                f"if it is the appliance's, chown -hR {user.pw_name}: {link.resolve()}"
+            )
+
+
+def go_on(arguments: Sequence[str], secrets: Mapping[str, str]) -> NoReturn:
+    """Become the appliance."""
+    secret_files.hand_on(secrets, os.environ)
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "deploy.appliance", *arguments])
+
+
+def main(arguments: Sequence[str]) -> int:
+    secrets = secret_files.take(os.environ)
+    os.umask(0o077)
+    try:
+        asked = options.parse(arguments, {**os.environ, **secrets})
+        try:
+            user = find_or_make(asked.user or options.DEFAULT_USER)
+            require_reachable(user, asked)
+        except UserError as error:
+            sentence = str(error)
+            if asked.user is not None:
+                complain(f"Not started as {asked.user}: {sentence}.")
+                return appliance.NOT_STARTED
+            complain(
+                f"WARNING everything runs as root: {sentence}. Change that, or set "
+                "TREBUCHET_USER=root if root is what you want."
+            )
+            go_on(arguments, secrets)
+        if user.pw_uid != 0:
+            prepare(user, asked)
+            become(user)
+            say(f"Started as root: everything runs as the user {user.pw_name} from here on.")
+    except (options.OptionError, HandoverError, appliance.NotStartedError) as error:
+        complain(str(error))
+        return appliance.NOT_STARTED
+    go_on(arguments, secrets)
+
+
+def _require(path: Path, what: str, user: pwd.struct_passwd, groups: set[int]) -> None:
+    """Check that the user may enter all directories on the way to a path that are there."""
+    for each in reversed([path, *path.parents]):
+        if each.is_dir() and not _may(each, user, groups, read=False):
+            mode = stat.S_IMODE(each.stat().st_mode)
+            raise UserError(
+                f"the user {user.pw_name} cannot reach {what} at {path}, since {each} has mode "
+                f"{mode:04o}: move it to another place, such as /opt/trebuchet"
+            )
+
+
+def _may(path: Path, user: pwd.struct_passwd, groups: set[int], *, read: bool) -> bool:
+    """Whether the mode of a file lets the user read it, or of a directory enter it."""
+    status = path.stat()
+    bit = 0o4 if read else 0o1
+    if status.st_uid == user.pw_uid:
+        return bool(status.st_mode & bit << 6)
+    return bool(status.st_mode & (bit << 3 if status.st_gid in groups else bit))
+
+
+def _can_import(user: pwd.struct_passwd) -> bool:
+    """Whether the user can run the appliance's code: modes do not say all."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import deploy.appliance, django, pyspark, broker_core.broker"],
+        cwd=ROOT,
+        user=user.pw_uid,
+        group=user.pw_gid,
+        extra_groups=os.getgrouplist(user.pw_name, user.pw_gid),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    return done.returncode == 0
+
+
+def _open(directory: Path) -> None:
+    """Let everybody read root's files below a directory, and run what root may run."""
+    for path in (directory, *directory.rglob("*")):
+        status = path.lstat()
+        if not stat.S_ISLNK(status.st_mode) and status.st_uid == 0:
+            more = 0o044 | (0o011 if status.st_mode & 0o100 else 0)
+            path.chmod(stat.S_IMODE(status.st_mode) | more)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

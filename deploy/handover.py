@@ -1,0 +1,130 @@
+"""Hands a data directory of root over to the user that the appliance runs as.
+
+Whoever owns a directory may change what its names lead to while we look. So each file is opened,
+never through a symbolic link, and what was opened is looked at and handed over; a file with a name
+elsewhere, which may be anybody's, is not. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ROOT_USER = 0
+KNOWN_BY = frozenset({"appliance.lock", "broker.conf", "console.sqlite3", "store"})
+"""Names of which an appliance's data directory has at least one."""
+OPENED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class HandoverError(Exception):
+    """The directory is not handed over; the text is one sentence."""
+
+
+def require_ours(directory: Path, uid: int) -> None:
+    """Check that a directory is an appliance's, or new, and root's or the user's.
+
+    Raises:
+        HandoverError: it must not be handed over.
+    """
+    try:
+        owner = directory.lstat().st_uid
+        names = set(os.listdir(directory))  # noqa: PTH208  names are enough
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise HandoverError(
+            f"The data directory {directory} cannot be read: {error.strerror}."
+        ) from error
+    if owner not in (ROOT_USER, uid):
+        raise HandoverError(
+            f"The data directory {directory} belongs to the user {owner}: set TREBUCHET_USER to "
+            "its name, or hand the directory over yourself."
+        )
+    if owner == ROOT_USER and names and names.isdisjoint(KNOWN_BY):
+        raise HandoverError(
+            f"The directory {directory} is root's and holds something else than an appliance's "
+            "data: set TREBUCHET_DATA to a directory of its own."
+        )
+
+
+def hand_over(directory: Path, uid: int, gid: int) -> list[Path]:
+    """Make root's files and directories the user's; return the symbolic links, which stay.
+
+    Raises:
+        HandoverError: a file has names outside the directory; nothing is changed then.
+    """
+    names = _names_within(directory)
+    links = []
+    for path, descriptor, name in _entries(directory):
+        status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            links.append(path)
+        elif status.st_uid == ROOT_USER:
+            _give(path, name, descriptor, uid, gid, names)
+    opened = os.open(directory, OPENED | os.O_DIRECTORY)
+    try:
+        if os.fstat(opened).st_uid == ROOT_USER:
+            os.fchown(opened, uid, gid)
+    finally:
+        os.close(opened)
+    return links
+
+
+def _give(
+    path: Path, name: str, descriptor: int, uid: int, gid: int, names: Mapping[tuple[int, int], int]
+) -> None:
+    mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
+    if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode):
+        os.chown(name, uid, gid, dir_fd=descriptor, follow_symlinks=False)
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        return
+    opened = os.open(name, OPENED, dir_fd=descriptor)
+    try:
+        status = os.fstat(opened)
+        if stat.S_ISREG(status.st_mode):
+            _require_known(path, status, names)
+        elif not stat.S_ISDIR(status.st_mode):
+            return
+        if status.st_uid == ROOT_USER:
+            os.fchown(opened, uid, gid)
+    finally:
+        os.close(opened)
+
+
+def _names_within(directory: Path) -> Counter[tuple[int, int]]:
+    """Count the names of each file of root's that has several; refuse those with names outside."""
+    found: Counter[tuple[int, int]] = Counter()
+    seen: dict[tuple[int, int], tuple[Path, os.stat_result]] = {}
+    for path, descriptor, name in _entries(directory):
+        status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == ROOT_USER and status.st_nlink > 1:
+            key = (status.st_dev, status.st_ino)
+            found[key] += 1
+            seen[key] = (path, status)
+    for path, status in seen.values():
+        _require_known(path, status, found)
+    return found
+
+
+def _require_known(
+    path: Path, status: os.stat_result, names: Mapping[tuple[int, int], int]
+) -> None:
+    if status.st_nlink > max(1, names.get((status.st_dev, status.st_ino), 0)):
+        raise HandoverError(
+            f"{path} has another name (a hard link) outside the data directory: replace it by a "
+            "copy, or hand it over yourself."
+        )
+
+
+def _entries(directory: Path) -> Iterator[tuple[Path, int, str]]:
+    """Yield path, descriptor of the directory and name of all below; the deepest first."""
+    for where, directories, files, descriptor in os.fwalk(directory, topdown=False):
+        for name in (*files, *directories):
+            yield Path(where, name), descriptor, name

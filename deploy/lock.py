@@ -1,0 +1,64 @@
+"""Writes the lock beside each requirements file: every package below, with the hashes of its files.
+
+Run as `deploy/lock` after a change of a requirements file; `deploy/lock --upgrade` also takes the
+newest versions of what the files do not name. uv resolves for every Python from the oldest on and
+for every machine at once, which pip-tools does not.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from deploy import virtualenv
+from deploy.requirements import FILES, LOCK, REDIS, ROOT, RUN, TEST, lock_of
+from deploy.terminal import complain, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+ALONE = frozenset({REDIS})
+"""Installed without what they need."""
+OLDEST = ".".join(map(str, virtualenv.OLDEST_PYTHON))
+
+
+def command(file: Path, *, upgrade: bool) -> list[str]:
+    """Return uv's command for one file; what is locked already keeps its version."""
+    chosen = ["--upgrade"] if upgrade else []
+    if file in ALONE:
+        chosen.append("--no-deps")
+    if file == TEST:
+        # Both are installed into one environment.
+        chosen += ["--constraints", str(lock_of(RUN).relative_to(ROOT))]
+    return [
+        *(str(virtualenv.PYTHON), "-m", "uv", "pip", "compile", "--quiet", "--no-config"),
+        *("--universal", "--python-version", OLDEST, "--generate-hashes"),
+        *("--custom-compile-command", "deploy/lock", *chosen),
+        *("--output-file", str(lock_of(file).relative_to(ROOT))),
+        str(file.relative_to(ROOT)),
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    if arguments not in ([], ["--upgrade"]):
+        complain(f"usage: deploy/lock [--upgrade]\n\n{__doc__}")
+        return 2
+    try:
+        virtualenv.ensure(LOCK)
+    except virtualenv.SetupError as error:
+        complain(str(error))
+        return 2
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for file in FILES:
+        done = subprocess.run(command(file, upgrade=bool(arguments)), cwd=ROOT, env=environment)
+        if done.returncode != 0:
+            return 1
+        say(f"{lock_of(file).relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""The requirements files and their locks. Standard library only."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN = ROOT / "requirements.txt"
+TEST = ROOT / "tests" / "requirements.txt"
+BUILD = ROOT / "deploy" / "requirements-build.txt"
+"""Installed before anything else: pip would otherwise fetch it, unhashed, where it builds."""
+REDIS = ROOT / "deploy" / "requirements-redis.txt"
+"""For a machine without redis-server; installed without what it needs."""
+LOCK = ROOT / "deploy" / "requirements-lock.txt"
+FILES = (BUILD, RUN, TEST, REDIS, LOCK)
+
+_PIN = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z,-]+\])?==([^\s;]+)(?: ; (.+))?")
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A package of a lock.
+
+    Attributes:
+        marker: for which Python and machine; empty for all.
+        hashes: SHA-256, in hexadecimal, of each file that may be installed.
+        wanted_by: the packages that need it; a requirements file is `-r FILE`.
+    """
+
+    name: str
+    version: str
+    marker: str
+    hashes: tuple[str, ...]
+    wanted_by: tuple[str, ...]
+
+
+def lock_of(requirements: Path) -> Path:
+    """Return the lock of a requirements file."""
+    return requirements.with_suffix(".lock")
+
+
+def entries(requirements: Path) -> Iterator[Entry]:
+    """Yield the packages in the lock of a requirements file, as deploy/lock writes it.
+
+    Raises:
+        ValueError: a line is neither an entry nor a comment.
+    """
+    lock = lock_of(requirements)
+    text = re.sub(r"\A(#.*\n)+", "", lock.read_text()).replace("\\\n", " ")
+    # An entry begins at the margin; comments below it say why it is there.
+    for block in re.split(r"\n(?=[^ \n])", text.strip()):
+        line, *comments = block.splitlines()
+        requirement, *hashes = line.split(" --hash=")
+        pin = _PIN.fullmatch(requirement.strip())
+        digests = [_HASH.fullmatch(f"--hash={each.strip()}") for each in hashes]
+        if pin is None or not digests or None in digests:
+            raise ValueError(f"{lock} has an entry that is not pinned by version and hash: {line}")
+        reasons = [each.strip().removeprefix("#").strip() for each in comments]
+        reasons = [each.removeprefix("via").strip() for each in reasons]
+        yield Entry(
+            normal(pin[1]),
+            pin[2],
+            pin[3] or "",
+            tuple(each[1] for each in digests if each),
+            tuple(each for each in reasons if each),
+        )
+
+
+def pins(requirements: Path) -> dict[str, str]:
+    """Return name and version of each line of a requirements file.
+
+    Raises:
+        ValueError: a line pins nothing.
+    """
+    found = {}
+    for line in requirements.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            pin = _PIN.fullmatch(line)
+            if pin is None:
+                raise ValueError(f"{requirements} has a line that pins no version: {line}")
+            found[normal(pin[1])] = pin[2]
+    return found
+
+
+def normal(name: str) -> str:
+    """Return a package's name as indexes write it."""
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,210 @@
+"""systemd units for the appliance's processes, one each, with all of the sandbox that they bear.
+
+systemd.exec(5) and systemd.resource-control(5) explain the settings; `systemd-analyze security`
+weighs them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deploy.requirements import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from deploy.programs import Program
+
+Setting = tuple[str, str]
+
+TARGET = "trebuchet.target"
+RUNTIME = "trebuchet"
+"""The directory below /run for the socket of Redis."""
+REDIS_SOCKET = f"/run/{RUNTIME}/redis.sock"
+PRIVILEGED_PORTS = 1024
+HOMES = ("/home/", "/root/", "/run/user/")
+RUNS_JAVA = frozenset({"worker"})
+"""Java writes machine code and then runs it; and it looks at the machine to size itself."""
+SANDBOX: tuple[Setting, ...] = (
+    ("NoNewPrivileges", "yes"),
+    ("UMask", "0077"),
+    ("LimitCORE", "0"),
+    ("LimitNOFILE", "65536"),
+    ("ProtectSystem", "strict"),
+    ("PrivateTmp", "yes"),
+    ("PrivateDevices", "yes"),
+    ("DevicePolicy", "closed"),
+    ("PrivateIPC", "yes"),
+    ("ProtectKernelTunables", "yes"),
+    ("ProtectKernelModules", "yes"),
+    ("ProtectKernelLogs", "yes"),
+    ("ProtectControlGroups", "yes"),
+    ("ProtectClock", "yes"),
+    ("ProtectHostname", "yes"),
+    ("ProtectProc", "invisible"),
+    ("LockPersonality", "yes"),
+    ("RestrictRealtime", "yes"),
+    ("RestrictSUIDSGID", "yes"),
+    ("RestrictNamespaces", "yes"),
+    ("RemoveIPC", "yes"),
+    ("KeyringMode", "private"),
+    ("SystemCallArchitectures", "native"),
+    ("SystemCallErrorNumber", "EPERM"),
+)
+SERVICE_CALLS: tuple[Setting, ...] = (
+    ("SystemCallFilter", "@system-service"),
+    ("SystemCallFilter", "~@privileged @obsolete"),
+)
+NO_RESOURCES: Setting = ("SystemCallFilter", "~@resources")
+"""Who never makes itself more or less important; raising the number of open files is its own."""
+OWN_LIMITS: Setting = ("SystemCallFilter", "setrlimit prlimit64")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the units run and as whom.
+
+    Attributes:
+        reads: files and directories that must be there, wherever they are.
+        writes: the data directory, and what may be outside of it.
+        variables: the environment of all but Redis; no secrets.
+        credentials: what systemd hands over in files, by variable: NAME_FILE names the file.
+        listens: address and port of each process that others than this machine may reach.
+        is_remote: whether the console's database, Redis or brokers may be on other machines.
+    """
+
+    user: str
+    reads: Sequence[Path]
+    writes: Sequence[Path]
+    variables: Mapping[str, str]
+    credentials: Mapping[str, Path]
+    listens: Mapping[str, Sequence[tuple[str, int]]]
+    is_remote: bool
+
+
+def name_of(program: str) -> str:
+    return f"trebuchet-{program}.service"
+
+
+def target(programs: Sequence[Program]) -> str:
+    """Return the unit that stands for all."""
+    names = " ".join(name_of(one.name) for one in programs)
+    return _text(
+        ("Unit", [("Description", "Trebuchet, a message broker appliance"), ("Wants", names)]),
+        ("Install", [("WantedBy", "multi-user.target")]),
+    )
+
+
+def service(program: Program, before: Sequence[str], place: Place) -> str:
+    """Return the unit of one process, which starts after the units `before`."""
+    unit = [
+        ("Description", f"Trebuchet: {program.name}"),
+        ("PartOf", TARGET),
+        ("After", " ".join(["network.target", *(name_of(one) for one in before)])),
+        # It is started again without end, a little later each time systemd allows it.
+        ("StartLimitIntervalSec", "0"),
+    ]
+    return _text(
+        ("Unit", unit),
+        ("Service", [*_process(program, place), *_sandbox(program.name, place)]),
+        ("Install", [("WantedBy", TARGET)]),
+    )
+
+
+def quoted(words: Sequence[str]) -> str:
+    """Return words as ExecStart takes them."""
+    return " ".join(_quoted(word).replace("$", "$$") for word in words)
+
+
+def _process(program: Program, place: Place) -> Iterator[Setting]:
+    yield "Type", "exec"
+    yield "User", place.user
+    yield "WorkingDirectory", str(ROOT).replace("%", "%%")
+    if program.name == "redis":
+        yield "RuntimeDirectory", RUNTIME
+        yield "RuntimeDirectoryMode", "0700"
+        yield "RuntimeDirectoryPreserve", "restart"
+    else:
+        for name, value in sorted(place.variables.items()):
+            yield "Environment", _quoted(f"{name}={value}")
+    if program.name not in ("redis", "broker"):
+        for name, file in sorted(place.credentials.items()):
+            yield "LoadCredential", f"{name.lower()}:{str(file).replace('%', '%%')}"
+            yield "Environment", f'"{name}_FILE=%d/{name.lower()}"'
+    if program.name == "web":
+        # Not the account: its password would be in the journal.
+        python = program.command[0]
+        prepare = [python, "-m", "deploy.prepare", "--without-account"]
+        yield "ExecStartPre", quoted(prepare)
+    yield "ExecStart", quoted(program.command)
+    yield "Restart", "always"
+    yield "RestartSec", "2"
+    yield "TimeoutStopSec", str(program.stop_seconds)
+    yield "KillMode", "mixed"
+
+
+def _sandbox(name: str, place: Place) -> Iterator[Setting]:
+    yield from SANDBOX
+    yield from SERVICE_CALLS
+    if name in RUNS_JAVA:
+        # Reports make themselves less important than the broker.
+        yield "MemoryDenyWriteExecute", "no"
+    else:
+        yield "MemoryDenyWriteExecute", "yes"
+        yield NO_RESOURCES
+        yield OWN_LIMITS
+        yield "ProcSubset", "pid"
+    yield from _files(name, place)
+    yield from _network(name, place)
+
+
+def _files(name: str, place: Place) -> Iterator[Setting]:
+    data, *others = place.writes
+    writes = [data, *(path for path in others if not path.is_relative_to(data))]
+    reads = [path for path in place.reads if not path.is_relative_to(data)]
+    if name == "redis":
+        reads, writes = [], [data / "redis"]
+    # Homes are out of sight, but for what is needed of them.
+    at_home = [path for path in (*reads, *writes) if str(path).startswith(HOMES)]
+    yield "ProtectHome", "tmpfs" if at_home else "yes"
+    for path in reads:
+        if path in at_home:
+            yield "BindReadOnlyPaths", _quoted(str(path))
+    for path in writes:
+        yield "BindPaths" if path in at_home else "ReadWritePaths", _quoted(str(path))
+
+
+def _network(name: str, place: Place) -> Iterator[Setting]:
+    if name == "redis":
+        yield "PrivateNetwork", "yes"
+        yield "PrivateUsers", "yes"
+        yield "RestrictAddressFamilies", "AF_UNIX"
+        yield "IPAddressDeny", "any"
+        yield "CapabilityBoundingSet", ""
+        return
+    yield "RestrictAddressFamilies", "AF_INET AF_INET6 AF_UNIX"
+    listens = place.listens.get(name, ())
+    is_public = any(not host.startswith(("127.", "::1", "localhost")) for host, _ in listens)
+    if not (is_public or place.is_remote):
+        yield "IPAddressAllow", "localhost"
+        yield "IPAddressDeny", "any"
+    if any(port < PRIVILEGED_PORTS for _, port in listens):
+        yield "CapabilityBoundingSet", "CAP_NET_BIND_SERVICE"
+        yield "AmbientCapabilities", "CAP_NET_BIND_SERVICE"
+    else:
+        yield "PrivateUsers", "yes"
+        yield "CapabilityBoundingSet", ""
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
+
+
+def _text(*sections: tuple[str, Sequence[Setting]]) -> str:
+    return "\n".join(
+        f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in settings)
+        for name, settings in sections
+    )
