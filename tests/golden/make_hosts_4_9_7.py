@@ -3,8 +3,8 @@
     python -m tests.golden.make_hosts_4_9_7
 
 The broker runs twice on one store: with brokerIP1=127.0.0.1, then with brokerIP1=::1. Each time
-producers of both kinds of address send everything that the broker stores in a way of its own, and
-two messages that fill a file up to the last byte that a message may have, and one byte more.
+producers of both kinds of address send one of everything that the broker stores differently, and
+two messages at the end of a file: one takes the last byte that a message may have, one a byte more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COMPRESSED = zlib.compress(b"c" * 3000)
 
 
 def sends(name: str) -> list[Sent]:
-    """Return what a producer sends; the name makes the messages of each their own."""
+    """Return a producer's messages; the name makes them its own."""
     half = {"TRAN_MSG": "true", "PGROUP": "g"}
     return [
         Sent("hosts", 0, f"{name} plain".encode(), {"TAGS": "TagA", "KEYS": f"{name} both"}),
@@ -57,7 +57,7 @@ def sends(name: str) -> list[Sent]:
 
 
 def send_all(client: RawClient, number: int, born_host: str, store_host: str) -> None:
-    """Send everything from one of the producers; nobody else sends meanwhile."""
+    """Send everything from one producer; nobody else sends meanwhile."""
     name = f"{len(store_host)}-{number}"
     for sent in sends(name):
         answer = _send(client, sent)
@@ -72,7 +72,7 @@ def send_all(client: RawClient, number: int, born_host: str, store_host: str) ->
     fixed = record.fixed_fields(host_bytes(born_host, 0), host_bytes(store_host, 0))
     overhead = fixed.size + 1 + len(where.topic) + 2 + len(CLUSTER)
     room = FILE_SIZE - (place + overhead + len(where.body)) % FILE_SIZE
-    # 8 bytes are left: the last message of this file. 7 are left: the first of the next.
+    # With 8 bytes left it is the last message of this file, with 7 the first of the next.
     _send(client, Sent("hosts", 0, b"f" * (room - overhead - 8 + number), {}))
 
 

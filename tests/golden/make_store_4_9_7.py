@@ -2,7 +2,7 @@
 
     python -m tests.golden.make_store_4_9_7
 
-`SENT` is what was sent, so that a test can compare. The store is stopped cleanly before packing.
+`SENT` lists what was sent, for tests. The broker stops cleanly before its store is packed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DELIVERY_SECONDS = 5
 
 
 class Sent(NamedTuple):
-    """One send. Tags, keys and the like are in the properties, as clients put them there."""
+    """One send. Tags, keys and the like are in the properties, where clients put them."""
 
     topic: str
     queue_id: int
@@ -113,7 +113,7 @@ def send_all(client: RawClient) -> None:
         assert answer.code == raw_remoting.SUCCESS, answer
         if sent.sys_flag == 4:
             _commit(client, answer.fields)
-    # A batch comes with the short header: a is the first field of the long one, and so on.
+    # A batch has the short header: a is the first field of the long one, and so on.
     fields = fields_of(Sent("batch", 0, b"", {"WAIT": "true"})) | {"batch": "true"}
     short = dict(zip("abcdefghijkm", fields.values(), strict=True))
     answer = client.ask(SEND_BATCH_MESSAGE, short, batch_body())

@@ -1,4 +1,4 @@
-"""Frames that real clients sent are read as they were meant, and each gets an answer it knows."""
+"""The broker reads real clients' frames as meant, and answers with codes that they know."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLIENTS = corpus.clients()
 JSON = 0
 NOT_SUPPORTED = 3
 CUT_BYTES_MAX = 1_500
-"""Longer frames are cut at their first bytes and at some others."""
+"""Longer frames are cut only at their first bytes and some others."""
 SEND = {0, 1, 2, 10, 11, 12, 13, 14, 16, 17, 26}
 PULL = {0, 1, 16, 17, 19, 20, 21, 23, 24, 25, 26, 27, 28}
 DONE = {0, 1}
@@ -105,19 +105,22 @@ REFERENCE: dict[str, dict[int, set[int]]] = {
         327: {0},
     },
 }
-"""What each request may be answered with; what is not here, and is of 5.x, with 3."""
+"""The codes that may answer each request; 3 for requests of 5.x that are not here."""
+REFERENCE["broker"][907] = {0}
 REFERENCE["vip"] = REFERENCE["broker"] | {11: {NOT_SUPPORTED}, 361: {NOT_SUPPORTED}}
 
 
 LITE_PULL = 361
 GET_TOPIC_CONFIG = 351
+GET_BROKER_HA_STATUS = 907
 RESET_OFFSET = 222
 DIFFERS = {
     LITE_PULL: "5.x's pull, which 4.9.7 does not know",
     GET_TOPIC_CONFIG: "5.x's question, without which its mqadmin cannot go on",
+    GET_BROKER_HA_STATUS: "5.x's question, which tells mqadmin of 5.x how replication goes",
     RESET_OFFSET: "206 for a group without offsets, so that tools go on to set them",
 }
-"""Requests that ours answers with another code than the real 4.9.7, on purpose."""
+"""Requests that we answer with another code than the real 4.9.7, on purpose."""
 
 
 def decoded(frame: bytes) -> RemotingCommand:
@@ -148,7 +151,7 @@ def test_each_frame_is_read_as_it_was_meant(client: str) -> None:
         assert (read.code, read.flag, read.opaque) == (meant.code, meant.flag, meant.opaque)
         assert read.serialize_type == meant.type
         assert read.body == meant.body
-        # Java reads an empty value of a binary header back as null.
+        # Java reads an empty value of a binary header as null.
         is_there = (lambda value: True) if meant.type == JSON else bool
         assert read.ext_fields == {k: v for k, v in meant.fields.items() if is_there(v)}
 
@@ -217,7 +220,7 @@ async def test_each_request_gets_an_answer_that_its_client_knows(
         }
         replay = Replay(ports)
         await replay.send(frames)
-    # Pulls that waited were answered at the end, or had their connection closed.
+    # The broker answers waiting pulls at its end, or closes their connection.
     await replay.close()
 
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []

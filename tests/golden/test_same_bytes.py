@@ -1,13 +1,12 @@
-"""The input of the real broker 4.9.7, given to ours, makes the same files.
+"""The same input makes the same files as a real broker 4.9.7.
 
-Store times are those of the golden records, by a clock that looks up what the record at the log's
-end had; hosts are injected.
+Store times are those of the golden records: the clock looks up the time of the record at the log's
+end. Hosts are injected.
 """
 
 from __future__ import annotations
 
 import asyncio
-import tarfile
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -20,7 +19,7 @@ from broker_core.message.names import RMQ_SYS_TRANS_OP_HALF_TOPIC
 from broker_core.storage import FileStorage
 from broker_core.store.message_store import MessageStore
 from broker_core.store.results import PutMessageStatus
-from broker_core.verify import verify
+from broker_core.verify.verifier import verify
 from tests.golden import make_hosts_4_9_7, make_store_4_9_7
 from tests.golden.make_store_4_9_7 import (
     BATCH,
@@ -28,6 +27,7 @@ from tests.golden.make_store_4_9_7 import (
     batch_body,
     text,
 )
+from tests.support.archives import unpack
 from tests.support.broker import configuration_for
 from tests.support.builders import read_all, store_config
 from tests.support.clock import ManualClock
@@ -37,7 +37,7 @@ from tests.support.raw_remoting import RawClient
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from broker_core.config import StoreConfig
+    from broker_core.config.store import StoreConfig
     from broker_core.message.message import MessageExt
 
 LEVELS = "1s 2s 3s"
@@ -47,7 +47,7 @@ BORN_TIMESTAMP = slice(40, 48)
 
 
 class Golden(NamedTuple):
-    """A record of the real broker: what it says, and its properties as they are stored."""
+    """A record of the real broker, and its properties as stored."""
 
     message: MessageExt
     properties: bytes
@@ -55,7 +55,7 @@ class Golden(NamedTuple):
 
 
 class GoldenClock(ManualClock):
-    """Says when the real broker stored the record that comes next."""
+    """A clock that shows when the real broker stored the next record."""
 
     def __init__(self, golden: list[Golden]) -> None:
         self._times = {one.message.commit_log_offset: one.message.store_timestamp for one in golden}
@@ -68,8 +68,7 @@ class GoldenClock(ManualClock):
 
 
 def extract(archive: str, root: Path) -> None:
-    with tarfile.open(ARCHIVES[archive]) as packed:
-        packed.extractall(root, filter="data")
+    unpack(ARCHIVES[archive], root)
 
 
 def config_of(root: Path) -> StoreConfig:
@@ -96,12 +95,12 @@ def files_under(root: Path, directory: str) -> dict[str, bytes]:
 
 
 def index_files(root: Path) -> list[bytes]:
-    """Return the files in their order; they are named by the local time of their making."""
+    """Return the files in their order; their names are local times of creation."""
     return [path.read_bytes() for path in sorted((root / "index").iterdir())]
 
 
 def batch_at(golden: list[Golden], index: int) -> str | None:
-    """Return the properties that a batch came with, when its first message is here."""
+    """Return the properties of a batch, if its first message is here."""
     bodies = [one.message.body for one in golden[index : index + len(BATCH)]]
     if bodies != [sent.body for sent in BATCH]:
         return None
@@ -112,7 +111,7 @@ def batch_at(golden: list[Golden], index: int) -> str | None:
 
 
 async def put_all(golden: list[Golden], root: Path) -> None:
-    """Put what the real broker stored, through stores whose hosts are those of the records."""
+    """Put what the real broker stored, through stores with the records' hosts."""
     clock = GoldenClock(golden)
     store: MessageStore | None = None
     host, index = "", 0
@@ -197,16 +196,16 @@ def client_from(port: int, born_host: str) -> RawClient:
 
 
 def comparable(one: Golden) -> tuple[bytes, list[bytes]]:
-    """Return a record's bytes without its properties, and those in an order of our own."""
+    """Return a record's bytes without its properties, and the properties sorted."""
     data = one.data.removesuffix(one.properties)
     if one.message.topic == RMQ_SYS_TRANS_OP_HALF_TOPIC:
-        # The real broker looks at its clock twice for it.
+        # The real broker reads its clock twice for it.
         data = data[: BORN_TIMESTAMP.start] + data[BORN_TIMESTAMP.stop :]
     return data, sorted(one.properties.split(b"\x02"))
 
 
 async def send_all(archive: str, golden: list[Golden], root: Path) -> None:
-    """Send what was sent to the real broker, to a broker of ours at its address."""
+    """Send our broker, at the real broker's address, what the real one was sent."""
     clock = GoldenClock(golden)
     for store_host in dict.fromkeys(one.message.store_host for one in golden):
         configuration = configuration_for(
@@ -215,6 +214,7 @@ async def send_all(archive: str, golden: list[Golden], root: Path) -> None:
             brokerIP1=ip_of(store_host),
             listenPort=port_of(store_host),
             haProxyProtocolEnable=True,
+            proxyProtocolTrusted="127.0.0.1",
             **make_store_4_9_7.FILE_SIZES,
         )
         born_hosts = dict.fromkeys(
@@ -223,19 +223,19 @@ async def send_all(archive: str, golden: list[Golden], root: Path) -> None:
             if one.message.store_host == store_host != one.message.born_host
         )
         broker = Broker(configuration, clock)
-        clock.store = broker.store
+        clock.store = broker.storage.store
         broker.load()
-        await broker.store.start()
-        listening_at = await broker.server.start("127.0.0.1", 0)
+        await broker.storage.store.start()
+        listening_at = await broker.requests.server.start("127.0.0.1", 0)
         for number, born_host in enumerate(born_hosts):
             await asyncio.to_thread(
                 _send_from, archive, listening_at, number, born_host, store_host
             )
-        broker.schedule.start()
+        broker.storage.schedule.start()
         await pass_time(clock, DELIVERED_AFTER_MS)
-        await broker.server.shutdown()
-        await broker.schedule.shutdown()
-        await broker.store.shutdown()
+        await broker.requests.server.shutdown()
+        await broker.storage.schedule.shutdown()
+        await broker.storage.store.shutdown()
 
 
 def _send_from(archive: str, port: int, number: int, born_host: str, store_host: str) -> None:
@@ -303,5 +303,5 @@ def test_a_file_is_filled_up_to_the_blank_s_eight_bytes(tmp_path: Path) -> None:
         assert size == FILE_SIZE - at % FILE_SIZE
         blanks.append(size)
     assert blanks.count(8) == len(make_hosts_4_9_7.STORE_HOSTS)
-    # 7 bytes more are too few for a blank: the message went to the next file.
+    # 7 bytes more are too few for a blank record: the message went to the next file.
     assert sum(size > FILE_SIZE // 2 for size in blanks) == len(make_hosts_4_9_7.STORE_HOSTS)

@@ -1,9 +1,8 @@
-"""A store that a real broker 4.9.7 wrote, read and continued by ours."""
+"""We read and continue a store of a real broker 4.9.7."""
 
 from __future__ import annotations
 
 import shutil
-import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,22 +12,22 @@ from broker_core.formats import record
 from broker_core.message import properties as message_properties
 from broker_core.storage import FileStorage
 from broker_core.store.message_store import MessageStore
-from broker_core.verify import verify
+from broker_core.verify.verifier import verify
 from tests.golden.make_store_4_9_7 import ARCHIVE, BATCH, SENT, Sent
+from tests.support.archives import unpack
 from tests.support.builders import HOST, put, read_all, store_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from broker_core.config import StoreConfig
+    from broker_core.config.store import StoreConfig
     from broker_core.message.message import MessageExt
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(ARCHIVE, tmp_path)
     return tmp_path
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.cookiejar
 import os
+import pwd
 import re
 import signal
 import subprocess
@@ -20,17 +21,18 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-UP_SECONDS = 180
-DOWN_SECONDS = 120
+UP_SECONDS = 600
+DOWN_SECONDS = 300
 PASSWORD = "a password of the tests"
 
 
 class Appliance:
-    """One `deploy/up`; what it writes to the terminal is in `words`."""
+    """One `deploy/up`; `words` holds its output."""
 
     def __init__(self, directory: Path, **environment: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.data = directory / "data"
+        self.checkout = ROOT
         self.web_port = free_port()
         self.port = free_port()
         self.namesrv_port = free_port()
@@ -41,9 +43,13 @@ class Appliance:
             "TREBUCHET_DATA": str(self.data),
             "TREBUCHET_WEB": f"127.0.0.1:{self.web_port}",
             "TREBUCHET_ADMIN_PASSWORD": PASSWORD,
+            # pytest's directories are for the user alone that runs the tests.
+            "TREBUCHET_USER": pwd.getpwuid(os.geteuid()).pw_name,
+            # A guest gets nothing of a machine that is busy with other tests.
+            "TREBUCHET_SPARK_GUEST": "false",
             **environment,
         }
-        # A start of its own: not the time at which the suite began, not the suite's settings.
+        # Its own start time and settings, not the suite's.
         for name in ("TREBUCHET_STARTED_AT", "DJANGO_SETTINGS_MODULE", "PYTHONPATH"):
             self._environment.pop(name, None)
         self._process: subprocess.Popen[str] | None = None
@@ -75,9 +81,9 @@ class Appliance:
 
     def launch(self) -> None:
         self._process = subprocess.Popen(
-            [ROOT / "deploy" / "up", "-c", self.file],
+            [self.checkout / "deploy" / "up", "-c", self.file],
             env=self._environment,
-            # Not the checkout: the command works from anywhere.
+            # Not the checkout: the command must work from anywhere.
             cwd=self.file.parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -101,15 +107,15 @@ class Appliance:
         assert self.is_running, f"the appliance ended at its start:\n{self.words}"
 
     def run_to_end(self) -> int:
-        """Start what is expected to refuse; return its exit code."""
+        """Start an appliance that should refuse; return its exit code."""
         self.launch()
-        return self.wait()
+        return self.wait(seconds=UP_SECONDS)
 
     def wait(self, *, seconds: float = DOWN_SECONDS) -> int:
         assert self._process is not None
         code = self._process.wait(seconds)
         if self._reader is not None:
-            # Its last words are read when the pipe ends.
+            # The last words are in when the pipe ends.
             self._reader.join(seconds)
         return code
 
@@ -136,7 +142,7 @@ class Appliance:
         return int(re.findall(rf"spawned: '{name}' with pid (\d+)", log)[-1])
 
     def pause(self, name: str) -> None:
-        """Let a process stand still, as on a machine that hangs; its port stays open."""
+        """Stop a process in place, as if the machine hung; its port stays open."""
         os.kill(self.pid_of(name), signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
@@ -159,9 +165,17 @@ class Visitor:
             urllib.request.HTTPCookieProcessor(self._cookies),
         )
 
-    def sign_in(self, username: str = "admin", password: str = PASSWORD) -> None:
+    @property
+    def cookies(self) -> str:
+        """What this person's browser sends with each request."""
+        return "; ".join(f"{cookie.name}={cookie.value}" for cookie in self._cookies)
+
+    def sign_in(
+        self, username: str = "admin", password: str = PASSWORD, *, then: str = "/"
+    ) -> None:
+        """Sign in and load the page `then`."""
         self.read("/accounts/sign-in/")
-        self.post("/accounts/sign-in/", username=username, password=password, next="/")
+        self.post("/accounts/sign-in/", username=username, password=password, next=then)
 
     def read(self, path: str) -> str:
         with self._opener.open(f"{self._url}{path}", timeout=30) as response:

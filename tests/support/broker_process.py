@@ -8,12 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.patience import PATIENT
 from tests.support.ports import accepts, free_port
-from tests.support.waiting import until
+from tests.support.waiting import SECONDS, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMIT_LOG_BYTES = 64 << 20
-"""Each CommitLog file is allocated whole: small ones keep tests quick."""
+"""CommitLog files are allocated whole: small ones keep tests quick."""
 
 
 class BrokerProcess:
@@ -33,11 +34,16 @@ class BrokerProcess:
             "namesrvListenPort": self.namesrv_port,
             "storePathRootDir": self.store,
             "mappedFileSizeCommitLog": COMMIT_LOG_BYTES,
+            **PATIENT,
             **keys,
         }
         self.file.write_text("".join(f"{key}={value}\n" for key, value in table.items()))
         self.module = ["broker_core"]
-        """What `python -m` runs, with its arguments; -c and the file come behind them."""
+        """What `python -m` runs, with its arguments; -c and the file follow."""
+        self.prefix: list[str] = []
+        """What runs the command, such as `ip netns exec NAME`."""
+        self.checkout = ROOT
+        """Whose code runs."""
         self._has_namesrv = "namesrvAddr" not in keys
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -46,11 +52,11 @@ class BrokerProcess:
         return f"127.0.0.1:{self.namesrv_port}"
 
     def launch(self) -> subprocess.Popen[bytes]:
-        """Start the process without waiting; what it says goes to the end of `log`."""
+        """Start the process without waiting; it appends its output to `log`."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", *self.module, "-c", str(self.file)],
-                cwd=ROOT,
+                [*self.prefix, sys.executable, "-m", *self.module, "-c", str(self.file)],
+                cwd=self.checkout,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -60,10 +66,14 @@ class BrokerProcess:
 
     def start(self) -> None:
         process = self.launch()
-        until(
-            lambda: process.poll() is not None or self.is_listening,
-            "the broker to listen",
-        )
+        try:
+            until(
+                lambda: process.poll() is not None or self.is_listening,
+                "the broker to listen",
+            )
+        except AssertionError:
+            self.kill()
+            raise
         assert process.poll() is None, f"the broker ended at its start:\n{self.words()}"
 
     @property
@@ -75,13 +85,13 @@ class BrokerProcess:
         assert self._process is not None
         return self._process.pid
 
-    def wait(self, *, seconds: float = 30.0) -> int:
+    def wait(self, *, seconds: float = SECONDS) -> int:
         """Wait for the process to end by itself; return its exit code."""
         assert self._process is not None
         return self._process.wait(seconds)
 
     def kill(self) -> None:
-        """End it as a power button ends a process: nothing of it runs any more."""
+        """Kill it with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
@@ -100,4 +110,4 @@ class BrokerProcess:
             return 0
         if self._process.poll() is None:
             self._process.send_signal(number)
-        return self._process.wait(60)
+        return self._process.wait(SECONDS)

@@ -1,4 +1,4 @@
-"""Stores and messages for tests, with what does not matter filled in."""
+"""Stores and messages for tests, with defaults for what does not matter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from broker_core.config import StoreConfig
+from broker_core.config.store import StoreConfig
 from broker_core.formats import record
 from broker_core.message import properties as message_properties
 from broker_core.message.ids import host_bytes
@@ -24,10 +24,19 @@ if TYPE_CHECKING:
     from broker_core.message.message import MessageExt
     from broker_core.storage import Storage
     from broker_core.store.consume_queue import BitMapOf
+    from broker_core.store.results import RecoveryReport
+    from broker_core.store.visibility import Arrival
 
 HOST = host_bytes("127.0.0.1", 10911)
 LOG_FILE_SIZE = 64 * 1024
 UNITS_PER_FILE = 100
+
+
+def batch_item(body: bytes, properties: bytes = b"", flag: int = 0) -> bytes:
+    """Return one message of a batch's body."""
+    size = 4 * 5 + len(body) + 2 + len(properties)
+    head = b"".join(value.to_bytes(4, "big") for value in (size, 0, 0, flag, len(body)))
+    return head + body + len(properties).to_bytes(2, "big") + properties
 
 
 def store_config(**changes: Any) -> StoreConfig:
@@ -47,8 +56,17 @@ def a_store(
     storage: Storage,
     config: StoreConfig | None = None,
     bit_map_of: BitMapOf = no_bit_map,
+    on_arrival: Arrival | None = None,
 ) -> MessageStore:
-    return MessageStore(config or store_config(), clock, storage, HOST, bit_map_of)
+    return MessageStore(config or store_config(), clock, storage, HOST, bit_map_of, on_arrival)
+
+
+def recover(config: StoreConfig, clock: Clock, storage: Storage) -> RecoveryReport:
+    """Recover a store directory that no broker uses, and leave it closed."""
+    store = a_store(clock, storage, config)
+    report = store.load()
+    store.close()
+    return report
 
 
 def put(
@@ -82,8 +100,8 @@ def put(
 
 
 async def durable(store: MessageStore, result: PutMessageResult) -> PutMessageStatus:
-    """Wait until a put is durable, or is known not to be."""
-    waiting = store.until_durable(result)
+    """Wait for a put's acknowledgement or failure."""
+    waiting = store.acknowledge.until_acknowledged(result)
     return result.status if waiting is None else await waiting
 
 

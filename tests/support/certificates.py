@@ -1,4 +1,4 @@
-"""Certificates that are good for a test."""
+"""Certificates for tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def certificate(directory: Path, name: str) -> tuple[Path, Path]:
-    """Make a certificate of one day; return its file and its key's."""
+    """Make a certificate valid for a day; return its file and its key's."""
     made, key = directory / f"{name}.pem", directory / f"{name}.key"
     subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""A client over our own RemotingClient, with the requests that tests make most."""
+"""A client over our RemotingClient, with the requests that tests use most."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.client import RemotingClient
+from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from broker_core.message.message import MessageExt
@@ -20,14 +21,14 @@ SUBSCRIPTION = 4
 
 
 class Client:
-    """One client of one address."""
+    """A client of one address."""
 
     def __init__(self, address: str, handlers: dict[int, Handler] | None = None) -> None:
         self.address = address
         self.remoting = RemotingClient(handlers=handlers or {})
 
     async def ask(
-        self, code: int, body: bytes = b"", /, *, timeout_s: float = 5.0, **fields: Any
+        self, code: int, body: bytes = b"", /, *, timeout_s: float = PATIENCE_S, **fields: Any
     ) -> RemotingCommand:
         ext_fields = {name: str(value) for name, value in fields.items()}
         request = RemotingCommand.request(code, ext_fields, body)
@@ -74,9 +75,9 @@ class Client:
         sub_version: int = 0,
         suspend_ms: int = 0,
         max_msg_nums: int = 32,
-        timeout_s: float = 5.0,
+        timeout_s: float = PATIENCE_S,
     ) -> RemotingCommand:
-        """Pull; without a subscription the group's is taken, from its heartbeat."""
+        """Pull; without a subscription the broker uses the group's, from its heartbeat."""
         own = SUBSCRIPTION if subscription is not None else 0
         return await self.ask(
             RequestCode.PULL_MESSAGE,

@@ -31,6 +31,11 @@ class ManualClock:
         self._timers: list[tuple[float, int, ManualTimer]] = []
         self._order = itertools.count()
 
+    @property
+    def waiting(self) -> int:
+        """How many callbacks, sleepers included, wait for their time."""
+        return sum(timer.callback is not None for _, _, timer in self._timers)
+
     def now_ms(self) -> int:
         return self._now_ms
 
@@ -54,11 +59,11 @@ class ManualClock:
         return timer
 
     def step_wall_clock_ms(self, milliseconds: int) -> None:
-        """Step the wall clock alone, back or forth, as an administrator or NTP does."""
+        """Step only the wall clock, back or forth, as an administrator or NTP does."""
         self._now_ms += milliseconds
 
     def advance_ms(self, milliseconds: int) -> None:
-        """Let time pass; run what becomes due."""
+        """Let time pass and run what becomes due."""
         end_ms = self._monotonic_ms + milliseconds
         while self._timers and self._timers[0][0] * 1000 <= end_ms:
             when, _, timer = heapq.heappop(self._timers)
@@ -68,7 +73,7 @@ class ManualClock:
         self._move_to(end_ms)
 
     def hold_ms(self, milliseconds: int) -> None:
-        """Let time pass while the loop is held: what becomes due runs late, at the next advance."""
+        """Let time pass while the loop is busy: what becomes due runs at the next advance."""
         self._move_to(self._monotonic_ms + milliseconds)
 
     def _move_to(self, monotonic_ms: int) -> None:

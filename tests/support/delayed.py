@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_core.clock import SteadyClock
+from broker_core.counted_log import CountedLog
 from broker_core.delay.delay_offsets import DelayOffsets
 from broker_core.delay.levels import DelayLevels
 from broker_core.delay.schedule import ScheduleService
@@ -47,7 +48,9 @@ class Delayed:
         self.store = a_store(clock, storage, config)
         self.offsets = DelayOffsets(Document(storage, Path("/store/config/delayOffset.json")))
         self.delivered: list[tuple[bytes, float]] = []
-        """Bodies, and the monotonic time of their delivery."""
+        """Bodies with the monotonic times of their deliveries."""
+        self.deferred: list[tuple[int, PutMessageResult]] = []
+        """Queue ids and puts of the messages that wait."""
         self.schedule: ScheduleService
         self._is_running = False
 
@@ -58,12 +61,15 @@ class Delayed:
             self.levels,
             self.store,
             self.offsets,
+            CountedLog(self.clock),
             self.clock,
             SteadyClock(self.clock),
             flush_interval_ms=10_000,
+            on_delivered=self._on_delivered,
+            on_deferred=lambda *deferred: self.deferred.append(deferred),
         )
-        self.schedule.on_delivered = self._on_delivered
         self.schedule.load()
+        self.schedule.begin()
         self._is_running = True
 
     async def stop(self) -> None:
@@ -76,7 +82,7 @@ class Delayed:
         self, level: int, body: bytes = b"later", topic: str = "T", queue_id: int = 0, **more: str
     ) -> PutMessageResult:
         table = {"DELAY": str(level), **more}
-        place = self.levels.hold(table, topic, queue_id)
+        place = self.levels.defer(table, topic, queue_id)
         assert place is not None
         result = self.store.put_message(
             *place,
@@ -101,7 +107,7 @@ class Delayed:
                 pass
 
     async def after(self, milliseconds: int) -> list[bytes]:
-        """Let time pass, deliver, return all bodies delivered so far, in order."""
+        """Let time pass, deliver, and return all bodies delivered so far, in order."""
         self.clock.advance_ms(milliseconds)
         await self.deliver()
         return [body for body, _ in self.delivered]

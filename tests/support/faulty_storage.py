@@ -1,9 +1,10 @@
-"""A Storage in memory that remembers what was flushed, fails when told to, and loses power."""
+"""A Storage in memory that knows what was flushed, fails on request and loses power."""
 
 from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ class Inode:
         self.locked = False
 
     def copy(self) -> Inode:
-        """Return the same without the lock of a process that is gone."""
+        """Return a copy without the lock of its dead process."""
         other = Inode()
         other.data = bytearray(self.data)
         other.durable = bytearray(self.durable)
@@ -107,7 +108,7 @@ class FaultyFile:
 
 
 class FaultyStorage:
-    """Files by path: `files` is what the system sees, `durable` what survives a power cut."""
+    """Files by path: `files` as the system sees them, `durable` as a power cut leaves them."""
 
     def __init__(self, free_bytes: int = 1 << 40) -> None:
         self.files: dict[Path, Inode] = {}
@@ -117,18 +118,18 @@ class FaultyStorage:
         self.calls: Counter[str] = Counter()
         self.free_bytes = free_bytes
         self.used_bytes = 0
+        self._names = threading.RLock()
+        """Held while names change or are copied: the store has threads."""
         self._unsynced: list[tuple[Path, Inode | None]] = []
-        """Names made (with what they name) and removed since their directory was synced."""
+        """Names that were made, each with its inode, and removed (None) since the last sync."""
         self._allocated: dict[int, set[int]] = {}
         self._faults: dict[str, tuple[int, int]] = {}
         self.on_call: Callable[[str], None] | None = None
         self.populated: list[tuple[Path, int, int]] = []
         self.locked: list[bytearray] = []
 
-    # -- faults
-
     def fail(self, call: str, *, nth: int = 1, error: int = errno.EIO) -> None:
-        """Let the n-th call from now on fail, and all that follow."""
+        """Let the n-th call from now on and all later ones fail."""
         self._faults[call] = (self.calls[call] + nth, error)
 
     def heal(self, call: str) -> None:
@@ -152,68 +153,68 @@ class FaultyStorage:
         self.used_bytes += len(wanted) * PAGE
 
     def crash(self) -> FaultyStorage:
-        """Return what a process killed now leaves: all that it has written, durable or not."""
-        # Lists: the allocating thread may add a file meanwhile.
-        files, durable = list(self.files.items()), list(self.durable.items())
-        unsynced = list(self._unsynced)
-        copies: dict[int, Inode] = {}
-        for _, inode in [*files, *durable, *unsynced]:
-            if inode is not None and id(inode) not in copies:
-                copies[id(inode)] = inode.copy()
-        other = FaultyStorage(self.free_bytes)
-        other.directories = set(self.directories)
-        other.durable_directories = set(self.durable_directories)
-        other.files = {path: copies[id(inode)] for path, inode in files}
-        other.durable = {path: copies[id(inode)] for path, inode in durable}
-        other._unsynced = [
-            (path, None if inode is None else copies[id(inode)]) for path, inode in unsynced
-        ]
-        return other
+        """Return what a process killed now leaves: everything written, durable or not."""
+        with self._names:
+            files, durable = list(self.files.items()), list(self.durable.items())
+            unsynced = list(self._unsynced)
+            copies: dict[int, Inode] = {}
+            for _, inode in [*files, *durable, *unsynced]:
+                if inode is not None and id(inode) not in copies:
+                    copies[id(inode)] = inode.copy()
+            other = FaultyStorage(self.free_bytes)
+            other.directories = set(self.directories)
+            other.durable_directories = set(self.durable_directories)
+            other.files = {path: copies[id(inode)] for path, inode in files}
+            other.durable = {path: copies[id(inode)] for path, inode in durable}
+            other._unsynced = [
+                (path, None if inode is None else copies[id(inode)]) for path, inode in unsynced
+            ]
+            return other
 
     def cut_power(self, kept: Random | None = None) -> FaultyStorage:
-        """Return what a power cut now leaves: what was flushed, of files whose names were synced.
+        """Return what a power cut now leaves: flushed pages of files whose names were synced.
 
-        With kept, a random part of the pages that were not flushed has reached the disk as well,
-        and of the names that were not synced, made and removed, the first ones, as by a journal.
+        With kept, a random part of the unflushed pages has reached the disk as well, and the first
+        ones of the unsynced changes to names, as a journal would write them.
         """
-        names = dict(self.durable)
-        directories = set(self.durable_directories)
-        if kept is not None:
-            for path, inode in self._unsynced[: kept.randrange(len(self._unsynced) + 1)]:
-                if inode is None:
-                    names.pop(path, None)
-                else:
-                    names[path] = inode
-                    directories |= set(path.parents)
-        other = FaultyStorage(self.free_bytes)
-        other.directories = directories
-        other.durable_directories = set(directories)
-        for path, inode in names.items():
-            data = bytearray(inode.durable)
-            if len(data) < len(inode.data):
-                data.extend(bytes(len(inode.data) - len(data)))
+        with self._names:
+            names = dict(self.durable)
+            directories = set(self.durable_directories)
             if kept is not None:
-                for start in range(0, len(data), SECTOR):
-                    if kept.random() < 0.5:
-                        data[start : start + SECTOR] = inode.data[start : start + SECTOR]
-            left = Inode()
-            left.data = data
-            left.durable = bytearray(data)
-            left.modified_ms = inode.modified_ms
-            other.files[path] = other.durable[path] = left
-        return other
-
-    # -- Storage
+                for path, inode in self._unsynced[: kept.randrange(len(self._unsynced) + 1)]:
+                    if inode is None:
+                        names.pop(path, None)
+                    else:
+                        names[path] = inode
+                        directories |= set(path.parents)
+            other = FaultyStorage(self.free_bytes)
+            other.directories = directories
+            other.durable_directories = set(directories)
+            for path, inode in names.items():
+                data = bytearray(inode.durable)
+                if len(data) < len(inode.data):
+                    data.extend(bytes(len(inode.data) - len(data)))
+                if kept is not None:
+                    for start in range(0, len(data), SECTOR):
+                        if kept.random() < 0.5:
+                            data[start : start + SECTOR] = inode.data[start : start + SECTOR]
+                left = Inode()
+                left.data = data
+                left.durable = bytearray(data)
+                left.modified_ms = inode.modified_ms
+                other.files[path] = other.durable[path] = left
+            return other
 
     def open(self, path: Path, *, create: bool = False) -> FaultyFile:
         self.called("open")
-        inode = self.files.get(path)
-        if inode is None:
-            if not create:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-            inode = self.files[path] = Inode()
-            self._unsynced.append((path, inode))
-        return FaultyFile(self, path, inode)
+        with self._names:
+            inode = self.files.get(path)
+            if inode is None:
+                if not create:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+                inode = self.files[path] = Inode()
+                self._unsynced.append((path, inode))
+            return FaultyFile(self, path, inode)
 
     def exists(self, path: Path) -> bool:
         return path in self.files or path in self.directories
@@ -229,70 +230,82 @@ class FaultyStorage:
         )
 
     def make_directory(self, path: Path, *, durable: bool = True) -> None:
-        for directory in [*reversed(path.parents), path]:
-            self.directories.add(directory)
-            if durable:
-                self.durable_directories.add(directory)
+        with self._names:
+            for directory in [*reversed(path.parents), path]:
+                self.directories.add(directory)
+                if durable:
+                    self.durable_directories.add(directory)
 
     def sync_directory(self, path: Path) -> None:
         self.called("sync_directory")
-        for known in [known for known in list(self.durable) if known.parent == path]:
-            if known not in self.files:
-                del self.durable[known]
-        for known, inode in list(self.files.items()):
-            if known.parent == path:
-                self.durable[known] = inode
-        self._unsynced = [one for one in self._unsynced if one[0].parent != path]
-        # A directory that is gone from this one takes with it what was in it.
-        gone = {known.parent for known in self.durable} | {one.parent for one, _ in self._unsynced}
-        gone = {
-            directory
-            for directory in gone
-            if any(
-                path in above.parents and above not in self.directories
-                for above in (directory, *directory.parents)
-            )
-        }
-        self.durable = {p: inode for p, inode in self.durable.items() if p.parent not in gone}
-        self._unsynced = [one for one in self._unsynced if one[0].parent not in gone]
-        self.durable_directories |= {
-            known for known in self.directories if known.parent == path or known == path
-        }
+        with self._names:
+            for known in [known for known in list(self.durable) if known.parent == path]:
+                if known not in self.files:
+                    del self.durable[known]
+            for known, inode in list(self.files.items()):
+                if known.parent == path:
+                    self.durable[known] = inode
+            self._unsynced = [one for one in self._unsynced if one[0].parent != path]
+            # A directory that was removed from this one takes its files with it.
+            gone = {known.parent for known in self.durable} | {
+                one.parent for one, _ in self._unsynced
+            }
+            gone = {
+                directory
+                for directory in gone
+                if any(
+                    path in above.parents and above not in self.directories
+                    for above in (directory, *directory.parents)
+                )
+            }
+            self.durable = {p: inode for p, inode in self.durable.items() if p.parent not in gone}
+            self._unsynced = [one for one in self._unsynced if one[0].parent not in gone]
+            self.durable_directories |= {
+                known for known in self.directories if known.parent == path or known == path
+            }
 
     def sync_file_system(self, path: Path) -> None:
         self.called("sync_file_system")
-        self.durable = dict(self.files)
-        for inode in self.files.values():
-            inode.durable = bytearray(inode.data)
-        self.durable_directories = set(self.directories)
-        self._unsynced = []
+        with self._names:
+            self.durable = dict(self.files)
+            for inode in self.files.values():
+                inode.durable = bytearray(inode.data)
+            self.durable_directories = set(self.directories)
+            self._unsynced = []
 
     def rename(self, source: Path, target: Path) -> None:
         self.called("rename")
-        inode = self.files[target] = self.files.pop(source)
-        self._unsynced += [(target, inode), (source, None)]
+        with self._names:
+            inode = self.files[target] = self.files.pop(source)
+            self._unsynced += [(target, inode), (source, None)]
 
     def unlink(self, path: Path) -> None:
         self.called("unlink")
-        if self.files.pop(path, None) is not None:
-            self._unsynced.append((path, None))
+        with self._names:
+            if self.files.pop(path, None) is not None:
+                self._unsynced.append((path, None))
 
     def remove_directory(self, path: Path) -> None:
-        self.directories.discard(path)
+        with self._names:
+            self.directories.discard(path)
 
     def read(self, path: Path) -> bytes | None:
         inode = self.files.get(path)
         return None if inode is None else bytes(inode.data)
 
+    def permissions(self, path: Path) -> tuple[int, int] | None:
+        return (os.geteuid(), 0o600) if path in self.files else None
+
     def write_atomically(self, path: Path, data: bytes, *, keep_backup: bool = False) -> None:
         self.called("write_atomically")
-        inode = Inode()
-        inode.data = bytearray(data)
-        inode.durable = bytearray(data)
-        if keep_backup and path in self.files:
-            backup = path.with_name(path.name + ".bak")
-            self.files[backup] = self.durable[backup] = self.files[path]
-        self.files[path] = self.durable[path] = inode
+        with self._names:
+            inode = Inode()
+            inode.data = bytearray(data)
+            inode.durable = bytearray(data)
+            if keep_backup and path in self.files:
+                backup = path.with_name(path.name + ".bak")
+                self.files[backup] = self.durable[backup] = self.files[path]
+            self.files[path] = self.durable[path] = inode
 
     def disk_usage(self, path: Path) -> tuple[int, int]:
         return self.used_bytes, self.free_bytes

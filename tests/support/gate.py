@@ -1,4 +1,4 @@
-"""Calls of a FaultyStorage that wait, and a test that waits for what a thread does."""
+"""Holds calls of a FaultyStorage, and waits for what a thread does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the loop run until something that another thread does has come back."""
+    """Run the loop until another thread's work shows."""
     for _ in range(100_000):
         if condition():
             return

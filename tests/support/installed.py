@@ -1,4 +1,4 @@
-"""Packages as pip leaves them: a module, and beside it what says that it is installed."""
+"""Packages as pip leaves them: a module, and its dist-info beside it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parent / "extensions"
-"""A directory with an installed package of one extension of each kind."""
+"""A directory with an installed package: one extension of each kind."""
 
 
 def install(

@@ -17,12 +17,12 @@ NEEDED = {
 
 
 def missing() -> list[str]:
-    """Return Debian's packages without which these programs cannot be made."""
+    """Return the missing Debian packages that these programs need."""
     return sorted({package for name, package in NEEDED.items() if shutil.which(name) is None})
 
 
 class JavaClients:
-    """The programs, compiled against one version of the client."""
+    """The programs, compiled against a version of the client."""
 
     def __init__(self, version: str, directory: Path) -> None:
         self.version = version
@@ -30,7 +30,7 @@ class JavaClients:
         self._classpath = ""
 
     def build(self) -> None:
-        """Resolve the jars, from the local repository when they are all there, and compile."""
+        """Resolve the jars, offline if the local repository has them all, and compile."""
         file = self._directory / "classpath"
         maven = [
             *("mvn", "--quiet", "--batch-mode", "-Dstyle.color=never"),
@@ -57,13 +57,13 @@ class JavaClients:
     def start(
         self, program: str, *arguments: object, stdin: int = subprocess.DEVNULL
     ) -> subprocess.Popen[str]:
-        """Start a program; its lines are read from the pipe, its log goes to the directory."""
+        """Start a program; its output goes to the pipe, its errors to the directory."""
         with (self._directory / f"{program}.err").open("ab") as errors:
             return subprocess.Popen(
                 [
                     *("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
                     f"-Duser.home={self._directory}",
-                    *("-cp", self._classpath, program, *map(str, arguments)),
+                    *("-cp", self._classpath, "Run", program, *map(str, arguments)),
                 ],
                 stdin=stdin,
                 stdout=subprocess.PIPE,
@@ -71,8 +71,8 @@ class JavaClients:
                 text=True,
             )
 
-    def run(self, program: str, *arguments: object, seconds: float = 120) -> list[list[str]]:
-        """Run a program to its end; return its lines, split at blanks.
+    def run(self, program: str, *arguments: object, seconds: float = 300) -> list[list[str]]:
+        """Run a program to its end; return its lines, each split at blanks.
 
         Raises:
             AssertionError: its exit code is not 0.
@@ -93,7 +93,7 @@ class JavaClients:
     def send(
         self, namesrv: str, topic: str, *, modes: str, count: int, tags: str, prefix: str
     ) -> list[list[str]]:
-        """Send `count` messages in each mode; return the lines of what was acknowledged."""
+        """Send `count` messages in each mode; return the lines of acknowledged ones."""
         group = f"{prefix}-producer"
         lines = self.run("SendMessages", namesrv, topic, group, modes, count, tags, prefix)
         return [line[1:] for line in lines if line[0] == "sent"]
@@ -107,9 +107,9 @@ class JavaClients:
         expression: str = "*",
         count: int,
         quiet_ms: int = 2_000,
-        seconds: int = 60,
+        seconds: int = 150,
     ) -> list[list[str]]:
-        """Receive until `count` messages and then nothing came; return the lines of deliveries."""
+        """Receive `count` messages, then wait until it is quiet; return the deliveries' lines."""
         lines = self.run(
             *("ReceiveMessages", namesrv, topic, group, expression, count, quiet_ms, seconds),
             seconds=seconds + 30,

@@ -1,8 +1,8 @@
 """A broker that is killed at a step.
 
 `python -m tests.support.killed_at_step STEP TOPIC NTH -c FILE`, where STEP is `before` or `after`:
-the process sends itself SIGKILL before, or after, its NTH put to the topic. Nothing of it runs any
-more then; what it wrote stays, as with any kill -9.
+the process sends itself SIGKILL before, or after, its NTH put to the topic. What it wrote stays, as
+after any kill -9.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from broker_core import __main__ as command
-from broker_core.store.message_store import MessageStore
+from broker_core.store.put import MessagePut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +23,9 @@ def main(arguments: list[str]) -> int:
     step, topic, nth, *rest = arguments
     assert step in ("before", "after"), step
     left = int(nth)
-    put_message: Callable[..., Any] = MessageStore.put_message
+    put_message: Callable[..., Any] = MessagePut.put_message
 
-    def put_or_die(store: MessageStore, to_topic: str, *more: Any, **others: Any) -> Any:
+    def put_or_die(store: MessagePut, to_topic: str, *more: Any, **others: Any) -> Any:
         nonlocal left
         left -= to_topic == topic
         is_step = to_topic == topic and left == 0
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 
-    MessageStore.put_message = put_or_die  # type: ignore[method-assign, assignment]
+    MessagePut.put_message = put_or_die  # type: ignore[method-assign, assignment]
     return command.main(rest)
 
 

@@ -1,4 +1,4 @@
-"""Letting time pass for a broker that runs in this loop on a clock of ours."""
+"""Lets time pass for a broker in this loop, on a clock that the test drives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEP_MS = 1_000
 
 
 async def pass_time(clock: ManualClock, milliseconds: int) -> None:
-    """Advance step by step: what sleeps in between may sleep again."""
+    """Advance step by step, so that tasks that wake may sleep again."""
     while milliseconds > 0:
         step = min(milliseconds, STEP_MS)
         clock.advance_ms(step)
@@ -22,6 +22,6 @@ async def pass_time(clock: ManualClock, milliseconds: int) -> None:
 
 
 async def settle() -> None:
-    """Let what is ready run until it sleeps."""
+    """Run every ready task until it waits."""
     for _ in range(TURNS):
         await asyncio.sleep(0)

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.patience import PATIENT
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import until
 
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 PACKAGES = ("rocketmq-broker", "rocketmq-namesrv")
 MAVEN_SECONDS = 600
-START_SECONDS = 90
+START_SECONDS = 240
 HEAP = "512m"
-# The broker reaches into the JDK for direct buffers; since Java 17 it must be told that it may.
+# The broker reaches into the JDK for direct buffers; since Java 17 that needs permission.
 OPENS = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -36,7 +37,7 @@ LOGBACK = (
 class Peer:
     """A name server with a master broker of a published version, on free loopback ports.
 
-    With `namesrvAddr` among its keys it is the broker alone.
+    With `namesrvAddr` among its keys it is only the broker.
     """
 
     def __init__(self, version: str, directory: Path, **keys: object) -> None:
@@ -52,7 +53,10 @@ class Peer:
         for name in ("broker", "namesrv"):
             file = directory / f"{name}.log"
             (conf / f"logback_{name}.xml").write_text(LOGBACK.format(file=file))
-        (directory / "namesrv.properties").write_text(f"listenPort={self.namesrv_port}\n")
+        # By default all name servers of a user share one file.
+        (directory / "namesrv.properties").write_text(
+            f"listenPort={self.namesrv_port}\nkvConfigPath={directory / 'kvConfig.json'}\n"
+        )
         table: dict[str, object] = {
             "brokerName": "broker-a",
             "brokerId": 0,
@@ -64,6 +68,7 @@ class Peer:
             "haListenPort": free_port(),
             "storePathRootDir": self.store,
             "storePathCommitLog": self.store / "commitlog",
+            **PATIENT,
             **keys,
         }
         text = "".join(f"{key}={value}\n" for key, value in table.items())
@@ -123,7 +128,7 @@ def _path() -> str:
 
 @functools.cache
 def classpath(version: str, packages: tuple[str, ...]) -> str:
-    """Return the jars of published packages, from the local repository when they are there."""
+    """Return the jars of published packages, offline if the local repository has them."""
     dependencies = "".join(
         f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>{name}</artifactId>"
         f"<version>{version}</version></dependency>"

@@ -2,32 +2,80 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 import socket
+import tempfile
+from pathlib import Path
 
-# Below the range from which the kernel takes ports of outgoing connections: one of those could take
-# a port between its being found free and the server's listening.
+# Below the kernel's range for outgoing connections: one of these could take a port after it was
+# found free and before the server listens.
 LOWEST, HIGHEST = 20_000, 32_000
-_handed_out: set[int] = set()
+BLOCK_PORTS = 200
+SPACING = 4
+"""A broker takes the ports two below and one above its own as well."""
+
+
+class PortBlocks:
+    """Blocks of ports that this process alone hands out, until it ends.
+
+    Test runs side by side would otherwise find the same port free at the same time.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._held: list[int] = []
+        self._ports: list[int] = []
+
+    def next(self) -> int:
+        """Return a loopback port, free like those two below and one above; never one twice."""
+        while True:
+            if not self._ports:
+                self._ports = self._claim()
+            port = self._ports.pop()
+            if all(is_free(one) for one in (port - 2, port, port + 1)):
+                return port
+
+    def close(self) -> None:
+        """Give all blocks back."""
+        self._ports.clear()
+        while self._held:
+            os.close(self._held.pop())
+
+    def _claim(self) -> list[int]:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        blocks = list(range(LOWEST, HIGHEST, BLOCK_PORTS))
+        # Not seeded: a block whose servers have just ended should rest.
+        random.SystemRandom().shuffle(blocks)
+        for first in blocks:
+            descriptor = os.open(self._directory / str(first), os.O_CREAT | os.O_RDWR, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                continue
+            self._held.append(descriptor)
+            return [port + 2 for port in range(first, first + BLOCK_PORTS, SPACING)]
+        raise RuntimeError(f"no block of free ports from {LOWEST} to {HIGHEST}")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+_blocks = PortBlocks(Path(tempfile.gettempdir()) / f"trebuchet-test-ports-{os.getuid()}")
 
 
 def free_port() -> int:
-    """Return a loopback port on which nothing listens, never the same one twice."""
-    # Not seeded: two runs side by side must not find the same ports.
-    source = random.SystemRandom()
-    for _ in range(1_000):
-        port = source.randrange(LOWEST, HIGHEST)
-        if port in _handed_out:
-            continue
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        _handed_out.add(port)
-        return port
-    raise RuntimeError(f"no free port from {LOWEST} to {HIGHEST}")
+    """Return a loopback port for a server; nothing listens there, two below, or one above."""
+    return _blocks.next()
 
 
 def accepts(port: int, host: str = "127.0.0.1") -> bool:

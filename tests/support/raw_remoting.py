@@ -1,4 +1,4 @@
-"""A remoting client of few lines, for what a real client would not do.
+"""A small remoting client, for what a real client would not do.
 
 It shares no code with the broker, so that a mistake of ours cannot cancel itself out. One frame on
 the wire, big-endian:
@@ -16,6 +16,8 @@ import socket
 import struct
 from typing import Any, NamedTuple
 
+from tests.support.patience import PATIENCE_S
+
 SEND_MESSAGE = 10
 PULL_MESSAGE = 11
 UPDATE_AND_CREATE_TOPIC = 17
@@ -28,7 +30,7 @@ assert RECORD_HEAD.size == 84
 
 
 class Answer(NamedTuple):
-    """One answer: its header's code, remark and fields, its body."""
+    """An answer: its header's code, remark and fields, and its body."""
 
     code: int
     remark: str
@@ -38,7 +40,7 @@ class Answer(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What tests look at in a stored message."""
+    """What tests look at of a stored message."""
 
     queue_id: int
     queue_offset: int
@@ -67,7 +69,7 @@ def request(
 class RawClient:
     """One blocking connection."""
 
-    def __init__(self, port: int, *, host: str = "127.0.0.1", timeout: float = 10.0) -> None:
+    def __init__(self, port: int, *, host: str = "127.0.0.1", timeout: float = PATIENCE_S) -> None:
         self._socket = socket.create_connection((host, port), timeout)
         self._opaque = 0
 
@@ -75,6 +77,9 @@ class RawClient:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
 
     def send_bytes(self, data: bytes) -> None:
@@ -103,7 +108,7 @@ class RawClient:
         return Answer(header["code"], header.get("remark") or "", fields, body, header["opaque"])
 
     def is_closed_by_peer(self) -> bool:
-        """Wait for the peer to close; False when it sends something first."""
+        """Wait for the peer to close; return False if it sends something first."""
         try:
             return self._socket.recv(1) == b""
         except ConnectionResetError:
@@ -165,7 +170,7 @@ def pull_fields(
         "queueId": str(queue_id),
         "queueOffset": str(queue_offset),
         "maxMsgNums": str(max_msg_nums),
-        # Only "the subscription comes with the request": neither a commit nor waiting at the end.
+        # Only "the subscription comes with the request": no commit, no long polling.
         "sysFlag": "4",
         "commitOffset": "0",
         "suspendTimeoutMillis": "0",
@@ -175,10 +180,10 @@ def pull_fields(
     }
 
 
-def read_queue(port: int, topic: str, queue_id: int) -> list[Record]:
-    """Pull everything that a queue holds."""
+def read_queue(port: int, topic: str, queue_id: int, *, host: str = "127.0.0.1") -> list[Record]:
+    """Pull everything in a queue."""
     records: list[Record] = []
-    with RawClient(port) as client:
+    with RawClient(port, host=host) as client:
         offset = 0
         while True:
             answer = client.ask(PULL_MESSAGE, pull_fields(topic, queue_id, offset))

@@ -6,21 +6,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_core.clock import SteadyClock
+from broker_core.counted_log import CountedLog
+from broker_core.errors import RequestRefusedError
 from broker_core.message import properties as message_properties
 from broker_core.message.names import RMQ_SYS_TRANS_HALF_TOPIC
 from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.metadata.document import Document
 from broker_core.store.results import PutMessageStatus
 from broker_core.transaction.check import CheckSettings, TransactionCheck
-from broker_core.transaction.half import Outcome, prepare
+from broker_core.transaction.half import Outcome, withhold
 from broker_core.transaction.resolve import Transactions
 from tests.support.builders import HOST, a_store, read_all, store_config
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker_core.message.message import MessageExt
+    from broker_core.processors.around.listened import Ask, ListenedTransactions
     from broker_core.store.results import PutMessageResult
     from broker_core.transaction.check import CheckedHalf
-    from broker_core.transaction.resolve import Ended
     from tests.support.clock import ManualClock
     from tests.support.faulty_storage import FaultyStorage
 
@@ -41,7 +45,9 @@ class Transacted:
         *,
         flush_disk_type: str = "ASYNC_FLUSH",
         log_file_size: int = 64 * 1024,
+        listened: Callable[[Ask], ListenedTransactions] | None = None,
     ) -> None:
+        self._listened = listened
         self.clock = clock
         self.storage = storage
         config = store_config(
@@ -51,7 +57,6 @@ class Transacted:
             max_hash_slot_num=1_000,
             max_index_num=4_000,
         )
-        self.is_sync_flush = flush_disk_type == "SYNC_FLUSH"
         self.store = a_store(clock, storage, config)
         self.offsets = ConsumerOffsets(Document(storage, Path("/store/config/consumerOffset.json")))
         self.topics: set[str] = set()
@@ -59,6 +64,7 @@ class Transacted:
         self.has_producer = True
         self.transactions: Transactions
         self.check: TransactionCheck
+        self.settings = CheckSettings(TIMEOUT_MS, INTERVAL_MS, CHECK_MAX, 72 * 3_600_000)
         self._numbers = 0
         self._is_running = False
 
@@ -72,10 +78,17 @@ class Transacted:
             self.topics.add,
             HOST,
             steady,
-            is_sync_flush=self.is_sync_flush,
         )
-        settings = CheckSettings(TIMEOUT_MS, INTERVAL_MS, CHECK_MAX, 72 * 3_600_000)
-        self.check = TransactionCheck(settings, self.transactions, self._ask, self.clock, steady)
+        listened = None if self._listened is None else self._listened(self._ask)
+        self.check = TransactionCheck(
+            lambda: self.settings,
+            self.transactions,
+            self._ask if listened is None else listened.ask,
+            CountedLog(self.clock),
+            self.clock,
+            steady,
+            None if listened is None else listened.resolve_discard,
+        )
         self.transactions.load()
         await self.store.start()
         self.transactions.start()
@@ -89,7 +102,7 @@ class Transacted:
             await self.store.shutdown()
 
     def persist(self) -> None:
-        """Write the progress as the broker does every few seconds."""
+        """Write the progress, as the broker does every few seconds."""
         self.transactions.settle()
         self.transactions.settle()
         self.offsets.persist()
@@ -104,7 +117,7 @@ class Transacted:
             "UNIQ_KEY": f"U{self.clock.now_ms()}-{self._numbers}",
             **more,
         }
-        place = prepare(table, topic, queue_id)
+        place = withhold(table, topic, queue_id)
         born_timestamp = self.clock.now_ms()
         result = self.store.put_message(
             *place,
@@ -122,11 +135,21 @@ class Transacted:
         self.transactions.add(result, table, body, born_timestamp, HOST)
         return result
 
-    def end(self, half: PutMessageResult | CheckedHalf, outcome: Outcome) -> Ended:
+    def end(
+        self, half: PutMessageResult | CheckedHalf, outcome: Outcome
+    ) -> PutMessageResult | None:
         return self.transactions.end(GROUP, half.queue_offset, half.commit_log_offset, outcome)
 
+    def refusal(self, half: PutMessageResult | CheckedHalf, outcome: Outcome) -> str | None:
+        """End a transaction; return why the broker refused, None if it did not."""
+        try:
+            self.end(half, outcome)
+        except RequestRefusedError as refusal:
+            return refusal.remark
+        return None
+
     async def round(self) -> list[CheckedHalf]:
-        """Let an interval pass and check; return what was asked."""
+        """Let an interval pass, check, and return what the producer was asked."""
         self.clock.advance_ms(INTERVAL_MS)
         self.asked.clear()
         await self.check.check()

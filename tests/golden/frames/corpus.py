@@ -1,7 +1,6 @@
 """The corpus: frames that real clients sent, a file for each client.
 
-A file is JSON lines, compressed; each line one frame with where it came from. `record.py` makes
-them.
+A file is compressed JSON lines; each line is a frame and its origin. `record.py` makes them.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ class Recorded(NamedTuple):
     """One frame.
 
     Attributes:
-        client: which client sent it, with its version.
-        to: the port it came to: "broker", "vip" or "namesrv".
-        answers: of an answer, the code of the broker's request; None of a request.
-        real: the code with which a real 4.9.7 answered it; None when it does not answer.
+        client: the client that sent it, with its version.
+        to: the port that received it: "broker", "vip" or "namesrv".
+        answers: for an answer, the code of the broker's request; None for a request.
+        real: the code of a real 4.9.7's answer; None when it does not answer.
     """
 
     client: str
@@ -35,7 +34,7 @@ class Recorded(NamedTuple):
 
 
 def read(client: str) -> list[Recorded]:
-    """Return a client's frames, in the order in which they came."""
+    """Return a client's frames in the order of their arrival."""
     text = lzma.decompress((DIRECTORY / f"{client}{SUFFIX}").read_bytes()).decode()
     found = []
     for line in text.splitlines():

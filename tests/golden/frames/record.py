@@ -1,10 +1,10 @@
 """Makes the corpus: runs the programs of every client against a broker behind a recording proxy.
 
-    python -m tests.golden.frames.record [CLIENT ...]    records them, or those of some clients
+    python -m tests.golden.frames.record [CLIENT ...]    records all clients, or those named
     python -m tests.golden.frames.record answers         asks the real broker again
 
-It needs Java, Maven and Go, and takes several minutes. Nothing secret gets in: the accounts are
-the tests' own, the addresses loopback or of a documentation network, or the frame is not kept.
+It needs Java, Maven and Go, and takes several minutes. It keeps nothing private: accounts are the
+tests' own, and frames with other addresses than loopback or documentation networks are dropped.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ COMMANDS_OF_5 = (
     "resetOffsetByTime -b {broker} -g live-consumer -t orders -q 0 -s 0",
 )
 BINARY_HEADERS = "-Drocketmq.serialize.type=ROCKETMQ"
-# A real broker registers every ten seconds at the least, and a slave asks its master as often.
+# A real broker registers every ten seconds or more, and a slave asks its master as often.
 BROKER_SECONDS = 25
-# The real broker does behind its answer what the next request may look at.
+# The real broker does some work after its answer that the next request may look at.
 PAUSE_SECONDS = 0.1
 KEYS: dict[str, object] = {
     "brokerIP1": PROXY_HOST,
     "enablePropertyFilter": "true",
-    # A group that starts asks for more when its queues are on the disk.
+    # A starting group asks for more when its queues are on disk.
     "accessMessageInMemoryMaxRatio": 0,
     "messageDelayLevel": " ".join(["1s"] * 18),
     "transactionCheckInterval": 1_000,
@@ -77,7 +77,7 @@ ADDRESS = re.compile(rb"(?<![\d.])\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![\d.])")
 
 
 class Recording:
-    """A broker, and what is to be run against it."""
+    """A broker, and the programs to run against it."""
 
     def __init__(self, directory: Path, broker: BrokerProcess) -> None:
         self.directory = directory
@@ -106,7 +106,7 @@ class Recording:
         if options:
             os.environ["JAVA_TOOL_OPTIONS"] = options
         try:
-            # A step that sees something else than an unused broker ends all the same.
+            # A step ends even if it sees something else than on an unused broker.
             java.run("Steps", self.namesrv, self.address, seconds=PROGRAM_SECONDS)
             live_group.facts_of(
                 self.broker.port,
@@ -116,7 +116,7 @@ class Recording:
                     stdin=subprocess.PIPE,
                 ),
             )
-            # A consumer that starts before its topic is there looks for it after half a minute.
+            # A consumer that starts before its topic exists looks for it again after half a minute.
             for name in ("topic", "signed"):
                 self.create(f"{prefix}-{name}")
             names = (self.namesrv, f"{prefix}-topic", f"{prefix}-group")
@@ -196,7 +196,7 @@ class Recording:
                 try:
                     mqadmin.run(*command, seconds=COMMAND_SECONDS)
                 except (AssertionError, BrokenPipeError):
-                    # Some end the process when an argument is missing that only 5.x asks for.
+                    # Some end the process if they miss an argument that only 5.x needs.
                     mqadmin = stack.enter_context(MqAdmin(jars, home, self.namesrv))
 
     def real_brokers(self) -> None:
@@ -211,14 +211,14 @@ class Recording:
 
 
 def is_neutral(frame: bytes) -> bool:
-    """Tell whether a frame names nothing of the machine on which it was recorded."""
+    """Tell whether a frame says nothing about the machine on which it was recorded."""
     if socket.gethostname().encode() in frame or str(Path.home()).encode() + b"/" in frame:
         return False
     return all(NEUTRAL.fullmatch(found) for found in ADDRESS.findall(frame))
 
 
 async def recorded(wanted: list[str]) -> list[Recorded]:
-    """Run the programs of the wanted clients, all when none is; return what they sent."""
+    """Run the programs of the wanted clients, by default all; return their frames."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         broker = BrokerProcess(directory / "broker", **KEYS)
@@ -252,7 +252,7 @@ async def recorded(wanted: list[str]) -> list[Recorded]:
                     try:
                         await asyncio.to_thread(program)
                     except (AssertionError, subprocess.SubprocessError) as error:
-                        # What was sent until then is kept.
+                        # Keep what was sent until then.
                         say(f"{client} broke off: {error}")
         finally:
             await recorder.close()
@@ -261,7 +261,7 @@ async def recorded(wanted: list[str]) -> list[Recorded]:
 
 
 async def with_real_answers(frames: list[Recorded]) -> list[Recorded]:
-    """Return one client's frames with the code that a real broker and its name server answer."""
+    """Return one client's frames with the codes of a real broker's and name server's answers."""
     with tempfile.TemporaryDirectory() as name:
         with Peer(VERSION, Path(name) / "peer", enablePropertyFilter="true") as peer:
             ports = {"broker": peer.port, "vip": peer.port - 2, "namesrv": peer.namesrv_port}
@@ -274,7 +274,7 @@ async def with_real_answers(frames: list[Recorded]) -> list[Recorded]:
 
 
 def has_route(namesrv_port: int) -> bool:
-    """Tell whether the broker has registered: it listens before."""
+    """Tell whether the broker has registered; it listens earlier."""
     with RawClient(namesrv_port) as client:
         return client.ask(GET_ROUTE_BY_TOPIC, {"topic": "TBW102"}).code == 0
 

@@ -1,4 +1,4 @@
-"""Sends recorded frames to a running broker, each over a connection of its own that stays open."""
+"""Sends recorded frames to a running broker, each over its own connection, which stays open."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NOT_DECIDED = "0"
 class Replay:
     """The frames of one client against a broker's ports. Event loop only.
 
-    A broker that asks something over one of the connections gets an empty answer, as of a client
-    of another version. `answers` has the first answer to each frame, by its place in the list.
+    Requests of the broker over one of the connections get an empty answer, as of a client of
+    another version. `answers` maps each frame's place in the list to its first answer.
     """
 
     def __init__(self, ports: Mapping[str, int], *, pause_seconds: float = 0.0) -> None:
@@ -37,7 +37,7 @@ class Replay:
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
     async def send(self, frames: list[Recorded]) -> None:
-        """Send the frames one by one, and wait for each answer that is due at once."""
+        """Send the frames one by one; wait for each answer that should come at once."""
         for place, one in enumerate(frames):
             reader, writer = await asyncio.open_connection("127.0.0.1", self._ports[one.to])
             self._writers.append(writer)
@@ -54,7 +54,7 @@ class Replay:
                 await asyncio.sleep(self._pause_seconds)
 
     async def close(self) -> None:
-        """Close the connections, or see that the broker has closed them."""
+        """Close the connections that the broker has not closed."""
         for writer in self._writers:
             writer.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -82,7 +82,7 @@ class Replay:
 
 
 def is_answered(head: Head) -> bool:
-    """Tell whether a request is ever answered."""
+    """Tell whether a request gets an answer."""
     if head.flag:
         return False
     is_undecided = head.fields.get("commitOrRollback") == NOT_DECIDED
@@ -90,7 +90,7 @@ def is_answered(head: Head) -> bool:
 
 
 def is_held(head: Head) -> bool:
-    """Tell whether a request is one that may wait for messages."""
+    """Tell whether a request may wait for messages."""
     return head.code in PULL_CODES and bool(int(head.fields["sysFlag"]) & MAY_WAIT)
 
 

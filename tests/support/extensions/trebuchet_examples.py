@@ -1,6 +1,6 @@
-"""Extensions as an installed package brings them; they write what they see into a file.
+"""Extensions of an installed package; they write what they see into a file.
 
-The directory goes on a broker's PYTHONPATH, where its dist-info is found as pip would leave it.
+Put the directory on a broker's PYTHONPATH: its dist-info is there as pip would leave it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker_core.extensions.consume_message_hook import ConsumeMessageContext
     from broker_core.extensions.context import ExtensionContext
     from broker_core.extensions.send_message_hook import SendMessageContext
-    from broker_core.extensions.store_plug_in import PlugInStore, PutMessage
+    from broker_core.extensions.store_plug_in import MessagePort, PutMessage
     from broker_core.extensions.transaction_listener import HalfMessage
     from broker_core.protocol.command import RemotingCommand
     from broker_core.store.results import PutMessageResult
@@ -109,8 +109,8 @@ class CommitsAtLast(Notes):
 
 
 class StoreNotes(AbstractPluginMessageStore):
-    def __init__(self, context: ExtensionContext, next_store: PlugInStore) -> None:
-        super().__init__(context, next_store)
+    def __init__(self, context: ExtensionContext, next_port: MessagePort) -> None:
+        super().__init__(context, next_port)
         self._notes = Notes(context)
 
     def put_message(self, message: PutMessage) -> PutMessageResult:

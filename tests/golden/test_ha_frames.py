@@ -1,0 +1,109 @@
+"""The frames of a real pair 4.9.7, taken apart and put together again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from broker_core.formats.ha_frames import (
+    HEADER_SIZE,
+    ReportDecoder,
+    decode_header,
+    encode_header,
+    encode_report,
+)
+from broker_core.formats.record import examine
+
+SAID = [
+    (who, bytes.fromhex(data))
+    for who, data in map(
+        json.loads, (Path(__file__).parent / "ha" / "pair-4.9.7.json").read_text().splitlines()
+    )
+]
+FILE_SIZE = 1 << 30
+BATCH_BYTES = 200
+
+
+def connections() -> list[list[tuple[str, bytes]]]:
+    found: list[list[tuple[str, bytes]]] = []
+    for who, data in SAID:
+        if who == "connect":
+            found.append([])
+        else:
+            found[-1].append((who, data))
+    return found
+
+
+def transfers(said: list[tuple[str, bytes]]) -> list[tuple[int, bytes]]:
+    data = b"".join(piece for who, piece in said if who == "master")
+    found = []
+    position = 0
+    while position < len(data):
+        header = decode_header(data, position, FILE_SIZE)
+        position += HEADER_SIZE
+        found.append((header.commit_log_offset, data[position : position + header.size]))
+        position += header.size
+    assert position == len(data)
+    return found
+
+
+def test_what_a_master_says_is_transfers_side_by_side() -> None:
+    log = b""
+    for said in connections():
+        for offset, data in transfers(said):
+            assert offset == len(log)
+            assert len(data) <= BATCH_BYTES
+            log += data
+
+    bodies = []
+    position = 0
+    while position < len(log):
+        head = examine(memoryview(log), position, len(log), position, check_crc=True)
+        bodies.append(log[head.body_from : head.body_to])
+        position += head.size
+    assert bodies == [b"one", b"two" * 50, b"three", b"four"]
+
+
+def test_a_master_sends_heartbeats_where_its_log_ends() -> None:
+    for said in connections():
+        found = transfers(said)
+        assert found[-1][1] == b""
+        assert sum(data == b"" for _, data in found) >= 2
+
+
+def test_a_slave_says_first_what_it_wants_and_then_what_it_has() -> None:
+    begin = 0
+    for said in connections():
+        assert said[0][0] == "slave", "a master waits for the first report"
+        reports = [
+            offset
+            for decoder in [ReportDecoder()]
+            for who, data in said
+            if who == "slave"
+            for offset in decoder.feed(data)
+        ]
+        assert reports[0] == begin
+        assert reports == sorted(reports)
+        last = transfers(said)[-1][0]
+        assert reports[-1] == last
+        begin = last
+    assert begin > 0
+
+
+def test_reports_that_are_cut_anywhere_are_found() -> None:
+    data = b"".join(piece for who, piece in SAID if who == "slave")
+    whole = ReportDecoder().feed(data)
+    decoder = ReportDecoder()
+
+    assert [offset for byte in data for offset in decoder.feed(bytes((byte,)))] == whole
+
+
+def test_the_encoders_make_the_recorded_bytes() -> None:
+    for said in connections():
+        master = b"".join(piece for who, piece in said if who == "master")
+        slave = b"".join(piece for who, piece in said if who == "slave")
+
+        assert master == b"".join(
+            encode_header(offset, len(data)) + data for offset, data in transfers(said)
+        )
+        assert slave == b"".join(map(encode_report, ReportDecoder().feed(slave)))

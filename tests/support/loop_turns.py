@@ -1,0 +1,50 @@
+"""LoopTurns: the processor time of each turn of the event loop.
+
+Processor time, not time on the clock: a busy machine does not lengthen a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class LoopTurns:
+    """Measures the turns of the running loop while its block runs.
+
+    It is called once a turn, so the loop never sleeps. Clients must run in another thread, or
+    their work counts too.
+
+    Attributes:
+        longest_s: the processor seconds that the loop's thread used in its longest turn.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.Handle | None = None
+        self._last = 0.0
+        self.longest_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._last = time.thread_time()
+        self._handle = self._loop.call_soon(self._turn)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._handle is not None
+        self._handle.cancel()
+
+    def _turn(self) -> None:
+        now = time.thread_time()
+        self.longest_s = max(self.longest_s, now - self._last)
+        self._last = now
+        self._handle = self._loop.call_soon(self._turn)

@@ -1,0 +1,27 @@
+"""Ports of test runs side by side."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from tests.support.ports import BLOCK_PORTS, SPACING, PortBlocks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_two_runs_never_hand_out_the_same_port_or_its_neighbour(tmp_path: Path) -> None:
+    with closing(PortBlocks(tmp_path)) as one, closing(PortBlocks(tmp_path)) as other:
+        handed_out = [run.next() for _ in range(BLOCK_PORTS // SPACING + 5) for run in (one, other)]
+
+    taken = [port - below for port in handed_out for below in (0, 2)]
+    assert len(taken) == len(set(taken))
+
+
+def test_a_port_with_a_listener_is_passed_over(tmp_path: Path) -> None:
+    with closing(PortBlocks(tmp_path)) as blocks:
+        port = blocks.next() - SPACING
+        with socket.create_server(("127.0.0.1", port - 2)):
+            assert blocks.next() < port

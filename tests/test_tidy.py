@@ -1,0 +1,155 @@
+"""What keeps the code readable, held for all of it, tests included.
+
+A failure names file and line, and what to do. An exception needs a reason here, and one that is no
+longer needed fails, too.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import tidy
+from tests.support.sources import ROOT, Source, python_sources, templates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tests.support.tidy import Finding
+
+    Rule = Callable[[Source], Iterator[Finding]]
+
+# Rule, path and subject, with the reason why it cannot be otherwise.
+EXCEPTIONS = {
+    ("long_functions", "broker_core/store/put.py", "MessagePut.put_message"): (
+        "a call of a part costs each message 2 % of its put; a third of the lines is the names of "
+        "a record's fields"
+    ),
+}
+
+RULES: tuple[Rule, ...] = (
+    tidy.banners,
+    tidy.long_modules,
+    tidy.long_functions,
+    tidy.wide_constructors,
+    tidy.private_touches,
+)
+
+
+def hold(rule: str, findings: Iterable[Finding]) -> None:
+    """Fail with what no exception covers, one finding a line, and with needless exceptions."""
+    needed = set()
+    wrong = []
+    for finding in findings:
+        key = (rule, finding.path, finding.subject)
+        if key in EXCEPTIONS:
+            needed.add(key)
+        else:
+            wrong.append(str(finding))
+    wrong += [
+        f"tests/test_tidy.py: EXCEPTIONS: {path}: {subject} breaks no rule any more: take it out"
+        for named, path, subject in EXCEPTIONS
+        if named == rule and (named, path, subject) not in needed
+    ]
+    if wrong:
+        pytest.fail("\n".join(["", *wrong]), pytrace=False)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_every_python_file_keeps(rule: Rule) -> None:
+    found = [finding for source in python_sources() for finding in rule(source)]
+
+    hold(rule.__name__, found)
+
+
+def test_no_template_line_is_too_long() -> None:
+    found = [finding for path, lines in templates() for finding in tidy.long_lines(path, lines)]
+
+    hold("long_lines", found)
+
+
+def test_every_package_says_what_it_is_and_nothing_else() -> None:
+    wrong = []
+    for folder in ("broker_core", "console", "analytics", "deploy"):
+        for package in {file.parent for file in (ROOT / folder).rglob("*.py")}:
+            where = package.relative_to(ROOT).as_posix()
+            if package.name == "migrations":
+                continue
+            init = package / "__init__.py"
+            tree = ast.parse(init.read_text()) if init.exists() else ast.Module([], [])
+            if ast.get_docstring(tree) is None:
+                wrong.append(f"{where}/__init__.py:1: say in a docstring what the package is")
+            elif len(tree.body) > 1:
+                line = tree.body[1].lineno
+                wrong.append(f"{where}/__init__.py:{line}: code: move it to a module of its own")
+
+    if wrong:
+        pytest.fail("\n".join(["", *sorted(wrong)]), pytrace=False)
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "subject"),
+    [
+        (tidy.banners, "x = 1\n# -- life\n", "banner"),
+        (tidy.banners, "# --- Places ---------\n", "banner"),
+        (tidy.banners, "# Places ----\n", "banner"),
+        (tidy.long_modules, "x = 1\n" * 601, "module"),
+        (tidy.long_functions, "class A:\n    def f(self):\n" + "        x = 1\n" * 80, "A.f"),
+        (
+            tidy.wide_constructors,
+            "class A:\n    def __init__(self, a, b, c, d, e, f, g, *, h, i, j, k): ...\n",
+            "A.__init__",
+        ),
+        (tidy.private_touches, "store._log.flush()\n", "store._log"),
+        (tidy.private_touches, "from broker_core.store.flush import _flush\n", "_flush"),
+        (tidy.private_touches, "import unittest._log\n", "unittest._log"),
+        (tidy.private_touches, "monkeypatch.setattr(store, '_log', None)\n", "_log"),
+        (tidy.private_touches, "patch('broker_core.store.flush._sync')\n", "_sync"),
+        (
+            tidy.private_touches,
+            "class A:\n    def __init__(self): self._x = 1\ndef f(a): return a._x\n",
+            "a._x",
+        ),
+        (
+            tidy.private_touches,
+            "from broker_core.service import Service\n"
+            "class A(Service):\n    def f(self): self._tasks.clear()\n",
+            "self._tasks",
+        ),
+    ],
+)
+def test_a_rule_finds_what_breaks_it(rule: Rule, text: str, subject: str) -> None:
+    found = list(rule(Source("broker_core/store/example.py", text)))
+
+    assert [finding.subject.endswith(subject) for finding in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (tidy.banners, "# -1 is what an empty queue answers\nx = '# --- not a comment ---'\n"),
+        (tidy.long_modules, "x = 1\n" * 600),
+        (tidy.long_functions, "def f():\n" + "    x = 1\n" * 79),
+        (
+            tidy.wide_constructors,
+            "class A:\n    def __init__(self, a, b, c, d, e, f, g, *, h, i, j): ...\n",
+        ),
+        (
+            tidy.private_touches,
+            "class A:\n    def __init__(self): self._x = 1\n"
+            "    def __eq__(self, other): return self._x == other._x\n",
+        ),
+        (tidy.private_touches, "page._replace(size=1).__class__\n"),
+        (tidy.private_touches, "for _ in range(3): pass\n"),
+        # QueueFiles, in another module of the same package, is made to be a base class.
+        (
+            tidy.private_touches,
+            "from broker_core.store.queue_files import QueueFiles\n"
+            "class A(QueueFiles):\n    def f(self): self._files.clear()\n",
+        ),
+    ],
+)
+def test_a_rule_leaves_the_rest_alone(rule: Rule, text: str) -> None:
+    assert list(rule(Source("broker_core/store/example.py", text))) == []
