@@ -1,4 +1,4 @@
-"""Hypothesis on machines that are busy with other things: no limit of time for one example."""
+"""Hypothesis without a time limit for an example: the machine may be busy."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Changes frames that real clients sent, and sends them to a broker in this process.
+"""Changes frames of real clients and sends them to a broker in this process.
 
     python -m tests.property.fuzz [--seconds 60] [--seed S] [--only NUMBER]
 
-A connection is answered or closed, nothing is logged as an error, no task dies, and memory stays
-where it was; anything else ends the run with the number of the connection, which replays it.
+The broker must answer or close each connection, log no error, lose no task and keep its memory;
+anything else ends the run with the number of the connection, which replays it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ from tests.support.broker import running_broker
 from tests.support.raw_remoting import GET_BROKER_RUNTIME_INFO, request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker_core.broker import Broker
     from broker_core.protocol.command import RemotingCommand
 
 AT_ONE_TIME = 8
 FRAMES_MAX = 12
+BYTES_SHARE = 1 / 6
 ANSWER_SECONDS = 0.05
 ALIVE_SECONDS = 10.0
 ROUND_CONNECTIONS = 1_000
-"""After so many the broker gives way to a new one: what was made by name is gone."""
+"""After this many connections a new broker, without the topics made so far, takes over."""
 ANONYMOUS_BYTES_MAX = 256 << 20
 PROBE_OPAQUE = 0x7EADBEEF
 KEYS: dict[str, Any] = {
@@ -47,11 +46,11 @@ KEYS: dict[str, Any] = {
 }
 VARIANTS: list[dict[str, Any]] = [
     {},
-    {"haProxyProtocolEnable": "true"},
+    {"haProxyProtocolEnable": "true", "proxyProtocolTrusted": "127.0.0.1"},
     {"aclEnable": "true"},
     {"flushDiskType": "SYNC_FLUSH"},
 ]
-"""What else a broker reads before it serves; each round has the next."""
+"""Further configurations of the broker; each round takes the next."""
 PROXY_HEADERS = (
     b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n",
     b"PROXY UNKNOWN\r\n",
@@ -86,7 +85,7 @@ VALUES = [
 
 
 class Findings(logging.Handler):
-    """What may not happen. A handler of the root logger."""
+    """What must not happen, as a handler of the root logger."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -100,7 +99,7 @@ class Findings(logging.Handler):
 
 
 class Mutator:
-    """Changed frames, by a source of randomness of its own."""
+    """Changed frames, from its own source of randomness."""
 
     def __init__(self, rng: random.Random, frames: list[corpus.Recorded]) -> None:
         self._rng = rng
@@ -113,22 +112,32 @@ class Mutator:
         return b"".join([self._greeting() if is_proxied else b"", *frames])
 
     def _greeting(self) -> bytes:
-        """Return what a proxy says before the first frame, changed now and then."""
+        """Return a proxy's header before the first frame, sometimes changed."""
         header = self._rng.choice(PROXY_HEADERS)
         return header if self._rng.random() < 0.8 else self._bytes(header)
 
     def frame(self) -> bytes:
-        frame = self._rng.choice(self._frames).frame
-        change: Callable[[bytes], bytes] = self._rng.choice(
-            (self._whole, self._fields, self._fields, self._fields, self._body, self._bytes)
-        )
-        return change(frame)
+        if self._rng.random() < BYTES_SHARE:
+            return self.damaged()
+        return self.command().encode()
 
-    def _whole(self, frame: bytes) -> bytes:
-        return frame
+    def command(self) -> RemotingCommand:
+        """Return a command whose frame will be whole, its fields or its body changed or not."""
+        rng = self._rng
+        command = self._decoded(rng.choice(self._frames).frame)
+        kind = rng.randrange(5)
+        if kind == 0:
+            self._change_body(command)
+        elif kind < 4:
+            self._change_fields(command)
+        return command
+
+    def damaged(self) -> bytes:
+        """Return a frame with any bytes changed."""
+        return self._bytes(self._rng.choice(self._frames).frame)
 
     def _bytes(self, frame: bytes) -> bytes:
-        """Change bytes wherever they are, the announced lengths first of all."""
+        """Change any bytes, announced lengths above all."""
         data = bytearray(frame)
         rng = self._rng
         for _ in range(rng.randint(1, 4)):
@@ -146,9 +155,8 @@ class Mutator:
                 break
         return bytes(data)
 
-    def _fields(self, frame: bytes) -> bytes:
-        """Change the header's fields, and write the frame as its client would have."""
-        command = self._decoded(frame)
+    def _change_fields(self, command: RemotingCommand) -> None:
+        """Change the header's fields; the frame is written as its client would."""
         rng = self._rng
         for _ in range(rng.randint(1, 3)):
             kind = rng.randrange(8)
@@ -168,16 +176,13 @@ class Mutator:
                 command.ext_fields[rng.choice(names)] = rng.choice(VALUES)
         if rng.random() < 0.2:
             command.serialize_type = 1 - command.serialize_type
-        return command.encode()
 
-    def _body(self, frame: bytes) -> bytes:
-        """Change the body alone: the header stays whole, and so does the frame."""
-        command = self._decoded(frame)
+    def _change_body(self, command: RemotingCommand) -> None:
+        """Change only the body: the header stays as it is."""
         if command.body:
             command.body = self._bytes(command.body)
         else:
             command.body = self._rng.choice((b"{}", b"[]", b"null", b"\x00" * 30, b"{" * 999))
-        return command.encode()
 
     def _decoded(self, frame: bytes) -> RemotingCommand:
         word = int.from_bytes(frame[4:8], "big")
@@ -186,7 +191,7 @@ class Mutator:
 
 
 async def connect(port: int, stream: bytes, rng: random.Random) -> None:
-    """Send a stream in pieces; read what comes until the broker has nothing more to say."""
+    """Send a stream in pieces; read until the broker sends nothing more."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         data = stream + request(GET_BROKER_RUNTIME_INFO, opaque=PROBE_OPAQUE)
@@ -200,7 +205,7 @@ async def connect(port: int, stream: bytes, rng: random.Random) -> None:
         await writer.drain()
         buffer = bytearray()
         while True:
-            # A frame that announces more than came keeps its connection waiting: as it should.
+            # A frame that announces more than it brings keeps its connection waiting, rightly.
             piece = await asyncio.wait_for(reader.read(1 << 16), ANSWER_SECONDS)
             if not piece:
                 return
@@ -228,7 +233,7 @@ async def is_alive(port: int, *, is_proxied: bool) -> bool:
 
 
 def anonymous_bytes() -> int:
-    """Return how much memory the process has that is no file's."""
+    """Return the process's memory that belongs to no file, in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
@@ -236,7 +241,7 @@ def anonymous_bytes() -> int:
 
 
 class Fuzzer:
-    """One run. `connections` counts them; `findings` has what went wrong."""
+    """One run: `connections` counts connections, `findings` holds what went wrong."""
 
     def __init__(self, seed: int, seconds: float, only: int | None = None) -> None:
         self.connections = 0
@@ -301,7 +306,7 @@ class Fuzzer:
                 return
             self._next += 1
             self.connections += 1
-            # By itself, so that one connection can be had again without those before it.
+            # Its own source of randomness, so that one connection can be replayed alone.
             rng = random.Random(f"{self._seed}-{number}")
             stream = Mutator(rng, self._frames).stream(is_proxied=is_proxied)
             await connect(rng.choice(ports), stream, rng)

@@ -1,4 +1,4 @@
-"""No body makes its reader do anything but read or refuse, or take memory that never came."""
+"""A reader reads or refuses any body, and takes no memory for bytes that never came."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ READERS: list[tuple[Callable[[bytes], object], type[Exception]]] = [
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A body that a client sent, with bytes changed, left out, or cut off."""
+    """A client's body with bytes changed, left out or cut off."""
     body = bytearray(draw(st.sampled_from([one for one in BODIES if one])))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(body) - 1)) if body else 0

@@ -1,11 +1,11 @@
-"""Any cut of a stream gives the same frames; no bytes give anything but frames or a FrameError."""
+"""Any cut of a stream gives the same frames; any bytes give frames or a FrameError."""
 
 from __future__ import annotations
 
 import contextlib
 
 import msgspec
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from broker_core.errors import FrameError
 from broker_core.protocol import binary_header, command as commands, json_header
@@ -40,6 +40,25 @@ def drained(decoder: FrameDecoder, piece: bytes) -> list[RemotingCommand]:
     found = list(decoder.commands())
     decoder.settle()
     return found
+
+
+LONG_TEXT = st.tuples(TEXT.filter(bool), st.integers(1, 2**17)).map(lambda each: each[0] * each[1])
+
+
+@settings(max_examples=25)
+@given(st.lists(LONG_TEXT, min_size=1, max_size=4), st.sampled_from([0, 1]), st.data())
+def test_a_long_header_comes_as_it_was_sent(
+    texts: list[str], serialize_type: int, data: st.DataObject
+) -> None:
+    fields = {f"k{n}": text for n, text in enumerate(texts)}
+    sent = RemotingCommand(10, ext_fields=fields, serialize_type=serialize_type).encode()
+    cut = data.draw(st.integers(0, len(sent)))
+    decoder = FrameDecoder()
+
+    received = [one for piece in (sent[:cut], sent[cut:]) for one in drained(decoder, piece)]
+
+    assert [one.ext_fields for one in received] == [fields]
+    assert decoder.kept_bytes == 0
 
 
 @given(st.lists(command(), max_size=6), st.data())

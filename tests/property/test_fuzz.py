@@ -1,11 +1,18 @@
-"""Frames of real clients, changed: each ends in an answer or a closed connection, and no more."""
+"""Changed frames of real clients end in an answer or a closed connection."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from broker_core.processors.query import QueryProcessor
+from tests.property import guarded_fuzz
 from tests.property.fuzz import Fuzzer
+from tests.property.guarded_fuzz import GuardedFuzzer, Stream
+from tests.support.broker_process import ROOT
 
 if TYPE_CHECKING:
     import random
@@ -13,6 +20,7 @@ if TYPE_CHECKING:
     import pytest
 
 SECONDS = 3.0
+RUN_SECONDS_MAX = 500
 FOUND_SECONDS = 20.0
 
 
@@ -36,3 +44,66 @@ async def test_a_fault_is_found(rng: random.Random, monkeypatch: pytest.MonkeyPa
 
     assert wrong is not None
     assert "a field that nobody sent" in wrong
+
+
+def test_200_000_frames_do_no_harm_to_a_broker_and_a_name_server_with_accounts(
+    rng: random.Random,
+) -> None:
+    # In a process of its own, whose memory and turns are nobody else's.
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.property.guarded_fuzz", f"--seed={rng.randrange(1 << 32)}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+        check=False,
+    )
+
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4_000:]}"
+    assert int(done.stdout.split()[2]) >= guarded_fuzz.FRAMES
+
+
+def test_a_fault_behind_the_accounts_is_found(
+    rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a field that nobody sent")
+
+    monkeypatch.setattr(QueryProcessor, "query_message", broken)
+
+    wrong = GuardedFuzzer(rng.randrange(1 << 32), guarded_fuzz.FRAMES).run()
+
+    assert wrong is not None
+    assert "a field that nobody sent" in wrong
+
+
+def test_a_long_turn_is_found(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: object) -> None:
+        until = time.thread_time() + 2 * guarded_fuzz.TURN_S_MAX
+        while time.thread_time() < until:
+            pass
+
+    monkeypatch.setattr(QueryProcessor, "query_message", slow)
+
+    wrong = GuardedFuzzer(rng.randrange(1 << 32), guarded_fuzz.FRAMES).run()
+
+    assert wrong is not None
+    assert "a turn of the loop took" in wrong
+
+
+def test_a_request_that_is_not_answered_is_found(
+    rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream_of = guarded_fuzz.stream_of
+
+    def with_one_that_is_lost(*arguments: Any) -> Stream:
+        stream = stream_of(*arguments)
+        return replace(stream, awaited=stream.awaited | {0x0BAD})
+
+    monkeypatch.setattr(guarded_fuzz, "stream_of", with_one_that_is_lost)
+    monkeypatch.setattr(guarded_fuzz, "END_SECONDS_MAX", 2.0)
+
+    wrong = GuardedFuzzer(rng.randrange(1 << 32), guarded_fuzz.FRAMES).run()
+
+    assert wrong is not None
+    assert "neither all answers nor an end" in wrong

@@ -1,10 +1,13 @@
-"""Whatever brokers do, the route table holds what its docstring promises."""
+"""Whatever brokers do, the route table keeps the promises of its docstring."""
 
 from __future__ import annotations
+
+import contextlib
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from broker_core.errors import RequestRefusedError
 from broker_core.message.data_version import DataVersion
 from broker_core.message.topic_config import TopicConfig
 from broker_core.namesrv.routes import BrokerIdentity, RouteTable
@@ -13,12 +16,13 @@ from broker_core.protocol.bodies.route import TopicRouteData
 from tests.support.clock import ManualClock
 
 TOPICS = ["T", "U", "V"]
+ADDRESSES = ["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"]
 IDENTITIES = st.builds(
     BrokerIdentity,
     st.sampled_from(["c", "d"]),
     st.sampled_from(["a", "b"]),
     st.integers(0, 1),
-    st.sampled_from(["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"]),
+    st.sampled_from(ADDRESSES),
 )
 
 
@@ -29,28 +33,42 @@ class RouteTableMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = ManualClock()
         self.table = RouteTable(self.clock)
-        self.owners = [object(), object()]
+        self.owners: list[object | None] = [object(), object(), None]
         self.counter = 0
+        self.name_of: dict[str, str] = {}
+        """The broker name under which an address has registered last."""
 
     @rule(
         identity=IDENTITIES,
         topics=st.sets(st.sampled_from(TOPICS)),
-        owner=st.integers(0, 1),
+        owner=st.integers(0, 2),
         is_new=st.booleans(),
+        is_proven=st.booleans(),
     )
     def register(
-        self, identity: BrokerIdentity, topics: set[str], owner: int, is_new: bool
+        self,
+        identity: BrokerIdentity,
+        topics: set[str],
+        owner: int,
+        is_new: bool,
+        is_proven: bool,
     ) -> None:
         self.counter += is_new
         wrapper = TopicConfigSerializeWrapper(
             data_version=DataVersion(counter=self.counter),
             topic_config_table={topic: TopicConfig(topic_name=topic) for topic in topics},
         )
-        self.table.register(identity, wrapper, owner=self.owners[owner])
+        try:
+            self.table.register(identity, wrapper, owner=self.owners[owner], is_proven=is_proven)
+        except RequestRefusedError:
+            assert not is_proven
+            return
+        self.name_of[identity.broker_addr] = identity.broker_name
 
-    @rule(identity=IDENTITIES)
-    def unregister(self, identity: BrokerIdentity) -> None:
-        self.table.unregister(identity)
+    @rule(identity=IDENTITIES, owner=st.integers(0, 2))
+    def unregister(self, identity: BrokerIdentity, owner: int) -> None:
+        with contextlib.suppress(RequestRefusedError):
+            self.table.unregister(identity, self.owners[owner])
 
     @rule(owner=st.integers(0, 1))
     def lose(self, owner: int) -> None:
@@ -71,16 +89,15 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_broker_is_known_exactly_while_an_address_of_it_lives(self) -> None:
-        table = self.table
+        brokers = self.table.cluster_info().broker_addr_table
         known = {
             (address, name)
-            for name, data in table._brokers.items()
+            for name, data in brokers.items()
             for address in data.broker_addrs.values()
         }
-        assert known == {
-            (address, live.identity.broker_name) for address, live in table._live.items()
-        }
-        assert all(data.broker_addrs for data in table._brokers.values())
+        live = [a for a in ADDRESSES if self.table.data_version_of(a) is not None]
+        assert known == {(address, self.name_of[address]) for address in live}
+        assert all(data.broker_addrs for data in brokers.values())
 
     @invariant()
     def clusters_and_brokers_name_each_other(self) -> None:
@@ -92,10 +109,12 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_topic_is_known_exactly_while_a_known_broker_has_it(self) -> None:
+        brokers = self.table.cluster_info().broker_addr_table
         for topic in TOPICS:
-            assert (topic in self.table.topics()) == (self.table.route(topic) is not None)
-        for queues in self.table._queues.values():
-            assert queues.keys() <= self.table._brokers.keys()
+            route = self.table.route(topic)
+            assert (topic in self.table.topics()) == (route is not None)
+            queues = route.queue_datas if route is not None else []
+            assert {queue.broker_name for queue in queues} <= brokers.keys()
 
     @invariant()
     def what_is_kept_encoded_is_what_would_be_encoded_now(self) -> None:

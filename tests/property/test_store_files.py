@@ -1,4 +1,4 @@
-"""The files of the log and of a queue, beside a bytes object and a list."""
+"""The files of the log and of a queue, against a bytes object and a list."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from broker_core.formats import record
 from broker_core.formats.cq_unit import FILLER, UNIT, UNIT_SIZE
 from broker_core.store.commit_log import CommitLog
 from broker_core.store.consume_queue import ConsumeQueue
+from broker_core.store.put_state import PutState
 from tests.support.faulty_storage import FaultyStorage
 
 LOG_FILE_SIZE = 4096
@@ -24,7 +25,7 @@ PROFILE = settings(
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Pieces are appended; files are filled with blanks, cut, deleted and loaded again."""
+    """Appends pieces; fills files with blanks, cuts, deletes and loads them again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +37,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log.continue_at(0)
 
     def new_log(self) -> CommitLog:
-        log = CommitLog(LOG, LOG_FILE_SIZE, self.storage, self.allocator)
+        log = CommitLog(LOG, LOG_FILE_SIZE, self.storage, self.allocator, PutState())
         log.load()
         return log
 
@@ -51,12 +52,12 @@ class LogMachine(RuleBasedStateMachine):
         self.number += 1
         data = (b"%d," % self.number * size)[:size]
         end = log.max_offset
-        room = LOG_FILE_SIZE - log.position
-        if log.position + size > log.limit:
+        room = LOG_FILE_SIZE - log.put_state.position
+        if log.put_state.position + size > log.put_state.limit:
             log.make_room(size)
-        log.buffer[log.position : log.position + size] = data
+        log.put_state.buffer[log.put_state.position : log.put_state.position + size] = data
         place = log.max_offset
-        log.position += size
+        log.put_state.position += size
         self.pieces.append((place, data))
         is_rolled = size + record.BLANK_SIZE_MIN > room
         assert place == (end + room if is_rolled else end)
@@ -67,7 +68,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pieces)
     @rule(data=st.data())
     def cut(self, data: st.DataObject) -> None:
-        """A start finds the end of the log where one of the pieces ends."""
+        """Let a start find the end of the log where one of the pieces ends."""
         kept = data.draw(st.integers(1, len(self.pieces)))
         self.pieces = self.pieces[:kept]
         self.log.close()
@@ -94,13 +95,13 @@ class LogMachine(RuleBasedStateMachine):
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Units are appended, one and many; lost, cut, deleted and loaded again."""
+    """Appends units, one and many; loses, cuts, deletes and loads them again."""
 
     def __init__(self) -> None:
         super().__init__()
         self.storage = FaultyStorage()
         self.units: list[bytes] = []
-        """From queue_offset 0 on."""
+        """The units from queue_offset 0 on."""
         self.place = 0
         self.first = 0
         self.expired = 0
@@ -147,7 +148,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.units)
     @rule(data=st.data())
     def expire(self, data: st.DataObject) -> None:
-        """Messages up to some place of the log are gone."""
+        """Delete messages up to some place of the log."""
         first = self.expired = data.draw(st.integers(self.expired, self.place))
         self.queue.delete_before(first)
         self.first = self.queue.first_offset()

@@ -1,6 +1,6 @@
-"""The store does what a list of messages would do, whatever happens to it.
+"""Whatever happens to a store, it behaves like a list of messages.
 
-The same examples each time; `python -m tests.faults model` looks for others.
+The examples are the same each time; `python -m tests.faults model` finds others.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ TestStore.settings = settings(
     max_examples=40,
     stateful_step_count=25,
     derandomize=True,
-    # A failure is told as it is: to make it smaller can take minutes.
+    # Without shrinking, which can take minutes.
     phases=[Phase.generate],
 )

@@ -1,4 +1,4 @@
-"""Time passes as it should, on the real clock and on the tests' own."""
+"""Time passes as it should on the real clock and on the tests' clock."""
 
 from __future__ import annotations
 

@@ -38,6 +38,15 @@ def test_m_prints_what_is_important(capsys: pytest.CaptureFixture[str]) -> None:
     assert "flushConsumeQueueLeastPages" not in keys
 
 
+def test_m_prints_each_key_once_and_p_prints_it_too(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["-m"])
+    important = capsys.readouterr().out.splitlines()
+    main(["-p"])
+
+    assert len(set(important)) == len(important)
+    assert set(important) < set(capsys.readouterr().out.splitlines())
+
+
 def test_n_wins_over_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "broker.conf", "namesrvAddr=127.0.0.1:1\n")
 
@@ -78,7 +87,12 @@ def test_the_name_server_alone_has_a_port_of_its_own(
         "bindAddress=127.0.0.1",
         "listenPort=9876",
         f"kvConfigPath={tmp_path}/kv.json",
+        "productEnvName=center",
         "orderMessageEnable=false",
+        "returnOrderTopicConfigToBroker=true",
+        "deleteTopicWithBrokerRegistration=false",
+        "enableAllTopicList=true",
+        "enableTopicList=true",
     ]
 
 

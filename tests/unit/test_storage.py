@@ -1,4 +1,4 @@
-"""What every Storage promises, the real one and the one in memory."""
+"""The promises of every Storage, the real one and the one in memory."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_what_is_written_from_a_buffer_is_seen_in_the_mapping(storage: Storage, 
 
 
 def test_more_memory_than_may_be_locked_is_an_error(tmp_path: Path) -> None:
-    # A process of its own: limits go down for good, and root is not bound by them.
+    # In a process of its own: limits cannot be raised again, and do not bind root.
     code = (
         "import os, resource, sys\n"
         "from broker_core.storage import FileStorage\n"

@@ -44,6 +44,15 @@ def test_an_administrator_may_all_unless_permissions_are_listed() -> None:
     assert not account(admin=True, topicPerms=["A=SUB"]).may(PUB, "T")
 
 
+def test_a_default_permission_leaves_out_the_topics_of_the_broker() -> None:
+    topic = "SCHEDULE_TOPIC_XXXX"
+
+    assert not account(defaultTopicPerm="PUB|SUB").may(SUB, topic)
+    assert account(topicPerms=[f"{topic}=SUB"]).may(SUB, topic)
+    assert account(admin=True).may(SUB, topic)
+    assert account(admin=True, topicPerms=["A=SUB"], defaultTopicPerm="SUB").may(SUB, topic)
+
+
 def test_keys_of_digits_need_no_quotes() -> None:
     one = build_account({"accessKey": 1234567, "secretKey": 12345678})
 

@@ -11,6 +11,7 @@ import yaml
 from broker_core.access.acl_files import AclFiles
 from broker_core.access.address_rule import parts_of
 from broker_core.errors import StoreError
+from broker_core.message.data_version import DataVersion
 from broker_core.storage import FileStorage
 from tests.support.clock import ManualClock
 
@@ -45,7 +46,7 @@ def another(key: str, secret: str = "12345678") -> str:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for the thread that reads, which has no clock of ours."""
+    """Wait for the reading thread, which the manual clock does not drive."""
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline
@@ -62,6 +63,7 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "conf" / "plain_acl.yml"
     (path.parent / "acl" / "deep").mkdir(parents=True)
     path.write_text(PLAIN)
+    path.chmod(0o600)
     return path
 
 
@@ -89,6 +91,29 @@ def test_accounts_and_white_addresses_are_read(files, path):
     assert (state.versions[path].counter, state.versions[path].timestamp) == (3, 1600000000000)
 
 
+async def test_a_file_without_a_version_has_that_of_its_reading(path, clock):
+    other = path.parent / "acl" / "a.yml"
+    other.write_text(another("account-a"))
+    files = AclFiles(path, clock, FileStorage())
+    files.load()
+    loaded_ms = clock.now_ms()
+    assert files.state.versions[other] == DataVersion(counter=0, timestamp=loaded_ms)
+
+    clock.advance_ms(60_000)
+    path.write_text(another("account-b"))
+    assert await files.refresh()
+
+    assert files.state.versions[other].timestamp == loaded_ms
+    assert files.state.versions[path] == DataVersion(counter=0, timestamp=clock.now_ms())
+
+
+def test_without_any_file_the_version_is_that_of_the_start(tmp_path, clock):
+    files = AclFiles(tmp_path / "plain_acl.yml", clock, FileStorage())
+    files.load()
+
+    assert files.state.versions[files.path] == DataVersion(timestamp=clock.now_ms())
+
+
 def test_every_file_below_acl_counts_and_the_first_to_name_an_account_owns_it(files, path, caplog):
     acl = path.parent / "acl"
     (acl / "a.yml").write_text(another("account-a"))
@@ -100,7 +125,7 @@ def test_every_file_below_acl_counts_and_the_first_to_name_an_account_owns_it(fi
 
     assert set(files.state.accounts) == {"RocketMQ", "rocketmq2", "account-a"}
     assert files.state.accounts["RocketMQ"].secret_key == "another-secret"
-    assert "named twice" in caplog.text
+    assert "duplicate account ignored" in caplog.text
     assert "12345678" not in caplog.text
 
 
@@ -110,20 +135,20 @@ def test_without_files_nobody_is_known_and_that_is_said(tmp_path, clock, caplog)
     files.load()
 
     assert files.state.accounts == {}
-    assert "every request is refused" in caplog.text
+    assert "refuses every request" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("accounts: [{accessKey: x, secretKey: super-secret", "is no YAML at line 1"),
-        ("- a\n", "is no table"),
-        ("accounts: {}x", "is no YAML"),
-        ("accounts: [7]", "is no list of accounts"),
+        ("accounts: [{accessKey: x, secretKey: super-secret", "is not YAML at line 1"),
+        ("- a\n", "is not a YAML table"),
+        ("accounts: {}x", "is not YAML"),
+        ("accounts: [7]", "is not a list of accounts"),
         ("accounts: [{accessKey: short, secretKey: super-secret}]", "should longer than 6"),
         ("globalWhiteRemoteAddresses: [nowhere]", "'nowhere'"),
-        ("globalWhiteRemoteAddresses: nowhere", "is no list"),
-        ("a: !!python/object/apply:os.system [true]", "is no YAML"),
+        ("globalWhiteRemoteAddresses: nowhere", "is not a list"),
+        ("a: !!python/object/apply:os.system [true]", "is not YAML"),
     ],
 )
 def test_a_file_that_makes_no_sense_stops_the_start_without_telling_secrets(
@@ -255,7 +280,7 @@ def test_white_addresses_are_replaced_in_known_files_only(files, path, tmp_path)
     assert document(path)["globalWhiteRemoteAddresses"] == ["127.0.0.1", "::1"]
     assert files.state.global_white_texts == ("127.0.0.1", "::1")
 
-    with pytest.raises(ValueError, match="is no file of accounts"):
+    with pytest.raises(ValueError, match="is not an account file"):
         files.set_global_white_addresses(["127.0.0.1"], tmp_path / "other.yml")
     with pytest.raises(ValueError, match="nowhere"):
         files.set_global_white_addresses(["nowhere"], path)
@@ -276,3 +301,72 @@ def test_the_first_account_makes_file_and_directory(tmp_path, clock):
 
 def test_a_secret_is_not_in_the_text_of_the_state(files):
     assert "12345678" not in repr(files.state)
+
+
+async def test_each_change_of_an_account_is_logged_without_its_secret(
+    files: AclFiles, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert "accounts changed" not in caplog.text
+    files.put_account({"accessKey": "another", "secretKey": "top-secret"})
+    files.put_account({"accessKey": "another", "secretKey": "new-secret", "admin": True})
+    files.delete_account("another")
+    files.set_global_white_addresses(["10.0.0.9"], None)
+    await asyncio.to_thread(path.write_text, PLAIN.replace("topicA=DENY", "topicA=PUB"))
+    await files.refresh()
+
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "accounts changed: access_key=another added",
+        "accounts changed: access_key=another changed=admin,secretKey",
+        "accounts changed: access_key=another removed",
+        "accounts changed: globalWhiteRemoteAddresses=10.0.0.9",
+        "accounts changed: access_key=RocketMQ changed=topicPerms",
+        "accounts changed: globalWhiteRemoteAddresses=10.10.103.*",
+    ]
+    assert "secret" not in caplog.text.replace("secretKey", "")
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    return [text for text in found if "holds secrets" in text]
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+def test_a_file_that_others_may_read_is_one_warning_at_the_start(path, clock, caplog, mode):
+    path.chmod(mode)
+
+    AclFiles(path, clock, FileStorage()).load()
+
+    assert len(warnings_of(caplog)) == 1
+    assert str(path) in warnings_of(caplog)[0]
+    assert f"{mode:04o}" in warnings_of(caplog)[0]
+    assert f"chmod 600 {path}" in warnings_of(caplog)[0]
+
+
+async def test_a_file_that_others_may_read_is_warned_of_again_when_it_is_read_again(
+    path, clock, caplog
+):
+    path.chmod(0o644)
+    files = AclFiles(path, clock, FileStorage())
+    files.load()
+    assert not await files.refresh()
+    assert len(warnings_of(caplog)) == 1
+
+    path.write_text(another("account-b"))
+    assert await files.refresh()
+    assert len(warnings_of(caplog)) == 2
+
+    path.chmod(0o600)
+    assert not await files.refresh()
+    assert len(warnings_of(caplog)) == 2
+    # Its text is what it was; that it is open again is news.
+    path.chmod(0o644)
+    assert not await files.refresh()
+    assert len(warnings_of(caplog)) == 3
+
+
+def test_a_private_file_is_no_warning(path, clock, caplog):
+    path.chmod(0o600)
+
+    AclFiles(path, clock, FileStorage()).load()
+
+    assert not warnings_of(caplog)

@@ -1,21 +1,25 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker_core.access.account import build_account
+from broker_core.access.account import Permission, build_account
 from broker_core.access.acl_files import AccessState
 from broker_core.access.address_rule import parse_rule
 from broker_core.access.authorizer import Authorizer
-from broker_core.access.rules import RULES
+from broker_core.access.rules import RULES, Need
 from broker_core.errors import RequestRefusedError
 from broker_core.processors import registry
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
+from broker_core.protocol.fresh_signature import FreshSigner
 from broker_core.protocol.signature import Credentials
 from tests.support.clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SECRET = "12345678"
 PEER = "127.0.0.1:50000"
@@ -27,13 +31,14 @@ ACCOUNTS: list[dict[str, Any]] = [
     {"accessKey": "administrator", "admin": True},
     {"accessKey": "white-account", "whiteRemoteAddress": "10.0.0.*"},
     {"accessKey": "tracing-account", "topicPerms": ["T=PUB"]},
+    {"accessKey": "broker-account", "broker": True},
 ]
-# What any account may ask, as in the original. A code that joins them does so here as well.
+# What any account may ask, as in the original. A new code of this kind is added here, too.
 OPEN = {
     *(28, 29, 30, 31, 32, 33, 37, 21, 201, 202, 203, 204, 208, 223, 300, 303, 305, 308, 315, 317),
     *(324, 325, 328, 343, 345, 351, 352, 907),
 }
-# What carries what it acts on in its body.
+# Requests that name their object in the body.
 BODIES: dict[int, Any] = {
     RequestCode.HEART_BEAT: {
         "clientID": "c",
@@ -79,10 +84,18 @@ def signed(access_key: str, request: RemotingCommand, secret: str = SECRET) -> R
     return request
 
 
-def refusal(authorizer: Authorizer, request: RemotingCommand, peer: str = PEER) -> str | None:
-    """Return why a request is refused, None when it passes."""
+def refusal(
+    authorizer: Authorizer,
+    request: RemotingCommand,
+    peer: str = PEER,
+    needs: Sequence[Need] | None = None,
+) -> str | None:
+    """Return why a request is refused, or what it led to; None when it passes."""
     try:
-        authorizer.authorize(request, peer)
+        if needs is None:
+            authorizer.authorize(request, peer)
+        else:
+            authorizer.require(request, peer, needs)
     except RequestRefusedError as error:
         refused = error
     else:
@@ -143,6 +156,13 @@ def test_a_request_without_a_row_is_refused() -> None:
 
 
 def test_rows_name_what_they_look_at() -> None:
+    assert {rule.found for rule in RULES.values()} == {
+        "",
+        "PUB on a topic that is not the cluster's reply topic",
+        "PUB on the half message's topic",
+        "PUB on the topic of transactions that were given up",
+        "SUB on the message's topic",
+    }
     assert {(rule.resource, rule.action) for rule in RULES.values()} == {
         ("topic", "PUB"),
         ("topic", "SUB"),
@@ -150,7 +170,55 @@ def test_rows_name_what_they_look_at() -> None:
         ("topic and group", "SUB"),
         ("any", "any"),
         ("broker", "administer"),
+        ("broker", "follow"),
+        ("name server", "register"),
     }
+
+
+FOUND = sorted(code for code, rule in RULES.items() if rule.found)
+
+
+@pytest.mark.parametrize("actor", ["without-permission", "with-permission", "administrator"])
+@pytest.mark.parametrize("action", [Permission.PUB, Permission.SUB], ids=["PUB", "SUB"])
+@pytest.mark.parametrize("code", FOUND, ids=lambda code: RequestCode(code).name)
+def test_what_a_request_leads_to_needs_a_permission(code: int, action: int, actor: str) -> None:
+    request = signed(actor, a_request(code))
+
+    found = refusal(an_authorizer(), request, needs=[Need("T", action)])
+
+    expected = "No default permission for topic:T" if actor == "without-permission" else None
+    assert found == expected
+
+
+def test_a_brokers_account_registers_and_follows_and_no_more() -> None:
+    passed = {
+        code
+        for code, rule in RULES.items()
+        if rule.is_admin
+        and refusal(an_authorizer(), signed("broker-account", a_request(code))) is None
+    }
+
+    assert passed == {
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+        RequestCode.QUERY_DATA_VERSION,
+        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_DELAY_OFFSET,
+        RequestCode.GET_ALL_CONSUMER_FILTER,
+        RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+        RequestCode.GET_REPLICATION_STATE,
+    }
+
+
+def test_whoever_may_do_everything_may_do_so_with_what_a_request_leads_to() -> None:
+    authorizer = an_authorizer(global_white=(parse_rule("10.0.0.9"),))
+    needs = [Need("secret", Permission.SUB)]
+    stranger = a_request(RequestCode.VIEW_MESSAGE_BY_ID)
+
+    assert refusal(authorizer, stranger, "10.0.0.9:1", needs) is None
+    assert refusal(authorizer, stranger, "10.0.0.8:1", needs) == "No accessKey is configured"
+    assert refusal(authorizer, signed("white-account", stranger), "10.0.0.8:1", needs) is None
 
 
 def test_a_changed_value_or_body_breaks_the_signature() -> None:
@@ -236,7 +304,76 @@ def test_refusals_are_counted_and_logged_at_most_five_times_in_ten_seconds(
     refusal(authorizer, signed("administrator", a_request(28), "wrong-secret"))
 
     assert len(caplog.records) == 7
-    assert "left_out=95 all=101" in caplog.text
+    assert "not_logged=95 refused_in_all=101" in caplog.text
     assert "'evil\\n\\x1b[31mkey'" in caplog.text
     assert "wrong-secret" not in caplog.text
     assert SECRET not in caplog.text
+
+
+def freshly_signed(clock: ManualClock, access_key: str, code: int = 50) -> RemotingCommand:
+    request = a_request(code)
+    FreshSigner(Credentials(access_key, SECRET), clock.now_ms).sign(request)
+    return request
+
+
+def test_a_fresh_signature_is_checked_wherever_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    authorizer = Authorizer(Accounts(state()), clock)
+    request = freshly_signed(clock, "administrator")
+
+    assert refusal(authorizer, request) is None
+    assert refusal(authorizer, request) == (
+        "Check trebuchetSignature failed for accessKey=administrator: the request has come before"
+    )
+    assert authorizer.refused["not fresh"] == 1
+    assert "reason=not fresh code=50 access_key='administrator'" in caplog.text
+
+
+def test_a_request_recorded_before_is_not_made_another() -> None:
+    """RocketMQ's signature covers joined values: it stays right with other names and codes."""
+    clock = ManualClock()
+    authorizer = Authorizer(Accounts(state()), clock)
+    recorded = a_request(28)
+    Credentials("administrator", SECRET).sign(recorded)
+    recorded.code = 50
+    assert refusal(authorizer, recorded) is None
+
+    for code in (28, 51):
+        request = freshly_signed(clock, "administrator")
+        request.code = code
+        assert refusal(authorizer, request) == (
+            "Check trebuchetSignature failed for accessKey=administrator: the request is not the "
+            "one that was signed"
+        )
+
+
+@pytest.mark.parametrize("is_marked", [True, False], ids=["account", "administrators"])
+def test_an_account_may_require_fresh_signatures(*, is_marked: bool) -> None:
+    clock = ManualClock()
+    mark = {"requireFreshSignature": "true"} if is_marked else {}
+    accounts: list[dict[str, Any]] = [
+        {"accessKey": "administrator", "admin": True, "whiteRemoteAddress": "127.0.0.1", **mark},
+        {"accessKey": "application", "defaultTopicPerm": "PUB|SUB", "defaultGroupPerm": "SUB"},
+    ]
+    built = [build_account({"secretKey": SECRET, **one}) for one in accounts]
+    authorizer = Authorizer(
+        Accounts(AccessState(accounts={one.access_key: one for one in built})),
+        clock,
+        is_fresh_for_admins=not is_marked,
+    )
+    ordinary = signed("administrator", a_request(50))
+
+    refused = refusal(authorizer, ordinary)
+
+    assert refused == (
+        "accessKey=administrator may only be used with a trebuchetSignature "
+        "(requireFreshSignature, adminsRequireFreshSignature)"
+    )
+    # Not even its white address makes up for it.
+    assert refusal(authorizer, a_request(50, AccessKey="administrator")) is not None
+    # Renamed, the fields leave RocketMQ's signature right.
+    stripped = freshly_signed(clock, "administrator")
+    stripped.ext_fields["trebuchetSignaturf"] = stripped.ext_fields.pop("trebuchetSignature")
+    assert refusal(authorizer, stripped) == refused
+    assert refusal(authorizer, freshly_signed(clock, "administrator")) is None
+    assert refusal(authorizer, signed("application", a_request(RequestCode.PULL_MESSAGE))) is None

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from broker_core.clients.consumers import ConsumerMember, Consumers
+from broker_core.config.limits import LimitsConfig
+from broker_core.errors import RequestRefusedError
 from broker_core.message.subscription import build_subscription
 
 if TYPE_CHECKING:
@@ -45,13 +49,11 @@ def beat(
 
 
 def make_consumers() -> tuple[Consumers, Notices]:
-    consumers = Consumers()
     notices = Notices()
-    consumers.on_change = notices
-    return consumers, notices
+    return Consumers(notices), notices
 
 
-def test_a_new_member_is_told_to_all_of_its_group() -> None:
+async def test_a_new_member_is_told_to_all_of_its_group() -> None:
     consumers, notices = make_consumers()
 
     beat(consumers, FakeConnection("127.0.0.1:1"))
@@ -60,7 +62,7 @@ def test_a_new_member_is_told_to_all_of_its_group() -> None:
     assert notices == [("g", 1), ("g", 2)]
 
 
-def test_a_second_heartbeat_tells_nobody() -> None:
+async def test_a_second_heartbeat_tells_nobody() -> None:
     consumers, notices = make_consumers()
     connection = FakeConnection()
 
@@ -70,7 +72,7 @@ def test_a_second_heartbeat_tells_nobody() -> None:
     assert len(notices) == 1
 
 
-def test_a_newer_subscription_replaces_the_older_without_a_notice() -> None:
+async def test_a_newer_subscription_replaces_the_older_without_a_notice() -> None:
     consumers, notices = make_consumers()
     connection = FakeConnection()
 
@@ -84,7 +86,7 @@ def test_a_newer_subscription_replaces_the_older_without_a_notice() -> None:
     assert len(notices) == 1
 
 
-def test_the_last_heartbeat_decides_the_topics_of_the_group() -> None:
+async def test_the_last_heartbeat_decides_the_topics_of_the_group() -> None:
     consumers, notices = make_consumers()
     connection = FakeConnection()
 
@@ -97,7 +99,7 @@ def test_the_last_heartbeat_decides_the_topics_of_the_group() -> None:
     assert len(notices) == 2
 
 
-def test_a_lost_connection_is_told_to_those_who_stay() -> None:
+async def test_a_lost_connection_is_told_to_those_who_stay() -> None:
     consumers, notices = make_consumers()
     staying, leaving = FakeConnection("127.0.0.1:1"), FakeConnection("127.0.0.1:2")
     beat(consumers, staying)
@@ -108,7 +110,7 @@ def test_a_lost_connection_is_told_to_those_who_stay() -> None:
     assert notices == [("g", 1)]
 
 
-def test_the_last_member_takes_the_group_with_it() -> None:
+async def test_the_last_member_takes_the_group_with_it() -> None:
     consumers, notices = make_consumers()
     connection = FakeConnection()
     beat(consumers, connection)
@@ -120,10 +122,34 @@ def test_the_last_member_takes_the_group_with_it() -> None:
     assert notices == []
 
 
-def test_who_did_not_beat_in_time_is_silent() -> None:
+async def test_who_did_not_beat_in_time_is_silent() -> None:
     consumers, _ = make_consumers()
     quiet, lively = FakeConnection("127.0.0.1:1"), FakeConnection("127.0.0.1:2")
     beat(consumers, quiet, now=0.0)
     beat(consumers, lively, now=100.0)
 
     assert consumers.silent_since(50.0) == [quiet]
+
+
+async def test_all_groups_together_have_so_many_subscriptions_at_most() -> None:
+    consumers = Consumers(limits=LimitsConfig(subscription_nums_max=3))
+    one, two = FakeConnection("127.0.0.1:1"), FakeConnection("127.0.0.1:2")
+    beat(consumers, one, expression="a" * 32)
+
+    with pytest.raises(RequestRefusedError, match="subscriptionNumsMax=3"):
+        consumers.register(
+            two,
+            "h",
+            ConsumerMember("two", "JAVA", 407, 0.0),
+            "CONSUME_PASSIVELY",
+            "CLUSTERING",
+            "CONSUME_FROM_LAST_OFFSET",
+            [build_subscription("T", "*", 1)],
+            notify=True,
+        )
+
+    assert consumers.find("h") is None
+    beat(consumers, one, expression="b" * 32, version=2)
+    consumers.close(one)
+    beat(consumers, two, expression="c" * 47)
+    assert consumers.close(two) == ["g"]

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import asyncio
+
 from broker_core.clients.consumers import Consumers
 from broker_core.clients.housekeeping import ClientHousekeeping
 from broker_core.clients.producers import ProducerMember, Producers
+from broker_core.clients.rebalance_locks import LockedQueue, RebalanceLocks
 from tests.support.clock import ManualClock
 from tests.unit.clients.test_consumers import FakeConnection, beat
 
 
-def test_a_client_silent_for_two_minutes_is_disconnected() -> None:
+async def test_a_client_silent_for_two_minutes_is_disconnected() -> None:
     clock = ManualClock()
     consumers, producers = Consumers(), Producers()
     housekeeping = ClientHousekeeping(consumers, producers, clock)
@@ -25,3 +28,19 @@ def test_a_client_silent_for_two_minutes_is_disconnected() -> None:
     assert producer.is_closed
     assert not consumers.groups
     assert not producers.groups
+
+
+async def test_locks_of_a_client_that_is_gone_are_forgotten_within_two_scans_of_their_end() -> None:
+    clock = ManualClock()
+    locks = RebalanceLocks(clock)
+    housekeeping = ClientHousekeeping(Consumers(), Producers(), clock, locks)
+    housekeeping.start()
+    locks.lock("g", [LockedQueue("T", "broker-a", 0)], "gone")
+
+    for _ in range(8):
+        await asyncio.sleep(0)
+        clock.advance_ms(10_000)
+    await asyncio.sleep(0)
+
+    assert len(locks) == 0
+    await housekeeping.shutdown()

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 from broker_core.clients.producers import ProducerMember, Producers
+from broker_core.config.limits import LimitsConfig
 
 
 class FakeConnection:
@@ -43,3 +47,35 @@ def test_who_is_not_a_member_leaves_nothing() -> None:
     producers.unregister(FakeConnection(), "g")
 
     assert producers.find("c") is None
+
+
+def test_a_client_that_takes_another_id_is_not_found_under_the_old_one() -> None:
+    producers, connection = Producers(), FakeConnection()
+    producers.register(connection, "g", member("old"))
+
+    producers.register(connection, "g", member("new"))
+
+    assert producers.find("old") is None
+    assert producers.find("new") is connection
+
+
+def test_a_disconnect_costs_what_the_connection_owns_and_not_what_others_do() -> None:
+    producers = Producers(LimitsConfig(client_group_nums_max=10**6, member_nums_max=10**6))
+    big, small = FakeConnection(), FakeConnection()
+    for number in range(50_000):
+        producers.register(big, f"g{number}", member("big"))
+    producers.register(small, "g", member("small"))
+    steps = 0
+
+    def count(*_: object) -> Any:
+        nonlocal steps
+        steps += 1
+        return count
+
+    sys.settrace(count)
+    producers.close(small)
+    sys.settrace(None)
+
+    assert steps < 100
+    assert producers.find("small") is None
+    assert producers.find("big") is big

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from broker_core.clients.rebalance_locks import LockedQueue, RebalanceLocks
+from broker_core.config.limits import LimitsConfig
+from broker_core.errors import RequestRefusedError
 from tests.support.clock import ManualClock
 
 QUEUE = LockedQueue("T", "broker-a", 0)
@@ -50,3 +54,46 @@ def test_only_the_owner_unlocks() -> None:
     assert locks.lock("g", [QUEUE], "two") == []
     locks.unlock("g", [QUEUE], "one")
     assert locks.lock("g", [QUEUE], "two") == [QUEUE]
+
+
+def queues(count: int) -> list[LockedQueue]:
+    return [LockedQueue("T", "broker-a", queue_id) for queue_id in range(count)]
+
+
+def test_expired_locks_are_forgotten_though_nobody_asks_for_their_queues() -> None:
+    clock = ManualClock()
+    locks = RebalanceLocks(clock)
+    locks.lock("g", queues(3), "gone")
+    clock.advance_ms(30_000)
+    locks.lock("h", queues(2), "alive")
+
+    clock.advance_ms(30_000)
+    locks.purge()
+
+    assert len(locks) == 2
+    assert locks.lock("h", queues(2), "another") == []
+
+
+def test_one_host_holds_its_share_of_locks_and_others_theirs() -> None:
+    locks = RebalanceLocks(
+        ManualClock(), LimitsConfig(host_queue_lock_nums_max=3, queue_lock_nums_max=5)
+    )
+    with pytest.raises(RequestRefusedError, match="hostQueueLockNumsMax=3"):
+        locks.lock("g", queues(4), "greedy", "10.0.0.1")
+
+    assert locks.lock("h", queues(2), "modest", "10.0.0.2") == queues(2)
+    assert len(locks) == 5
+    with pytest.raises(RequestRefusedError, match="queueLockNumsMax=5"):
+        locks.lock("i", queues(1), "late", "10.0.0.3")
+    assert locks.lock("g", queues(3), "greedy", "10.0.0.1") == queues(3), "renewing is no new lock"
+    locks.unlock("g", queues(1), "greedy")
+    assert locks.lock("i", queues(1), "late", "10.0.0.3") == queues(1)
+
+
+def test_a_request_for_no_queue_leaves_no_group_behind() -> None:
+    locks = RebalanceLocks(ManualClock(), LimitsConfig(queue_lock_nums_max=0))
+
+    assert locks.lock("g", [], "one") == []
+
+    locks.purge()
+    assert len(locks) == 0

@@ -1,4 +1,4 @@
-"""A store with a schedule on it, driven by a clock of ours."""
+"""A store with a schedule, driven by a manual clock."""
 
 from __future__ import annotations
 

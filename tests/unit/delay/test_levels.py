@@ -11,10 +11,10 @@ def test_levels_are_read_in_rocketmq_s_units() -> None:
     assert LEVELS.delays_ms == (1_000, 5_000, 60_000, 7_200_000, 86_400_000)
 
 
-def test_a_held_message_remembers_where_it_goes() -> None:
+def test_a_deferred_message_remembers_where_it_goes() -> None:
     properties = {"DELAY": "2", "TAGS": "A"}
 
-    place = LEVELS.hold(properties, "T", 3)
+    place = LEVELS.defer(properties, "T", 3)
 
     assert place == ("SCHEDULE_TOPIC_XXXX", 1)
     assert properties == {"DELAY": "2", "TAGS": "A", "REAL_TOPIC": "T", "REAL_QID": "3"}
@@ -23,7 +23,7 @@ def test_a_held_message_remembers_where_it_goes() -> None:
 def test_a_level_above_the_last_is_the_last() -> None:
     properties = {"DELAY": "99"}
 
-    assert LEVELS.hold(properties, "T", 0) == ("SCHEDULE_TOPIC_XXXX", 4)
+    assert LEVELS.defer(properties, "T", 0) == ("SCHEDULE_TOPIC_XXXX", 4)
     assert properties["DELAY"] == "5"
 
 
@@ -31,13 +31,13 @@ def test_a_level_above_the_last_is_the_last() -> None:
 def test_no_level_holds_nothing(properties: dict[str, str]) -> None:
     before = dict(properties)
 
-    assert LEVELS.hold(properties, "T", 0) is None
+    assert LEVELS.defer(properties, "T", 0) is None
     assert properties == before
 
 
 @pytest.mark.parametrize("text", ["x", "1.5", "", " 1", "1_0", "99999999999"])
 def test_a_level_that_is_no_number_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match="DELAY is no number"):
+    with pytest.raises(ValueError, match="DELAY is not a number"):
         requested_level({"DELAY": text})
 
 

@@ -207,12 +207,42 @@ async def test_an_offset_beyond_the_queue_is_corrected(
     await again.stop()
 
 
+async def test_what_came_from_a_master_is_due_by_its_unit_when_a_slave_becomes_master(
+    delayed: Delayed, clock: ManualClock
+) -> None:
+    """The schedule of a slave did not see the put: it must not reckon from its own start."""
+    clock.advance_ms(60_000)
+    table = {"DELAY": "3"}
+    place = delayed.levels.defer(table, "T", 0)
+    assert place is not None
+    put(delayed.store, *place, b"replicated", more=table)
+
+    delayed.schedule.begin()
+
+    assert await delayed.after(9_900) == []
+    assert await delayed.after(200) == [b"replicated"]
+
+
+async def test_offsets_of_the_master_are_taken_over_and_never_move_back(
+    delayed: Delayed, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    delayed.offsets.move(2, 9)
+
+    await delayed.schedule.follow({1: 4, 2: 7})
+
+    assert delayed.offsets.table == {1: 4, 2: 9}
+    assert not delayed.offsets.is_dirty
+    written = Delayed(clock, storage.crash())
+    written.offsets.load()
+    assert written.offsets.table == {1: 4, 2: 9}
+
+
 async def test_an_offset_whose_message_was_deleted_goes_on_with_the_first_that_is_there(
     delayed: Delayed,
 ) -> None:
     for number in range(4):
         delayed.send(1, b"%d" % number)
-    queue = delayed.store._queues.find("SCHEDULE_TOPIC_XXXX", 0)
+    queue = delayed.store.files.queues.find("SCHEDULE_TOPIC_XXXX", 0)
     assert queue is not None
     queue.min_offset = 2  # as when the log's first file has expired
 

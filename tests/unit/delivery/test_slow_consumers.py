@@ -91,7 +91,7 @@ def test_one_slow_queue_is_enough(slow, stopped) -> None:
 
 
 async def test_it_is_looked_at_every_three_minutes(slow, stopped, clock) -> None:
-    slow.start()
+    slow.watch(watching=True)
     slow.on_pulled("g", "T", 0, 100)
     await asyncio.sleep(0)
     clock.advance_ms(179_000)
@@ -104,3 +104,17 @@ async def test_it_is_looked_at_every_three_minutes(slow, stopped, clock) -> None
 
     assert stopped == ["g"]
     await slow.shutdown()
+
+
+async def test_it_ceases_to_look_when_it_is_switched_off(slow, stopped, clock) -> None:
+    slow.watch(watching=True)
+    slow.on_pulled("g", "T", 0, 100)
+    await asyncio.sleep(0)
+
+    slow.watch(watching=False)
+    await asyncio.sleep(0)
+    clock.advance_ms(360_000)
+    await asyncio.sleep(0)
+
+    assert stopped == []
+    assert not slow.is_watching

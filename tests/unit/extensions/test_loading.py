@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_core import config
+from broker_core.config.loading import build
 from broker_core.errors import ConfigError
 from broker_core.extensions.loading import Extensions, load
 from tests.support.installed import install
@@ -34,7 +34,7 @@ class Hook:
 
 
 def loaded(**keys: str) -> Extensions:
-    configuration, errors = config.build(keys)
+    configuration, errors = build(keys)
     assert not errors, [str(error) for error in errors]
     return load(configuration, "127.0.0.1:10911")
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_core.errors import AbortProcessError
+from broker_core.extensions import plugged_store
 from broker_core.extensions.failures import Failures
 from broker_core.extensions.loading import Loaded
-from broker_core.extensions.plugged_store import PluggedMessageStore
 from broker_core.extensions.store_plug_in import AbstractPluginMessageStore
+from broker_core.store.message_store import MessageStore
+from broker_core.store.put import MessagePut
+from broker_core.store.reads import MessageReader
 from broker_core.store.results import GetMessageResult, GetMessageStatus, PutMessageStatus
 from tests.support.builders import HOST, put, read_all, store_config
 from tests.support.clock import ManualClock
@@ -19,7 +22,13 @@ from tests.support.faulty_storage import FaultyStorage
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from broker_core.extensions.store_plug_in import PlugInStore, PutBatch, PutMessage
+    from broker_core.extensions.store_plug_in import (
+        DispatchedMessage,
+        MessagePort,
+        PutBatch,
+        PutMessage,
+    )
+    from broker_core.store.message_calls import MessageCalls
     from broker_core.store.results import PutBatchResult, PutMessageResult
 
 CONTEXT: Any = None
@@ -28,8 +37,8 @@ CONTEXT: Any = None
 class Marking(AbstractPluginMessageStore):
     """Writes its mark before each body."""
 
-    def __init__(self, mark: bytes, next_store: PlugInStore) -> None:
-        super().__init__(CONTEXT, next_store)
+    def __init__(self, mark: bytes, next_port: MessagePort) -> None:
+        super().__init__(CONTEXT, next_port)
         self.mark = mark
 
     def put_message(self, message: PutMessage) -> PutMessageResult:
@@ -39,8 +48,8 @@ class Marking(AbstractPluginMessageStore):
 class Broken(AbstractPluginMessageStore):
     """Does in each method what it was made with."""
 
-    def __init__(self, do: Callable[[], Any], next_store: PlugInStore) -> None:
-        super().__init__(CONTEXT, next_store)
+    def __init__(self, do: Callable[[], Any], next_port: MessagePort) -> None:
+        super().__init__(CONTEXT, next_port)
         self._do = do
 
     def put_message(self, _: PutMessage) -> Any:
@@ -68,30 +77,30 @@ def refuse() -> None:
 
 
 @pytest.fixture
-async def store() -> AsyncIterator[PluggedMessageStore]:
-    one = PluggedMessageStore(store_config(), ManualClock(), FaultyStorage(), HOST)
-    plug(one)
+async def store() -> AsyncIterator[MessageStore]:
+    one = MessageStore(store_config(), ManualClock(), FaultyStorage(), HOST)
     one.load()
     await one.start()
     yield one
     await one.shutdown()
 
 
-def plug(store: PluggedMessageStore, *makers: Callable[[PlugInStore], Any]) -> Failures:
+def plug(store: MessageStore, *makers: Callable[[MessagePort], Any]) -> Failures:
     failures = Failures()
-    store.plug([Loaded(f"p{number}", make) for number, make in enumerate(makers)], failures)
+    loaded = [Loaded(f"p{number}", make) for number, make in enumerate(makers)]
+    plugged_store.plug(store, loaded, failures)
     return failures
 
 
-def marking(mark: bytes) -> Callable[[PlugInStore], Any]:
-    return lambda next_store: Marking(mark, next_store)
+def marking(mark: bytes) -> Callable[[MessagePort], Any]:
+    return lambda next_port: Marking(mark, next_port)
 
 
-def broken(do: Callable[[], Any]) -> Callable[[PlugInStore], Any]:
-    return lambda next_store: Broken(do, next_store)
+def broken(do: Callable[[], Any]) -> Callable[[MessagePort], Any]:
+    return lambda next_port: Broken(do, next_port)
 
 
-def test_the_first_plug_in_is_the_outermost(store: PluggedMessageStore) -> None:
+def test_the_first_plug_in_is_the_outermost(store: MessageStore) -> None:
     plug(store, marking(b"first "), marking(b"last "))
 
     put(store, body=b"body")
@@ -99,8 +108,8 @@ def test_the_first_plug_in_is_the_outermost(store: PluggedMessageStore) -> None:
     assert [message.body for message in read_all(store)] == [b"last first body"]
 
 
-def test_one_that_hands_everything_on_changes_nothing(store: PluggedMessageStore) -> None:
-    plug(store, lambda next_store: AbstractPluginMessageStore(CONTEXT, next_store))
+def test_one_that_hands_everything_on_changes_nothing(store: MessageStore) -> None:
+    plug(store, lambda next_port: AbstractPluginMessageStore(CONTEXT, next_port))
 
     result = put(store, body=b"body", tags="A", keys="k1 k2", uniq_key="U", more={"own": "1"})
 
@@ -110,13 +119,13 @@ def test_one_that_hands_everything_on_changes_nothing(store: PluggedMessageStore
     assert len(store.query_message("TopicTest", "k2", 32, 0, 1 << 62)) == 1
 
 
-def test_other_properties_are_what_the_message_is_found_by(store: PluggedMessageStore) -> None:
+def test_other_properties_are_what_the_message_is_found_by(store: MessageStore) -> None:
     class Keyed(AbstractPluginMessageStore):
         def put_message(self, message: PutMessage) -> PutMessageResult:
             table = {**message.properties, "KEYS": "found"}
             return super().put_message(replace(message, properties=table))
 
-    plug(store, lambda next_store: Keyed(CONTEXT, next_store))
+    plug(store, lambda next_port: Keyed(CONTEXT, next_port))
 
     put(store, keys="given")
 
@@ -124,7 +133,7 @@ def test_other_properties_are_what_the_message_is_found_by(store: PluggedMessage
     assert store.query_message("TopicTest", "given", 32, 0, 1 << 62) == []
 
 
-def test_copies_that_the_broker_makes_pass_the_plug_ins(store: PluggedMessageStore) -> None:
+def test_copies_that_the_broker_makes_pass_the_plug_ins(store: MessageStore) -> None:
     put(store, body=b"body")
     (message,) = read_all(store)
     plug(store, marking(b"m "))
@@ -136,7 +145,7 @@ def test_copies_that_the_broker_makes_pass_the_plug_ins(store: PluggedMessageSto
 
 @pytest.mark.parametrize("do", [raise_value_error, refuse, lambda: "?"])
 def test_what_goes_wrong_is_an_outcome_and_counted(
-    store: PluggedMessageStore, do: Callable[[], Any]
+    store: MessageStore, do: Callable[[], Any]
 ) -> None:
     put(store, keys="k")
     failures = plug(store, broken(do))
@@ -157,7 +166,7 @@ def test_what_goes_wrong_is_an_outcome_and_counted(
 
 
 def test_a_plug_in_sees_the_failure_of_the_one_behind_it_as_a_result(
-    store: PluggedMessageStore,
+    store: MessageStore,
 ) -> None:
     failures = plug(store, marking(b"m "), broken(raise_value_error))
 
@@ -165,7 +174,7 @@ def test_a_plug_in_sees_the_failure_of_the_one_behind_it_as_a_result(
     assert failures.counts == {"p1": 1}
 
 
-async def test_a_get_that_waits_may_fail_later(store: PluggedMessageStore) -> None:
+async def test_a_get_that_waits_may_fail_later(store: MessageStore) -> None:
     async def later() -> Any:
         await asyncio.sleep(0)
         raise ValueError("broken")
@@ -178,7 +187,7 @@ async def test_a_get_that_waits_may_fail_later(store: PluggedMessageStore) -> No
     assert failures.counts == {"p0": 1}
 
 
-def test_a_batch_passes_whole(store: PluggedMessageStore) -> None:
+def test_a_batch_passes_whole(store: MessageStore) -> None:
     seen: list[PutBatch] = []
 
     class Counting(AbstractPluginMessageStore):
@@ -186,7 +195,7 @@ def test_a_batch_passes_whole(store: PluggedMessageStore) -> None:
             seen.append(batch)
             return super().put_batch(batch)
 
-    plug(store, lambda next_store: Counting(CONTEXT, next_store))
+    plug(store, lambda next_port: Counting(CONTEXT, next_port))
     body = bytes.fromhex("00000019 00000000 00000000 00000000 00000001 61 0003 6b0176")
     body = (len(body)).to_bytes(4, "big") + body[4:]
 
@@ -199,3 +208,73 @@ def test_a_batch_passes_whole(store: PluggedMessageStore) -> None:
         ("T", 7, "CLUSTER\x01c")
     ]
     assert [message.body for message in read_all(store, "T")] == [b"a"]
+
+
+class Dispatching(AbstractPluginMessageStore):
+    """Remembers what is dispatched to it, and whether it could look at the record."""
+
+    def __init__(self, heard: list[tuple[str, int, int, str | None]], next_port: MessagePort):
+        super().__init__(CONTEXT, next_port)
+        self.heard = heard
+
+    def on_dispatch(self, message: DispatchedMessage) -> None:
+        assert self.next.look_message(message.commit_log_offset) is not None
+        keys = message.properties.get("KEYS")
+        self.heard.append((message.topic, message.queue_offset, message.body_size, keys))
+
+
+def test_a_plug_in_that_asks_hears_of_each_message_that_is_put(store: MessageStore) -> None:
+    heard: list[tuple[str, int, int, str | None]] = []
+    plug(store, marking(b"marked "), lambda port: Dispatching(heard, port))
+    body = bytes.fromhex("00000019 00000000 00000000 00000000 00000001 61 0003 6b0176")
+    item = (len(body)).to_bytes(4, "big") + body[4:]
+
+    put(store, body=b"body", keys="k")
+    put(store, topic="x" * 300)
+    store.put_batch("T", 0, item * 2, "KEYS\x01all", sys_flag=0, born_timestamp=7, born_host=HOST)
+
+    assert heard == [("TopicTest", 0, 11, "k"), ("T", 0, 1, "all"), ("T", 1, 1, "all")]
+
+
+def test_dispatchers_hear_in_the_order_of_the_plug_ins(store: MessageStore) -> None:
+    order: list[str] = []
+
+    class Named(AbstractPluginMessageStore):
+        def __init__(self, name: str, next_port: MessagePort) -> None:
+            super().__init__(CONTEXT, next_port)
+            self.name = name
+
+        def on_dispatch(self, _: DispatchedMessage) -> None:
+            order.append(self.name)
+
+    plug(store, lambda port: Named("first", port), lambda port: Named("last", port))
+
+    put(store)
+
+    assert order == ["first", "last"]
+
+
+def test_a_dispatcher_that_fails_changes_nothing(store: MessageStore) -> None:
+    class Failing(AbstractPluginMessageStore):
+        def on_dispatch(self, _: DispatchedMessage) -> None:
+            raise ValueError("broken")
+
+    failures = plug(store, lambda port: Failing(CONTEXT, port))
+
+    assert put(store).status is PutMessageStatus.PUT_OK
+    assert put(store).status is PutMessageStatus.PUT_OK
+    assert failures.counts == {"p0": 2}
+    assert len(read_all(store)) == 2
+
+
+def test_a_store_without_plug_ins_is_called_directly(store: MessageStore) -> None:
+    calls: list[MessageCalls] = []
+
+    def look(own: MessageCalls) -> MessageCalls:
+        calls.append(own)
+        return own
+
+    store.interpose(look)
+
+    assert calls[0].put_message.__func__ is MessagePut.put_message  # type: ignore[attr-defined]
+    assert calls[0].get_message.__func__ is MessageReader.get_message  # type: ignore[attr-defined]

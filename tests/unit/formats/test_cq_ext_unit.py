@@ -27,7 +27,7 @@ def test_what_was_encoded_is_decoded(unit: CqExtUnit) -> None:
     "data",
     [b"", bytes(40), b"\xff\xff" + bytes(40), encode(UNIT)[:-1], b"\0\x15" + encode(UNIT)[2:]],
 )
-def test_what_is_no_unit_is_none(data: bytes) -> None:
+def test_bytes_that_are_no_unit_decode_to_none(data: bytes) -> None:
     assert decode(data, 0) is None
 
 

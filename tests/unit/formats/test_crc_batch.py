@@ -11,7 +11,7 @@ from broker_core.formats.record import CRC_MASK
 
 
 class Bodies:
-    """Bodies of a width behind each other, with something between them."""
+    """Bodies of one width, one after another, with other bytes between them."""
 
     def __init__(self, dice: random.Random, width: int, count: int) -> None:
         self.width = width
@@ -91,7 +91,7 @@ def test_the_first_damaged_body_is_told_whatever_their_sizes(seed: int) -> None:
         data += body + dice.randbytes(100)
     starts, ends = np.array(places, np.int64).T
     crcs = np.array([crc32(data[start:end]) & CRC_MASK for start, end in places], np.int64)
-    # What a record keeps for an empty body is not looked at.
+    # Nobody reads the checksum of an empty body.
     crcs[starts == ends] = 1
     assert count_whole(data, starts, ends, crcs) == 300
 

@@ -1,4 +1,4 @@
-"""The CommitLog record, against bytes that a real broker 4.9.7 wrote."""
+"""The CommitLog record, against bytes of a real broker 4.9.7."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_every_flipped_bit_of_a_guarded_record_is_seen(data: bytes) -> None:
         except CorruptRecordError:
             seen += 1
         else:
-            # Nor is a record taken for the blank one that ends a file.
+            # Nor does a record look like the blank one that ends a file.
             assert head.is_blank
             seen += head.size != len(data)
 

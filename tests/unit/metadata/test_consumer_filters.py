@@ -15,14 +15,18 @@ from broker_core.storage import FileStorage
 from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 DAY_MS = 24 * 3600 * 1000
 
 
-def filters_in(directory: Path, clock: ManualClock) -> ConsumerFilters[Any]:
+def filters_in(
+    directory: Path, clock: ManualClock, newest_stored_ms: Callable[[], int] = lambda: 0
+) -> ConsumerFilters[Any]:
     document = Document(FileStorage(), directory / "consumerFilter.json")
-    return ConsumerFilters(compile_filter, BloomFilter(20, 32), lambda: DAY_MS, clock, document)
+    bloom = BloomFilter(20, 32)
+    return ConsumerFilters(compile_filter, bloom, lambda: DAY_MS, clock, document, newest_stored_ms)
 
 
 def sql(topic: str, text: str, version: int = 1) -> SubscriptionData:
@@ -194,9 +198,11 @@ def test_a_filter_of_a_group_that_is_gone_still_has_its_bits_in_bitmaps(filters)
     assert [one.consumer_group for one in filters.of_topic("topic")] == ["group"]
 
 
-def test_no_filter_is_older_than_the_messages_that_were_stored_before_it(filters, clock):
-    filters.newest_stored_ms = lambda: clock.now_ms() + 5000
+def test_no_filter_is_older_than_the_messages_that_were_stored_before_it(tmp_path, clock):
+    filters = filters_in(tmp_path, clock, lambda: clock.now_ms() + 5000)
 
     filters.register("group", [sql("topic", "a = 1", 7)])
 
-    assert filters.find("topic", "group").born_time == clock.now_ms() + 5000
+    registered = filters.find("topic", "group")
+    assert registered is not None
+    assert registered.born_time == clock.now_ms() + 5000

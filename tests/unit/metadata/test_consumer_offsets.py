@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_core.errors import StoreError
+from broker_core.config.limits import LimitsConfig
+from broker_core.errors import RequestRefusedError, StoreError
+from broker_core.message import names
 from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.metadata.document import Document
 from broker_core.storage import FileStorage
@@ -81,3 +83,82 @@ def test_a_file_with_nonsense_in_it_is_one_sentence(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match=r"consumerOffset\.json"):
         make_offsets(tmp_path)
+
+
+def make_bounded(directory: Path, known: set[tuple[str, str]], **limits: int) -> ConsumerOffsets:
+    return ConsumerOffsets(
+        Document(FileStorage(), directory / "consumerOffset.json"),
+        lambda group, topic: (group, topic) in known,
+        LimitsConfig(**limits),
+    )
+
+
+def test_all_offsets_together_are_bounded_and_those_that_are_there_still_move(
+    tmp_path: Path,
+) -> None:
+    known = {("g", "T"), ("g", "U")}
+    offsets = make_bounded(tmp_path, known, consumer_offset_nums_max=12)
+    offsets.commit("g", "T", 0, 1)
+    offsets.commit("g", "T", 1, 1)
+
+    for topic, queue_id in (("T", 2), ("U", 0)):
+        with pytest.raises(RequestRefusedError, match="consumerOffsetNumsMax=12"):
+            offsets.commit("g", topic, queue_id, 1)
+
+    offsets.commit("g", "T", 1, 2)
+    assert offsets.queues("g", "T") == {0: 1, 1: 2}
+    assert offsets.topics_of("g") == {"T"}
+    offsets.delete_topic("T")
+    offsets.commit("g", "U", 0, 1)
+
+
+def test_unknown_groups_and_topics_have_a_share_and_take_no_room_from_known_ones(
+    tmp_path: Path,
+) -> None:
+    known = {("g", "T")}
+    offsets = make_bounded(tmp_path, known, unknown_offset_nums_max=22)
+    offsets.commit("stranger", "T", 0, 1)
+    offsets.commit("g", "unknown", 0, 1)
+
+    for place in (("stranger", "U", 0), ("stranger", "T", 1)):
+        with pytest.raises(RequestRefusedError, match="unknownOffsetNumsMax=22"):
+            offsets.commit(*place, 1)
+
+    offsets.commit("g", "T", 0, 1)
+    known.add(("stranger", "T"))
+    offsets.commit("stranger", "T", 1, 1)
+    offsets.commit("stranger", "U", 0, 1)
+    offsets.delete_group("stranger")
+    offsets.commit("another", "V", 0, 1)
+
+
+def test_the_offsets_in_the_file_count(tmp_path: Path) -> None:
+    first = make_offsets(tmp_path)
+    first.commit("g", "T", 0, 1)
+    first.persist()
+    offsets = make_bounded(tmp_path, {("g", "T")}, consumer_offset_nums_max=11)
+    offsets.load()
+
+    with pytest.raises(RequestRefusedError, match="consumerOffsetNumsMax=11"):
+        offsets.commit("g", "T", 1, 1)
+
+
+def test_the_brokers_own_offsets_always_have_room(tmp_path: Path) -> None:
+    offsets = make_bounded(tmp_path, set(), consumer_offset_nums_max=1, unknown_offset_nums_max=1)
+
+    place = names.TRANSACTION_CONSUMER_GROUP, names.RMQ_SYS_TRANS_HALF_TOPIC, 0
+
+    offsets.commit(*place, 7)
+
+    assert offsets.query(*place) == 7
+
+
+def test_a_cut_of_the_log_lowers_the_offsets_behind_it(tmp_path: Path) -> None:
+    offsets = make_offsets(tmp_path)
+    offsets.commit("g", "T", 0, 10)
+    offsets.commit("g", "T", 1, 3)
+
+    assert offsets.clamp(lambda topic, queue_id: 5 if topic == "T" else 0) == 1
+
+    assert offsets.queues("g", "T") == {0: 5, 1: 3}
+    assert offsets.clamp(lambda _topic, _queue_id: 5) == 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_core import config
+from broker_core.config.loading import build
 from broker_core.message.subscription import SubscriptionGroupConfig
 from broker_core.metadata.document import Document
 from broker_core.metadata.subscription_groups import SubscriptionGroups
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make_groups(directory: Path, **keys: str) -> SubscriptionGroups:
-    configuration, errors = config.build(keys)
+    configuration, errors = build(keys)
     assert not errors
     document = Document(FileStorage(), directory / "subscriptionGroup.json")
     groups = SubscriptionGroups(configuration.broker, ManualClock(), document)
@@ -23,7 +23,9 @@ def make_groups(directory: Path, **keys: str) -> SubscriptionGroups:
 
 
 def test_a_group_is_made_on_first_use_and_kept(tmp_path: Path) -> None:
-    made = make_groups(tmp_path).find_or_create("g")
+    groups = make_groups(tmp_path)
+    made = groups.find_or_create("g")
+    groups.writer.write_now()
 
     assert made is not None
     assert made.retry_max_times == 16
@@ -44,11 +46,13 @@ def test_a_group_whose_name_is_no_name_is_not_made(tmp_path: Path) -> None:
 def test_a_group_is_changed_and_deleted(tmp_path: Path) -> None:
     groups = make_groups(tmp_path)
     groups.put(SubscriptionGroupConfig(group_name="g", consume_enable=False))
+    groups.writer.write_now()
 
     found = make_groups(tmp_path).find("g")
     assert found is not None
     assert not found.consume_enable
     assert groups.delete("g")
+    groups.writer.write_now()
     assert make_groups(tmp_path).find("g") is None
 
 
@@ -57,6 +61,7 @@ def test_a_group_that_was_stopped_consumes_again_after_a_restart(tmp_path: Path)
     groups.find_or_create("slow")
     groups.disable_consume("slow")
     groups.find_or_create("another")
+    groups.writer.write_now()
 
     again = make_groups(tmp_path).find("slow")
 

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from broker_core import config
+from broker_core.config.loading import build
 from broker_core.errors import StoreError
-from broker_core.message.topic_config import TopicConfig
+from broker_core.message.topic_config import FLAG_UNIT, FLAG_UNIT_SUB, TopicConfig
 from broker_core.metadata.document import Document
 from broker_core.metadata.topics import Topics
 from broker_core.storage import FileStorage
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def make_topics(directory: Path, **keys: str) -> Topics:
-    configuration, errors = config.build({"brokerName": "broker-a", **keys})
+    configuration, errors = build({"brokerName": "broker-a", **keys})
     assert not errors
     topics = Topics(
-        configuration.broker, 18, ManualClock(), Document(FileStorage(), directory / "topics.json")
+        configuration.broker, ManualClock(), Document(FileStorage(), directory / "topics.json")
     )
     topics.load()
     return topics
@@ -29,13 +30,20 @@ def make_topics(directory: Path, **keys: str) -> Topics:
 def test_the_topics_of_the_boot_are_there(tmp_path: Path) -> None:
     table = make_topics(tmp_path).table
 
-    assert table["TBW102"].perm == 7
-    assert table["TBW102"].write_queue_nums == 8
-    assert table["SCHEDULE_TOPIC_XXXX"].write_queue_nums == 18
-    assert table["DefaultCluster"].perm == 7
-    assert table["broker-a"].write_queue_nums == 1
-    assert "DefaultCluster_REPLY_TOPIC" in table
-    assert "RMQ_SYS_TRACE_TOPIC" not in table
+    found = {name: (one.write_queue_nums, one.perm) for name, one in table.items()}
+    assert found == {
+        "BenchmarkTest": (1024, 6),
+        "DefaultCluster": (16, 7),
+        "DefaultCluster_REPLY_TOPIC": (1, 6),
+        "OFFSET_MOVED_EVENT": (1, 6),
+        "RMQ_SYS_TRANS_HALF_TOPIC": (1, 6),
+        "SCHEDULE_TOPIC_XXXX": (18, 6),
+        "SELF_TEST_TOPIC": (1, 6),
+        "TBW102": (8, 7),
+        "broker-a": (1, 7),
+    }
+    assert all(one.read_queue_nums == one.write_queue_nums for one in table.values())
+    assert all(one.topic_sys_flag == 0 and not one.order for one in table.values())
 
 
 def test_without_automatic_creation_there_is_no_model(tmp_path: Path) -> None:
@@ -56,6 +64,28 @@ def test_a_topic_made_on_its_first_send_has_the_smaller_queue_count(tmp_path: Pa
     assert other.write_queue_nums == 8
 
 
+def test_a_topic_made_on_its_first_send_takes_over_how_its_model_filters(tmp_path: Path) -> None:
+    topics = make_topics(tmp_path)
+    topics.put(msgspec.structs.replace(topics.table["TBW102"], topic_filter_type="MULTI_TAG"))
+
+    made = topics.create_from_default("T", "TBW102", 4)
+
+    assert made is not None
+    assert made.topic_filter_type == "MULTI_TAG"
+    assert topics.table["TBW102"].perm == 7
+
+
+def test_a_topic_that_is_made_has_the_flags_that_are_given(tmp_path: Path) -> None:
+    topics = make_topics(tmp_path)
+
+    made = topics.create_from_default("T", "TBW102", 4, FLAG_UNIT)
+    retry = topics.create_retry("%RETRY%g", 1, FLAG_UNIT_SUB)
+
+    assert made is not None
+    assert (made.topic_sys_flag, retry.topic_sys_flag) == (1, 2)
+    assert topics.create_retry("%RETRY%g", 1).topic_sys_flag == 2
+
+
 def test_a_change_is_persisted_counted_and_told(tmp_path: Path) -> None:
     topics = make_topics(tmp_path)
     told: list[str] = []
@@ -65,6 +95,7 @@ def test_a_change_is_persisted_counted_and_told(tmp_path: Path) -> None:
 
     assert told == ["T"]
     assert topics.data_version.counter == 1
+    topics.writer.write_now()
     again = make_topics(tmp_path)
     assert again.table["T"].perm == 4
     assert again.data_version == topics.data_version
@@ -73,9 +104,11 @@ def test_a_change_is_persisted_counted_and_told(tmp_path: Path) -> None:
 def test_a_deleted_topic_stays_deleted(tmp_path: Path) -> None:
     topics = make_topics(tmp_path)
     topics.put(TopicConfig(topic_name="T"))
+    topics.writer.write_now()
 
     assert topics.delete("T")
     assert not topics.delete("T")
+    topics.writer.write_now()
     assert make_topics(tmp_path).find("T") is None
 
 

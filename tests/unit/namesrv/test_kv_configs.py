@@ -83,7 +83,7 @@ def test_texts_are_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kv_configs_module, "ENTRIES_MAX", 2)
     kv_configs.put("m", "k", "v")
     kv_configs.put("m", "k", "w")
-    with pytest.raises(RequestRefusedError, match="more than 2 entries"):
+    with pytest.raises(RequestRefusedError, match="the table is full: 2 entries"):
         kv_configs.put("m", "l", "v")
 
 
@@ -93,7 +93,7 @@ def test_what_cannot_be_written_is_refused_and_not_kept(
     kv_configs = loaded(path)
     path.parent.parent.joinpath("namesrv").write_text("a file where the directory should be")
 
-    with pytest.raises(RequestRefusedError, match="cannot be kept"):
+    with pytest.raises(RequestRefusedError, match="cannot be stored"):
         kv_configs.put("n", "k", "v")
 
     assert kv_configs.get("n", "k") is None

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from broker_core.namesrv.namesrv import NameServer
-from broker_core.protocol.codes import RequestCode
+from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.client import RemotingClient
 from broker_core.storage import FileStorage
@@ -37,4 +37,35 @@ async def test_a_silent_broker_is_forgotten_and_disconnected(tmp_path: Path) -> 
     async with asyncio.timeout(10):
         await ended.wait()
     await client.shutdown()
+    await name_server.shutdown()
+
+
+async def test_an_impostor_that_comes_and_goes_leaves_the_route_as_it_was(tmp_path: Path) -> None:
+    name_server = NameServer(
+        "127.0.0.1", 0, ManualClock(), FileStorage(), tmp_path / "kvConfig.json"
+    )
+    await name_server.start()
+    address = f"127.0.0.1:{name_server.port}"
+    honest, impostor = RemotingClient(), RemotingClient()
+
+    async def ask(client: RemotingClient, code: int, **fields: str) -> int:
+        command = RemotingCommand.request(code, {**BROKER, **fields})
+        return (await client.request(address, command)).code
+
+    register, unregister = RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER
+    assert await ask(honest, register) == ResponseCode.SUCCESS
+    assert await ask(impostor, register, brokerAddr="10.0.0.66:10911") == ResponseCode.NO_PERMISSION
+    assert await ask(impostor, register) == ResponseCode.SUCCESS  # the same again, as after a loss
+    assert await ask(impostor, unregister) == ResponseCode.SUCCESS
+    assert await ask(impostor, unregister) == ResponseCode.NO_PERMISSION
+    ended = asyncio.Event()
+    (await impostor.connection(address)).on_close.append(lambda _: ended.set())
+    await impostor.shutdown()
+    async with asyncio.timeout(10):
+        await ended.wait()
+
+    assert await ask(honest, RequestCode.GET_BROKER_CLUSTER_INFO) == ResponseCode.SUCCESS
+    brokers = name_server.routes.cluster_info().broker_addr_table
+    assert brokers["b"].broker_addrs == {0: "10.0.0.1:10911"}
+    await honest.shutdown()
     await name_server.shutdown()

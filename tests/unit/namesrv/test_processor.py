@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import Mock
 
 import pytest
 
+from broker_core.config.namesrv import NamesrvConfig
 from broker_core.errors import RequestRefusedError
 from broker_core.namesrv.kv_configs import KvConfigs
 from broker_core.namesrv.processor import NameServerProcessor
@@ -34,19 +36,39 @@ WRAPPER = (
 REGISTRATION = b'{"filterServerList":[],"topicConfigSerializeWrapper":' + WRAPPER + b"}"
 
 
+def a_connection() -> Any:
+    return Mock(remote_address="127.0.0.1:1")
+
+
 class NameServerUnderTest:
     """The processor over a real table and file."""
 
-    def __init__(self, path: Path, config: dict[str, str] | None = None) -> None:
+    def __init__(self, path: Path, **switches: Any) -> None:
+        config = NamesrvConfig(**switches)
+        self.kept: dict[str, str] = {}
         self.kv_configs = KvConfigs(FileStorage(), path)
-        self.routes = RouteTable(ManualClock())
-        self.processor = NameServerProcessor(self.routes, self.kv_configs, config)
+        self.routes = RouteTable(ManualClock(), config)
+        self.processor = NameServerProcessor(
+            self.routes,
+            self.kv_configs,
+            config,
+            {"listenPort": "9876"},
+            self.kept.update,
+            lambda request, _: request.ext_fields.get("AccessKey") == "broker",
+        )
+        self.connection = a_connection()
 
     def ask(
-        self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", version: int = 407
+        self,
+        code: int,
+        fields: dict[str, str] | None = None,
+        body: bytes = b"",
+        version: int = 407,
+        connection: object = None,
     ) -> RemotingCommand:
         request = RemotingCommand(code, 0, 7, version, "JAVA", None, fields or {}, body)
-        answer = self.processor.handlers()[code](request, cast("Connection", object()))
+        peer = cast("Connection", connection or self.connection)
+        answer = self.processor.handlers()[code](request, peer)
         assert isinstance(answer, RemotingCommand)
         assert answer.opaque == 7
         return answer
@@ -86,17 +108,15 @@ def test_an_unknown_topic_has_no_route(name_server: NameServerUnderTest) -> None
     )
 
 
-@pytest.mark.parametrize(("enabled", "told"), [("true", True), ("false", False)])
-def test_order_queues_are_told_when_that_is_enabled(
-    tmp_path: Path, enabled: str, told: bool
-) -> None:
-    name_server = NameServerUnderTest(tmp_path / "kv.json", {"orderMessageEnable": enabled})
+@pytest.mark.parametrize("is_told", [True, False])
+def test_order_queues_are_told_when_that_is_enabled(tmp_path: Path, is_told: bool) -> None:
+    name_server = NameServerUnderTest(tmp_path / "kv.json", order_message_enable=is_told)
     name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "T", "b:8")
     name_server.register()
 
     body = name_server.ask(105, {"topic": "T"}).body
 
-    assert (b'"orderTopicConf":"b:8"' in body) is told
+    assert (b'"orderTopicConf":"b:8"' in body) is is_told
 
 
 def test_a_registration_is_answered_with_the_order_topics(
@@ -123,9 +143,9 @@ def test_a_registration_comes_in_four_forms(name_server: NameServerUnderTest) ->
     crc32 = str(zlib.crc32(REGISTRATION) & 0x7FFFFFFF)
     name_server.register({"bodyCrc32": crc32, "compressed": "false"})
     assert name_server.routes.topics() == ["T"]
-    name_server.register({"brokerName": "empty", "brokerAddr": "10.0.0.5:1"}, b"")
+    name_server.register({"brokerName": "empty", "brokerAddr": "10.0.0.5:10911"}, b"")
     old = name_server.ask(
-        103, {**BROKER, "brokerName": "old", "brokerAddr": "10.0.0.6:1"}, WRAPPER, version=36
+        103, {**BROKER, "brokerName": "old", "brokerAddr": "10.0.0.6:10911"}, WRAPPER, version=36
     )
 
     assert old.code == ResponseCode.SUCCESS
@@ -141,10 +161,17 @@ def test_a_registration_comes_in_four_forms(name_server: NameServerUnderTest) ->
         ({}, b"{", "cannot be read"),
         ({"compressed": "true"}, REGISTRATION, "cannot be read"),
         ({"brokerId": "x"}, REGISTRATION, "brokerId is not a number"),
-        ({"brokerAddr": "0.0.0.0:10911"}, REGISTRATION, "not an address"),
-        ({"brokerAddr": "10.0.0.1"}, REGISTRATION, "not an address"),
-        ({"brokerAddr": "10.0.0.1:70000"}, REGISTRATION, "not an address"),
-        ({"brokerAddr": ":10911"}, REGISTRATION, "not an address"),
+        ({"brokerAddr": "0.0.0.0:10911"}, REGISTRATION, "clients cannot connect to"),
+        ({"brokerAddr": "10.0.0.1"}, REGISTRATION, "clients cannot connect to"),
+        ({"brokerAddr": "10.0.0.1:70000"}, REGISTRATION, "clients cannot connect to"),
+        ({"brokerAddr": ":10911"}, REGISTRATION, "clients cannot connect to"),
+        (
+            {"brokerAddr": "[::ffff:169.254.169.254]:10911"},
+            REGISTRATION,
+            "clients cannot connect to",
+        ),
+        ({"haServerAddr": "10.0.0.1:22"}, REGISTRATION, "clients cannot connect to"),
+        ({}, b'{"filterServerList":["169.254.169.254:8080"]}', "clients cannot connect to"),
     ],
 )
 def test_a_registration_that_cannot_be_is_refused(
@@ -167,6 +194,47 @@ def test_a_broker_that_unregisters_is_gone(name_server: NameServerUnderTest) -> 
     assert name_server.ask(106).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
 
+def test_a_stranger_neither_takes_nor_ends_a_brokers_route(
+    name_server: NameServerUnderTest,
+) -> None:
+    name_server.register()
+    stranger = a_connection()
+    elsewhere = {**BROKER, "brokerAddr": "10.0.0.66:10911"}
+
+    for code, fields in ((103, elsewhere), (104, BROKER)):
+        with pytest.raises(RequestRefusedError) as refusal:
+            name_server.ask(code, fields, REGISTRATION, connection=stranger)
+        assert refusal.value.code == ResponseCode.NO_PERMISSION
+
+    route = name_server.routes.route("T")
+    assert route is not None
+    assert route.broker_datas[0].broker_addrs == {0: "10.0.0.1:10911"}
+
+
+def test_a_signed_registration_moves_a_broker(name_server: NameServerUnderTest) -> None:
+    name_server.register()
+    signed = {**BROKER, "AccessKey": "broker", "brokerAddr": "10.0.0.9:911"}
+
+    assert name_server.ask(103, signed, REGISTRATION, connection=a_connection()).code == 0
+    route = name_server.routes.route("T")
+    assert route is not None
+    assert route.broker_datas[0].broker_addrs == {0: "10.0.0.9:911"}
+    assert name_server.ask(104, signed, connection=a_connection()).code == 0
+    assert name_server.routes.topics() == []
+
+
+def test_a_version_asked_over_a_new_connection_asks_for_a_registration(
+    name_server: NameServerUnderTest,
+) -> None:
+    name_server.register()
+    known = b'{"counter":3,"timestamp":17}'
+
+    assert name_server.ask(322, BROKER, known).ext_fields == {"changed": "false"}
+    answer = name_server.ask(322, BROKER, known, connection=a_connection())
+
+    assert answer.ext_fields == {"changed": "true"}
+
+
 def test_a_data_version_is_compared(name_server: NameServerUnderTest) -> None:
     same, other = b'{"counter":3,"timestamp":17}', b'{"counter":4,"timestamp":17}'
     unknown = name_server.ask(322, BROKER, same)
@@ -176,7 +244,7 @@ def test_a_data_version_is_compared(name_server: NameServerUnderTest) -> None:
     assert name_server.ask(322, BROKER, same).ext_fields == {"changed": "false"}
     changed = name_server.ask(322, BROKER, other)
     assert (changed.ext_fields, changed.body) == ({"changed": "true"}, same)
-    with pytest.raises(RequestRefusedError, match="no DataVersion"):
+    with pytest.raises(RequestRefusedError, match="not a DataVersion"):
         name_server.ask(322, BROKER, b"[]")
 
 
@@ -220,12 +288,110 @@ def test_topics_are_listed_in_every_way(name_server: NameServerUnderTest) -> Non
     assert name_server.ask(206).body == b'{"topicList":[]}'
 
 
-def test_the_configuration_is_shown_in_part_and_never_changed(tmp_path: Path) -> None:
-    name_server = NameServerUnderTest(
-        tmp_path / "kv.json", {"listenPort": "9876", "kvConfigPath": "/etc/secret"}
-    )
+SHOWN = {
+    "deleteTopicWithBrokerRegistration": "false",
+    "enableAllTopicList": "true",
+    "enableTopicList": "true",
+    "listenPort": "9876",
+    "orderMessageEnable": "false",
+    "productEnvName": "center",
+    "returnOrderTopicConfigToBroker": "true",
+}
 
-    assert name_server.ask(319).body == b"listenPort=9876\n"
+
+def shown(name_server: NameServerUnderTest) -> dict[str, str]:
+    text = name_server.ask(RequestCode.GET_NAMESRV_CONFIG).body.decode()
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def change(name_server: NameServerUnderTest, text: str) -> None:
+    answer = name_server.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=text.encode())
+    assert answer.code == ResponseCode.SUCCESS
+
+
+def test_a_switch_is_changed_shown_and_kept(name_server: NameServerUnderTest) -> None:
+    assert shown(name_server) == SHOWN
+
+    change(name_server, "productEnvName=test\norderMessageEnable=TRUE\nlistenPort=9876\n")
+
+    assert shown(name_server) == SHOWN | {"productEnvName": "test", "orderMessageEnable": "true"}
+    assert name_server.kept == {"productEnvName": "test", "orderMessageEnable": "TRUE"}
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        *(
+            (f"{key}=/tmp/x", ResponseCode.NO_PERMISSION)
+            for key in ("kvConfigPath", "rocketmqHome")
+        ),
+        ("configStorePath=/tmp/x", ResponseCode.NO_PERMISSION),
+        ("listenPort=1", ResponseCode.NO_PERMISSION),
+        ("clusterTest=true", ResponseCode.NO_PERMISSION),
+        ("fileReservedTime=1", ResponseCode.NO_PERMISSION),
+        ("enableTopicList=maybe", ResponseCode.SYSTEM_ERROR),
+        ("productEnvName=a b", ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_any_other_key_and_a_bad_value_change_nothing(
+    name_server: NameServerUnderTest, text: str, code: int
+) -> None:
     with pytest.raises(RequestRefusedError) as refusal:
-        name_server.ask(318, body=b"kvConfigPath=/tmp/x")
-    assert refusal.value.code == ResponseCode.NO_PERMISSION
+        change(name_server, f"orderMessageEnable=true\n{text}\n")
+
+    assert refusal.value.code == code
+    assert shown(name_server) == SHOWN
+    assert name_server.kept == {}
+
+
+def test_order_queues_are_told_from_the_change_on(name_server: NameServerUnderTest) -> None:
+    name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "T", "b:8")
+    name_server.register()
+    assert b"orderTopicConf" not in name_server.ask(105, {"topic": "T"}).body
+
+    change(name_server, "orderMessageEnable=true")
+    assert b'"orderTopicConf":"b:8"' in name_server.ask(105, {"topic": "T"}).body
+
+    change(name_server, "orderMessageEnable=false")
+    assert b"orderTopicConf" not in name_server.ask(105, {"topic": "T"}).body
+
+
+def test_a_broker_is_not_told_of_order_topics_when_that_is_off(
+    name_server: NameServerUnderTest,
+) -> None:
+    name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "T", "b:8")
+
+    change(name_server, "returnOrderTopicConfigToBroker=false")
+
+    assert name_server.ask(103, BROKER, REGISTRATION).body == b""
+    assert name_server.processor.order_topics() == {}
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_topic_that_is_not_registered_any_more_goes_when_that_is_on(
+    name_server: NameServerUnderTest, is_on: bool
+) -> None:
+    name_server.register()
+    change(name_server, f"deleteTopicWithBrokerRegistration={str(is_on).lower()}")
+
+    name_server.register(body=REGISTRATION.replace(b'"T"', b'"U"').replace(b":3,", b":4,"))
+    name_server.register({"brokerName": "other", "brokerAddr": "10.0.0.9:10911"}, b"")
+
+    assert name_server.routes.topics() == (["U"] if is_on else ["T", "U"])
+
+
+@pytest.mark.parametrize(
+    ("key", "codes"), [("enableAllTopicList", (206,)), ("enableTopicList", (224, 311, 312, 313))]
+)
+def test_lists_are_refused_when_they_are_off(
+    name_server: NameServerUnderTest, key: str, codes: tuple[int, ...]
+) -> None:
+    change(name_server, f"{key}=false")
+
+    for code in (206, 224, 304, 311, 312, 313):
+        if code in codes:
+            with pytest.raises(RequestRefusedError, match="disable") as refusal:
+                name_server.ask(code, {"cluster": "c"})
+            assert refusal.value.code == ResponseCode.SYSTEM_ERROR
+        else:
+            assert name_server.ask(code, {"cluster": "c"}).code == ResponseCode.SUCCESS

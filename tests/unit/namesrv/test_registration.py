@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.clock import SystemClock
+from broker_core.config.namesrv import NamesrvConfig
 from broker_core.message.data_version import DataVersion
 from broker_core.message.topic_config import TopicConfig
 from broker_core.namesrv.namesrv import NameServer
-from broker_core.namesrv.registration import BrokerRegistration
+from broker_core.namesrv.registration import BrokerRegistration, RegistrationTerms
 from broker_core.namesrv.routes import BrokerIdentity, RouteTable
 from broker_core.remoting.client import RemotingClient
 from broker_core.storage import FileStorage
@@ -18,6 +19,8 @@ from tests.support.clock import ManualClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from broker_core.protocol.command import RemotingCommand
 
 IDENTITY = BrokerIdentity("c", "b", 0, "127.0.0.1:10911", "127.0.0.1:10912")
 
@@ -64,7 +67,7 @@ async def test_the_embedded_name_server_knows_at_once() -> None:
 
     topics.put("U")
     registration.topic_changed("U")
-    assert routes.topics() == []  # nothing is told before the broker serves
+    assert routes.topics() == []  # nothing is announced before the broker serves
     await registration.start()
     assert routes.topics() == ["T", "U"]
     topics.put("V")
@@ -150,8 +153,9 @@ async def test_a_dead_name_server_is_logged_once_and_holds_nothing_up(
 
 async def test_the_brokers_permission_covers_its_topics() -> None:
     routes = RouteTable(ManualClock())
+    terms = RegistrationTerms(broker_permission=lambda: 4)
     registration = BrokerRegistration(
-        IDENTITY, Topics("T"), ManualClock(), routes=routes, broker_permission=lambda: 4
+        IDENTITY, Topics("T"), ManualClock(), routes=routes, terms=terms
     )
 
     await registration.start()
@@ -159,4 +163,94 @@ async def test_the_brokers_permission_covers_its_topics() -> None:
     route = routes.route("T")
     assert route is not None
     assert route.queue_datas[0].perm == 4
+    await registration.shutdown()
+
+
+async def test_a_topic_that_changes_alone_takes_no_other_away() -> None:
+    routes = RouteTable(ManualClock(), NamesrvConfig(delete_topic_with_broker_registration=True))
+    topics = Topics("T", "U")
+    registration = BrokerRegistration(IDENTITY, topics, ManualClock(), routes=routes)
+    await registration.start()
+
+    topics.put("V")
+    registration.topic_changed("V")
+
+    assert routes.topics() == ["T", "U", "V"]
+    await registration.shutdown()
+
+
+class Counted(RemotingClient):
+    """Counts the requests of each code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.codes: list[int] = []
+
+    async def request(
+        self, address: str, command: RemotingCommand, timeout_s: float = 5.0
+    ) -> RemotingCommand:
+        self.codes.append(int(command.code))
+        return await super().request(address, command, timeout_s)
+
+
+@pytest.mark.parametrize("is_forced", [True, False])
+async def test_without_force_a_period_asks_first(name_server: NameServer, is_forced: bool) -> None:
+    client, topics = Counted(), Topics("T")
+    registration = BrokerRegistration(
+        IDENTITY,
+        topics,
+        ManualClock(),
+        client=client,
+        name_servers=[f"127.0.0.1:{name_server.port}"],
+        terms=RegistrationTerms(is_forced=is_forced),
+    )
+    await registration.register_now()
+
+    await registration.register_now(is_forced=is_forced)
+    assert client.codes == ([103, 103] if is_forced else [103, 322])
+
+    topics.put("U")  # the name server has another version now
+    await registration.register_now(is_forced=is_forced)
+    assert client.codes[2:] == ([103] if is_forced else [322, 103])
+    assert name_server.routes.topics() == ["T", "U"]
+    await registration.shutdown()
+
+
+async def test_a_period_registers_by_force_or_not(name_server: NameServer) -> None:
+    client, clock = Counted(), ManualClock()
+    registration = BrokerRegistration(
+        IDENTITY,
+        Topics("T"),
+        clock,
+        client=client,
+        name_servers=[f"127.0.0.1:{name_server.port}"],
+        terms=RegistrationTerms(is_forced=False),
+    )
+    await registration.start()
+    await asyncio.sleep(0)
+
+    clock.advance_ms(30_000)
+    await until(lambda: client.codes == [103, 322])
+
+    registration.topic_changed("T")
+    await until(lambda: client.codes == [103, 322, 103])
+    await registration.shutdown()
+
+
+async def test_a_compressed_registration_says_the_same(name_server: NameServer) -> None:
+    registration = BrokerRegistration(
+        IDENTITY,
+        Topics("T", "U"),
+        ManualClock(),
+        client=RemotingClient(),
+        name_servers=[f"127.0.0.1:{name_server.port}"],
+        terms=RegistrationTerms(is_compressed=True),
+    )
+
+    await registration.start()
+
+    assert name_server.routes.topics() == ["T", "U"]
+    route = name_server.routes.route("U")
+    assert route is not None
+    assert (route.queue_datas[0].read_queue_nums, route.queue_datas[0].perm) == (16, 6)
     await registration.shutdown()

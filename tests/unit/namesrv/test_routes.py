@@ -1,13 +1,22 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker_core.errors import RequestRefusedError
 from broker_core.message.data_version import DataVersion
 from broker_core.message.topic_config import TopicConfig
 from broker_core.namesrv import routes as routes_module
-from broker_core.namesrv.routes import BrokerIdentity, RegisterResult, RouteTable
+from broker_core.namesrv.reigns import EPOCH_KEPT_S, REIGNS_MAX, Reigns
+from broker_core.namesrv.routes import (
+    MASTER_SILENT_S,
+    BrokerIdentity,
+    RegisterResult,
+    RouteTable,
+)
 from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
+from broker_core.protocol.codes import ResponseCode
 from tests.support.clock import ManualClock
 
 MASTER = BrokerIdentity("c", "b", 0, "10.0.0.1:10911", "10.0.0.1:10912")
@@ -165,6 +174,123 @@ def test_a_broker_is_forgotten_with_its_connection(table: RouteTable) -> None:
     assert table.topics() == []
 
 
+IMPOSTORS = {
+    "its name from elsewhere": BrokerIdentity("c", "b", 0, "10.0.0.66:10911"),
+    "its address under another name": BrokerIdentity("c", "x", 0, MASTER.broker_addr),
+    "its address under another id": BrokerIdentity("c", "b", 7, MASTER.broker_addr),
+    "its address in another cluster": BrokerIdentity("x", "b", 0, MASTER.broker_addr),
+}
+
+
+@pytest.mark.parametrize("impostor", IMPOSTORS.values(), ids=IMPOSTORS)
+def test_no_impostor_changes_the_route_of_a_live_broker(
+    table: RouteTable, clock: ManualClock, impostor: BrokerIdentity
+) -> None:
+    honest, stranger = object(), object()
+    table.register(MASTER, topics("T"), owner=honest)
+    before = table.encoded_route("T", is_standard=True)
+
+    # Registering what the honest broker does gives no right to change it, either.
+    table.register(MASTER, topics("T"), owner=stranger)
+    with pytest.raises(RequestRefusedError) as refusal:
+        table.register(impostor, topics("T", counter=9), owner=stranger)
+    table.owner_lost(stranger)
+
+    assert refusal.value.code == ResponseCode.NO_PERMISSION
+    assert table.encoded_route("T", is_standard=True) == before
+    assert list(table.cluster_info().broker_addr_table) == ["b"]
+
+
+def test_a_slave_does_not_move_its_master_to_another_cluster(table: RouteTable) -> None:
+    table.register(MASTER, topics("T"), owner=object())
+
+    table.register(BrokerIdentity("x", "b", 7, "10.0.0.66:10911"), topics(), owner=object())
+
+    assert table.cluster_info().cluster_addr_table == {"c": ["b"]}
+
+
+@pytest.mark.parametrize("how", ["it unregistered", "its connection closed", "it was silent"])
+def test_a_name_is_free_when_its_broker_is_gone(
+    table: RouteTable, clock: ManualClock, how: str
+) -> None:
+    before, after = object(), object()
+    moved = BrokerIdentity("c", "b", 0, "10.0.0.9:10911")
+    table.register(MASTER, topics("T"), owner=before)
+    with pytest.raises(RequestRefusedError, match=r"registered from 10\.0\.0\.1:10911"):
+        table.register(moved, topics("T"), owner=after)
+
+    if how == "it unregistered":
+        table.unregister(MASTER, before)
+    elif how == "its connection closed":
+        table.owner_lost(before)
+    else:
+        clock.advance_ms(120_000)
+    table.register(moved, topics("T"), owner=after)
+
+    assert table.cluster_info().broker_addr_table["b"].broker_addrs == {0: "10.0.0.9:10911"}
+
+
+def test_a_broker_moves_over_its_own_connection(table: RouteTable) -> None:
+    own = object()
+    table.register(MASTER, topics("T"), owner=own)
+
+    table.register(BrokerIdentity("c", "b", 0, "10.0.0.9:10911"), topics("T"), owner=own)
+    table.owner_lost(own)
+
+    assert table.topics() == []
+
+
+def test_our_own_process_and_a_proven_broker_take_their_places(table: RouteTable) -> None:
+    stranger, proven = object(), object()
+    for name in ("b", "b2"):
+        impostor = BrokerIdentity("c", name, 0, f"10.0.0.66:{10_000 + len(name)}")
+        table.register(impostor, topics("T"), owner=stranger)
+
+    table.register(MASTER, topics("T"))
+    table.register(OTHER, topics("T"), owner=proven, is_proven=True)
+    table.owner_lost(stranger)
+
+    brokers = table.cluster_info().broker_addr_table
+    assert brokers["b"].broker_addrs == {0: MASTER.broker_addr}
+    assert brokers["b2"].broker_addrs == {0: OTHER.broker_addr}
+
+
+def test_a_stranger_ends_no_registration(table: RouteTable) -> None:
+    honest, stranger = object(), object()
+    table.register(MASTER, topics("T"), owner=honest)
+
+    with pytest.raises(RequestRefusedError, match="another connection"):
+        table.unregister(MASTER, stranger)
+    table.register(MASTER, topics("T"), owner=stranger)
+    table.unregister(MASTER, stranger)
+    assert table.topics() == ["T"]
+    table.unregister(MASTER, honest)
+
+    assert table.topics() == []
+
+
+def test_refusals_and_changes_of_a_route_are_counted(
+    table: RouteTable, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = object()
+    table.register(MASTER, topics("T"), owner=own)
+    for number in range(50):
+        with pytest.raises(RequestRefusedError):
+            table.register(IMPOSTORS["its name from elsewhere"], topics("T"), owner=object())
+        moved = BrokerIdentity("c", "b", 0, f"10.0.0.1:{20_000 + number}")
+        table.register(moved, topics("T"), owner=own)
+    clock.advance_ms(60_000)
+
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    refused = "registration of a live broker by another peer refused: broker_name=b count="
+    changed = "route of a live broker changed: broker_name=b count="
+    assert len(warnings) == 4
+    assert [line[: len(refused)] for line in warnings].count(refused) == 2
+    assert [line[: len(changed)] for line in warnings].count(changed) == 2
+    assert sum(" count=49 last: " in line for line in warnings) == 2
+    table.shutdown()
+
+
 def test_a_broker_that_moved_leaves_no_old_address(table: RouteTable, clock: ManualClock) -> None:
     table.register(MASTER, topics("T"))
     moved = BrokerIdentity("c", "b", 0, "10.0.0.9:10911")
@@ -267,16 +393,60 @@ def test_an_encoded_route_is_kept_until_something_changes(table: RouteTable) -> 
 
 def test_the_table_is_bounded(table: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes_module, "BROKERS_MAX", 1)
-    monkeypatch.setattr(routes_module, "TOPICS_MAX", 2)
+    monkeypatch.setattr(routes_module, "ROUTES_MAX", 2)
     table.register(MASTER, topics("T", "U"))
 
-    with pytest.raises(RequestRefusedError, match="more than 1 brokers"):
+    with pytest.raises(RequestRefusedError, match="the limit of 1 brokers is reached"):
         table.register(OTHER, topics())
-    with pytest.raises(RequestRefusedError, match="more than 2 topics"):
+    with pytest.raises(RequestRefusedError, match="the limit of 2 routes is reached"):
         table.register(MASTER, topics("V", counter=2))
     assert table.topics() == ["T", "U"]
     table.register(MASTER, topics("T", "U", perm=4, counter=2))
     assert perms(table, "U") == {"b": 4}
+    table.delete_topic("T")
+    table.register(MASTER, topics("U", "V", counter=3))
+    assert table.topics() == ["U", "V"]
+
+
+def test_a_topic_counts_once_for_each_of_its_brokers(
+    table: RouteTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes_module, "ROUTES_MAX", 3)
+    table.register(MASTER, topics("T", "U"))
+
+    with pytest.raises(RequestRefusedError, match="the limit of 3 routes is reached"):
+        table.register(OTHER, topics("T", "U"))
+    table.register(OTHER, topics("T"))
+    table.unregister(MASTER)
+    table.register(OTHER, topics("T", "V", "W", counter=2))
+    assert sorted(table.topics()) == ["T", "V", "W"]
+
+
+def test_names_and_filter_servers_are_bounded(table: RouteTable) -> None:
+    for identity, names, filter_servers in (
+        (replace(MASTER, broker_name="b" * 256), (), ()),
+        (replace(MASTER, cluster_name="c" * 256), (), ()),
+        (MASTER, ("T" * 256,), ()),
+        (MASTER, (), ("127.0.0.1:20000",) * 17),
+    ):
+        with pytest.raises(RequestRefusedError, match="255 characters"):
+            table.register(identity, topics(*names), filter_servers)
+    assert table.topics() == []
+
+
+def test_a_change_of_permissions_leaves_the_other_topics_and_brokers_alone(
+    table: RouteTable,
+) -> None:
+    """Topics with the same queues share a table."""
+    table.register(MASTER, topics("T", "U"))
+    table.register(OTHER, topics("U"))
+
+    assert table.wipe_write_perm("b") == 2
+    assert perms(table, "T") == {"b": 4}
+    assert perms(table, "U") == {"b": 4, OTHER.broker_name: 6}
+    table.register(MASTER, topics("V", counter=2))
+    assert perms(table, "V") == {"b": 6}
+    assert perms(table, "T") == {"b": 4}
 
 
 def test_a_version_tells_whether_to_register_anew(table: RouteTable) -> None:
@@ -288,3 +458,85 @@ def test_a_version_tells_whether_to_register_anew(table: RouteTable) -> None:
     assert not table.is_changed(MASTER.broker_addr, version)
     assert table.is_changed(MASTER.broker_addr, version.next(5))
     assert table.data_version_of(MASTER.broker_addr) == version
+
+
+def promoted(identity: BrokerIdentity, epoch: int) -> BrokerIdentity:
+    return replace(identity, broker_id=0, epoch=epoch)
+
+
+def master_of(table: RouteTable) -> str | None:
+    return table.cluster_info().broker_addr_table["b"].broker_addrs.get(0)
+
+
+def test_a_master_of_an_earlier_epoch_is_refused(table: RouteTable) -> None:
+    old, new = object(), object()
+    table.register(MASTER, topics("T"), owner=old)
+    table.register(SLAVE, topics("T"), owner=new)
+    table.owner_lost(old)
+    table.register(promoted(SLAVE, 1), topics("T"), owner=new)
+
+    with pytest.raises(RequestRefusedError, match=r"in epoch 1, and .* comes in epoch 0") as raised:
+        table.register(MASTER, topics("T"), owner=object())
+
+    assert raised.value.ext_fields == {"epoch": "1"}
+    assert master_of(table) == SLAVE.broker_addr
+
+
+def test_the_earlier_master_is_refused_after_the_later_one_is_gone(table: RouteTable) -> None:
+    owner = object()
+    table.register(promoted(SLAVE, 3), topics("T"), owner=owner)
+    table.owner_lost(owner)
+
+    with pytest.raises(RequestRefusedError, match="it was replaced"):
+        table.register(promoted(MASTER, 2), topics("T"), is_proven=True)
+
+    table.register(promoted(MASTER, 4), topics("T"))
+    assert master_of(table) == MASTER.broker_addr
+
+
+def test_a_replaced_master_may_register_as_a_slave(table: RouteTable) -> None:
+    table.register(promoted(SLAVE, 1), topics("T"), owner=object())
+
+    found = table.register(replace(MASTER, broker_id=1), topics("T"), owner=object())
+
+    assert found == RegisterResult(SLAVE.ha_server_addr, SLAVE.broker_addr)
+
+
+def test_a_name_begins_anew_a_day_after_its_last_master(
+    table: RouteTable, clock: ManualClock
+) -> None:
+    owner = object()
+    table.register(promoted(MASTER, 5), topics("T"), owner=owner)
+    table.owner_lost(owner)
+    clock.advance_ms(round(EPOCH_KEPT_S * 1000) + 1)
+
+    table.register(MASTER, topics("T"))
+
+    assert master_of(table) == MASTER.broker_addr
+
+
+def test_a_promoted_slave_takes_the_name_of_a_silent_master(
+    table: RouteTable, clock: ManualClock
+) -> None:
+    slave = object()
+    table.register(MASTER, topics("T"), owner=object())
+    table.register(SLAVE, topics("T"), owner=slave)
+    with pytest.raises(RequestRefusedError, match="is registered from"):
+        table.register(promoted(SLAVE, 1), topics("T"), owner=slave)
+    clock.advance_ms(round(MASTER_SILENT_S * 1000) + 1)
+    with pytest.raises(RequestRefusedError, match="is registered from"):
+        table.register(promoted(SLAVE, 1), topics("T"), owner=object())
+
+    table.register(promoted(SLAVE, 1), topics("T"), owner=slave)
+
+    assert master_of(table) == SLAVE.broker_addr
+
+
+def test_reigns_that_are_kept_are_bounded(clock: ManualClock) -> None:
+    reigns = Reigns(clock)
+    for number in range(REIGNS_MAX + 2):
+        reigns.note(f"b{number}", 2, "10.0.0.1:10911")
+
+    reigns.require("b0", 1, "10.0.0.1:10911")
+    with pytest.raises(RequestRefusedError):
+        reigns.require(f"b{REIGNS_MAX + 1}", 1, "10.0.0.1:10911")

@@ -42,7 +42,7 @@ def producers() -> Producers:
 
 @pytest.fixture
 def inquiry(producers: Producers) -> ProducerInquiry:
-    return ProducerInquiry(HOST, producers)
+    return ProducerInquiry(HOST, producers, None)
 
 
 def join(producers: Producers, connection: FakeConnection, group: str = "pg") -> FakeConnection:

@@ -118,6 +118,12 @@ def test_a_compressed_registration_of_the_original_is_read() -> None:
     assert topic_config.perm == 6
 
 
+def test_a_compressed_registration_has_the_bytes_of_the_original() -> None:
+    body = RegisterBrokerBody.decode(COMPRESSED, is_compressed=True)
+
+    assert body.encode(is_compressed=True) == COMPRESSED
+
+
 @pytest.mark.parametrize("cut", [1, 10, len(COMPRESSED) - 1])
 def test_a_compressed_registration_cut_off_is_a_value_error(cut: int) -> None:
     with pytest.raises(ValueError, match="compressed registration"):

@@ -1,12 +1,23 @@
 from __future__ import annotations
 
+import struct
+import time
+
 import pytest
 
 from broker_core.errors import FrameError
 from broker_core.protocol.command import RemotingCommand
-from broker_core.protocol.frame import FrameDecoder, FrameLimits
+from broker_core.protocol.frame import (
+    FRAME_BYTES_MAX,
+    LONG_HEADER_BYTES,
+    FrameDecoder,
+    FrameLimits,
+)
 
-LIMITS = FrameLimits(frame_bytes_max=1000, header_bytes_max=300)
+LIMITS = FrameLimits(frame_bytes_max=1000)
+LONG = 1 << 20
+USUAL_SECONDS = 0.5
+"""A third of the time of a decoder that makes objects of everything in a long header."""
 
 
 def a_frame(body: bytes = b"", serialize_type: int = 0) -> bytes:
@@ -92,14 +103,79 @@ def test_the_longest_frame_is_taken_one_byte_more_is_not() -> None:
         drained(FrameDecoder(LIMITS), a_frame(b"x" * (LIMITS.frame_bytes_max - empty + 1)))
 
 
-def test_the_longest_header_is_taken_one_byte_more_is_not() -> None:
-    def frame(header_bytes: int) -> bytes:
-        header = b'{"code":1}'.ljust(header_bytes)
-        return (4 + header_bytes).to_bytes(4, "big") + header_bytes.to_bytes(4, "big") + header
+def frame_of(header: bytes, serialize_type: int = 0) -> bytes:
+    return struct.pack(">II", 4 + len(header), serialize_type << 24 | len(header)) + header
 
-    assert len(drained(FrameDecoder(LIMITS), frame(LIMITS.header_bytes_max))) == 1
-    with pytest.raises(FrameError, match="header of 301 bytes"):
-        drained(FrameDecoder(LIMITS), frame(LIMITS.header_bytes_max + 1))
+
+@pytest.mark.parametrize("code", [10, 310])
+@pytest.mark.parametrize("serialize_type", [0, 1])
+def test_a_header_may_be_as_long_as_its_frame(code: int, serialize_type: int) -> None:
+    fields = {"b": "T", "e": "0", "f": "0", "g": "1", "h": "0", "i": ""}
+    empty = RemotingCommand(code, ext_fields=fields, serialize_type=serialize_type).encode()
+    fields["i"] = "中" * ((FRAME_BYTES_MAX - len(empty) - 100) // 3)
+    sent = RemotingCommand(code, ext_fields=fields, serialize_type=serialize_type).encode()
+    decoder = FrameDecoder()
+
+    decoder.feed(sent)
+    (command,) = decoder.commands()
+
+    assert command.code == code
+    assert command.ext_fields["i"] == fields["i"]
+    assert decoder.frame_bytes == len(sent)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        'a "quoted" text with \\ and \\\\" at its end\\',
+        "line\nline\u0001\u0002" * 30_000,
+        '","' * 40_000,
+        "\\" * 99_999,
+    ],
+)
+def test_what_a_long_text_holds_is_not_counted(value: str) -> None:
+    fields = {"i": "x" * LONG + value, "b": value}
+    sent = RemotingCommand(10, ext_fields=fields).encode()
+
+    decoder = FrameDecoder()
+    decoder.feed(sent)
+
+    assert [command.ext_fields for command in decoder.commands()] == [fields]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"code":10,"extFields":{%b}}' % b",".join(b'"%x":""' % n for n in range(LONG)),
+        b'{"code":10,"extFields":{%b}}' % b",".join([b'"\\\\":"\\\\"'] * LONG),
+        b'{"code":"no number","extFields":[%b]}' % b",".join([b"[]"] * LONG),
+        b'{"code":10,"extFields":{"a":%b}}' % (b"[" * LONG),
+        b"{" * LONG,
+        b'"' * LONG,
+    ],
+    ids=["entries", "escapes", "lists", "depth", "objects", "quotes"],
+)
+def test_a_long_header_of_many_small_things_is_refused_at_once(header: bytes) -> None:
+    decoder = FrameDecoder()
+    started = time.process_time()
+    decoder.feed(frame_of(header))
+
+    with pytest.raises(FrameError, match=r"texts|not JSON as clients write it"):
+        next(decoder.commands())
+    assert time.process_time() - started < USUAL_SECONDS
+
+
+def test_what_is_refused_in_a_long_header_is_read_in_a_short_one() -> None:
+    header = b'{"code":"10","extFields":{"queueId":3}}'
+    decoder = FrameDecoder()
+
+    decoder.feed(frame_of(header) + frame_of(header.ljust(LONG_HEADER_BYTES)))
+    assert [command.code for command in decoder.commands()] == [10, 10]
+
+    decoder = FrameDecoder()
+    decoder.feed(frame_of(header.ljust(LONG_HEADER_BYTES + 1)))
+    with pytest.raises(FrameError, match="as clients write it"):
+        next(decoder.commands())
 
 
 @pytest.mark.parametrize(

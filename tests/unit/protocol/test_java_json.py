@@ -23,12 +23,12 @@ MQ = '{"brokerName":"b","queueId":0,"topic":"T"}'
             '{"consumerTable":{"cid":{' + MQ + ':3}},"messageQueueTable":{}}',
             {"consumerTable": {"cid": {MQ: 3}}, "messageQueueTable": {}},
         ),
-        # The strict spellings that Java takes as well.
+        # The strict spellings, which Java reads, too.
         ('{"offsetTable":{"T@g":{"0":7}}}', {"offsetTable": {"T@g": {"0": 7}}}),
         # Pretty text of a file, blanks in a key, several keys, negative numbers.
         ('{\n\t"a":{0:1, -1:2\n\t}\n}', {"a": {"0": 1, "-1": 2}}),
         ('{{ "queueId" : 0 , "topic" : "a b" } : 1}', {'{"queueId":0,"topic":"a b"}': 1}),
-        # What stands in strings is no key.
+        # Text in strings is not a key.
         (r'{1:"{2:3,4:5","a\",6:":{7:8}}', {"1": "{2:3,4:5", 'a",6:': {"7": 8}}),
         ("{1:[95,87,14]}", {"1": [95, 87, 14]}),
         ("[1,2]", [1, 2]),
@@ -73,7 +73,7 @@ def test_neither_of_both_is_a_value_error(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["{" * 50_000, "{1:" * 50_000, "{+,  " * 20_000, ',{"' * 30_000])
 def test_hostile_text_is_refused_quickly(text: str) -> None:
-    # A reader that goes back in the text would need minutes here.
+    # A reader that backtracks would need minutes here.
     with pytest.raises(ValueError, match=r"."):
         decode(text)
 

@@ -150,4 +150,4 @@ async def test_an_idle_client_leaves_no_timer_behind(served: Served) -> None:
 
     served.clock.advance_ms(10_000)
 
-    assert not [timer for _, _, timer in served.clock._timers if timer.callback is not None]
+    assert served.clock.waiting == 0

@@ -8,31 +8,45 @@ import pytest
 
 from broker_core.errors import RequestRefusedError
 from broker_core.protocol import command as commands
-from broker_core.protocol.codes import ONEWAY_FLAG, ResponseCode
+from broker_core.protocol.codes import ONEWAY_FLAG, SERIALIZE_ROCKETMQ, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.frame import FRAME_BYTES_MAX
 from broker_core.remoting.dispatch import Dispatcher
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from broker_core.remoting.connection import Connection
 
+    FrameOf = Callable[[RemotingCommand, asyncio.Future[Any]], bytes | None]
+
 
 class FakeConnection:
-    """Collects what shall be answered later."""
+    """Collects the coroutines and futures whose answers come later."""
 
     def __init__(self) -> None:
         self.later: list[Coroutine[Any, Any, bytes | None]] = []
+        self.futures: list[tuple[RemotingCommand, asyncio.Future[Any], FrameOf]] = []
 
     def answer_later(
         self, command: RemotingCommand, answer: Coroutine[Any, Any, bytes | None]
     ) -> None:
         self.later.append(answer)
 
+    def answer_when(
+        self, command: RemotingCommand, answer: asyncio.Future[Any], frame_of: FrameOf
+    ) -> None:
+        self.futures.append((command, answer, frame_of))
+
 
 def a_request(code: int = 10, flag: int = 0) -> RemotingCommand:
     return RemotingCommand(code, flag, 7, 407, "JAVA")
+
+
+def a_binary_request() -> RemotingCommand:
+    request = a_request()
+    request.serialize_type = SERIALIZE_ROCKETMQ
+    return request
 
 
 def dispatch(
@@ -48,7 +62,7 @@ def decoded(frame: bytes | None) -> RemotingCommand:
 
 
 def refuse(*_: object) -> None:
-    raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, "no such topic")
+    raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, "no such topic", {"region": "R"})
 
 
 def fail(*_: object) -> None:
@@ -94,10 +108,30 @@ def test_a_oneway_request_is_never_answered(handler: Any, caplog: pytest.LogCapt
     assert dispatch({10: handler}, a_request(flag=ONEWAY_FLAG), FakeConnection()) is None
 
 
-def test_a_refusal_becomes_its_code_with_its_remark() -> None:
-    answer = decoded(dispatch({10: refuse}, a_request(), FakeConnection()))
+@pytest.mark.parametrize("request_", [a_request(), a_binary_request()])
+def test_a_refusal_becomes_its_code_remark_and_fields(request_: RemotingCommand) -> None:
+    answer = decoded(dispatch({10: refuse}, request_, FakeConnection()))
 
     assert (answer.code, answer.remark) == (17, "no such topic")
+    assert answer.ext_fields == {"region": "R"}
+    assert answer.serialize_type == request_.serialize_type
+
+
+def test_a_refusal_may_say_nothing_but_its_code() -> None:
+    def handler(*_: object) -> None:
+        raise RequestRefusedError(ResponseCode.FLUSH_SLAVE_TIMEOUT, None)
+
+    answer = decoded(dispatch({10: handler}, a_request(), FakeConnection()))
+
+    assert (answer.code, answer.remark, answer.ext_fields) == (12, None, {})
+
+
+def test_a_refusal_keeps_the_fields_it_has() -> None:
+    refusal = RequestRefusedError(ResponseCode.SYSTEM_ERROR, "no", {"msgId": "7F"})
+
+    assert refusal.with_fields({"msgId": "0", "region": "R"}) is refusal
+
+    assert refusal.ext_fields == {"msgId": "7F", "region": "R"}
 
 
 def test_our_own_mistake_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -122,6 +156,29 @@ async def test_what_must_wait_is_answered_later_by_the_same_rules(
     assert dispatch(handlers, a_request(), connection) is None
     (later,) = connection.later
     assert decoded(await later).code == code
+
+
+@pytest.mark.parametrize("request_", [a_request(), a_binary_request()])
+async def test_a_refusal_in_a_coroutine_or_a_future_keeps_its_fields(
+    request_: RemotingCommand,
+) -> None:
+    connection = FakeConnection()
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    handlers = {10: lambda *_: wait_then(refuse), 11: lambda *_: future}
+    later_request = RemotingCommand(11, 0, 8, 407, "JAVA")
+    later_request.serialize_type = request_.serialize_type
+
+    assert dispatch(handlers, request_, connection) is None
+    assert dispatch(handlers, later_request, connection) is None
+    future.set_exception(
+        RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "later", {"k": "v"})
+    )
+
+    (later,) = connection.later
+    assert decoded(await later).ext_fields == {"region": "R"}
+    ((command, done, frame_of),) = connection.futures
+    answer = decoded(frame_of(command, done))
+    assert (answer.code, answer.remark, answer.ext_fields) == (14, "later", {"k": "v"})
 
 
 def test_an_answer_too_long_for_a_frame_is_an_error(caplog: pytest.LogCaptureFixture) -> None:

@@ -21,5 +21,5 @@ def test_a_peer_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
     clock.advance_ms(10_000)
     log.report("connection closed", "10.0.0.1:5", "garbage")
-    assert caplog.messages[0].endswith("left_out=40")
+    assert caplog.messages[0].endswith("not_logged=40")
     assert len(caplog.messages) == 2

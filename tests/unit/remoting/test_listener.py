@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker_core import config
+from broker_core.clock import SystemClock
+from broker_core.config.lists import parse_networks
+from broker_core.config.tls import TlsConfig
 from broker_core.errors import ConfigError, RemotingError
 from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.client import RemotingClient
-from broker_core.remoting.limits import RemotingLimits
+from broker_core.remoting.connection import Wire
+from broker_core.remoting.dispatch import Dispatcher
+from broker_core.remoting.limits import PeerLog, RemotingLimits
+from broker_core.remoting.listener import Listener
+from broker_core.remoting.proxies import TrustedProxies
 from broker_core.remoting.server import SWEEP_S, RemotingServer
 from broker_core.remoting.tls import TlsGate
+from broker_core.service import Service
 from tests.support.certificates import certificate
 from tests.support.clock import ManualClock
 
@@ -40,11 +47,15 @@ def big(request: RemotingCommand, _: Connection) -> RemotingCommand:
     return request.answer(0, body=bytes(BIG_BYTES))
 
 
-def tls_config(**keys: Any) -> config.TlsConfig:
+def trusted(networks: str) -> TrustedProxies:
+    return TrustedProxies(parse_networks(networks))
+
+
+def tls_config(**keys: Any) -> TlsConfig:
     texts: dict[str, Any] = {
         name: str(value) if name.endswith("_path") else value for name, value in keys.items()
     }
-    return config.TlsConfig(**texts)
+    return TlsConfig(**texts)
 
 
 def trusting(*certificates: Path, client: tuple[Path, Path] | None = None) -> ssl.SSLContext:
@@ -65,15 +76,15 @@ def trusting_anybody() -> ssl.SSLContext:
 
 @contextlib.asynccontextmanager
 async def serving(
-    tls: config.TlsConfig | None = None,
+    tls: TlsConfig | None = None,
     *,
-    is_proxied: bool = False,
+    proxies: TrustedProxies | None = None,
     clock: Clock | None = None,
     limits: RemotingLimits | None = None,
 ) -> AsyncIterator[tuple[RemotingServer, str]]:
     gate = None if tls is None else TlsGate(tls)
     server = RemotingServer(
-        "test server", {ECHO: echo, BIG: big}, clock, limits, gate, is_proxied=is_proxied
+        "test server", {ECHO: echo, BIG: big}, clock, limits, gate, proxies=proxies
     )
     port = await server.start("127.0.0.1", 0)
     try:
@@ -152,7 +163,7 @@ async def test_a_changed_certificate_is_for_new_connections(tmp_path: Path) -> N
     kept = RemotingClient(tls=trusting(old))
     await kept.request(address, RemotingCommand.request(ECHO))
 
-    # Only the key is there yet: a pair that does not fit is not taken, and the old one stays.
+    # Only the new key is there: the pair does not match, so the old one stays in use.
     place_key.write_bytes(new_key.read_bytes())
     gate.reload_if_changed()
     assert (await ask(address, trusting(old))).code == 0
@@ -239,7 +250,7 @@ async def proxied(address: str, header: bytes, *, is_slow: bool) -> bytes:
     ],
 )
 async def test_behind_a_proxy_the_peer_is_whom_it_speaks_for(header: bytes, is_slow: bool) -> None:
-    async with serving(is_proxied=True) as (_, address):
+    async with serving(proxies=trusted("127.0.0.1")) as (_, address):
         answer = await proxied(address, header, is_slow=is_slow)
 
     assert b'"peer":"192.0.2.7:56324"' in answer
@@ -247,14 +258,54 @@ async def test_behind_a_proxy_the_peer_is_whom_it_speaks_for(header: bytes, is_s
 
 
 async def test_a_proxied_port_takes_nothing_without_a_header() -> None:
-    async with serving(is_proxied=True) as (_, address):
+    async with serving(proxies=trusted("127.0.0.1")) as (_, address):
         with contextlib.suppress(ConnectionResetError):
             assert await proxied(address, b"", is_slow=False) == b""
 
 
+@pytest.mark.parametrize("networks", ["", "192.0.2.0/24", "127.0.0.2,::1"])
+async def test_a_header_of_who_is_no_trusted_proxy_is_not_read(
+    networks: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    header = b"PROXY TCP4 192.0.2.7 192.0.2.1 56324 10911\r\n"
+    async with serving(proxies=trusted(networks)) as (server, address):
+        for _ in range(20):
+            with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                assert await proxied(address, header, is_slow=False) == b""
+        assert not server.connections
+
+    words = [record.getMessage() for record in caplog.records]
+    assert all("proxyProtocolTrusted" in word for word in words)
+    assert len(words) == (5 if networks else 1)
+
+
+async def test_a_client_cannot_add_a_header_to_its_proxys() -> None:
+    headers = b"PROXY TCP4 192.0.2.7 192.0.2.1 1 2\r\nPROXY TCP4 10.0.0.1 192.0.2.1 1 2\r\n"
+    async with serving(proxies=trusted("127.0.0.0/8")) as (_, address):
+        with contextlib.suppress(ConnectionResetError):
+            assert await proxied(address, headers, is_slow=False) == b""
+
+
+@pytest.mark.parametrize(
+    ("host", "is_in"),
+    [
+        ("10.1.2.3", True),
+        ("10.2.0.1", False),
+        ("::ffff:10.1.2.3", True),
+        ("fe80::1%eth0", True),
+        ("::1", False),
+    ],
+)
+def test_proxies_are_trusted_by_network(host: str, is_in: bool) -> None:
+    assert trusted("10.1.0.0/16, 192.0.2.9,fe80::/10").is_trusted(host) is is_in
+
+
 async def test_tls_may_come_behind_a_proxys_header(tmp_path: Path) -> None:
     made, key = certificate(tmp_path, "server")
-    async with serving(tls_config(cert_path=made, key_path=key), is_proxied=True) as (_, address):
+    async with serving(tls_config(cert_path=made, key_path=key), proxies=trusted("127.0.0.1")) as (
+        _,
+        address,
+    ):
         host, _, port = address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"PROXY TCP4 192.0.2.7 192.0.2.1 56324 10911\r\n")
@@ -271,7 +322,7 @@ async def test_who_says_nothing_is_closed_like_who_is_idle() -> None:
     async with serving(tls_config(), clock=clock, limits=limits) as (_, address):
         host, _, port = address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        # Another's answer comes when the first one was accepted: they are taken in their order.
+        # Connections are accepted in order: an answer to the later one proves that the first was.
         assert (await ask(address)).code == 0
         for _ in range(int(limits.idle_s / SWEEP_S) + 1):
             clock.advance_ms(int(SWEEP_S * 1000))
@@ -293,14 +344,22 @@ async def test_those_that_say_nothing_count_among_the_connections() -> None:
 
 
 async def test_a_socket_adopted_at_the_very_end_is_closed() -> None:
-    server = RemotingServer("test", {ECHO: echo})
-    await server.start("127.0.0.1", 0)
+    clock = SystemClock()
+    wire = Wire(
+        dispatcher=Dispatcher({ECHO: echo}),
+        clock=clock,
+        limits=RemotingLimits(),
+        owner=Service(),
+        peer_log=PeerLog(clock),
+        on_made=lambda _: None,
+        on_lost=lambda _: None,
+    )
+    listener = Listener(wire, [], tls=None, proxies=None)
     ours, theirs = socket.socketpair()
-    assert server._listener is not None
 
     with theirs:
-        server._listener.adopt(ours, None, is_tls=False)
-        await server.shutdown()
+        listener.adopt(ours, None, is_tls=False)
+        await listener.shutdown()
 
         assert ours.fileno() == -1
         assert theirs.recv(1) == b""

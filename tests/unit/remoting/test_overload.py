@@ -6,8 +6,8 @@ import pytest
 
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
+from broker_core.remoting.dispatch import Dispatcher
 from broker_core.remoting.overload import PULL_CODES, SEND_CODES, TICK_S, Overload
-from broker_core.remoting.server import RemotingServer
 from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -20,20 +20,28 @@ def served(request: RemotingCommand, _: Connection) -> RemotingCommand:
     return request.answer(ResponseCode.SUCCESS)
 
 
+class Served:
+    """A server without sockets."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.connections: tuple[object, ...] = ()
+        self.override = dispatcher.override
+
+
 class Watched:
-    """A server with the rules over it; no sockets."""
+    """A table of handlers with the rules over it."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.is_on = True
         self.is_deficient = False
         self.worked_s = 0.0
-        self.server = RemotingServer(
-            "test server", {RequestCode.SEND_MESSAGE: served, RequestCode.PULL_MESSAGE: served}
+        self.dispatcher = Dispatcher(
+            {RequestCode.SEND_MESSAGE: served, RequestCode.PULL_MESSAGE: served}
         )
         self.overload = Overload(
             self.clock,
-            [self.server],
+            [Served(self.dispatcher)],
             lambda: [(SEND_CODES, SEND_MS), (PULL_CODES, PULL_MS)] if self.is_on else [],
             lambda: self.worked_s,
             lambda: 0.0,
@@ -47,7 +55,7 @@ class Watched:
 
     def code_of(self, code: int) -> bytes:
         request = RemotingCommand(code, 0, 1, 407, "JAVA")
-        answer = self.server._wire.dispatcher.dispatch(request, None)  # type: ignore[arg-type]
+        answer = self.dispatcher.dispatch(request, None)  # type: ignore[arg-type]
         assert answer is not None
         return answer
 

@@ -87,10 +87,10 @@ def test_a_deleted_group_is_not_counted_on() -> None:
     assert stats.group_get_nums["T@g"].value == 1
 
 
-def test_the_queues_of_held_messages_are_counted_one_by_one() -> None:
+def test_the_queues_of_deferred_messages_are_counted_one_by_one() -> None:
     stats = BrokerStats("c", ManualClock(), int)
 
-    stats.held("SCHEDULE_TOPIC_XXXX", 2, 300)
+    stats.deferred("SCHEDULE_TOPIC_XXXX", 2, 300)
     stats.delivered("SCHEDULE_CONSUMER", "SCHEDULE_TOPIC_XXXX", 2, "T", 310)
 
     sets = stats.sets
@@ -116,7 +116,7 @@ def test_a_pull_counts_by_queue_and_its_wait_for_the_disk_in_milliseconds() -> N
 def test_without_detail_there_are_no_queues() -> None:
     stats = BrokerStats("c", ManualClock(), int, is_detailed=False)
 
-    stats.held("SCHEDULE_TOPIC_XXXX", 2, 300)
+    stats.deferred("SCHEDULE_TOPIC_XXXX", 2, 300)
     stats.delivered("SCHEDULE_CONSUMER", "SCHEDULE_TOPIC_XXXX", 2, "T", 310)
     stats.got("T", "g", 1, 1, 100)
 

@@ -21,12 +21,11 @@ def test_a_loop_in_time_says_nothing_in_a_quiet_log(caplog: pytest.LogCaptureFix
 
 
 def test_a_late_loop_says_how_late_and_what_waits(caplog: pytest.LogCaptureFixture) -> None:
-    water_mark = WaterMark(ManualClock(), lambda: 17, lambda: 0)
-    water_mark.waiting = lambda: {"held_pulls": 5}
+    water_mark = WaterMark(ManualClock(), lambda: 17, lambda: 0, lambda: {"parked_pulls": 5})
 
     water_mark.print_water_mark(1_500.0)
 
-    assert "[WATERMARK] slow_time_ms=1500.0 held_pulls=5" in caplog.text
+    assert "[WATERMARK] slow_time_ms=1500.0 parked_pulls=5" in caplog.text
 
 
 def test_the_backlog_of_dispatch_is_told(caplog: pytest.LogCaptureFixture) -> None:

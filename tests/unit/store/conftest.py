@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.builders import a_store
+from tests.support.builders import a_store, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
 
@@ -20,8 +20,24 @@ def storage():
 
 
 @pytest.fixture
-async def store(clock, storage):
-    store = a_store(clock, storage)
+def arrived():
+    """What the stores of the other fixtures have told: (topic, queue_id, max_offset)."""
+    return []
+
+
+@pytest.fixture
+async def store(clock, storage, arrived):
+    store = a_store(clock, storage, on_arrival=lambda *place: arrived.append(place))
+    store.load()
+    await store.start()
+    yield store
+    await store.shutdown()
+
+
+@pytest.fixture
+async def sync_store(clock, storage, arrived):
+    config = store_config(flush_disk_type="SYNC_FLUSH")
+    store = a_store(clock, storage, config, on_arrival=lambda *place: arrived.append(place))
     store.load()
     await store.start()
     yield store

@@ -17,7 +17,7 @@ from tests.support.faulty_storage import FaultyStorage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker_core.config import StoreConfig
+    from broker_core.config.store import StoreConfig
 
 V6_HOST = host_bytes("::1", 10911)
 TOPICS = ("one", "two", "SCHEDULE_TOPIC_XXXX")

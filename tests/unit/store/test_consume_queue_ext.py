@@ -397,8 +397,8 @@ async def test_extensions_of_expired_messages_are_deleted() -> None:
         put(store, body=bytes(900))
     before = len(ext_files(storage))
 
-    queue = store._queues.table["TopicTest"][0]
-    store._log.delete_first()
+    queue = store.files.queues.table["TopicTest"][0]
+    store.files.log.delete_first()
     queue.delete_before(store.min_commit_log_offset)
     queue.correct_min_offset(store.min_commit_log_offset)
 

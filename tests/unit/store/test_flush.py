@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 
 import pytest
 
 from broker_core.store.results import GetMessageStatus, PutMessageStatus
 from tests.support.builders import a_store, durable, get, messages_of, put, read_all, store_config
 from tests.support.gate import Gate, until
-
-
-@pytest.fixture
-async def sync_store(clock, storage):
-    store = a_store(clock, storage, store_config(flush_disk_type="SYNC_FLUSH"))
-    store.load()
-    await store.start()
-    yield store
-    await store.shutdown()
-
-
-async def test_async_flush_promises_nothing_to_wait_for(store):
-    assert store.until_durable(put(store)) is None
 
 
 async def test_async_flush_flushes_by_interval(store, clock):
@@ -59,27 +45,18 @@ async def test_what_waits_together_shares_a_flush(sync_store, storage):
     await durable(sync_store, put(sync_store))
     before = storage.calls["fdatasync"]
 
-    waits = [sync_store.until_durable(put(sync_store)) for _ in range(100)]
+    waits = [sync_store.acknowledge.until_acknowledged(put(sync_store)) for _ in range(100)]
     statuses = await asyncio.gather(*waits)
 
     assert set(statuses) == {PutMessageStatus.PUT_OK}
     assert storage.calls["fdatasync"] == before + 1
 
 
-async def test_what_is_durable_already_is_not_waited_for(sync_store):
-    result = put(sync_store)
-    await durable(sync_store, result)
-
-    assert sync_store.until_durable(result) is None
-
-
-async def test_nothing_is_read_before_it_is_durable(sync_store, storage):
+async def test_nothing_is_read_before_it_is_durable(sync_store, storage, arrived):
     gate = Gate(storage, "fdatasync")
-    arrived = []
-    sync_store.on_arrival = lambda *place: arrived.append(place)
     put(sync_store, keys="k")
     second = put(sync_store)
-    wait = sync_store.until_durable(second)
+    wait = sync_store.acknowledge.until_acknowledged(second)
     await gate.until_entered()
 
     assert get(sync_store, 0).status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
@@ -97,9 +74,9 @@ async def test_nothing_is_read_before_it_is_durable(sync_store, storage):
 
 async def test_what_is_put_while_a_flush_runs_waits_for_the_next(sync_store, storage):
     gate = Gate(storage, "fdatasync")
-    first = sync_store.until_durable(put(sync_store))
+    first = sync_store.acknowledge.until_acknowledged(put(sync_store))
     await gate.until_entered()
-    second = sync_store.until_durable(put(sync_store))
+    second = sync_store.acknowledge.until_acknowledged(put(sync_store))
     gate.open.set()
     await first
 
@@ -107,41 +84,11 @@ async def test_what_is_put_while_a_flush_runs_waits_for_the_next(sync_store, sto
     assert len(read_all(sync_store)) == 2
 
 
-async def test_a_message_that_nobody_waits_for_is_flushed_and_read_too(sync_store):
-    arrived = asyncio.Event()
-    sync_store.on_arrival = lambda *_: arrived.set()
-
+async def test_a_message_that_nobody_waits_for_is_flushed_and_read_too(sync_store, arrived):
     put(sync_store)
 
-    await arrived.wait()
+    await until(lambda: arrived)
     assert len(read_all(sync_store)) == 1
-
-
-async def test_a_slow_flush_is_a_timeout_and_the_message_stays(sync_store, storage, clock):
-    gate = Gate(storage, "fdatasync")
-    wait = sync_store.until_durable(put(sync_store))
-    await gate.until_entered()
-
-    clock.advance_ms(4_999)
-    assert not wait.done()
-    clock.advance_ms(1)
-
-    assert await wait is PutMessageStatus.FLUSH_DISK_TIMEOUT
-    gate.open.set()
-    await durable(sync_store, put(sync_store))
-    assert len(read_all(sync_store)) == 2
-
-
-async def test_after_a_failed_flush_nothing_is_acknowledged(sync_store, storage):
-    await durable(sync_store, put(sync_store, body=b"safe"))
-    storage.fail("fdatasync", error=errno.EIO)
-
-    waiting = [sync_store.until_durable(put(sync_store)) for _ in range(3)]
-    statuses = await asyncio.gather(*waiting)
-
-    assert set(statuses) == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
-    assert put(sync_store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert not sync_store.is_writable
 
 
 async def test_a_failed_flush_is_never_tried_again(sync_store, storage):
@@ -223,7 +170,7 @@ async def test_a_flush_that_is_not_timed_is_woken_by_enough_pages(clock, storage
 async def test_so_many_messages_wait_for_a_disk_that_stands_still_and_no_more(
     clock, storage, monkeypatch, mode
 ):
-    monkeypatch.setattr("broker_core.store.message_store.HELD_BACK_MAX", 10)
+    monkeypatch.setattr("broker_core.store.visibility.UNFLUSHED_MAX", 10)
     pooled = {} if mode else {"transient_store_pool_enable": True}
     store = a_store(clock, storage, store_config(**mode, **pooled))
     store.load()

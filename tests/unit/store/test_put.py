@@ -17,6 +17,7 @@ from tests.support.builders import (
     LOG_FILE_SIZE,
     UNITS_PER_FILE,
     a_store,
+    batch_item,
     get,
     messages_of,
     put,
@@ -183,10 +184,7 @@ async def test_prepared_and_rolled_back_messages_have_no_place_in_the_queue(
     assert store.max_offset_in_queue("TopicTest", 0) == places
 
 
-async def test_arrival_is_told_with_the_new_end(store):
-    arrived = []
-    store.on_arrival = lambda *place: arrived.append(place)
-
+async def test_arrival_is_told_with_the_new_end(store, arrived):
     put(store, queue_id=3)
     put(store, queue_id=3)
 
@@ -198,17 +196,6 @@ async def test_a_queue_goes_on_in_its_next_file(store):
         put(store, body=b"%d" % n)
 
     assert [m.body for m in read_all(store)] == [b"%d" % n for n in range(UNITS_PER_FILE * 2 + 1)]
-
-
-def batch_item(body: bytes, properties: bytes = b"", flag: int = 0) -> bytes:
-    size = 4 * 5 + len(body) + 2 + len(properties)
-    head = [size, 0, 0, flag, len(body)]
-    return (
-        b"".join(value.to_bytes(4, "big") for value in head)
-        + body
-        + len(properties).to_bytes(2, "big")
-        + properties
-    )
 
 
 def put_batch(store, *items: bytes, properties: str = "CLUSTER\x01c", sys_flag: int = 0):
@@ -243,6 +230,31 @@ async def test_a_batch_never_spans_two_files(store):
     assert result.commit_log_offset == LOG_FILE_SIZE
 
 
+class Recorded(bytearray):
+    """Memory that remembers whether the head's size field was there when a slice was written."""
+
+    def __init__(self) -> None:
+        super().__init__(LOG_FILE_SIZE)
+        self.heads: list[bytes] = []
+
+    def __setitem__(self, place, data) -> None:
+        super().__setitem__(place, data)
+        self.heads.append(bytes(self[:4]))
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_of_a_record_the_head_is_written_last(store, many):
+    put(store)
+    state = store.files.put_state
+    state.buffer, state.position = Recorded(), 0
+
+    result = put_batch(store, *[batch_item(b"a" * 50)] * 3) if many else put(store, body=b"a" * 50)
+
+    assert result.status is PutMessageStatus.PUT_OK
+    assert set(state.buffer.heads) == {bytes(4)}
+    assert state.buffer[:4] != bytes(4)
+
+
 @pytest.mark.parametrize(
     ("items", "sys_flag"),
     [([b"xxxx"], 0), ([], 0), ([batch_item(b"a")], 4), ([batch_item(b"a", b"\0")], 0)],
@@ -275,7 +287,7 @@ async def test_a_full_disk_refuses_writes_until_there_is_room(clock):
     assert not store.is_writable
     assert messages_of(get(store, last.queue_offset))[0].body == b"x" * 5000
     storage.free_bytes = 1 << 40
-    store._retention.check_disk()
+    store.retention.check_disk()
     assert put(store).queue_offset == last.queue_offset + 1
     await store.shutdown()
 
@@ -291,7 +303,7 @@ async def test_a_batch_whose_second_queue_file_has_no_blocks_is_not_put_at_all(s
     assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     assert store.max_commit_log_offset == end
     storage.heal("allocate")
-    store._retention.check_disk()
+    store.retention.check_disk()
     assert put_batch(store, *[batch_item(b"a")] * 3).queue_offset == UNITS_PER_FILE - 1
     assert len(read_all(store)) == UNITS_PER_FILE + 2
 

@@ -296,17 +296,17 @@ async def test_queues_are_listed(store):
 
 async def test_more_queues_than_mappings_are_read_and_written(clock, storage):
     store = a_store(clock, storage)
-    store._queues.mapped_files_max = 3
+    store.files.queues.mapped_files_max = 3
     store.load()
     await store.start()
     for n in range(30):
         put(store, queue_id=n % 10, body=b"%d" % n)
-        store._queues.take_files_to_flush(0)
+        store.files.queues.take_files_to_flush(0)
 
     for queue_id in range(10):
         bodies = [m.body for m in messages_of(get(store, 0, queue_id=queue_id))]
         assert bodies == [b"%d" % n for n in range(queue_id, 30, 10)]
-    assert len(store._queues._mapped) <= 4
+    assert store.files.queues.mapped_files <= 4
     await store.shutdown()
 
 
@@ -314,7 +314,7 @@ async def test_runtime_info_names_what_mqadmin_shows(store, clock):
     for _ in range(10):
         put(store)
     clock.advance_ms(1000)
-    store._stats.sample()
+    store.stats.sample()
 
     info = store.runtime_info()
 
@@ -329,7 +329,7 @@ async def test_runtime_info_names_what_mqadmin_shows(store, clock):
 
 async def test_a_full_queue_file_that_waits_for_its_flush_stays_mapped(clock, storage):
     store = a_store(clock, storage)
-    store._queues.mapped_files_max = 1
+    store.files.queues.mapped_files_max = 1
     store.load()
     await store.start()
     for n in range(UNITS_PER_FILE + 1):

@@ -10,7 +10,6 @@ import pytest
 
 from broker_core.errors import StoreError
 from broker_core.formats.cq_unit import FILLER_SIZE, UNIT
-from broker_core.store.message_store import recover
 from broker_core.store.results import GetMessageStatus
 from tests.support.builders import (
     LOG_FILE_SIZE,
@@ -20,6 +19,7 @@ from tests.support.builders import (
     get,
     put,
     read_all,
+    recover,
     store_config,
 )
 from tests.support.clock import ManualClock

@@ -36,7 +36,7 @@ async def filled(storage, hour: int = 4, **changes: object):
     await store.start()
     for n in range(700):
         put(store, body=b"x" * 300, keys=f"k{n}")
-    store._log.flushed_where = store.max_commit_log_offset
+    store.files.log.flushed_where = store.max_commit_log_offset
     for path, inode in storage.files.items():
         if path.parent.name == "commitlog":
             inode.modified_ms = clock.now_ms()
@@ -45,29 +45,29 @@ async def filled(storage, hour: int = 4, **changes: object):
 
 async def test_files_go_when_their_time_is_over_and_it_is_the_hour(storage):
     store, clock = await filled(storage, file_reserved_time=24)
-    before = len(store._log.files)
-    await run(store._retention.clean(), clock)
-    assert len(store._log.files) == before
+    before = len(store.files.log.files)
+    await run(store.retention.clean(), clock)
+    assert len(store.files.log.files) == before
 
     clock.advance_ms(24 * HOUR_MS)
-    await run(store._retention.clean(), clock)
+    await run(store.retention.clean(), clock)
 
     assert before > 3
-    assert len(store._log.files) == 1
+    assert len(store.files.log.files) == 1
     await store.shutdown()
 
 
 async def test_at_another_hour_nothing_goes(storage):
     store, clock = await filled(storage, hour=11, file_reserved_time=24)
-    before = len(store._log.files)
+    before = len(store.files.log.files)
     clock.advance_ms(24 * HOUR_MS)
 
-    await run(store._retention.clean(), clock)
+    await run(store.retention.clean(), clock)
 
-    assert len(store._log.files) == before
+    assert len(store.files.log.files) == before
     store.delete_expired_files_soon()
-    await run(store._retention.clean(), clock)
-    assert len(store._log.files) == 1
+    await run(store.retention.clean(), clock)
+    assert len(store.files.log.files) == 1
     await store.shutdown()
 
 
@@ -77,7 +77,7 @@ async def test_readers_of_a_deleted_file_go_on(storage):
     text = bytes(held)
     clock.advance_ms(24 * HOUR_MS)
 
-    await run(store._retention.clean(), clock)
+    await run(store.retention.clean(), clock)
 
     assert bytes(held) == text
     await store.shutdown()
@@ -86,7 +86,7 @@ async def test_readers_of_a_deleted_file_go_on(storage):
 async def test_queues_and_index_follow_the_log(storage):
     store, clock = await filled(storage, file_reserved_time=1)
     clock.advance_ms(24 * HOUR_MS)
-    await run(store._retention.clean(), clock)
+    await run(store.retention.clean(), clock)
 
     low = store.min_offset_in_queue("TopicTest", 0)
 
@@ -103,12 +103,12 @@ async def test_queues_and_index_follow_the_log(storage):
 
 async def test_a_step_of_the_wall_clock_expires_nothing(storage):
     store, clock = await filled(storage, file_reserved_time=24)
-    before = len(store._log.files)
+    before = len(store.files.log.files)
 
     clock.step_wall_clock_ms(365 * 24 * HOUR_MS)
-    await run(store._retention.clean(), clock)
+    await run(store.retention.clean(), clock)
 
-    assert len(store._log.files) == before
+    assert len(store.files.log.files) == before
     await store.shutdown()
 
 
@@ -122,7 +122,7 @@ async def test_how_full_the_disk_is_decides_what_goes(storage, used, expired, go
         clock.advance_ms(24 * HOUR_MS)
     storage.used_bytes, storage.free_bytes = used << 30, (100 - used) << 30
 
-    await run(store._retention.clean(), clock)
+    await run(store.retention.clean(), clock)
 
     assert (store.min_commit_log_offset > 0) is gone
     await store.shutdown()
@@ -151,7 +151,7 @@ async def test_the_last_file_never_goes(storage):
     storage.used_bytes, storage.free_bytes = 88 << 30, 12 << 30
 
     for _ in range(3):
-        await run(store._retention.clean(), clock)
+        await run(store.retention.clean(), clock)
 
-    assert len(store._log.files) == 1
+    assert len(store.files.log.files) == 1
     await store.shutdown()

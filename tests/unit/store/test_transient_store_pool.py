@@ -27,25 +27,28 @@ from tests.support.gate import Gate, until
 
 if TYPE_CHECKING:
     from broker_core.clock import Clock
-    from broker_core.config import StoreConfig
+    from broker_core.config.store import StoreConfig
     from broker_core.storage import Storage
     from broker_core.store.message_store import MessageStore
+    from broker_core.store.visibility import Arrival
 
 
 def pooled(**changes: Any) -> StoreConfig:
     return store_config(transient_store_pool_enable=True, **changes)
 
 
-async def started(clock: Clock, storage: Storage, **changes: Any) -> MessageStore:
-    store = a_store(clock, storage, pooled(**changes))
+async def started(
+    clock: Clock, storage: Storage, on_arrival: Arrival | None = None, **changes: Any
+) -> MessageStore:
+    store = a_store(clock, storage, pooled(**changes), on_arrival=on_arrival)
     store.load()
     await store.start()
     return store
 
 
 @pytest.fixture
-async def store(clock, storage):
-    store = await started(clock, storage)
+async def store(clock, storage, arrived):
+    store = await started(clock, storage, lambda *place: arrived.append(place))
     yield store
     await store.shutdown()
 
@@ -62,10 +65,8 @@ async def until_committed(store: MessageStore) -> None:
     await until(lambda: store.runtime_info()["remainHowManyDataToCommit"] == "0.0 B")
 
 
-async def test_nothing_is_read_before_it_is_committed(store, storage):
+async def test_nothing_is_read_before_it_is_committed(store, storage, arrived):
     gate = Gate(storage, "pwrite")
-    arrived = []
-    store.on_arrival = lambda *place: arrived.append(place)
     for n in range(3):
         put(store, body=b"x" * 10_000, keys=f"k{n}")
     await gate.until_entered()
@@ -191,9 +192,9 @@ async def test_a_flush_vouches_for_what_is_committed_only(store, storage, clock)
     await store.flush()
     clock.advance_ms(1)
     put(store)
-    await store._queue_flusher.flush()
+    await store.queue_flusher.flush()
 
-    page = checkpoint.decode(storage.read(store._paths.checkpoint))
+    page = checkpoint.decode(storage.read(store.files.paths.checkpoint))
 
     assert page.physic_msg_timestamp == first.store_timestamp
     assert page.logics_msg_timestamp > first.store_timestamp

@@ -105,7 +105,7 @@ async def test_synchronous_flush_makes_what_is_warmed_durable(
     # Nothing but the warm-up opens files of the log again.
     store = await started(clock, storage, flush_disk_type=flush_disk_type)
     before = storage.calls["open"]
-    store._log.make_room(100)
+    store.files.log.make_room(100)
     await until(lambda: is_locked(storage, f"{0:020}"))
 
     assert storage.calls["open"] - before == flushes + 1
@@ -127,7 +127,7 @@ async def test_a_file_that_may_not_be_locked_is_warm_all_the_same(clock, storage
 async def test_a_flush_that_fails_while_warming_stops_the_warming(clock, storage, caplog):
     store = await started(clock, storage, flush_disk_type="SYNC_FLUSH")
     storage.fail("fdatasync")
-    store._log.make_room(100)
+    store.files.log.make_room(100)
     await until(lambda: any("warming up stops" in entry.message for entry in caplog.records))
 
     assert pieces(storage, 0) == WHOLE[:1]

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from broker_core.config.limits import LimitsConfig
 from broker_core.trace import tracer as tracer_module
-from broker_core.trace.filter import TraceFilter
+from broker_core.trace.filter import TracedMessage, TraceFilter
 from broker_core.trace.tracer import Tracer
 from tests.support.clock import ManualClock
 
@@ -76,7 +77,9 @@ async def test_events_come_in_batches_numbered_with_texts_for_long_numbers(
         ({"key": "k"}, {"keys": "k1 k2"}, False),
         ({"key": "U1"}, {"uniq_key": "U1"}, True),
         ({"group": "g"}, {"group": "g"}, True),
+        ({"group": "g"}, {"producer_group": "g"}, True),
         ({"group": "g"}, {}, False),
+        ({"key": "0A"}, {"offset_msg_id": "0A"}, True),
         ({"client_id": "c"}, {"client_id": "c"}, True),
         ({"stages": ["delivered"]}, {}, False),
         ({"min_latency_ms": 5}, {"latency_us": 5000}, True),
@@ -90,6 +93,36 @@ async def test_the_filter_decides_in_the_broker(
     tracer.watch("c", TraceFilter(**wanted), watcher)
 
     stored(tracer, **more)
+    tracer.push_all()
+
+    assert bool(watcher.events) is matches
+
+
+MESSAGE = TracedMessage(topic="T", queue_id=0, queue_offset="7", uniq_key="U")
+
+
+@pytest.mark.parametrize(
+    ("place", "more", "matches"),
+    [
+        (("T", 0, 7), {}, True),
+        (("T", 0, 8), {}, False),
+        (("T", 1, 7), {}, False),
+        (("%RETRY%g", 0, 0), {"uniq_key": "U"}, True),
+        (("%RETRY%g", 0, 0), {"uniq_key": "V"}, False),
+        (("T", 0, 8), {"acknowledged_from": "0"}, True),
+        (("T", 0, 8), {"acknowledged_from": "7"}, True),
+        (("T", 0, 9), {"acknowledged_from": "8"}, False),
+        (("T", 0, 7), {"acknowledged_from": "0"}, False),
+        (("U", 0, 8), {"acknowledged_from": "0"}, False),
+    ],
+)
+async def test_one_message_is_followed_through_its_acknowledgements_and_copies(
+    tracer: Tracer, place: tuple[str, int, int], more: dict[str, Any], matches: bool
+) -> None:
+    watcher = Watcher()
+    tracer.watch("c", TraceFilter(message=MESSAGE), watcher)
+
+    tracer.emit("stored", *place, **more)
     tracer.push_all()
 
     assert bool(watcher.events) is matches
@@ -151,3 +184,17 @@ async def test_watchers_have_filters_of_their_own(tracer: Tracer) -> None:
 def test_a_filter_with_an_unknown_field_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'{"topc":"T"}', type=TraceFilter)
+
+
+async def test_strangers_at_one_address_do_not_take_the_places_of_others() -> None:
+    limits = LimitsConfig(watcher_nums_max=4, host_watcher_nums_max=3)
+    tracer = Tracer(ManualClock(), limits)
+    watches = [tracer.watch(n, TraceFilter(), Watcher(), "10.0.0.1") for n in range(64)]
+
+    assert [watch is not None for watch in watches] == [True] * 3 + [False] * 61
+    assert tracer.watch("console", TraceFilter(), Watcher(), "10.0.0.2") is not None
+    assert tracer.watch("late", TraceFilter(), Watcher(), "10.0.0.3") is None
+    assert tracer.watch(0, TraceFilter(topic="T"), Watcher(), "10.0.0.1") is not None
+    tracer.unwatch(1)
+    assert tracer.watch("late", TraceFilter(), Watcher(), "10.0.0.3") is not None
+    await tracer.shutdown()

@@ -1,4 +1,4 @@
-"""A store with transactions on it, driven by a clock of ours."""
+"""A store with transactions, driven by a manual clock."""
 
 from __future__ import annotations
 

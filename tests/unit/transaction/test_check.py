@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
 
+from broker_core.errors import RequestRefusedError
 from broker_core.message.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC as MAX_TIME_TOPIC
 from broker_core.transaction import check
 from tests.support.transacted import CHECK_MAX, COMMIT, INTERVAL_MS, ROLLBACK, Transacted
@@ -67,6 +69,18 @@ async def test_immunity_holds_the_question_back_and_counts_no_check(
     (asked,) = await transacted.round()
 
     assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+
+
+async def test_settings_that_change_hold_from_the_next_round_on(
+    transacted: Transacted,
+) -> None:
+    transacted.send()
+    assert len(await transacted.round()) == 1
+
+    transacted.settings = transacted.settings._replace(check_max=1)
+
+    assert await transacted.round() == []
+    assert transacted.arrived(MAX_TIME_TOPIC)
 
 
 async def test_a_step_of_the_wall_clock_ages_nothing(transacted: Transacted) -> None:
@@ -132,29 +146,62 @@ async def test_a_producer_that_answers_after_all_is_heard_once(
         await transacted.round()
     other = ROLLBACK if outcome is COMMIT else COMMIT
 
-    assert transacted.end(half, outcome).refusal is None
-    assert transacted.end(half, other).refusal == f"the transaction was {outcome.value}"
+    assert transacted.refusal(half, outcome) is None
+    assert transacted.refusal(half, other) == f"the transaction was {outcome.value}"
 
     again = Transacted(clock, storage.crash())
     await again.start()
-    assert again.end(half, other).refusal == f"the transaction was {outcome.value}"
-    assert again.end(half, outcome).refusal is None
+    assert again.refusal(half, other) == f"the transaction was {outcome.value}"
+    assert again.refusal(half, outcome) is None
     assert again.bodies() == ([b"late"] if outcome is COMMIT else [])
     await again.stop()
+
+
+async def test_parked_transactions_are_counted_by_group(
+    transacted: Transacted, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "broker_core.transaction.check")
+    for number in range(20):
+        transacted.send(UNIQ_KEY=f"U{number}")
+    for _ in range(CHECK_MAX + 1):
+        await transacted.round()
+
+    clock.advance_ms(60_000)
+
+    parked = "undecided transactions are parked: group=pg"
+    assert caplog.messages == [
+        f"{parked} count=1 last: checks={CHECK_MAX} uniq_key=U0",
+        f"{parked} count=19 last: checks={CHECK_MAX} uniq_key=U19",
+    ]
+
+
+async def test_transactions_without_a_producer_are_counted_by_group(
+    transacted: Transacted, caplog: pytest.LogCaptureFixture
+) -> None:
+    transacted.has_producer = False
+    for number in range(20):
+        transacted.send(UNIQ_KEY=f"U{number}")
+
+    await transacted.round()
+
+    assert [one for one in caplog.messages if "no producer" in one] == [
+        "no producer to ask about transactions: group=pg count=1 last: uniq_key=U0"
+    ]
 
 
 async def test_a_parked_transaction_is_resumed(transacted: Transacted) -> None:
     await parked(transacted)
     (message,) = transacted.arrived(MAX_TIME_TOPIC)
 
-    assert transacted.transactions.resume(message) is None
-    assert transacted.transactions.resume(message) is None
+    transacted.transactions.resume(message)
+    transacted.transactions.resume(message)
 
     (asked,) = await transacted.round()
     assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
     transacted.end(asked, COMMIT)
     assert transacted.bodies() == [b"forgotten"]
-    assert transacted.transactions.resume(message) == "the transaction was committed"
+    with pytest.raises(RequestRefusedError, match="the transaction was committed"):
+        transacted.transactions.resume(message)
 
 
 async def test_only_a_parked_transaction_is_resumed(transacted: Transacted) -> None:
@@ -162,7 +209,8 @@ async def test_only_a_parked_transaction_is_resumed(transacted: Transacted) -> N
     transacted.end(half, COMMIT)
     (message,) = transacted.arrived()
 
-    assert transacted.transactions.resume(message) is not None
+    with pytest.raises(RequestRefusedError, match="not a half message"):
+        transacted.transactions.resume(message)
 
 
 async def test_a_half_message_that_is_gone_is_forgotten(
@@ -204,7 +252,7 @@ async def test_with_sync_flush_the_question_comes_when_its_copy_can_be_read(
 
     (asked,) = await transacted.round()
 
-    assert transacted.end(asked, COMMIT).refusal is None
+    assert transacted.refusal(asked, COMMIT) is None
     await transacted.store.flush()
     assert transacted.bodies() == [b"half"]
     await transacted.stop()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from broker_core.message.ids import host_bytes
-from broker_core.transaction.half import check_times, immunity_ms, is_copy, key_of, prepare
+from broker_core.transaction.half import check_times, immunity_ms, is_copy, key_of, withhold
 
 HOST = host_bytes("127.0.0.1", 5000)
 
@@ -11,7 +11,7 @@ HOST = host_bytes("127.0.0.1", 5000)
 def test_a_half_message_remembers_where_it_goes_and_forgets_a_delay() -> None:
     properties = {"TRAN_MSG": "true", "DELAY": "3"}
 
-    place = prepare(properties, "T", 5)
+    place = withhold(properties, "T", 5)
 
     assert place == ("RMQ_SYS_TRANS_HALF_TOPIC", 0)
     assert properties == {"TRAN_MSG": "true", "REAL_TOPIC": "T", "REAL_QID": "5"}

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker_core.errors import RequestRefusedError
 from broker_core.message.names import RMQ_SYS_TRANS_OP_HALF_TOPIC
 from broker_core.store.results import PutMessageResult, PutMessageStatus
 from tests.support.builders import put
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 FAILED = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
 
+def refuse_op_messages(transacted: Transacted, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = transacted.store.put_message
+
+    def put_message(topic: str, *args: Any, **kwargs: Any) -> PutMessageResult:
+        if topic == RMQ_SYS_TRANS_OP_HALF_TOPIC:
+            return FAILED
+        return real(topic, *args, **kwargs)
+
+    monkeypatch.setattr(transacted.store, "put_message", put_message)
+
+
 async def test_a_half_message_is_nowhere_but_in_its_own_queue(transacted: Transacted) -> None:
     transacted.send(KEYS="k", UNIQ_KEY="U")
 
@@ -30,7 +42,7 @@ async def test_a_half_message_is_nowhere_but_in_its_own_queue(transacted: Transa
 async def test_commit_puts_the_message_to_its_queue_once(transacted: Transacted) -> None:
     half = transacted.send(b"body", "T", 5, TAGS="A", WAIT="true")
 
-    assert transacted.end(half, COMMIT).refusal is None
+    assert transacted.refusal(half, COMMIT) is None
 
     (message,) = transacted.arrived("T", 5)
     (prepared,) = transacted.half_queue()
@@ -48,7 +60,7 @@ async def test_commit_puts_the_message_to_its_queue_once(transacted: Transacted)
 async def test_rollback_leaves_nothing_to_be_seen(transacted: Transacted) -> None:
     half = transacted.send()
 
-    assert transacted.end(half, ROLLBACK).refusal is None
+    assert transacted.refusal(half, ROLLBACK) is None
 
     assert transacted.bodies() == []
     assert not transacted.transactions.pending
@@ -74,23 +86,20 @@ async def test_an_end_that_does_not_match_the_half_message_is_refused(
 ) -> None:
     half = transacted.send()
 
-    ended = transacted.transactions.end(
-        group, queue_offset, half.commit_log_offset + shift, outcome
-    )
+    with pytest.raises(RequestRefusedError) as refused:
+        transacted.transactions.end(group, queue_offset, half.commit_log_offset + shift, outcome)
 
-    assert ended.refusal == refusal
+    assert refused.value.remark == refusal
     assert transacted.bodies() == []
-    assert transacted.end(half, COMMIT).refusal is None
+    assert transacted.refusal(half, COMMIT) is None
     assert transacted.bodies() == [b"half"]
 
 
 async def test_an_end_for_another_message_is_refused(transacted: Transacted) -> None:
-    """Else anybody could have any stored message put once more."""
+    """Otherwise anybody could put any stored message once more."""
     plain = put(transacted.store, "T", more={"PGROUP": GROUP, "REAL_TOPIC": "T", "REAL_QID": "0"})
 
-    ended = transacted.end(plain, COMMIT)
-
-    assert ended.refusal == "Find prepared transaction message failed"
+    assert transacted.refusal(plain, COMMIT) == "Find prepared transaction message failed"
     assert len(transacted.bodies()) == 1
 
 
@@ -111,11 +120,10 @@ async def test_the_first_outcome_stays(
         again = Transacted(clock, storage.crash())
         await again.start()
 
-    same = again.end(half, first)
-    opposite = again.end(half, ROLLBACK if first is COMMIT else COMMIT)
+    opposite = ROLLBACK if first is COMMIT else COMMIT
 
-    assert same.refusal is None
-    assert opposite.refusal == f"the transaction was {first.value}"
+    assert again.refusal(half, first) is None
+    assert again.refusal(half, opposite) == f"the transaction was {first.value}"
     assert again.bodies() == wanted
     if is_restarted:
         await again.stop()
@@ -125,8 +133,8 @@ async def test_an_end_for_the_original_decides_its_copies(transacted: Transacted
     half = transacted.send()
     (copy,) = await transacted.round()
 
-    assert transacted.end(half, COMMIT).refusal is None
-    assert transacted.end(copy, COMMIT).refusal is None
+    assert transacted.refusal(half, COMMIT) is None
+    assert transacted.refusal(copy, COMMIT) is None
 
     assert transacted.bodies() == [b"half"]
     assert await transacted.round() == []
@@ -137,7 +145,7 @@ async def test_a_late_end_for_the_original_changes_nothing(transacted: Transacte
     (copy,) = await transacted.round()
     transacted.end(copy, ROLLBACK)
 
-    assert transacted.end(half, COMMIT).refusal == "the transaction was rolled back"
+    assert transacted.refusal(half, COMMIT) == "the transaction was rolled back"
 
     assert transacted.bodies() == []
 
@@ -205,8 +213,8 @@ async def test_a_kill_between_message_and_op_message_does_not_commit_twice(
 
     assert again.bodies() == [b"half"]
     assert len(again.arrived(RMQ_SYS_TRANS_OP_HALF_TOPIC)) == 1
-    assert again.end(half, COMMIT).refusal is None
-    assert again.end(half, ROLLBACK).refusal == "the transaction was committed"
+    assert again.refusal(half, COMMIT) is None
+    assert again.refusal(half, ROLLBACK) == "the transaction was committed"
     assert await again.round() == []
     assert again.bodies() == [b"half"]
     await again.stop()
@@ -218,9 +226,9 @@ async def test_a_kill_between_copy_and_op_message_asks_about_the_copy_only(
     storage: FaultyStorage,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The real broker never writes that op message: its stores are taken over like this."""
+    """The real broker never writes that op message: its stores look like this."""
     half = transacted.send()
-    monkeypatch.setattr(transacted.transactions, "_put_op", lambda *_: FAILED)
+    refuse_op_messages(transacted, monkeypatch)
     await transacted.round()
 
     again = Transacted(clock, storage.crash())
@@ -228,8 +236,8 @@ async def test_a_kill_between_copy_and_op_message_asks_about_the_copy_only(
 
     (asked,) = await again.round()
     assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "2"
-    assert again.end(half, COMMIT).refusal is None
-    assert again.end(asked, COMMIT).refusal is None
+    assert again.refusal(half, COMMIT) is None
+    assert again.refusal(asked, COMMIT) is None
     assert again.bodies() == [b"half"]
     await again.stop()
 
@@ -242,8 +250,9 @@ async def test_a_refused_put_leaves_the_transaction_undecided(
         patch.setattr(transacted.store, "put_copy", lambda *_, **__: FAILED)
         ended = transacted.end(half, COMMIT)
 
+    assert ended is not None
     assert ended.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert transacted.end(half, ROLLBACK).refusal is None
+    assert transacted.refusal(half, ROLLBACK) is None
     assert transacted.bodies() == []
 
 
@@ -252,9 +261,9 @@ async def test_an_op_message_that_cannot_be_written_is_written_later(
 ) -> None:
     half = transacted.send()
     with monkeypatch.context() as patch:
-        patch.setattr(transacted.transactions, "_put_op", lambda *_: FAILED)
+        refuse_op_messages(transacted, patch)
         transacted.end(half, COMMIT)
-        assert transacted.end(half, ROLLBACK).refusal == "the transaction was committed"
+        assert transacted.refusal(half, ROLLBACK) == "the transaction was committed"
         assert await transacted.round() == []
 
     await transacted.round()
@@ -270,7 +279,7 @@ async def test_two_messages_alike_in_everything_are_two_transactions(
     halves = [transacted.send(UNIQ_KEY="same") for _ in range(2)]
 
     for half in halves:
-        assert transacted.end(half, COMMIT).refusal is None
+        assert transacted.refusal(half, COMMIT) is None
 
     assert transacted.bodies() == [b"half", b"half"]
 
@@ -278,19 +287,19 @@ async def test_two_messages_alike_in_everything_are_two_transactions(
 async def test_no_power_cut_forgets_a_committed_message(
     clock: ManualClock, storage: FaultyStorage, rng: random.Random
 ) -> None:
-    """Progress is told to the offsets after what it vouches for is durable."""
+    """Progress is committed after the outcomes that it covers are durable."""
     transacted = Transacted(clock, storage, flush_disk_type="SYNC_FLUSH")
     await transacted.start()
     halves = [transacted.send(b"%d" % number) for number in range(20)]
     await transacted.store.flush()
     for half in halves:
-        assert transacted.end(half, COMMIT).refusal is None
+        assert transacted.refusal(half, COMMIT) is None
     transacted.persist()
 
     again = Transacted(clock, storage.cut_power(rng), flush_disk_type="SYNC_FLUSH")
     await again.start()
     for asked in await again.round():
-        assert again.end(asked, COMMIT).refusal is None
+        assert again.refusal(asked, COMMIT) is None
     await again.store.flush()
 
     assert {b"%d" % number for number in range(20)} <= set(again.bodies())

@@ -8,13 +8,10 @@ import pytest
 from broker_core.errors import AbortProcessError, RequestRefusedError
 from broker_core.extensions.failures import Failures
 from broker_core.extensions.loading import Loaded
-from broker_core.processors.hooked import (
-    BrokerFacts,
-    ConsumeHooks,
-    RequestHooks,
-    SendHooks,
-    command_of,
-)
+from broker_core.processors.around.consume_hooks import ConsumeHooks
+from broker_core.processors.around.hooks import BrokerFacts, command_of
+from broker_core.processors.around.request_hooks import RequestHooks
+from broker_core.processors.around.send_hooks import SendHooks
 from broker_core.protocol.codes import RequestCode
 from broker_core.protocol.command import RemotingCommand, answer_template, framed
 from tests.support.clock import ManualClock

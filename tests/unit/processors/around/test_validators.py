@@ -4,17 +4,20 @@ from typing import Any, cast
 
 import pytest
 
+from broker_core.access.account import Permission
+from broker_core.access.rules import Need
 from broker_core.errors import AbortProcessError, RequestRefusedError
+from broker_core.extensions.access_validator import Resource
 from broker_core.extensions.failures import Failures
 from broker_core.extensions.loading import Loaded
-from broker_core.processors.validators import FAILED, AccessValidators
+from broker_core.processors.around.validators import FAILED, AccessValidators
 from broker_core.protocol.command import RemotingCommand
 
 REQUEST = RemotingCommand.request(34)
 
 
 class Validator:
-    """Does what it was made with; remembers whom it was asked about."""
+    """Returns or raises its outcome; remembers who asked."""
 
     interface_version = 1
 
@@ -29,6 +32,24 @@ class Validator:
         return self._outcome
 
 
+class FoundValidator(Validator):
+    """Says yes to every request, and its outcome to what the request leads to."""
+
+    def __init__(self, outcome: object = None) -> None:
+        super().__init__()
+        self._found_outcome = outcome
+        self.found: list[tuple[Resource, ...]] = []
+
+    def validate_found(
+        self, _: RemotingCommand, remote_address: str, found: tuple[Resource, ...]
+    ) -> Any:
+        self.asked.append(remote_address)
+        self.found.append(found)
+        if isinstance(self._found_outcome, Exception):
+            raise self._found_outcome
+        return self._found_outcome
+
+
 class Plain:
     def __init__(self, *, lets_pass: bool) -> None:
         self._lets_pass = lets_pass
@@ -37,15 +58,21 @@ class Plain:
         if not self._lets_pass:
             raise RequestRefusedError(1, "plain says no")
 
+    def require(self, request: RemotingCommand, peer: str, _: object) -> None:
+        self.authorize(request, peer)
+
 
 def asked(
-    *validators: Validator | None, plain: Plain | None = None
+    *validators: Validator | None, plain: Plain | None = None, needs: list[Need] | None = None
 ) -> tuple[RequestRefusedError | None, Failures]:
     failures = Failures()
     loaded = tuple(Loaded(f"v{number}", one) for number, one in enumerate(validators))
     chain = AccessValidators(loaded, cast("Any", plain), failures)
     try:
-        chain.authorize(REQUEST, "10.0.0.1:5")
+        if needs is None:
+            chain.authorize(REQUEST, "10.0.0.1:5")
+        else:
+            chain.require(REQUEST, "10.0.0.1:5", needs)
     except RequestRefusedError as refusal:
         return refusal, failures
     return None, failures
@@ -97,3 +124,28 @@ def test_no_refusal_looks_like_a_success(code: Any) -> None:
 
     assert refusal is not None
     assert (refusal.code, refusal.remark) == (1, "no")
+
+
+def test_validators_see_what_a_request_has_led_to() -> None:
+    validator = FoundValidator()
+    needs = [Need("T", Permission.PUB), Need("%RETRY%g", Permission.SUB)]
+
+    refusal, _ = asked(Validator(), validator, needs=needs)
+
+    assert refusal is None
+    assert validator.found == [(Resource("topic", "T", "PUB"), Resource("group", "g", "SUB"))]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "remark"), [(AbortProcessError(16, "not yours"), "not yours"), (False, FAILED)]
+)
+def test_a_validator_refuses_what_a_request_has_led_to(outcome: object, remark: str) -> None:
+    needs = [Need("T", Permission.SUB)]
+
+    refusal, _ = asked(FoundValidator(outcome), needs=needs)
+    of_plain, _ = asked(FoundValidator(), None, plain=Plain(lets_pass=False), needs=needs)
+
+    assert refusal is not None
+    assert refusal.remark == remark
+    assert of_plain is not None
+    assert of_plain.remark == "plain says no"

@@ -8,7 +8,7 @@ from broker_core.errors import AbortProcessError
 from broker_core.extensions.failures import Failures
 from broker_core.extensions.loading import Loaded
 from broker_core.extensions.transaction_listener import HalfMessage, Resolution
-from broker_core.processors.listened import ListenedTransactions
+from broker_core.processors.around.listened import ListenedTransactions
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.transacted import CHECK_MAX, GROUP, Transacted
@@ -44,15 +44,15 @@ class Listener:
 class Stage:
     """A store with transactions and a listener."""
 
-    def __init__(self, transacted: Transacted) -> None:
-        self.transacted = transacted
+    def __init__(self) -> None:
         self.listener = Listener()
         self.failures = Failures()
         self.asked: list[CheckedHalf] = []
-        listened = ListenedTransactions(Loaded("l", self.listener), self.failures, self._ask)
-        self.ask = listened.ask
-        transacted.check._ask = listened.ask
-        transacted.check.resolve_discard = listened.resolve_discard
+        self.listened = ListenedTransactions(Loaded("l", self.listener), self.failures, self._ask)
+        self.ask = self.listened.ask
+        self.transacted = Transacted(
+            ManualClock(), FaultyStorage(), listened=lambda _: self.listened
+        )
 
     def _ask(self, half: CheckedHalf) -> bool:
         self.asked.append(half)
@@ -66,10 +66,10 @@ class Stage:
 
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    transacted = Transacted(ManualClock(), FaultyStorage())
-    await transacted.start()
-    yield Stage(transacted)
-    await transacted.stop()
+    made = Stage()
+    await made.transacted.start()
+    yield made
+    await made.transacted.stop()
 
 
 async def test_a_listener_commits_what_nobody_answers_for(stage: Stage) -> None:
@@ -121,10 +121,10 @@ async def test_what_could_not_be_stored_is_asked_for_again(stage: Stage) -> None
     stage.transacted.send(b"late")
     for _ in range(CHECK_MAX):
         await stage.transacted.round()
-    stage.transacted.store._is_writable = False
+    stage.transacted.store.availability.stop()
 
     await stage.transacted.round()
-    stage.transacted.store._is_writable = True
+    stage.transacted.store.availability.start()
     await stage.transacted.round()
 
     assert len(stage.listener.discarded) == 2

@@ -11,7 +11,7 @@ import pytest
 from broker_core.clock import SystemClock
 from broker_core.storage import FileStorage
 from broker_core.store.message_store import MessageStore
-from broker_core.verify import verify
+from broker_core.verify.verifier import verify
 from tests.support.builders import HOST, put, store_config
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ async def test_extensions_are_read(extended: Path) -> None:
     [
         (24 * 3 + 1, "has no extension at"),
         (24 * 3 + 9, "has another tags code"),
-        (24 * 3 + 17, "has another time"),
+        (24 * 3 + 17, "has another store timestamp"),
         (24 * 3 + 19, "has no extension at"),
         (24 * 40, "no extension at 960"),
     ],
@@ -96,7 +96,7 @@ async def test_missing_extensions_are_found(extended: Path) -> None:
     problems = verify(extended).problems
 
     assert any("has no extension at" in problem for problem in problems)
-    assert any("a file is missing before this one" in problem for problem in problems)
+    assert any("the file before this one is missing" in problem for problem in problems)
 
 
 async def test_units_with_the_extensions_of_others_are_found(extended: Path) -> None:
@@ -105,7 +105,7 @@ async def test_units_with_the_extensions_of_others_are_found(extended: Path) -> 
     data[12:20], data[112:120] = data[112:120], data[12:20]
     path.write_bytes(data)
 
-    assert any("which is before" in problem for problem in verify(extended).problems)
+    assert any("the unit before it to" in problem for problem in verify(extended).problems)
 
 
 async def test_a_good_store_is_sound(root: Path) -> None:
@@ -184,7 +184,7 @@ async def test_a_unit_missing_before_others_is_a_problem_in_use_too(tmp_path: Pa
 
     report = verify(tmp_path)
 
-    assert any("has no unit, others behind it have" in problem for problem in report.problems)
+    assert any("has no unit, later ones do" in problem for problem in report.problems)
 
 
 async def test_an_empty_directory_is_sound(tmp_path: Path) -> None:
@@ -244,7 +244,8 @@ async def test_what_fastjson_writes_is_read(root: Path) -> None:
     assert verify(root).is_sound
 
     path.write_text('{\n\t"offsetTable":{\n\t\t"TopicTest@g":{0:101,1:9\n\t\t}\n\t}\n}')
-    assert "is at 101 of queue 0, which ends at 100" in verify(root).problems[0]
+    problem = verify(root).problems[0]
+    assert "offset of TopicTest@g in queue 0 is 101, the queue ends at 100" in problem
 
     path.write_text('{"offsetTable":')
     assert "cannot be read" in verify(root).problems[0]
@@ -261,4 +262,4 @@ async def test_what_only_the_checksum_of_a_whole_record_can_tell_is_found(tmp_pa
     assert verify(tmp_path).problems == []
     flip(log_file(tmp_path), log_file(tmp_path).read_bytes().index(b"blue"))
 
-    assert any("checksum of the whole" in problem for problem in verify(tmp_path).problems)
+    assert any("the checksum of the record" in problem for problem in verify(tmp_path).problems)

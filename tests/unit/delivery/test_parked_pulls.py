@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker_core.delivery.parked_pulls import (
+    ATTEMPTS_AT_ONCE,
+    PARKED_PER_CONNECTION_MAX,
+    ParkedPulls,
+)
+from tests.support.clock import ManualClock
+
+
+class FakePull:
+    def __init__(self, queue_offset: int = 0, *, answers: bool = True) -> None:
+        self.connection: object = "connection"
+        self.queue_offset = queue_offset
+        self.answers = answers
+        self.attempts: list[bool] = []
+
+    def attempt(self, *, is_last: bool) -> bool:
+        self.attempts.append(is_last)
+        return self.answers or is_last
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def parked_pulls(clock: ManualClock) -> ParkedPulls:
+    return ParkedPulls(clock)
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+
+
+async def test_a_parked_pull_is_tried_when_its_queue_grows(parked_pulls: ParkedPulls) -> None:
+    pull = FakePull()
+    parked_pulls.park("T", 0, pull, 15_000)
+
+    parked_pulls.on_arrival("T", 0, 1)
+    await turn()
+
+    assert pull.attempts == [False]
+    assert len(parked_pulls) == 0
+
+
+async def test_a_burst_of_arrivals_is_one_attempt(parked_pulls: ParkedPulls) -> None:
+    pull = FakePull()
+    parked_pulls.park("T", 0, pull, 15_000)
+
+    for max_offset in range(1, 100):
+        parked_pulls.on_arrival("T", 0, max_offset)
+    await turn()
+
+    assert pull.attempts == [False]
+
+
+async def test_another_queue_does_not_wake_it(parked_pulls: ParkedPulls) -> None:
+    pull = FakePull()
+    parked_pulls.park("T", 0, pull, 15_000)
+
+    parked_pulls.on_arrival("T", 1, 1)
+    await turn()
+
+    assert pull.attempts == []
+
+
+async def test_a_pull_ahead_of_the_queue_is_not_tried(parked_pulls: ParkedPulls) -> None:
+    pull = FakePull(queue_offset=5)
+    parked_pulls.park("T", 0, pull, 15_000)
+
+    parked_pulls.on_arrival("T", 0, 5)
+    await turn()
+
+    assert pull.attempts == []
+
+
+async def test_at_its_deadline_a_pull_is_answered_in_any_case(
+    parked_pulls: ParkedPulls, clock: ManualClock
+) -> None:
+    pull = FakePull(answers=False)
+    parked_pulls.park("T", 0, pull, 15_000)
+
+    clock.advance_ms(14_999)
+    assert pull.attempts == []
+    clock.advance_ms(1)
+    await turn()
+
+    assert pull.attempts == [True]
+    assert len(parked_pulls) == 0
+
+
+async def test_a_pull_that_finds_nothing_stays(
+    parked_pulls: ParkedPulls, clock: ManualClock
+) -> None:
+    pull = FakePull(answers=False)
+    parked_pulls.park("T", 0, pull, 15_000)
+    parked_pulls.on_arrival("T", 0, 1)
+    await turn()
+
+    assert len(parked_pulls) == 1
+    clock.advance_ms(15_000)
+    await turn()
+    assert pull.attempts == [False, True]
+
+
+async def test_a_lost_connection_leaves_nothing_behind(
+    parked_pulls: ParkedPulls, clock: ManualClock
+) -> None:
+    pull = FakePull()
+    parked_pulls.park("T", 0, pull, 15_000)
+
+    parked_pulls.close("connection")
+
+    clock.advance_ms(15_000)
+    await turn()
+    assert pull.attempts == []
+    assert len(parked_pulls) == 0
+
+
+async def test_a_shutdown_answers_everything(parked_pulls: ParkedPulls) -> None:
+    pulls = [FakePull(), FakePull(answers=False)]
+    for pull in pulls:
+        parked_pulls.park("T", 0, pull, 15_000)
+
+    parked_pulls.shutdown()
+
+    assert [pull.attempts for pull in pulls] == [[True], [True]]
+
+
+async def test_one_connection_may_park_so_many_and_no_more(parked_pulls: ParkedPulls) -> None:
+    for _ in range(PARKED_PER_CONNECTION_MAX - 1):
+        parked_pulls.park("T", 0, FakePull(), 15_000)
+    assert not parked_pulls.is_full("connection")
+
+    parked_pulls.park("T", 0, FakePull(), 15_000)
+
+    assert parked_pulls.is_full("connection")
+
+
+@pytest.mark.parametrize("is_arrival", [True, False], ids=["arrival", "deadline"])
+async def test_a_crowd_is_tried_over_several_turns(
+    parked_pulls: ParkedPulls, clock: ManualClock, *, is_arrival: bool
+) -> None:
+    pulls = [FakePull() for _ in range(2 * ATTEMPTS_AT_ONCE + 1)]
+    for pull in pulls:
+        parked_pulls.park("T", 0, pull, 15_000)
+
+    if is_arrival:
+        parked_pulls.on_arrival("T", 0, 1)
+    else:
+        clock.advance_ms(15_000)
+    answered = []
+    while len(parked_pulls):
+        await turn()
+        answered.append(sum(len(pull.attempts) for pull in pulls))
+
+    assert answered == [ATTEMPTS_AT_ONCE, 2 * ATTEMPTS_AT_ONCE, len(pulls)]
+    assert all(len(pull.attempts) == 1 for pull in pulls)
+
+
+async def test_a_pull_that_ends_before_its_turn_is_not_tried(
+    parked_pulls: ParkedPulls, clock: ManualClock
+) -> None:
+    pulls = [FakePull() for _ in range(ATTEMPTS_AT_ONCE + 1)]
+    for pull in pulls:
+        parked_pulls.park("T", 0, pull, 15_000)
+    parked_pulls.on_arrival("T", 0, 1)
+    await turn()
+
+    parked_pulls.close("connection")
+    await turn()
+
+    assert pulls[-1].attempts == []
+    assert len(parked_pulls) == 0

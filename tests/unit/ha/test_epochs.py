@@ -1,0 +1,179 @@
+"""Under which masters a log was written, and up to where two logs agree on that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from broker_core.errors import StoreError
+from broker_core.ha.epochs import (
+    EPOCHS_MAX,
+    PEERS_MAX,
+    Epoch,
+    Epochs,
+    GivenRole,
+    LogRange,
+    check_order,
+    shared_end,
+)
+from tests.support.faulty_storage import FaultyStorage
+
+PATH = Path("/store/epoch.json")
+MASTER = GivenRole(
+    broker_role="ASYNC_MASTER", broker_id=0, configured_role="SLAVE", configured_id=1
+)
+
+
+def entries(*pairs: tuple[int, int]) -> tuple[Epoch, ...]:
+    return tuple(Epoch(epoch=epoch, start_offset=start) for epoch, start in pairs)
+
+
+def log(max_offset: int, *pairs: tuple[int, int]) -> LogRange:
+    return LogRange(entries(*pairs), 0, max_offset)
+
+
+def loaded(storage: FaultyStorage) -> Epochs:
+    epochs = Epochs(PATH, storage)
+    epochs.load()
+    return epochs
+
+
+def test_a_broker_that_was_never_promoted_is_in_the_first_epoch() -> None:
+    epochs = loaded(FaultyStorage())
+
+    assert (epochs.entries, epochs.newest) == ((), 0)
+    assert (epochs.role, epochs.cut_at, epochs.peers) == (None, None, ())
+
+
+def test_each_change_survives_a_power_cut() -> None:
+    storage = FaultyStorage()
+    epochs = loaded(storage)
+
+    epochs.begin(3, 500, MASTER)
+    epochs.know_peer("10.0.0.2:10911")
+    epochs.ask_for_cut(700)
+
+    again = loaded(storage.cut_power())
+    assert again.entries == entries((3, 500))
+    assert again.newest == 3
+    assert again.role == MASTER
+    assert again.cut_at == 700
+    assert again.peers == ("10.0.0.2:10911",)
+
+
+def test_the_file_has_the_shape_that_is_written_down() -> None:
+    storage = FaultyStorage()
+    loaded(storage).begin(1, 4096, MASTER)
+
+    assert json.loads(storage.read(PATH) or b"") == {
+        "epochs": [{"epoch": 1, "startOffset": 4096}],
+        "role": {
+            "brokerRole": "ASYNC_MASTER",
+            "brokerId": 0,
+            "configuredRole": "SLAVE",
+            "configuredId": 1,
+        },
+    }
+
+
+def test_a_write_that_fails_changes_nothing() -> None:
+    storage = FaultyStorage()
+    epochs = loaded(storage)
+    epochs.begin(1, 10, None)
+    storage.fail("write_atomically")
+
+    with pytest.raises(OSError, match="error"):
+        epochs.begin(2, 20, MASTER)
+
+    assert epochs.entries == entries((1, 10))
+    assert loaded(storage.crash()).entries == entries((1, 10))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"epochs": [{"epoch": -1, "startOffset": 0}]}',
+        b'{"epochs": [{"epoch": 1}]}',
+        b'{"epochs": [{"epoch": 2, "startOffset": 5}, {"epoch": 2, "startOffset": 6}]}',
+        b'{"epochs": [{"epoch": 1, "startOffset": 5}, {"epoch": 2, "startOffset": 4}]}',
+        b'{"cutAt": "yes"}',
+        b'{"cutAt": 9223372036854775808}',
+    ],
+)
+def test_a_damaged_file_keeps_the_broker_from_starting(text: bytes) -> None:
+    storage = FaultyStorage()
+    storage.write_atomically(PATH, text)
+
+    with pytest.raises(StoreError, match=r"epoch.json is damaged .* restore it; or remove"):
+        loaded(storage)
+
+
+def test_a_promotion_forgets_epochs_of_which_it_has_no_message() -> None:
+    epochs = loaded(FaultyStorage())
+    epochs.adopt(entries((1, 100), (2, 300)))
+
+    epochs.begin(3, 250, None)
+
+    assert epochs.entries == entries((1, 100), (3, 250))
+
+
+def test_a_cut_forgets_the_epochs_behind_it() -> None:
+    epochs = loaded(FaultyStorage())
+    epochs.adopt(entries((1, 100), (2, 300)))
+    epochs.ask_for_cut(200)
+
+    epochs.cut_done()
+
+    assert (epochs.entries, epochs.cut_at) == (entries((1, 100)), None)
+
+
+def test_peers_are_bounded_and_the_newest_stay() -> None:
+    epochs = loaded(FaultyStorage())
+
+    for number in range(PEERS_MAX + 3):
+        epochs.know_peer(f"10.0.0.{number}:10911")
+
+    assert len(epochs.peers) == PEERS_MAX
+    assert epochs.peers[-1] == f"10.0.0.{PEERS_MAX + 2}:10911"
+
+
+@pytest.mark.parametrize(
+    ("own", "master", "end"),
+    [
+        # The same masters: up to where the shorter log ends.
+        (log(100), log(200), 100),
+        (log(200), log(100), 100),
+        (log(200, (1, 50)), log(300, (1, 50)), 200),
+        # A slave was promoted at 80: what the old master has behind that is its own.
+        (log(100), log(200, (1, 80)), 80),
+        (log(80), log(200, (1, 80)), 80),
+        (log(60), log(200, (1, 80)), 60),
+        # It missed several promotions.
+        (log(100), log(300, (1, 80), (2, 150)), 80),
+        (log(120, (1, 80)), log(300, (1, 80), (2, 150)), 120),
+        (log(170, (1, 80)), log(300, (1, 80), (2, 150)), 150),
+        # Both were promoted, one of them without messages of its own.
+        (log(90, (1, 90)), log(200, (2, 80)), 80),
+        (log(90, (1, 90)), log(200, (2, 95)), 90),
+        # The same number, begun elsewhere: two masters that did not know of each other.
+        (log(200, (1, 80)), log(200, (1, 90)), 80),
+        # The own broker knows of an epoch of which it has no message.
+        (log(90, (1, 100)), log(200, (2, 95)), 90),
+        # The master lacks what the slave has of an epoch: a power cut, with ASYNC_FLUSH.
+        (log(90, (1, 70)), log(60), 60),
+        # A list may name the first epoch.
+        (log(100, (0, 0), (1, 50)), log(100, (1, 50)), 100),
+    ],
+)
+def test_two_logs_agree_up_to(own: LogRange, master: LogRange, end: int) -> None:
+    assert shared_end(own, master) == end
+
+
+def test_a_peer_cannot_hand_over_any_number_of_epochs() -> None:
+    with pytest.raises(ValueError, match="at most"):
+        check_order(entries(*((number, number) for number in range(EPOCHS_MAX + 1))))

@@ -1,0 +1,501 @@
+"""What a master sends, to whom, and whose reports it believes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from broker_core.config.ha import HaConfig
+from broker_core.counted_log import CountedLog
+from broker_core.errors import RemotingError
+from broker_core.formats.ha_frames import HEADER, HEADER_SIZE, encode_report
+from broker_core.ha.allowed import AllowedSlaves
+from broker_core.ha.master import ANY_END, HaMaster
+from tests.support.builders import LOG_FILE_SIZE, put
+from tests.support.waiting import until_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from typing import Any
+
+    from broker_core.store.message_store import MessageStore
+    from tests.support.clock import ManualClock
+
+EVERYBODY = AllowedSlaves("", [], has_acl=False)
+
+
+@asynccontextmanager
+async def serving(
+    store: MessageStore,
+    clock: ManualClock,
+    allowed: AllowedSlaves = EVERYBODY,
+    **keys: Any,
+) -> AsyncIterator[tuple[HaMaster, int]]:
+    counted_log = CountedLog(clock)
+    master = HaMaster(HaConfig(**keys), clock, store.files.log, counted_log, allowed, None)
+    port = await master.start("127.0.0.1", 0)
+    try:
+        yield master, port
+    finally:
+        await master.shutdown()
+        counted_log.shutdown()
+
+
+@pytest.fixture(autouse=True)
+async def _hang_up() -> AsyncIterator[None]:
+    yield
+    while FakeSlave.opened:
+        writer = FakeSlave.opened.pop()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+class FakeSlave:
+    """A slave's end of a connection, by hand."""
+
+    opened: ClassVar[list[asyncio.StreamWriter]] = []
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.opened.append(writer)
+
+    @classmethod
+    async def to(cls, port: int) -> FakeSlave:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    def report(self, offset: int) -> None:
+        self.send(encode_report(offset))
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def transfer(self) -> tuple[int, bytes]:
+        offset, size = HEADER.unpack(await self._reader.readexactly(HEADER_SIZE))
+        return offset, await self._reader.readexactly(size)
+
+    async def log(self, begin: int, end: int) -> bytes:
+        """Read transfers that follow each other until the log's end has come."""
+        data = b""
+        while begin + len(data) < end:
+            offset, piece = await self.transfer()
+            assert offset == begin + len(data)
+            data += piece
+        return data
+
+    async def is_closed(self) -> bool:
+        """Wait for the master to close; whatever it sends before that is dropped."""
+        try:
+            while await self._reader.read(65536):
+                pass
+        except ConnectionResetError:
+            return True
+        return True
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def has_contact(master: HaMaster, since_seconds: float) -> bool:
+    """Tell whether the slave has said something that recently, or is gone."""
+    found = master.connections()
+    return not found or found[0].last_contact_seconds <= since_seconds
+
+
+def fill(store: MessageStore, count: int, size: int = 300) -> None:
+    for number in range(count):
+        put(store, body=b"%06d" % number + b"x" * size, queue_id=number % 3)
+
+
+def whole_log(store: MessageStore, begin: int = 0) -> bytes:
+    data = b""
+    while (view := store.files.log.committed_view(begin + len(data))) is not None:
+        data += bytes(view)
+    return data
+
+
+async def test_a_slave_without_a_log_gets_the_last_file(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    fill(master, 400)
+    begin = master.files.log.files[-1].file_from_offset
+    assert begin >= LOG_FILE_SIZE
+    async with serving(master, clock) as (_, port):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+
+        assert await slave.log(begin, master.max_commit_log_offset) == whole_log(master, begin)
+
+
+async def test_or_all_of_it_when_the_master_is_told_so(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    fill(master, 400)
+    async with serving(master, clock, sync_from_last_file=False) as (_, port):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+
+        assert await slave.log(0, master.max_commit_log_offset) == whole_log(master)
+
+
+async def test_a_slave_with_a_log_gets_what_it_lacks_wherever_that_begins(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    fill(master, 20)
+    async with serving(master, clock, ha_transfer_batch_size=100) as (_, port):
+        slave = await FakeSlave.to(port)
+        slave.report(123)
+
+        assert await slave.log(123, master.max_commit_log_offset) == whole_log(master)[123:]
+
+
+async def test_no_transfer_is_longer_than_it_may_be_or_crosses_a_file(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    fill(master, 400)
+    async with serving(master, clock, ha_transfer_batch_size=10_000, sync_from_last_file=False) as (
+        _,
+        port,
+    ):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+        end = 0
+        while end < master.max_commit_log_offset:
+            offset, data = await slave.transfer()
+            end = offset + len(data)
+            assert len(data) <= 10_000
+            assert offset // LOG_FILE_SIZE == (end - 1) // LOG_FILE_SIZE
+
+
+async def test_a_put_is_sent_at_once_and_none_is_looked_for_without_a_slave(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    async with serving(master, clock) as (_, port):
+        fill(master, 3)
+        limit = master.files.put_state.limit
+        fill(master, 1)
+        assert master.files.put_state.limit == limit, "a put costs nothing"
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+        await slave.log(0, master.max_commit_log_offset)
+
+        for _ in range(3):
+            begin = master.max_commit_log_offset
+            fill(master, 2)
+            await slave.log(begin, master.max_commit_log_offset)
+
+
+async def test_nothing_is_sent_before_the_first_report(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    fill(master, 3)
+    async with serving(master, clock) as (ha, port):
+        slave = await FakeSlave.to(port)
+        await until_async(lambda: bool(ha.connections()), "the connection")
+        clock.advance_ms(6_000)
+        await asyncio.sleep(0)
+        (state,) = ha.connections()
+        assert state.requested_offset == state.transferred_offset == -1
+        assert ha.replicated_where(1) == -1
+        slave.report(0)
+
+        offset, data = await slave.transfer()
+        assert offset == 0
+        assert data
+
+
+async def test_reports_say_what_a_slave_has(master: MessageStore, clock: ManualClock) -> None:
+    fill(master, 3)
+    end = master.max_commit_log_offset
+    async with serving(master, clock) as (ha, port):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+        await slave.log(0, end)
+        # Two and a half at once: the last whole one counts, and a half one waits for its rest.
+        slave.send(encode_report(10) + encode_report(100) + encode_report(end)[:4])
+        await until_async(lambda: ha.replicated_where(1) == 100, "the report")
+        (state,) = ha.connections()
+        assert (state.behind_bytes, state.transferred_offset) == (end - 100, end)
+        slave.send(encode_report(end)[4:])
+        await until_async(lambda: ha.replicated_where(1) == end, "the rest of it")
+
+        assert ha.replicated_where(2) == -1
+        assert ha.replicated_where(0) == ANY_END
+        assert ha.needed_from() == end
+        assert ha.in_sync_slaves(end) == 1
+
+
+async def test_so_many_slaves_have_it_as_must(master: MessageStore, clock: ManualClock) -> None:
+    fill(master, 3)
+    end = master.max_commit_log_offset
+    async with serving(master, clock) as (ha, port):
+        slaves = [await FakeSlave.to(port) for _ in range(3)]
+        for slave, where in zip(slaves, (100, 300, 200), strict=True):
+            slave.report(0)
+            await slave.log(0, end)
+            slave.report(where)
+        await until_async(lambda: ha.replicated_where(3) == 100, "all reports")
+
+        assert [ha.replicated_where(count) for count in (1, 2, 3, 4)] == [300, 200, 100, -1]
+        slaves[1].close()
+        await until_async(lambda: ha.replicated_where(1) == 200, "the slave to be gone")
+
+
+async def test_a_slave_that_is_far_behind_is_not_in_sync(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    fill(master, 10)
+    end = master.max_commit_log_offset
+    async with serving(master, clock, ha_slave_fallbehind_max=1_000) as (ha, port):
+        slave = await FakeSlave.to(port)
+        slave.report(1)
+        await until_async(lambda: ha.replicated_where(1) == 1, "the report")
+
+        assert ha.in_sync_slaves(end) == 0
+        assert not ha.connections()[0].is_in_sync
+
+
+@pytest.mark.parametrize(
+    ("reports", "words"),
+    [
+        pytest.param([1 << 40], "it has messages that this master lacks", id="ahead"),
+        pytest.param([-1], "asks for offset -1", id="negative"),
+        pytest.param([0, 1 << 40], "though only", id="beyond what was sent"),
+        pytest.param([0, 200, 199], "which falls", id="falling"),
+        pytest.param([0, 200, 1 << 62], "though only", id="garbage"),
+    ],
+)
+async def test_who_lies_is_disconnected_and_acknowledges_nothing(
+    master: MessageStore,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    reports: list[int],
+    words: str,
+) -> None:
+    fill(master, 3)
+    async with serving(master, clock) as (ha, port):
+        acknowledged: list[int] = []
+        ha.on_acknowledged = lambda: acknowledged.append(ha.replicated_where(1))
+        slave = await FakeSlave.to(port)
+        slave.report(reports[0])
+        if len(reports) > 1:
+            await slave.log(0, master.max_commit_log_offset)
+            for offset in reports[1:]:
+                slave.report(offset)
+
+        assert await slave.is_closed()
+        await until_async(lambda: not ha.connections(), "the slave to be forgotten")
+        assert max(acknowledged) <= 200
+        assert acknowledged[-1] == -1
+    assert words in caplog.text
+    assert caplog.text.count("HA connection closed") == 1
+
+
+async def test_whoever_waits_for_a_lie_goes_on_waiting(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    """An HTTP client on the port, say: its first eight bytes are an offset beyond the log."""
+    fill(master, 3)
+    async with serving(master, clock) as (ha, port):
+        stranger = await FakeSlave.to(port)
+        stranger.send(b"GET / HTTP/1.1\r\n\r\n")
+
+        assert await stranger.is_closed()
+        assert ha.replicated_where(1) == -1
+
+
+async def test_a_slave_that_says_nothing_is_left(
+    master: MessageStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(master, clock) as (ha, port):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+        await until_async(lambda: ha.replicated_where(1) == 0, "the report")
+        for _ in range(21):
+            clock.advance_ms(1_000)
+            await asyncio.sleep(0)
+
+        assert await slave.is_closed()
+    assert "it has said nothing for 20 s (haHousekeepingInterval)" in caplog.text
+
+
+async def test_a_slave_that_takes_nothing_is_left_though_it_reports(
+    master: MessageStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(master, 3)
+    async with serving(master, clock) as (ha, port):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+        await slave.log(0, master.max_commit_log_offset)
+        slave.report(100)
+        for _ in range(25):
+            if not ha.connections():
+                break
+            slave.report(100)
+            before = ha.connections()[0].last_contact_seconds
+            clock.advance_ms(1_000)
+            await until_async(partial(has_contact, ha, before), "the heartbeat to be read")
+
+        assert await slave.is_closed()
+    assert "it has taken nothing for 20 s" in caplog.text
+
+
+async def test_heartbeats_go_where_nothing_else_does(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    fill(master, 1)
+    end = master.max_commit_log_offset
+    async with serving(master, clock) as (ha, port):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+        await slave.log(0, end)
+        slave.report(end)
+        await until_async(lambda: ha.replicated_where(1) == end, "the report")
+        for _ in range(6):
+            clock.advance_ms(1_000)
+            await asyncio.sleep(0)
+
+        assert await slave.transfer() == (end, b"")
+
+
+async def test_who_wants_what_has_expired_is_told_where_the_log_begins(
+    master: MessageStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(master, 600)
+    master.files.log.delete_first()
+    begin = master.min_commit_log_offset
+    assert begin
+    async with serving(master, clock) as (_, port):
+        slave = await FakeSlave.to(port)
+        slave.report(100)
+
+        assert await slave.transfer() == (begin, b"")
+        assert await slave.is_closed()
+    assert "move its store directory away" in caplog.text
+
+
+async def test_a_file_that_is_deleted_while_it_is_sent_is_sent_to_its_end(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    fill(master, 600)
+    expected = whole_log(master)
+    async with serving(master, clock, sync_from_last_file=False, ha_transfer_batch_size=1_000) as (
+        _,
+        port,
+    ):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+        offset, data = await slave.transfer()
+        master.files.log.delete_first()
+
+        assert offset == 0
+        assert data + await slave.log(1_000, len(expected)) == expected
+
+
+async def test_expired_files_stay_while_a_connected_slave_needs_them(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    fill(master, 600)
+    assert await master.flush()
+    async with serving(master, clock) as (ha, port):
+        master.retention.needed_from = ha.needed_from
+        slave = await FakeSlave.to(port)
+        slave.report(10)
+        await until_async(lambda: ha.needed_from() == 10, "the report")
+        clock.advance_ms(100 * 3_600_000)
+        master.delete_expired_files_soon()
+        await asyncio.sleep(0)
+        await master.retention.clean()
+
+        assert master.min_commit_log_offset == 0
+
+
+async def test_what_is_not_in_memory_is_read_by_a_thread(
+    master: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_core.ha.connection.HOT_BYTES", 1_000)
+    monkeypatch.setattr("broker_core.ha.connection.READ_AHEAD_BYTES", 20_000)
+    fill(master, 600)
+    expected = whole_log(master)
+    read: list[int] = []
+    for mapped in master.files.log.files:
+        original = mapped.file.pread_into
+
+        def pread_into(offset: int, buffer: memoryview, original: Any = original) -> int:
+            read.append(len(buffer))
+            return int(original(offset, buffer))
+
+        monkeypatch.setattr(mapped.file, "pread_into", pread_into)
+    async with serving(master, clock, sync_from_last_file=False) as (_, port):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+
+        assert await slave.log(0, len(expected)) == expected
+    assert sum(read) >= len(expected) - 1_000
+    assert max(read) <= 20_000
+
+
+async def test_a_slave_gets_no_more_in_a_second_than_it_may(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    fill(master, 600)
+    end = master.max_commit_log_offset
+    async with serving(
+        master,
+        clock,
+        sync_from_last_file=False,
+        ha_flow_control_enable=True,
+        max_ha_transfer_byte_in_second=50_000,
+    ) as (ha, port):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+        got = await slave.log(0, 50_000)
+        sent = ha.connections()[0].transferred_offset
+        assert len(got) == sent == 50_000
+        for second in range(2, end // 50_000 + 2):
+            clock.advance_ms(1_001)
+            got += await slave.log(len(got), min(end, second * 50_000))
+            assert len(got) == ha.connections()[0].transferred_offset <= second * 50_000
+
+        assert got == whole_log(master)
+
+
+async def test_a_port_that_is_taken_is_a_sentence(master: MessageStore, clock: ManualClock) -> None:
+    async with serving(master, clock) as (_, port):
+        other = HaMaster(HaConfig(), clock, master.files.log, CountedLog(clock), EVERYBODY, None)
+        with pytest.raises(RemotingError, match="haListenPort sets another port"):
+            await other.start("127.0.0.1", port)
+        await other.shutdown()
+
+
+async def test_a_peer_that_is_not_allowed_is_refused_with_the_key_to_set(
+    master: MessageStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    allowed = AllowedSlaves("10.0.0.0/8", [], has_acl=False)
+    async with serving(master, clock, allowed) as (ha, port):
+        slave = await FakeSlave.to(port)
+
+        assert await slave.is_closed()
+        assert not ha.connections()
+    assert "haAllowedAddresses does not name it; if it is a slave, add 127.0.0.1" in caplog.text
+
+
+def test_with_access_control_only_this_host_is_allowed_by_default() -> None:
+    allowed = AllowedSlaves("", ["192.0.2.7"], has_acl=True)
+
+    assert allowed.refusal("127.0.0.1") is None
+    assert allowed.refusal("::1") is None
+    assert allowed.refusal("::ffff:192.0.2.7") is None
+    assert "haAllowedAddresses=198.51.100.1" in str(allowed.refusal("198.51.100.1"))
+    named = AllowedSlaves("198.51.100.0/24", [], has_acl=True)
+    assert named.refusal("198.51.100.1") is None
+    assert named.refusal("127.0.0.1") is not None
+    assert AllowedSlaves("", [], has_acl=False).refusal("198.51.100.1") is None

@@ -1,0 +1,241 @@
+"""The questions to a master that answers what it likes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.clock import SteadyClock
+from broker_core.config.broker import BrokerConfig
+from broker_core.counted_log import CountedLog
+from broker_core.delay.delay_offsets import DelayOffsets
+from broker_core.delay.levels import DelayLevels
+from broker_core.delay.schedule import ScheduleService
+from broker_core.delivery.sql_filter import compile_filter
+from broker_core.errors import RemotingConnectError
+from broker_core.formats.bloom_filter import BloomFilter
+from broker_core.ha.metadata_sync import FollowedTables, MetadataSync
+from broker_core.ha.role import Role
+from broker_core.message.data_version import DataVersion
+from broker_core.metadata.consumer_filters import ConsumerFilters
+from broker_core.metadata.consumer_offsets import ConsumerOffsets
+from broker_core.metadata.document import Document
+from broker_core.metadata.subscription_groups import SubscriptionGroups
+from broker_core.metadata.topics import Topics
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from broker_core.remoting.client import RemotingClient
+from tests.support.builders import a_store
+from tests.support.clock import ManualClock
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.passing_time import pass_time, settle
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from broker_core.protocol.command import RemotingCommand
+
+MASTER, OWN = "10.0.0.1:10911", "10.0.0.2:10911"
+VIP = "10.0.0.1:10909"
+TOPICS = (
+    b'{"dataVersion":{"counter":2,"timestamp":5},"topicConfigTable":{"T":{"topicName":"T",'
+    b'"perm":6,"readQueueNums":1,"writeQueueNums":1}}}'
+)
+GOOD = {
+    RequestCode.GET_ALL_TOPIC_CONFIG: TOPICS,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: b'{"offsetTable":{"T@g":{0:7}}}',
+    RequestCode.GET_ALL_DELAY_OFFSET: b'{"offsetTable":{3:4}}',
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: (
+        b'{"dataVersion":{"counter":3,"timestamp":5},'
+        b'"subscriptionGroupTable":{"g":{"groupName":"g"}}}'
+    ),
+}
+
+
+class Master(RemotingClient):
+    """A client whose only peer is a master that this test speaks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bodies = dict(GOOD)
+        self.asked: list[tuple[str, int]] = []
+        self.has_vip_port = True
+
+    async def request(
+        self, address: str, command: RemotingCommand, timeout_s: float = 5.0
+    ) -> RemotingCommand:
+        self.asked.append((address, command.code))
+        if address == VIP and not self.has_vip_port:
+            raise RemotingConnectError(f"no connection to {address}: connection refused")
+        body = self.bodies.get(RequestCode(command.code))
+        if body is None:
+            return command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
+        return command.answer(ResponseCode.SUCCESS, body=body)
+
+
+class Slave:
+    """A slave's tables, without the rest of a broker."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        storage, config = FaultyStorage(), BrokerConfig()
+        directory = Path("/store/config")
+        self.role = Role("SLAVE", 1)
+        self.master = Master()
+        self.deleted: list[str] = []
+        self.topics = Topics(config, clock, Document(storage, directory / "topics.json"))
+        self.groups = SubscriptionGroups(config, clock, Document(storage, directory / "g.json"))
+        self.offsets = ConsumerOffsets(Document(storage, directory / "consumerOffset.json"))
+        self.delay_offsets = DelayOffsets(Document(storage, directory / "delayOffset.json"))
+        bloom = BloomFilter(20, 32)
+        self.sync = MetadataSync(
+            self.role,
+            OWN,
+            FollowedTables(
+                self.topics,
+                self.groups,
+                self.offsets,
+                ScheduleService(
+                    DelayLevels.of("1s 5s"),
+                    a_store(clock, storage),
+                    self.delay_offsets,
+                    CountedLog(clock),
+                    clock,
+                    SteadyClock(clock),
+                    flush_interval_ms=10_000,
+                ),
+                ConsumerFilters(
+                    compile_filter,
+                    bloom,
+                    lambda: 1,
+                    clock,
+                    Document(storage, directory / "consumerFilter.json"),
+                ),
+                self.deleted.append,
+            ),
+            self.master,
+            clock,
+        )
+
+    @property
+    def asked(self) -> list[int]:
+        """The codes that the master was asked since the last look."""
+        asked, self.master.asked = self.master.asked, []
+        return [code for _, code in asked]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def slave(clock: ManualClock) -> AsyncIterator[Slave]:
+    one = Slave(clock)
+    one.sync.follow(MASTER)
+    yield one
+    await one.sync.shutdown()
+
+
+async def test_everything_is_taken_over(slave: Slave) -> None:
+    await slave.sync.sync()
+
+    assert slave.sync.state.failures == {}
+    assert slave.topics.data_version == DataVersion(counter=2, timestamp=5)
+    assert list(slave.topics.table) == ["T"]
+    assert slave.offsets.query("g", "T", 0) == 7
+    assert slave.delay_offsets.table == {3: 4}
+    assert list(slave.groups.table) == ["g"]
+
+
+async def test_the_original_is_asked_in_its_order_and_only_once_for_what_it_does_not_know(
+    slave: Slave,
+) -> None:
+    codes = [*GOOD, RequestCode.GET_ALL_CONSUMER_FILTER]
+    await slave.sync.sync()
+    assert slave.master.asked[0] == (VIP, RequestCode.GET_ALL_TOPIC_CONFIG)
+    assert {address for address, _ in slave.master.asked[1:]} == {MASTER}
+    assert slave.asked == codes
+
+    await slave.sync.sync()
+    assert slave.asked == codes[:-1]
+
+
+async def test_a_master_without_the_port_for_topics_is_asked_at_its_own(slave: Slave) -> None:
+    slave.master.has_vip_port = False
+
+    await slave.sync.sync()
+
+    assert list(slave.topics.table) == ["T"]
+
+
+async def test_it_asks_after_three_seconds_and_then_every_ten(
+    slave: Slave, clock: ManualClock
+) -> None:
+    slave.sync.start()
+    await settle()
+    await pass_time(clock, 2_900)
+    assert slave.asked == []
+    await pass_time(clock, 200)
+    assert len(slave.asked) == 5
+    await pass_time(clock, 9_700)
+    assert slave.asked == []
+    await pass_time(clock, 400)
+    assert len(slave.asked) == 4
+
+
+async def test_a_master_asks_nobody(slave: Slave) -> None:
+    await slave.role.changed("ASYNC_MASTER")
+
+    await slave.sync.sync()
+
+    assert slave.asked == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{", b'{"offsetTable":{"T@g":{"x":1}}}', b'{"offsetTable":{"T@g":{0:"y"}}}'],
+)
+async def test_what_cannot_be_read_changes_nothing_and_stops_nothing_else(
+    slave: Slave, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    slave.offsets.commit("g", "T", 0, 3)
+    slave.master.bodies[RequestCode.GET_ALL_CONSUMER_OFFSET] = body
+
+    await slave.sync.sync()
+    await slave.sync.sync()
+
+    assert slave.offsets.query("g", "T", 0) == 3
+    assert list(slave.groups.table) == ["g"]
+    assert set(slave.sync.state.failures) == {"consumer offsets"}
+    assert slave.sync.state.last_at is None
+    assert caplog.text.count("consumer offsets of the master are not taken over") == 1
+
+    slave.master.bodies[RequestCode.GET_ALL_CONSUMER_OFFSET] = GOOD[
+        RequestCode.GET_ALL_CONSUMER_OFFSET
+    ]
+    await slave.sync.sync()
+    assert slave.sync.state.failures == {}
+    assert slave.sync.state.last_at is not None
+
+
+async def test_the_queues_of_a_topic_go_only_when_the_same_master_had_it(slave: Slave) -> None:
+    await slave.sync.sync()
+    empty = b'{"dataVersion":{"counter":9,"timestamp":9},"topicConfigTable":{}}'
+    slave.master.bodies[RequestCode.GET_ALL_TOPIC_CONFIG] = empty
+    slave.sync.follow("10.0.0.3:10911")
+    await slave.sync.sync()
+    assert (list(slave.topics.table), slave.deleted) == ([], [])
+
+    slave.master.bodies[RequestCode.GET_ALL_TOPIC_CONFIG] = TOPICS
+    await slave.sync.sync()
+    slave.master.bodies[RequestCode.GET_ALL_TOPIC_CONFIG] = empty
+    await slave.sync.sync()
+    assert slave.deleted == ["T"]
+
+
+@pytest.mark.parametrize("address", ["", OWN])
+async def test_without_a_master_the_last_one_is_followed_on(slave: Slave, address: str) -> None:
+    slave.sync.follow(address)
+
+    assert slave.sync.state.master_addr == MASTER

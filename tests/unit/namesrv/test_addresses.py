@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from broker_core.namesrv.addresses import check_address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.0.0.1:10911",
+        "127.0.0.1:1024",
+        "192.168.7.9:65535",
+        "[2001:db8::7]:10911",
+        "[::1]:10911",
+        "[fd12:3456::1]:10911",
+        "broker-a:10911",
+        "rocketmq_broker_1:10911",
+        "broker.example.com.:10911",
+        "1broker.7.example:10911",
+    ],
+)
+def test_an_address_of_a_broker_is_taken(address: str) -> None:
+    check_address(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("", "host:port"),
+        ("10.0.0.1", "host:port"),
+        (":10911", "host:port"),
+        ("10.0.0.1:", "port is not a number"),
+        ("10.0.0.1:1 0", "port is not a number"),
+        ("10.0.0.1:٣٣٣٣", "port is not a number"),
+        ("10.0.0.1:+2222", "port is not a number"),
+        ("10.0.0.1:000010911", "port is not a number"),
+        ("10.0.0.1:22", "between 1024 and 65535"),
+        ("10.0.0.1:0", "between 1024 and 65535"),
+        ("10.0.0.1:65536", "between 1024 and 65535"),
+        ("2852039166:10911", "four decimal parts"),
+        ("0xa9fea9fe:10911", "four decimal parts"),
+        ("0251.0376.0251.0376:10911", "four decimal parts"),
+        ("169.254.43518:10911", "four decimal parts"),
+        ("10.0.0.1.:10911", "four decimal parts"),
+        ("10.0.0.1.5:10911", "four decimal parts"),
+        ("broker.0x7f:10911", "four decimal parts"),
+        ("169.254.169.254:10911", "link-local"),
+        ("169.254.1.1:10911", "link-local"),
+        ("[fe80::1]:10911", "link-local"),
+        ("[fe80::1%eth0]:10911", "zone"),
+        ("[::1%lo]:10911", "zone"),
+        ("100.100.100.200:10911", "metadata"),
+        ("[fd00:ec2::254]:10911", "metadata"),
+        ("[FD00:0EC2:0::254]:10911", "metadata"),
+        ("Metadata.Google.Internal.:10911", "metadata"),
+        ("[::ffff:169.254.169.254]:10911", "in the form of an IPv6 address"),
+        ("[::ffff:a00:1]:10911", "in the form of an IPv6 address"),
+        ("[::169.254.169.254]:10911", "in the form of an IPv6 address"),
+        ("[64:ff9b::a9fe:a9fe]:10911", "in the form of an IPv6 address"),
+        ("[2002:a9fe:a9fe::1]:10911", "in the form of an IPv6 address"),
+        ("0.0.0.0:10911", "not the address of one machine"),
+        ("0.1.2.3:10911", "not the address of one machine"),
+        ("255.255.255.255:10911", "not the address of one machine"),
+        ("240.0.0.1:10911", "not the address of one machine"),
+        ("224.0.0.1:10911", "not the address of one machine"),
+        ("[::]:10911", "not the address of one machine"),
+        ("[ff02::1]:10911", "not the address of one machine"),
+        ("[10.0.0.1]:10911", "not an IPv6 address"),
+        ("[]:10911", "not an IPv6 address"),
+        ("2001:db8::7:10911", "neither an IP address nor a host name"),
+        ("[2001:db8::7:10911", "neither an IP address nor a host name"),
+        ("a..b:10911", "neither an IP address nor a host name"),
+        ("-a:10911", "neither an IP address nor a host name"),
+        ("a b:10911", "neither an IP address nor a host name"),
+        ("user@host:10911", "neither an IP address nor a host name"),
+        ("host/path:10911", "neither an IP address nor a host name"),
+        ("bröker:10911", "neither an IP address nor a host name"),
+        ("a\n:10911", "neither an IP address nor a host name"),
+        (f"{'a' * 64}:10911", "neither an IP address nor a host name"),
+        (f"{'a.' * 127}a:10911", "neither an IP address nor a host name"),
+    ],
+)
+def test_what_leads_elsewhere_is_refused_with_the_reason(address: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        check_address(address)
+
+
+def test_whoever_may_choose_any_port_may_have_a_low_one() -> None:
+    check_address("10.0.0.1:911", port_min=1)
+    with pytest.raises(ValueError, match="between 1 and 65535"):
+        check_address("10.0.0.1:0", port_min=1)

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import logging
+
+import msgspec
+import pytest
+
+from broker_core.errors import RequestRefusedError
+from broker_core.message.sys_flag import MULTI_TAGS_FLAG
+from broker_core.message.topic_config import PERM_READ, PERM_WRITE, TopicConfig
+from broker_core.protocol.codes import ResponseCode
+from broker_core.sending.placement import QUEUE_NUMS_DEFAULT, Wanted, require_writable
+from tests.unit.sending.conftest import Sending, make_sending
+
+PRODUCER = "10.0.0.9:5000"
+
+
+def wanted(
+    topic: str,
+    queue_id: int = 0,
+    default_topic: str | None = "TBW102",
+    queue_nums: int | None = None,
+    *,
+    is_unit: bool = False,
+) -> Wanted:
+    return Wanted(topic, queue_id, default_topic, queue_nums, PRODUCER, is_unit)
+
+
+def add(
+    sending: Sending, topic: str, *, write: int = 4, read: int = 4, order: bool = False
+) -> None:
+    sending.topics.put(
+        TopicConfig(
+            topic_name=topic,
+            read_queue_nums=read,
+            write_queue_nums=write,
+            perm=PERM_READ | PERM_WRITE,
+            order=order,
+        )
+    )
+
+
+def refusal(sending: Sending, asked: Wanted) -> RequestRefusedError:
+    with pytest.raises(RequestRefusedError) as refused:
+        sending.placement.place(asked)
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("topic", "queue_id", "is_plain"),
+    [
+        ("T", 0, True),
+        ("T", 3, True),
+        ("T", 4, False),
+        ("T", -1, False),
+        ("unknown", 0, False),
+        ("", 0, False),
+        ("%RETRY%g", 0, False),
+        ("SCHEDULE_TOPIC_XXXX", 0, False),
+    ],
+)
+def test_a_known_queue_of_a_plain_topic_needs_no_closer_look(
+    sending: Sending, topic: str, queue_id: int, is_plain: bool
+) -> None:
+    add(sending, "T")
+    add(sending, "%RETRY%g")
+
+    assert sending.placement.is_plain(topic, queue_id) is is_plain
+
+
+@pytest.mark.parametrize(
+    "keys", [{"brokerPermission": "4"}, {"startAcceptSendRequestTimeStamp": "1"}]
+)
+def test_nothing_is_plain_while_more_than_the_topic_decides(keys: dict[str, str]) -> None:
+    sending = make_sending(**keys)
+    add(sending, "T")
+
+    assert not sending.placement.is_plain("T", 0)
+    assert sending.placement.place(wanted("T")) == 0
+
+
+def test_a_topic_is_created_on_its_first_message(
+    sending: Sending, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    assert sending.placement.place(wanted("T", 3)) == 3
+
+    assert sending.topics.table["T"].write_queue_nums == QUEUE_NUMS_DEFAULT
+    assert f"send to an unknown topic: topic=T count=1 last: producer={PRODUCER}" in caplog.messages
+
+
+def test_the_producer_says_how_many_queues_a_new_topic_gets(sending: Sending) -> None:
+    sending.placement.place(wanted("T", queue_nums=2))
+
+    assert sending.topics.table["T"].write_queue_nums == 2
+
+
+def test_a_retry_topic_is_created_whatever_the_default_topic_is(sending: Sending) -> None:
+    assert sending.placement.place(wanted("%RETRY%g", default_topic=None)) == 0
+
+    assert sending.topics.table["%RETRY%g"].write_queue_nums == 1
+
+
+def test_without_automatic_creation_an_unknown_topic_is_refused() -> None:
+    sending = make_sending(autoCreateTopicEnable="false")
+
+    refused = refusal(sending, wanted("T"))
+
+    assert refused.code == ResponseCode.TOPIC_NOT_EXIST
+    assert refused.remark == "topic[T] not exist, apply first please!"
+    assert "T" not in sending.topics.table
+
+
+def test_below_zero_any_queue_that_may_be_written_is_chosen(sending: Sending) -> None:
+    add(sending, "T", write=3, read=8)
+
+    chosen = {sending.placement.place(wanted("T", -1)) for _ in range(200)}
+
+    assert chosen == {0, 1, 2}
+
+
+def test_a_queue_that_is_only_read_takes_messages_that_name_it(sending: Sending) -> None:
+    """As in the original: while a topic shrinks, producers know its old queues."""
+    add(sending, "T", write=2, read=4)
+
+    assert sending.placement.place(wanted("T", 3)) == 3
+
+
+@pytest.mark.parametrize(("write", "queue_id"), [(4, 4), (0, -1)])
+def test_a_queue_that_is_not_there_is_refused(sending: Sending, write: int, queue_id: int) -> None:
+    add(sending, "T", write=write)
+
+    refused = refusal(sending, wanted("T", queue_id))
+
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert refused.remark == (
+        f"request queueId[{queue_id}] is illegal, topic T has {write} write queues, "
+        f"Producer: {PRODUCER}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        ("no/slash", ResponseCode.SYSTEM_ERROR),
+        ("", ResponseCode.SYSTEM_ERROR),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", ResponseCode.NO_PERMISSION),
+    ],
+)
+def test_a_topic_that_may_not_be_sent_to_is_refused(
+    sending: Sending, topic: str, code: ResponseCode
+) -> None:
+    assert refusal(sending, wanted(topic)).code == code
+
+
+def test_before_its_time_the_broker_takes_nothing() -> None:
+    sending = make_sending(startAcceptSendRequestTimeStamp=str(1 << 52))
+    add(sending, "T")
+
+    assert refusal(sending, wanted("T")).remark == (
+        f"broker unable to service, until {1 << 52} ms since epoch"
+    )
+
+
+def test_a_broker_that_may_not_be_written_refuses_ordered_topics() -> None:
+    sending = make_sending(brokerPermission="4")
+    add(sending, "ordered", order=True)
+    add(sending, "T")
+
+    assert sending.placement.place(wanted("T")) == 0
+    refused = refusal(sending, wanted("ordered"))
+
+    assert refused.code == ResponseCode.NO_PERMISSION
+    assert refused.remark == "the broker[10.0.0.1] sending message is forbidden"
+
+
+def test_a_permission_that_changes_takes_effect_with_the_next_reading(sending: Sending) -> None:
+    add(sending, "T")
+    object.__setattr__(sending.config, "broker_permission", PERM_READ)
+
+    sending.placement.reconfigure()
+
+    assert not sending.placement.is_plain("T", 0)
+    with pytest.raises(RequestRefusedError):
+        sending.placement.require_writable_broker()
+
+
+def test_a_topic_without_the_write_bit_takes_no_copies() -> None:
+    require_writable(TopicConfig(topic_name="T", perm=PERM_WRITE))
+
+    with pytest.raises(RequestRefusedError, match=r"the topic\[T\] sending message is forbidden"):
+        require_writable(TopicConfig(topic_name="T", perm=PERM_READ))
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_unit", "sys_flag"),
+    [("T", True, 1), ("T", False, 0), ("%RETRY%g", True, 2), ("%RETRY%g", False, 0)],
+)
+def test_a_topic_that_is_made_belongs_to_the_unit_of_its_producer(
+    sending: Sending, topic: str, is_unit: bool, sys_flag: int
+) -> None:
+    default_topic = "TBW102" if topic == "T" else None
+    sending.placement.place(wanted(topic, default_topic=default_topic, is_unit=is_unit))
+
+    assert sending.topics.table[topic].topic_sys_flag == sys_flag
+
+
+def test_messages_of_a_topic_with_several_tags_say_so(sending: Sending) -> None:
+    add(sending, "T")
+    assert sending.placement.sys_flag_of("T") == 0
+
+    sending.topics.put(
+        msgspec.structs.replace(sending.topics.table["T"], topic_filter_type="MULTI_TAG")
+    )
+
+    assert not sending.placement.is_plain("T", 0)
+    assert sending.placement.sys_flag_of("T") == MULTI_TAGS_FLAG
+    assert sending.placement.sys_flag_of("unknown") == 0

@@ -1,0 +1,114 @@
+"""When a put counts, what its sender is told, and when nobody has to wait."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+
+from broker_core.store.results import PutMessageStatus
+from tests.support.builders import a_store, durable, put, read_all, store_config
+from tests.support.gate import Gate
+
+
+async def test_async_flush_promises_nothing_to_wait_for(store):
+    assert store.acknowledge.until_acknowledged(put(store)) is None
+    assert not store.acknowledge.waits
+
+
+async def test_what_was_refused_is_not_waited_for(sync_store):
+    refused = put(sync_store, topic="T" * 300)
+
+    assert refused.status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert sync_store.acknowledge.until_acknowledged(refused) is None
+
+
+async def test_what_is_durable_already_is_not_waited_for(sync_store):
+    result = put(sync_store)
+    await durable(sync_store, result)
+
+    assert sync_store.acknowledge.until_acknowledged(result) is None
+
+
+async def test_a_slow_flush_is_a_timeout_and_the_message_stays(sync_store, storage, clock):
+    gate = Gate(storage, "fdatasync")
+    wait = sync_store.acknowledge.until_acknowledged(put(sync_store))
+    await gate.until_entered()
+
+    clock.advance_ms(4_999)
+    assert not wait.done()
+    clock.advance_ms(1)
+
+    assert await wait is PutMessageStatus.FLUSH_DISK_TIMEOUT
+    gate.open.set()
+    await durable(sync_store, put(sync_store))
+    assert len(read_all(sync_store)) == 2
+
+
+async def test_each_wait_has_its_own_time(sync_store, storage, clock):
+    gate = Gate(storage, "fdatasync")
+    first = sync_store.acknowledge.until_acknowledged(put(sync_store))
+    await gate.until_entered()
+    clock.advance_ms(3_000)
+    second = sync_store.acknowledge.until_acknowledged(put(sync_store))
+
+    clock.advance_ms(2_000)
+    assert first.done()
+    assert not second.done()
+    clock.advance_ms(3_000)
+
+    assert await second is PutMessageStatus.FLUSH_DISK_TIMEOUT
+    gate.open.set()
+
+
+@pytest.mark.parametrize(
+    ("call", "status"),
+    [(None, PutMessageStatus.PUT_OK), ("fdatasync", PutMessageStatus.SERVICE_NOT_AVAILABLE)],
+)
+async def test_a_wait_gives_what_its_owner_makes_of_the_status(sync_store, storage, call, status):
+    if call:
+        storage.fail(call, error=errno.EIO)
+
+    wait = sync_store.acknowledge.until_acknowledged(put(sync_store), lambda told: ("told", told))
+
+    assert await wait == ("told", status)
+
+
+async def test_after_a_failed_flush_nothing_is_acknowledged(sync_store, storage):
+    await durable(sync_store, put(sync_store, body=b"safe"))
+    storage.fail("fdatasync", error=errno.EIO)
+
+    waiting = [sync_store.acknowledge.until_acknowledged(put(sync_store)) for _ in range(3)]
+    statuses = await asyncio.gather(*waiting)
+
+    assert set(statuses) == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
+    assert put(sync_store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert not sync_store.is_writable
+
+
+async def test_who_waits_for_a_flush_is_told_at_once_when_the_commit_fails(clock, storage):
+    store = a_store(clock, storage, store_config(transient_store_pool_enable=True))
+    store.load()
+    await store.start()
+    storage.fail("pwrite", error=errno.EIO)
+    put(store)
+
+    assert await store.flush() is False
+    assert not store.is_writable
+    await store.shutdown()
+
+
+async def test_without_sync_flush_every_put_counts(store):
+    put(store)
+
+    assert store.acknowledge.acknowledged_where == store.max_commit_log_offset > 0
+
+
+async def test_with_sync_flush_puts_count_up_to_the_last_flush(sync_store):
+    result = put(sync_store)
+    assert sync_store.acknowledge.acknowledged_where == 0
+
+    await durable(sync_store, result)
+
+    assert sync_store.acknowledge.acknowledged_where == sync_store.max_commit_log_offset > 0

@@ -1,0 +1,242 @@
+"""When a put counts on a SYNC_MASTER, and what may be read of it before."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_core.store.results import PutMessageStatus
+from tests.support.builders import a_store, put, read_all, store_config
+from tests.support.gate import Gate, until
+
+if TYPE_CHECKING:
+    from broker_core.clock import Clock
+    from broker_core.store.message_store import MessageStore
+    from broker_core.store.results import PutMessageResult
+    from tests.support.faulty_storage import FaultyStorage
+
+OK = PutMessageStatus.PUT_OK
+LATE = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+NO_SLAVE = PutMessageStatus.SLAVE_NOT_AVAILABLE
+
+
+class Terms:
+    slaves = 1
+    timeout_s = 3.0
+    fall_behind_max = 10_000
+
+
+async def a_sync_master(clock: Clock, storage: FaultyStorage, **changes: Any) -> MessageStore:
+    store = a_store(clock, storage, store_config(broker_role="SYNC_MASTER", **changes))
+    store.take_role(is_slave=False, terms=Terms())
+    store.load()
+    await store.start()
+    return store
+
+
+@pytest.fixture
+async def master(clock, storage):
+    store = await a_sync_master(clock, storage)
+    store.acknowledge.replicated(0)
+    yield store
+    await store.shutdown()
+
+
+@pytest.fixture
+async def flushing_master(clock, storage):
+    store = await a_sync_master(clock, storage, flush_disk_type="SYNC_FLUSH")
+    store.acknowledge.replicated(0)
+    yield store
+    await store.shutdown()
+
+
+def wait_for(store: MessageStore, result: PutMessageResult) -> Any:
+    return store.acknowledge.until_acknowledged(result)
+
+
+def end_of(result: PutMessageResult) -> int:
+    return result.commit_log_offset + result.wrote_size
+
+
+async def test_a_put_counts_when_a_slave_has_it(master):
+    result = put(master)
+    wait = wait_for(master, result)
+    master.acknowledge.replicated(end_of(result) - 1)
+    assert not wait.done()
+    master.acknowledge.replicated(end_of(result))
+
+    assert await wait is OK
+    assert wait_for(master, result) is None
+
+
+async def test_one_report_ends_all_waits_that_it_covers(master):
+    tasks = asyncio.all_tasks()
+    results = [put(master) for _ in range(5)]
+    waits = [wait_for(master, result) for result in results]
+    assert asyncio.all_tasks() == tasks, "no task a send"
+    master.acknowledge.replicated(end_of(results[3]))
+
+    assert [wait.done() for wait in waits] == [True] * 4 + [False]
+
+
+async def test_a_slave_that_is_late_is_a_timeout_and_the_message_stays(master, clock):
+    wait = wait_for(master, put(master))
+    clock.advance_ms(2_999)
+    assert not wait.done()
+    clock.advance_ms(1)
+
+    assert await wait is LATE
+    assert len(read_all(master)) == 1
+
+
+async def test_without_a_slave_the_answer_says_so_at_once(master):
+    master.acknowledge.replicated(-1)
+
+    assert await wait_for(master, put(master)) is NO_SLAVE
+    await until(lambda: len(read_all(master)) == 1)
+
+
+async def test_a_slave_that_is_far_behind_is_none(master):
+    body = b"x" * 4_000
+    results = [put(master, body=body) for _ in range(4)]
+
+    assert await wait_for(master, results[-1]) is NO_SLAVE
+    master.acknowledge.replicated(end_of(results[2]))
+    late = wait_for(master, put(master, body=body))
+    assert not late.done()
+
+
+async def test_nothing_is_read_before_its_sender_is_answered(master, clock):
+    result = put(master)
+    wait = wait_for(master, result)
+    await asyncio.sleep(0)
+    assert read_all(master) == []
+    assert master.look_message(result.commit_log_offset) is None
+    assert master.acknowledge.acknowledged_where == 0
+    master.acknowledge.replicated(end_of(result))
+
+    assert await wait is OK
+    assert len(read_all(master)) == 1
+    assert master.look_message(result.commit_log_offset) is not None
+    assert master.acknowledge.acknowledged_where == end_of(result)
+
+
+async def test_a_put_that_nobody_waits_for_is_shown_no_later_than_a_timeout(master, clock):
+    put(master)
+    await asyncio.sleep(0)
+    clock.advance_ms(2_000)
+    assert read_all(master) == []
+    clock.advance_ms(1_000)
+
+    assert len(read_all(master)) == 1
+
+
+async def test_when_the_slave_goes_what_is_waited_for_stays_hidden_until_its_time(master, clock):
+    wait = wait_for(master, put(master))
+    await asyncio.sleep(0)
+    master.acknowledge.replicated(-1)
+    await asyncio.sleep(0)
+    assert read_all(master) == []
+    assert not wait.done()
+    clock.advance_ms(3_000)
+
+    assert await wait is LATE
+    assert len(read_all(master)) == 1
+
+
+async def test_with_sync_flush_it_takes_the_disk_and_the_slave(flushing_master, storage, clock):
+    gate = Gate(storage, "fdatasync")
+    result = put(flushing_master)
+    wait = wait_for(flushing_master, result)
+    await gate.until_entered()
+    flushing_master.acknowledge.replicated(end_of(result))
+    await asyncio.sleep(0)
+    assert not wait.done()
+    assert read_all(flushing_master) == []
+    gate.open.set()
+
+    assert await wait is OK
+    assert len(read_all(flushing_master)) == 1
+
+
+async def test_with_sync_flush_a_late_disk_is_the_disks_timeout(flushing_master, storage, clock):
+    gate = Gate(storage, "fdatasync")
+    result = put(flushing_master)
+    wait = wait_for(flushing_master, result)
+    await gate.until_entered()
+    flushing_master.acknowledge.replicated(end_of(result))
+    clock.advance_ms(5_000)
+
+    assert await wait is PutMessageStatus.FLUSH_DISK_TIMEOUT
+    gate.open.set()
+
+
+async def test_with_sync_flush_a_missing_slave_is_told_after_the_flush(flushing_master, storage):
+    flushing_master.acknowledge.replicated(-1)
+    result = put(flushing_master)
+    wait = wait_for(flushing_master, result)
+    assert not wait.done()
+
+    assert await wait is NO_SLAVE
+    assert flushing_master.flushed_where >= end_of(result)
+
+
+async def test_a_failed_flush_ends_all_waits(flushing_master, storage):
+    storage.fail("fdatasync")
+    waits = [wait_for(flushing_master, put(flushing_master)) for _ in range(2)]
+
+    for wait in waits:
+        assert await wait is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert read_all(flushing_master) == []
+
+
+async def test_in_sync_replicas_of_one_wait_for_nobody(clock, storage):
+    class Alone(Terms):
+        slaves = 0
+
+    store = a_store(clock, storage, store_config(broker_role="SYNC_MASTER"))
+    store.take_role(is_slave=False, terms=Alone())
+    store.load()
+    await store.start()
+
+    assert wait_for(store, put(store)) is None
+    await until(lambda: len(read_all(store)) == 1)
+    await store.shutdown()
+
+
+async def test_what_was_there_at_the_start_may_be_read(clock, storage):
+    store = await a_sync_master(clock, storage)
+    put(store)
+    await store.shutdown()
+    again = await a_sync_master(clock, storage)
+
+    assert len(read_all(again)) == 1
+    await again.shutdown()
+
+
+async def test_a_slave_takes_no_puts_and_a_master_that_it_becomes_does(clock, storage):
+    store = a_store(clock, storage, store_config(broker_role="SLAVE"))
+    store.take_role(is_slave=True)
+    store.load()
+    await store.start()
+    assert put(store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    store.take_role(is_slave=False, terms=Terms())
+    store.acknowledge.replicated(0)
+
+    result = put(store)
+    assert not wait_for(store, result).done()
+    store.take_role(is_slave=False)
+    assert wait_for(store, put(store)) is None
+    assert len(read_all(store)) == 2
+    await store.shutdown()
+
+
+async def test_too_few_replicas_refuse_puts(master):
+    master.availability.need_replicas(are_missing=True)
+    assert put(master).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "minInSyncReplicas" in master.availability.text()
+    master.availability.need_replicas(are_missing=False)
+
+    assert put(master).status is OK

@@ -1,0 +1,133 @@
+"""Slow puts: what is logged of one that takes more than 500 ms, and of one that does not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from broker_core.store.results import PutMessageStatus
+from tests.support.builders import HOST, LOG_FILE_SIZE, put
+
+if TYPE_CHECKING:
+    from broker_core.store.message_store import MessageStore
+    from tests.support.clock import ManualClock
+    from tests.support.faulty_storage import FaultyStorage
+
+
+class SlowBuffer(bytearray):
+    """Memory whose pages come late: each slice that is written lets time pass."""
+
+    def __init__(self, clock: ManualClock, milliseconds: int) -> None:
+        super().__init__(LOG_FILE_SIZE)
+        self.clock = clock
+        self.milliseconds = milliseconds
+
+    def __setitem__(self, place, data) -> None:
+        self.clock.hold_ms(self.milliseconds)
+        super().__setitem__(place, data)
+
+
+def slow_down(storage: FaultyStorage, clock: ManualClock, call: str, milliseconds: int) -> None:
+    """Let each call of a kind take so long."""
+
+    def hold(made: str) -> None:
+        if made == call:
+            clock.hold_ms(milliseconds)
+
+    storage.on_call = hold
+
+
+def told(caplog) -> list[str]:
+    return [entry.getMessage() for entry in caplog.records if "slow put" in entry.message]
+
+
+def put_batch(store: MessageStore) -> PutMessageStatus:
+    item = b"\0\0\0\x1b" + bytes(8) + b"\0\0\0\x07" + b"\0\0\0\x05" + b"hello" + b"\0\0"
+    return store.put_batch(
+        "TopicTest", 0, item * 3, "", sys_flag=0, born_timestamp=0, born_host=HOST
+    ).status
+
+
+async def test_a_put_that_waits_for_pages_is_told_from_more_than_500_ms_on(store, clock, caplog):
+    put(store)
+    clock.hold_ms(1)
+    # Two slices are written of each record.
+    slow = store.files.put_state.buffer = SlowBuffer(clock, 250)
+
+    put(store)
+    assert told(caplog) == []
+    slow.milliseconds = 251
+    result = put(store, body=b"x" * 1000)
+
+    assert told(caplog) == [
+        f"slow put: topic=TopicTest queue_id=0 size={result.wrote_size} took_ms=502 "
+        "waited_for=pages of the mapped files 502 ms"
+    ]
+
+
+async def test_a_put_says_what_it_waited_for_when_it_made_room(store, storage, clock, caplog):
+    # The log, the queue and the index: each makes its first file, and reserves its blocks.
+    slow_down(storage, clock, "allocate", 200)
+
+    result = put(store, uniq_key="U")
+
+    (line,) = told(caplog)
+    assert f"size={result.wrote_size} " in line
+    waits = re.findall(r"[=,] ?([a-zA-Z][a-zA-Z ]+) (\d+) ms", line.partition("waited_for")[2])
+    assert {what for what, _ in waits} >= {
+        "a file of the log",
+        "blocks for the ConsumeQueue",
+        "blocks for the index",
+    }
+    (took,) = re.findall(r"took_ms=(\d+)", line)
+    assert sum(int(milliseconds) for _, milliseconds in waits) == int(took) >= 600
+
+
+async def test_what_room_and_writing_take_together_counts(store, storage, clock, caplog):
+    put(store)
+    clock.hold_ms(1)
+    slow_down(storage, clock, "allocate", 300)
+    state = store.files.put_state
+    slow = SlowBuffer(clock, 150)
+    state.buffer = slow
+
+    put(store, "Other")
+
+    (line,) = told(caplog)
+    assert "took_ms=600 " in line
+    assert "blocks for the ConsumeQueue 300 ms" in line
+    assert "pages of the mapped files 300 ms" in line
+
+
+async def test_the_put_after_a_slow_one_is_not_told(store, storage, clock, caplog):
+    slow_down(storage, clock, "allocate", 600)
+    put(store)
+    storage.on_call = lambda _: None
+
+    put(store)
+    clock.hold_ms(60_000)
+    put(store)
+
+    assert len(told(caplog)) == 1
+
+
+async def test_a_wall_clock_that_is_stepped_is_no_slow_put(store, clock, caplog):
+    put(store)
+    clock.step_wall_clock_ms(3_600_000)
+    put(store)
+    clock.step_wall_clock_ms(-7_200_000)
+    put(store)
+    clock.hold_ms(1_000)
+    put(store)
+
+    assert told(caplog) == []
+
+
+async def test_a_batch_is_told_as_one_put(store, storage, clock, caplog):
+    slow_down(storage, clock, "allocate", 600)
+
+    assert put_batch(store) is PutMessageStatus.PUT_OK
+
+    assert [line.partition(" took")[0] for line in told(caplog)] == [
+        f"slow put: topic=TopicTest queue_id=0 size={store.max_commit_log_offset}"
+    ]

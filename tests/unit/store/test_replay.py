@@ -1,0 +1,240 @@
+"""A slave's store is that of its master, however the bytes come."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_core.errors import ReplicationError
+from broker_core.message.sys_flag import TRANSACTION_PREPARED_TYPE
+from tests.support.builders import HOST, a_store, put, read_all, store_config
+from tests.support.faulty_storage import FaultyStorage
+
+if TYPE_CHECKING:
+    from broker_core.clock import Clock
+    from broker_core.store.message_store import MessageStore
+
+V6 = bytes(range(16)) + b"\0\0\x2a\x9f"
+
+
+def a_mixture(store: MessageStore, count: int, seed: int = 7) -> None:
+    """Put messages of every kind: of other hosts, delayed, half, without anything, long."""
+    chance = random.Random(seed)
+    for number in range(count):
+        kind = number % 11
+        put(
+            store,
+            topic=("A", "B", "SCHEDULE_TOPIC_XXXX" if kind == 3 else "C")[number % 3],
+            queue_id=chance.randrange(3),
+            body=bytes(chance.randrange(600)) if kind else b"",
+            tags=None if kind == 5 else f"tag{kind}",
+            keys="one two" if kind == 2 else None,
+            uniq_key=f"U{number}" if kind % 2 else None,
+            sys_flag=TRANSACTION_PREPARED_TYPE if kind == 7 else 0,
+            born_host=V6 if kind == 4 else HOST,
+            more={"DELAY": "2"} if kind == 3 else {"名": "值"},
+        )
+
+
+def log_of(store: MessageStore) -> bytes:
+    data = b""
+    while (view := store.files.log.committed_view(len(data))) is not None:
+        data += bytes(view)
+    return data
+
+
+def queues_of(store: MessageStore) -> dict[tuple[str, int], bytes]:
+    """Return all units of each queue."""
+    found = {}
+    for queue in store.files.queues:
+        units = b""
+        while len(units) < 20 * queue.next_offset:
+            units += bytes(queue.stored_units(len(units) // 20, 1_000))
+        found[queue.topic, queue.queue_id] = units
+    return found
+
+
+def receive(store: MessageStore, data: bytes, size: int) -> None:
+    """Append bytes as transfers do: never over the end of a file."""
+    log = store.files.log
+    while data:
+        room = log.file_size - log.max_offset % log.file_size
+        piece = data[: min(size, room)]
+        log.append_data(memoryview(piece))
+        store.replay.advance()
+        data = data[len(piece) :]
+
+
+def a_slave(clock: Clock, storage: FaultyStorage | None = None, **changes: Any) -> MessageStore:
+    config = store_config(broker_role="SLAVE", max_index_num=20_000, **changes)
+    store = a_store(clock, storage or FaultyStorage(), config)
+    store.take_role(is_slave=True)
+    store.load()
+    return store
+
+
+@pytest.fixture
+async def master(clock):
+    store = a_store(clock, FaultyStorage(), store_config(max_index_num=20_000))
+    store.load()
+    await store.start()
+    yield store
+    await store.shutdown()
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 5_000, 300_000])
+async def test_records_cut_anywhere_make_the_masters_queues(master, clock, size):
+    a_mixture(master, 60 if size < 50 else 700)
+    slave = a_slave(clock)
+    await slave.start()
+    receive(slave, log_of(master), size)
+
+    assert log_of(slave) == log_of(master)
+    assert queues_of(slave) == queues_of(master)
+    assert slave.index_last_update == master.index_last_update
+    assert slave.dispatch_behind_bytes == 0
+    assert slave.put_total == master.put_total
+    assert [m.body for m in read_all(slave, "B", 1)] == [m.body for m in read_all(master, "B", 1)]
+    for key in ("one", "U9", "two"):
+        assert len(slave.query_message("C", key, 64, 0, 1 << 60)) == len(
+            master.query_message("C", key, 64, 0, 1 << 60)
+        )
+    await slave.shutdown()
+
+
+async def test_arrivals_are_told_of_what_comes(master, clock, storage):
+    arrived = []
+    slave = a_store(
+        clock,
+        storage,
+        store_config(broker_role="SLAVE", flush_disk_type="SYNC_FLUSH"),
+        on_arrival=lambda *place: arrived.append(place),
+    )
+    slave.take_role(is_slave=True)
+    slave.load()
+    await slave.start()
+    put(master, queue_id=2)
+    put(master, queue_id=2)
+    receive(slave, log_of(master), 10_000)
+
+    assert arrived == [("TopicTest", 2, 2)]
+    assert len(read_all(slave, queue_id=2)) == 2, "a slave does not wait for its own disk"
+    await slave.shutdown()
+
+
+@pytest.mark.parametrize("size", [90, 300_000])
+async def test_one_wrong_byte_anywhere_is_never_dispatched(master, clock, size):
+    """In a head, a body, a topic, properties: the log is cut before the record, or it is whole."""
+    for number in range(4):
+        put(master, body=b"b%d" % number * 40, tags="t", keys="k")
+    data = log_of(master)
+    record = len(data) // 4
+    guarded = {*range(8), *range(28, 36), *range(84, 88 + 80)}
+    for position in sorted(guarded):
+        slave = a_slave(clock)
+        await slave.start()
+        wrong = bytearray(data)
+        wrong[record * 2 + position] ^= 0x40
+        # A size that is too long waits for what does not come; all else is refused.
+        with contextlib.suppress(ReplicationError):
+            receive(slave, bytes(wrong), size)
+        assert slave.replay.dispatched_where == record * 2, position
+        assert len(read_all(slave)) == 2
+        slave.replay.cut()
+        receive(slave, data[record * 2 :], size)
+        assert log_of(slave) == data
+        assert len(read_all(slave)) == 4
+        await slave.shutdown()
+
+
+async def test_a_full_disk_leaves_whole_messages_and_a_second_try_ends_well(master, clock):
+    a_mixture(master, 300)
+    data = log_of(master)
+    for nth in range(1, 12):
+        storage = FaultyStorage()
+        slave = a_slave(clock, storage)
+        await slave.start()
+        storage.fail("allocate", nth=nth, error=28)
+        try:
+            receive(slave, data, 2_000)
+        except OSError:
+            storage.heal("allocate")
+            slave.replay.cut()
+            receive(slave, data[slave.max_commit_log_offset :], 2_000)
+        assert log_of(slave) == data
+        assert queues_of(slave) == queues_of(master)
+        await slave.shutdown()
+
+
+async def test_a_kill_at_any_byte_and_the_rest_make_the_masters_queues(master, clock):
+    a_mixture(master, 40)
+    data = log_of(master)
+    for end in range(0, len(data), 397):
+        storage = FaultyStorage()
+        slave = a_slave(clock, storage)
+        await slave.start()
+        receive(slave, data[:end], 1_000)
+        disk = storage.crash()
+        await slave.shutdown()
+        again = a_slave(clock, disk)
+        await again.start()
+        begin = again.max_commit_log_offset
+        assert begin <= end
+        receive(again, data[begin:], 1_000)
+        assert queues_of(again) == queues_of(master), end
+        assert again.index_last_update == master.index_last_update
+        await again.shutdown()
+
+
+async def test_a_slave_that_becomes_a_master_puts_behind_the_last_whole_message(master, clock):
+    for _ in range(3):
+        put(master)
+    data = log_of(master)
+    slave = a_slave(clock)
+    await slave.start()
+    receive(slave, data[:-5], 100)
+    assert slave.dispatch_behind_bytes > 0
+    slave.take_role(is_slave=False)
+
+    result = put(slave, body=b"mine")
+    assert result.commit_log_offset == len(data) // 3 * 2
+    assert result.queue_offset == 2
+    assert [m.body for m in read_all(slave)] == [b"hello", b"hello", b"mine"]
+    await slave.shutdown()
+
+
+async def test_a_clean_exit_in_the_middle_of_a_message_is_no_damage(master, clock, storage):
+    for _ in range(3):
+        put(master)
+    data = log_of(master)
+    slave = a_slave(clock, storage)
+    await slave.start()
+    receive(slave, data[:-5], 100)
+    await slave.shutdown()
+    again = a_store(clock, storage, store_config(broker_role="SLAVE"))
+    report = again.load()
+
+    assert (report.clean_exit, report.damaged, report.truncated_bytes) == (True, [], 0)
+    assert report.max_commit_log_offset == len(data) // 3 * 2
+    again.close()
+
+
+async def test_a_deleted_topic_on_a_slave_begins_anew(master, clock):
+    for _ in range(3):
+        put(master, topic="gone")
+    first = log_of(master)
+    slave = a_slave(clock)
+    await slave.start()
+    receive(slave, first, 10_000)
+    for store in (master, slave):
+        store.delete_topic("gone")
+    for _ in range(2):
+        put(master, topic="gone")
+    receive(slave, log_of(master)[len(first) :], 10_000)
+
+    assert slave.max_offset_in_queue("gone", 0) == 2
+    assert len(read_all(slave, "gone")) == 2
+    await slave.shutdown()

@@ -1,0 +1,117 @@
+"""What may be read, and who is told when it is more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_core.store.availability import Availability
+from broker_core.store.consume_queue import ConsumeQueue
+from broker_core.store.put_state import PutState
+from broker_core.store.visibility import NO_LIMIT, Visibility
+from tests.support.faulty_storage import FaultyStorage
+
+
+class Stage:
+    """A Visibility with two queues, in which puts are 100 bytes long."""
+
+    def __init__(self, *, waits: bool = True) -> None:
+        self.state = PutState()
+        self.availability = Availability(self.state)
+        self.availability.start()
+        self.asked = 0
+        self.arrived: list[tuple[str, int, int]] = []
+        self.visibility = Visibility(
+            self.availability,
+            self.ask,
+            waits=waits,
+            on_arrival=lambda *place: self.arrived.append(place),
+        )
+        self.a, self.b = (
+            ConsumeQueue(topic, 0, Path("/q") / topic, 2000, FaultyStorage(), lambda *_: None)
+            for topic in ("A", "B")
+        )
+        self.end = 0
+
+    def ask(self) -> None:
+        self.asked += 1
+
+    def put(self, queue: ConsumeQueue) -> None:
+        self.end += 100
+        queue.next_offset += 1
+        self.visibility.leave_unflushed(queue, self.end)
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+def test_what_is_unflushed_is_not_shown_and_asked_for(stage):
+    stage.put(stage.a)
+
+    assert (stage.a.max_offset, stage.arrived, stage.asked) == (0, [], 1)
+
+
+def test_all_that_ends_at_an_offset_or_before_is_shown(stage):
+    for queue in (stage.a, stage.b, stage.a):
+        stage.put(queue)
+
+    stage.visibility.show_up_to(299)
+    assert (stage.a.max_offset, stage.b.max_offset) == (1, 1)
+    stage.visibility.show_up_to(300)
+
+    assert (stage.a.max_offset, stage.visibility.read_limit) == (2, 300)
+    assert stage.arrived == [("A", 0, 1), ("B", 0, 1), ("A", 0, 2)]
+
+
+def test_a_queue_is_told_once_of_many_messages(stage):
+    for _ in range(3):
+        stage.put(stage.a)
+
+    stage.visibility.show_up_to(300)
+
+    assert stage.arrived == [("A", 0, 3)]
+
+
+def test_without_a_wait_there_is_no_limit_and_messages_are_shown_at_once():
+    stage = Stage(waits=False)
+    stage.a.next_offset = 2
+
+    stage.visibility.show(stage.a)
+    stage.visibility.show_up_to(0)
+
+    assert stage.visibility.read_limit == NO_LIMIT
+    assert (stage.a.max_offset, stage.arrived) == (2, [("A", 0, 2)])
+
+
+def test_a_deleted_topic_is_not_shown_any_more(stage):
+    stage.put(stage.a)
+    stage.put(stage.b)
+
+    stage.visibility.forget_topic("A")
+    stage.visibility.show_up_to(200)
+
+    assert (stage.a.max_offset, stage.arrived) == (0, [("B", 0, 1)])
+
+
+def test_puts_are_refused_while_too_many_are_unflushed(stage, monkeypatch):
+    monkeypatch.setattr("broker_core.store.visibility.UNFLUSHED_MAX", 3)
+    for _ in range(2):
+        stage.put(stage.a)
+    assert stage.state.is_writable
+    stage.put(stage.a)
+    assert not stage.state.is_writable
+
+    stage.visibility.show_up_to(100)
+
+    assert stage.state.is_writable
+
+
+def test_after_a_failure_reads_end_where_it_says(stage):
+    stage.put(stage.a)
+
+    stage.visibility.stop_at(50)
+
+    assert (stage.visibility.read_limit, stage.a.max_offset) == (50, 0)
