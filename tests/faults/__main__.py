@@ -1,20 +1,24 @@
 """Fault runs of any length, by hand or by night.
 
     kill        kill -9 of the broker under load: what was acknowledged is there
-    kill-store  the same of a process that is nothing but a store
-    power       power cuts on an ext4 of its own that forgets what was not flushed
+    kill-store  the same with a process that is only a store
+    power       power cuts on an ext4 file system that forgets what was not flushed
     syscalls    at every n-th system call of a kind the process is killed, or the call fails
-    flip        single bits of a log: at most the message that is hit is lost, and named
-    model       the store beside a model of it, with crashes between any two lines
-    recovery    how fast a start goes through the log
+    flip        single bits of a log: at most the message hit is lost, and the store says so
+    model       the store against a model of it, with crashes between any two lines
+    promotion   kill -9 of a master under load, promotion of its slave, return of the old one
+    partition   partitions, flapping, slow and lossy links between a master and its slave
+    recovery    how fast a start reads the log
 
     python -m tests.faults kill --cycles 1000
     python -m tests.faults power --cuts 1000
     python -m tests.faults flip --count 2000 --guarded
     python -m tests.faults model --examples 2000
+    python -m tests.faults promotion --rounds 200
+    python -m tests.faults partition --rounds 500
 
-Exit code 0 when nothing was wrong, 1 when something was, 2 when the machine lacks what a run needs.
-A seed is printed; given back, it repeats the same choices.
+Exit code 0 when nothing was wrong, 1 when something was, 2 when the machine lacks something.
+Each run prints its seed; --seed repeats it.
 """
 
 from __future__ import annotations
@@ -27,8 +31,19 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.faults import broker_kill, flips, kill, model, power, recovery_speed, syscalls
+from tests.faults import (
+    broker_kill,
+    flips,
+    kill,
+    model,
+    partition,
+    power,
+    promotion,
+    recovery_speed,
+    syscalls,
+)
 from tests.faults.writer import EXTENDED, POOLED
+from tests.support import network
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -40,7 +55,7 @@ STORE_KINDS = (*FLUSH_DISK_TYPES, POOLED, EXTENDED)
 
 
 class Command(NamedTuple):
-    """How a run is called, what it needs, how it is done; `run` says whether nothing was wrong."""
+    """A kind of run: its name, needs and options. `run` returns whether nothing was wrong."""
 
     name: str
     summary: str
@@ -91,6 +106,21 @@ def _model(arguments: Namespace, directory: Path, dice: Random) -> bool:
     wrong = model.run(arguments.examples, arguments.seed, shrink=arguments.shrink, say=_say)
     _say(wrong)
     return not wrong
+
+
+def _promotion(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    is_right = True
+    for kind in arguments.kind or promotion.KINDS:
+        found = promotion.run(directory / kind, kind, arguments.rounds, dice, say=_say)
+        _say(f"{kind} {found}")
+        is_right = is_right and not found.wrong
+    return is_right
+
+
+def _partition(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    found = partition.run(directory, arguments.rounds, dice, say=_say)
+    _say(str(found))
+    return not found.wrong
 
 
 def _recovery(arguments: Namespace, directory: Path, dice: Random) -> bool:
@@ -166,6 +196,23 @@ COMMANDS = (
         ),
     ),
     Command(
+        "promotion",
+        "kill a master, promote its slave, bring the old one back",
+        _promotion,
+        _nothing,
+        (
+            ("--rounds", _number(20, "of each kind of durability")),
+            ("--kind", _kinds(tuple(promotion.KINDS))),
+        ),
+    ),
+    Command(
+        "partition",
+        "part a master and its slave (root, network namespaces)",
+        _partition,
+        network.missing,
+        (("--rounds", _number(50, "partitions")),),
+    ),
+    Command(
         "recovery",
         "measure how fast a start is",
         _recovery,
@@ -197,7 +244,7 @@ def main() -> int:
         print(f"{command.name} cannot be run here: it needs {missing}.", file=sys.stderr)
         return 2
     _say(f"seed={arguments.seed}")
-    # Ended by a signal, a run unmounts what it has mounted, all the same.
+    # So that a run ended by a signal still unmounts its file systems.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory() as directory:
         is_right = command.run(arguments, Path(directory), random.Random(arguments.seed))

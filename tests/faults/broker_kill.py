@@ -1,6 +1,6 @@
-"""kill -9 of the whole broker under load, again and again: what was acknowledged is there.
+"""kill -9 of the whole broker under load, again and again: no acknowledged message is lost.
 
-Acknowledged is an answer with code 0. Any other answer while the broker runs is wrong.
+An answer with code 0 acknowledges. Any other answer while the broker runs is wrong.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker_core.verify import verify
+from broker_core.verify.verifier import verify
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.raw_remoting import RawClient
@@ -32,7 +32,7 @@ POLL_SECONDS = 0.005
 
 @dataclass
 class Findings:
-    """What all cycles together have shown; times from the start of the process, in seconds."""
+    """The results of all cycles; times are seconds from the start of the process."""
 
     cycles: int = 0
     acknowledged: int = 0
@@ -153,7 +153,7 @@ class _Store:
                     wrong.append(f"{body[:40]!r} is not at {queue_id}/{queue_offset}")
 
     def finish(self) -> None:
-        """Count, stop, look at the files."""
+        """Count the messages, stop the broker, verify the files."""
         findings = self._findings
         for queue_id in range(QUEUES):
             stored = raw_remoting.read_queue(self._broker.port, TOPIC, queue_id)
@@ -174,7 +174,7 @@ def run(
     *,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
-    """Load and kill; a new store every few cycles, so that looking at all of it stays quick."""
+    """Load and kill; a new store every few cycles keeps the verification quick."""
     findings = Findings()
     while findings.cycles < cycles and not findings.wrong:
         place = directory / f"store-{findings.cycles}"

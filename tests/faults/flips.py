@@ -1,7 +1,7 @@
-"""One flipped bit anywhere in the log: at most the message it hit is lost, and that is said.
+"""One flipped bit anywhere in the log: at most the message hit is lost, and the store says so.
 
-Guarded (enabledAppendPropCRC=true), every flip in a record is said; without that, those that hit
-what nothing guards may leave the message there, altered.
+Guarded (enabledAppendPropCRC=true), the store reports every flip in a record. Otherwise a flip
+where nothing is guarded may alter a message unnoticed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-    from broker_core.config import StoreConfig
+    from broker_core.config.store import StoreConfig
     from broker_core.store.message_store import MessageStore
 
 MESSAGES = 300
@@ -28,7 +28,7 @@ QUEUES = 3
 
 @dataclass
 class Findings:
-    """What all flips together have shown."""
+    """The results of all flips."""
 
     flips: int = 0
     lost: int = 0
@@ -37,7 +37,7 @@ class Findings:
 
 
 def run(count: int, dice: Random, *, is_guarded: bool = False) -> Findings:
-    """Flip one bit of a store that was killed, open it, count; again and again."""
+    """Flip a bit of a killed store, open it, count; again and again."""
     config = store_config(enabled_append_prop_crc=is_guarded)
     killed, bodies, ends = asyncio.run(_killed_store(config))
     findings = Findings()
@@ -62,7 +62,7 @@ def run(count: int, dice: Random, *, is_guarded: bool = False) -> Findings:
 async def _killed_store(
     config: StoreConfig,
 ) -> tuple[FaultyStorage, list[bytes], list[tuple[int, int]]]:
-    """Return what was left, the bodies in it, and where their records begin and end."""
+    """Return the store that a kill left, its bodies, and the ranges of their records."""
     storage = FaultyStorage()
     store = a_store(ManualClock(), storage, config)
     store.load()
@@ -78,7 +78,7 @@ async def _killed_store(
 
 
 def _bodies(store: MessageStore, queue_id: int) -> Iterator[tuple[int, bytes]]:
-    """Yield what is read; properties are not looked at, for nothing guards them."""
+    """Yield what can be read, without the properties: nothing guards them."""
     queue_offset = 0
     while queue_offset < store.max_offset_in_queue("TopicTest", queue_id):
         result = get(store, queue_offset, queue_id=queue_id)

@@ -1,4 +1,4 @@
-"""kill -9 at random times: what was acknowledged is there, where it was promised to be."""
+"""kill -9 at random times: each acknowledged message is where the store promised it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from broker_core.clock import SystemClock
 from broker_core.storage import FileStorage
 from broker_core.store.message_store import MessageStore
-from broker_core.verify import verify
+from broker_core.verify.verifier import verify
 from tests.faults.writer import LOG_FILE_SIZE, QUEUES, TOPIC, body_of, config
 from tests.support.builders import HOST, read_all
 
@@ -25,7 +25,7 @@ KILL_AFTER_SECONDS_MAX = 0.04
 
 @dataclass
 class Findings:
-    """What all cycles together have shown."""
+    """The results of all cycles."""
 
     cycles: int = 0
     acknowledged: int = 0
@@ -59,7 +59,7 @@ def _until_killed(directory: Path, flush_disk_type: str, number: int, dice: Rand
         time.sleep(dice.uniform(0.0, KILL_AFTER_SECONDS_MAX))
         writer.kill()
         lines = (first + writer.stdout.read()).decode().split("\n")
-    # What stands behind the last newline was cut by the kill.
+    # The kill cut what stands behind the last newline.
     return [line for line in lines[:-1] if line]
 
 

@@ -1,4 +1,4 @@
-"""The model of the store, with examples that nobody has run before."""
+"""The model of the store, with new examples each time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(
     shrink: bool,
     say: Callable[[str], None] = lambda text: None,
 ) -> str:
-    """Run examples in portions with seeds of their own; return what failed, mostly nothing."""
+    """Run examples in portions, each with its seed; return the failure, or an empty text."""
     logging.disable(logging.CRITICAL)
     phases = [Phase.generate, *([Phase.shrink] if shrink else [])]
     for number, done in enumerate(range(0, examples, EXAMPLES_AT_A_TIME)):

@@ -1,7 +1,7 @@
-"""The power is cut: an ext4 file system of its own forgets all that was not flushed.
+"""Power cuts: an ext4 file system of its own forgets everything that was not flushed.
 
-The shutdown ioctl of ext4 stops a mounted file system as a power cut would: what is in the page
-cache or the journal only is gone. Needs root and loop devices.
+The shutdown ioctl of ext4 stops a mounted file system as a power cut would: the page cache and the
+open journal are gone. Needs root and loop devices.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SERVICE_NOT_AVAILABLE = 14
 
 @dataclass
 class Findings:
-    """What all cuts together have shown."""
+    """The results of all cuts."""
 
     cuts: int = 0
     acknowledged: int = 0
@@ -45,7 +45,7 @@ class Findings:
 
 
 def missing() -> str:
-    """Return what this machine lacks; nothing when power can be cut."""
+    """Return what this machine lacks for power cuts, nothing if they are possible."""
     if os.geteuid() != 0:
         return "root"
     if not Path("/dev/loop-control").exists():
@@ -63,17 +63,17 @@ def mounted(image: Path, place: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        # What holds the file system is in the traceback, and goes with the process.
+        # Frames of the traceback hold the file system; they go with the process.
         subprocess.run(["umount", "--lazy", str(place)], check=False)
         raise
-    # A mapping goes with the last that refers to it, and keeps the file system busy till then.
+    # A mapping keeps the file system busy until its last reference goes.
     gc.collect()
     subprocess.run(["umount", str(place)], check=True)
 
 
 @contextlib.contextmanager
 def file_system(directory: Path) -> Iterator[tuple[Path, Path]]:
-    """Make an image of an empty file system, and a place to mount it; leave no loop device."""
+    """Make an image of an empty file system and a mount point; leave no loop device behind."""
     image, place = directory / "image", directory / "mounted"
     with image.open("wb") as file:
         file.truncate(IMAGE_BYTES)
@@ -112,9 +112,9 @@ def run(directory: Path, cuts: int, dice: Random) -> Findings:
 
 
 def run_broker(directory: Path, cuts: int, dice: Random) -> Findings:
-    """Send to a broker in SYNC_FLUSH and cut the power: what was acknowledged is pulled at once.
+    """Send to a broker in SYNC_FLUSH, cut the power, pull every acknowledged message at once.
 
-    Each time to a topic that was made just before. Nobody makes it again after the cut.
+    Each cycle sends to a new topic, which nobody makes again after the cut.
     """
     findings = Findings()
     promised: dict[str, dict[int, bytes]] = {}
@@ -150,7 +150,7 @@ def run_broker(directory: Path, cuts: int, dice: Random) -> Findings:
 def _send_until_cut(
     broker: BrokerProcess, place: Path, topic: str, dice: Random, findings: Findings
 ) -> dict[int, bytes]:
-    """Return what was acknowledged, by the queue_offset that was promised."""
+    """Return the acknowledged messages by their promised queue_offsets."""
     raw_remoting.create_topic(broker.port, topic, queues=1)
     sender = Sender(broker.port, topic, 0, topic=topic)
     sender.start()
@@ -158,7 +158,7 @@ def _send_until_cut(
     cut_power(place)
     broker.kill()
     sender.join(30)
-    # A flush that fails, while the power goes, is no promise.
+    # A flush that fails as the power goes promises nothing.
     refused = [one for one in sender.refused if one.code != SERVICE_NOT_AVAILABLE]
     findings.wrong += [f"refused: {answer}" for answer in refused]
     findings.acknowledged += len(sender.acknowledged)
@@ -192,7 +192,7 @@ def _until_cut(place: Path, number: int, dice: Random) -> list[str]:
         first = writer.stdout.readline()
         time.sleep(dice.uniform(*CUT_AFTER_SECONDS))
         cut_power(place)
-        # What was said before the cut counts, and what was said after it all the more.
+        # Acknowledgements before the cut count, and those after it even more.
         writer.kill()
         lines = (first + writer.stdout.read()).decode().split("\n")
     return [line for line in lines[:-1] if line]

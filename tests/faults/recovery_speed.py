@@ -1,4 +1,4 @@
-"""How fast a start goes through the log when caches are warm."""
+"""How fast a start reads the log when caches are warm."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import time
 from typing import TYPE_CHECKING
 
 from broker_core.clock import SystemClock
-from broker_core.config import StoreConfig
+from broker_core.config.store import StoreConfig
 from broker_core.message import properties as message_properties
 from broker_core.storage import FileStorage
-from broker_core.store.message_store import MessageStore, recover
+from broker_core.store.message_store import MessageStore
 from tests.faults.kill import ROOT
-from tests.support.builders import HOST
+from tests.support.builders import HOST, recover
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ FILL = "import asyncio, sys; from tests.faults import recovery_speed as r; async
 
 
 async def fill() -> None:
-    """Fill a store (arguments: directory, megabytes, body size) and end as a kill ends it."""
+    """Fill a store (arguments: directory, megabytes, body size) and exit as if killed."""
     root, megabytes, body_size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     config = StoreConfig(store_path_root_dir=root)
     store = MessageStore(config, SystemClock(), FileStorage(), HOST)
@@ -52,7 +52,7 @@ async def fill() -> None:
 
 
 def run(directory: Path, megabytes: int, body_size: int) -> list[str]:
-    """Return a line for each of three starts: the first of a killed store warms the caches."""
+    """Return a line for each of three starts; the first one warms the caches."""
     root = directory / "store"
     command = [sys.executable, "-c", FILL, str(root), str(megabytes), str(body_size)]
     subprocess.run(command, cwd=ROOT, check=True)

@@ -1,10 +1,10 @@
-"""A store and a model of it, led by hypothesis through puts, flushes, deletions and crashes.
+"""A store and a model of it; hypothesis leads both through puts, flushes, deletions and crashes.
 
 The model is a list of what was put. A crash may come between any two lines of the store's code. A
-killed process leaves all that it has written; a power cut what was flushed, and of the rest any
-part, sector by sector.
+killed process leaves everything that it wrote; a power cut leaves what was flushed, and any part of
+the rest, sector by sector.
 
-Everything runs in one thread, so that an example does the same each time.
+Everything runs in one thread, so that an example repeats.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ import errno
 import random
 import struct
 import sys
-import tempfile
 from collections import defaultdict
-from concurrent.futures import Future
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from hypothesis import strategies as st
@@ -30,17 +27,27 @@ from broker_core.message import properties as message_properties
 from broker_core.store import message_store
 from broker_core.store.message_store import MessageStore
 from broker_core.store.results import PutMessageStatus
-from broker_core.verify import verify
-from tests.support.builders import HOST, put, read_all, store_config
+from tests.faults.comparing import (
+    EVER,
+    Entry,
+    Found,
+    Place,
+    check_files,
+    check_key,
+    check_queue,
+    read_everything,
+)
+from tests.faults.crashing import Biased, Crash, Image, Tripwire
+from tests.faults.inline import InlineExecutor, InlineLoop
+from tests.support.builders import HOST, put, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.passing_time import pass_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from types import FrameType
 
-    from broker_core.config import StoreConfig
+    from broker_core.config.store import StoreConfig
     from broker_core.store.results import PutBatchResult, PutMessageResult, RecoveryReport
 
 
@@ -52,139 +59,14 @@ CONFIG = {
     "max_hash_slot_num": 20,
     "max_index_num": 200,
 }
-STORE_CODE = str(Path(message_store.__file__).parent)
 TOPICS = ("red", "green", "%RETRY%blue")
 QUEUES = 2
 KEYS = ("k0", "k1", "k2", "k3")
-EVER = 1 << 60
-KEY_ANSWERS_MAX = 32
 OVERHEAD_MAX = 200
 EXPIRY_MS = 75_000
 BATCH_HEAD = struct.Struct(">iiiii")
 STALE = record.MESSAGE_MAGIC_BYTES + b"\0\0\0\x01"
-"""A body of these looks, from any of its bytes on, as if records began there."""
-
-Place = tuple[str, int]
-Found = dict[tuple[str, int, int, int], bytes]
-
-
-class Entry(NamedTuple):
-    """A message that was put."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    commit_log_offset: int
-    size: int
-    body: bytes
-    keys: frozenset[str]
-    store_timestamp: int
-
-    @property
-    def place(self) -> Place:
-        return self.topic, self.queue_id
-
-    @property
-    def where(self) -> tuple[str, int, int, int]:
-        return self.topic, self.queue_id, self.queue_offset, self.commit_log_offset
-
-    @property
-    def end(self) -> int:
-        return self.commit_log_offset + self.size
-
-
-class Crash(NamedTuple):
-    """When the process ends, and how: at its so many-th line from now on."""
-
-    line: int
-    is_power_cut: bool
-    seed: int
-    kept: float
-    """The share of what was not flushed that a power cut leaves."""
-
-
-class Image(NamedTuple):
-    """What a crash has left, and up to where the log was durable."""
-
-    storage: FaultyStorage
-    is_power_cut: bool
-    durable_to: int
-
-
-class Biased(random.Random):
-    """Dice for sectors: they are kept by a share other than a half."""
-
-    def __init__(self, seed: int, kept: float) -> None:
-        super().__init__(seed)
-        self._kept = kept
-
-    def random(self) -> float:
-        return 0.0 if super().random() < self._kept else 1.0
-
-    def getrandbits(self, k: int, /) -> int:
-        return super().getrandbits(k)
-
-
-class Tripwire:
-    """Calls once, before the n-th line of the store's code is run."""
-
-    def __init__(self, line: int, call: Callable[[], None]) -> None:
-        self._left = line
-        self._call = call
-        self._before: Any = None
-
-    def __enter__(self) -> None:
-        self._before = sys.gettrace()
-        sys.settrace(self._called)
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(self._before)
-        if self._left > 0:
-            self._call()
-
-    def _called(self, frame: FrameType, event: str, argument: object) -> Any:
-        if self._left > 0 and frame.f_code.co_filename.startswith(STORE_CODE):
-            return self._line
-        return None
-
-    def _line(self, frame: FrameType, event: str, argument: object) -> Any:
-        if event == "line" and self._left > 0:
-            self._left -= 1
-            if self._left == 0:
-                self._call()
-        return self._line
-
-
-class InlineLoop(asyncio.SelectorEventLoop):
-    """What is given to a thread is done at once."""
-
-    def run_in_executor(  # type: ignore[override]
-        self, executor: Any, func: Callable[..., Any], *args: Any
-    ) -> asyncio.Future[Any]:
-        done = self.create_future()
-        try:
-            done.set_result(func(*args))
-        except OSError as error:
-            done.set_exception(error)
-        return done
-
-
-class InlineExecutor:
-    """The same for who has no loop."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def submit(self, call: Callable[..., Any], *args: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        try:
-            done.set_result(call(*args))
-        except OSError as error:
-            done.set_exception(error)
-        return done
-
-    def shutdown(self) -> None:
-        pass
+"""A body of these looks as if a record began at each of its bytes."""
 
 
 crashes = st.builds(
@@ -203,7 +85,7 @@ key_sets = st.frozensets(st.sampled_from(KEYS), max_size=3)
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """One store over several lives. Rules do a thing, in the store and in the model."""
+    """One store over several lives. A rule does the same thing to the store and the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -215,10 +97,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.storage = FaultyStorage()
         self.live: list[Entry] = []
         self.dead: list[Entry] = []
-        """Messages of deleted topics: the log has them still, a key may find them."""
+        """Messages of deleted topics: the log still has them, and a key may find them."""
         self.next_offset: dict[Place, int] = {}
         self.holes: defaultdict[Place, set[int]] = defaultdict(set)
-        """Places of messages that a power cut has taken."""
+        """Places of messages lost by a power cut."""
         self.number = 0
         self.damaged: set[int] = set()
         self.patch = mock.patch.object(message_store, "ThreadPoolExecutor", InlineExecutor)
@@ -242,13 +124,12 @@ class StoreMachine(RuleBasedStateMachine):
             if hasattr(self, "store") and sys.exc_info()[0] is None:
                 self.check()
                 self.run(self.store.shutdown())
-                self.verify()
+                if not self.damaged:
+                    check_files(self.storage, self.config.store_path_root_dir)
         finally:
             self.abandon()
             self.loop.close()
             self.patch.stop()
-
-    # -- what happens
 
     @rule(
         topic=topics,
@@ -275,7 +156,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(topic=topics, queue_id=queue_ids, room_left=st.integers(0, 120), crash=maybe)
     def fill_the_file(self, topic: str, queue_id: int, room_left: int, crash: Crash | None) -> None:
-        """Put a message that leaves so many bytes of the log's file, if they are there."""
+        """Put a message that leaves room_left bytes in the log's file, if it has as many."""
         body = self.body(0, b".")
         room = LOG_FILE_SIZE - self.store.max_commit_log_offset % LOG_FILE_SIZE
         overhead = record.OVERHEAD_V4 + len(topic) + len(f"UNIQ_KEY\x01U{self.number}")
@@ -323,7 +204,7 @@ class StoreMachine(RuleBasedStateMachine):
         error: int,
         crash: Crash | None,
     ) -> None:
-        """No file or block can be had: the put is refused as a whole, or is taken all the same."""
+        """The disk gives no file or block: the store refuses the whole put, or takes it anyway."""
         bodies = [self.body(200, b".") for _ in range(count)]
         storage = self.storage
         storage.fail(call, nth=nth, error=error)
@@ -367,7 +248,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(crash=maybe, cut=st.one_of(st.none(), st.integers(0, 1 << 16)))
     def restart(self, crash: Crash | None, cut: int | None) -> None:
-        """Stop as one should; with a seed the power is cut right afterwards."""
+        """Stop cleanly; with a seed, cut the power right afterwards."""
         with self.crashing(crash):
             self.run(self.store.shutdown())
         if crash is not None:
@@ -384,7 +265,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(crash=crashes, topic=topics)
     def lose_the_disk(self, crash: Crash, topic: str) -> None:
-        """A flush fails: nothing is promised any more, until a restart."""
+        """Let a flush fail: the store promises nothing more until a restart."""
         self.run(pass_time(self.clock, 1))
         self.storage.fail("fdatasync")
         durable_to = self.store.flushed_where
@@ -403,8 +284,6 @@ class StoreMachine(RuleBasedStateMachine):
     def look(self) -> None:
         self.check()
 
-    # -- doing it
-
     def new_store(self, storage: FaultyStorage) -> MessageStore:
         return MessageStore(self.config, self.clock, storage, HOST)
 
@@ -412,7 +291,7 @@ class StoreMachine(RuleBasedStateMachine):
         return self.loop.run_until_complete(_awaited(awaitable))
 
     def call(self, function: Callable[[], Any]) -> Any:
-        """Call something of the store from within the loop."""
+        """Call a function of the store from within the loop."""
         return self.run(_called(function))
 
     def body(self, size: int, filler: bytes) -> bytes:
@@ -470,7 +349,7 @@ class StoreMachine(RuleBasedStateMachine):
     def is_refused(
         self, result: PutMessageResult | PutBatchResult, bodies: list[bytes], *, may_fail: bool
     ) -> bool:
-        """Tell whether a put was refused, as it must be when it fits into no file."""
+        """Tell whether the store refused a put, as it must when it fits into no file."""
         if result.status is PutMessageStatus.PUT_OK:
             return False
         is_large = sum(len(body) + OVERHEAD_MAX for body in bodies) > LOG_FILE_SIZE
@@ -497,7 +376,9 @@ class StoreMachine(RuleBasedStateMachine):
             time = result.store_timestamp
             self.live.append(Entry(topic, queue_id, queue_offset, start, size, body, keys, time))
         self.next_offset[topic, queue_id] = result.queue_offset + len(bodies)
-        waiting = self.call(lambda: self.store.until_durable(result)) if waits else None
+        waiting = (
+            self.call(lambda: self.store.acknowledge.until_acknowledged(result)) if waits else None
+        )
         if waiting is not None:
             assert self.run(waiting) is PutMessageStatus.PUT_OK
             assert self.store.flushed_where >= ends[-1]
@@ -510,25 +391,23 @@ class StoreMachine(RuleBasedStateMachine):
             del self.holes[place]
 
     def drop_expired(self) -> None:
-        """Follow the deletion of old files, which goes on for some runs once it was asked for."""
+        """Follow the deletion of old files, which takes several runs."""
         first = self.store.min_commit_log_offset
         assert first % LOG_FILE_SIZE == 0
         assert first <= self.store.flushed_where
         self.live = [e for e in self.live if e.commit_log_offset >= first]
 
     def abandon(self) -> None:
-        """End what a store that is gone has left in the loop."""
+        """End the tasks that a dead store left in the loop."""
         tasks = asyncio.all_tasks(self.loop)
         for task in tasks:
             task.cancel()
         if tasks:
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
-    # -- crashing
-
     @contextmanager
     def crashing(self, crash: Crash | None, *, deletes: str | None = None) -> Iterator[None]:
-        """Do what is within; go on with what was left by a crash at some moment of it."""
+        """Run the block; crash somewhere in it and go on with what the crash leaves."""
         if crash is None:
             yield
             return
@@ -549,12 +428,12 @@ class StoreMachine(RuleBasedStateMachine):
         return Image(storage, crash.is_power_cut, store.flushed_where)
 
     def recover(self, image: Image, before: list[Entry], crash: Crash, deletes: str | None) -> None:
-        """Start on what a crash has left, compare it with what may be there, go on with it."""
+        """Start on what a crash left, compare it with what may be there, go on with it."""
         last_first = self.store.min_commit_log_offset
         self.storage = image.storage
         self.store = self.new_store(self.storage)
         if crash.seed % 4 == 0:
-            # The start ends suddenly as well.
+            # The start crashes, too.
             images: list[Image] = []
             with Tripwire(
                 crash.seed * 7 % 2000 + 1, lambda: images.append(self.capture(self.store, crash))
@@ -591,7 +470,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.check()
 
     def adopt(self, found: list[Entry], *, is_cut: bool) -> None:
-        """Take over what a recovery has made of it."""
+        """Take over into the model what recovery found."""
         end = self.store.max_commit_log_offset
         assert end >= max((e.end for e in found), default=0)
         known = dict(self.next_offset)
@@ -613,7 +492,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.next_offset.get(place, 0) <= count
 
     def check_again(self, report: RecoveryReport, found: Found) -> None:
-        """A second start finds all in order."""
+        """Hold that a second start finds everything in order."""
         store = self.new_store(self.storage.crash())
         again = store.load()
         assert again.max_commit_log_offset == report.max_commit_log_offset
@@ -622,82 +501,26 @@ class StoreMachine(RuleBasedStateMachine):
         assert read_everything(store) == found
         store.close()
 
-    # -- comparing
-
     def check(self, *, limit: int | None = None) -> None:
-        """Compare all that can be read, up to a place in the log, with the model."""
+        """Compare everything readable, up to a place in the log, with the model."""
         self.drop_expired()
         store = self.store
         if limit is None:
             limit = store.flushed_where if self.is_sync else EVER
         visible = [e for e in self.live if e.end <= limit]
+        dead = [e for e in self.dead if e.end <= limit]
         for place in {*self.next_offset, *((t, q) for t in TOPICS for q in range(QUEUES))}:
-            self.check_queue(place, [e for e in visible if e.place == place], limit)
+            next_offset = self.next_offset.get(place, 0) if limit == EVER else None
+            wanted = [e for e in visible if e.place == place]
+            check_queue(store, place, wanted, holes=self.holes[place], next_offset=next_offset)
         for topic in TOPICS:
             for key in KEYS:
-                self.check_key(topic, key, visible, limit)
+                check_key(store, topic, key, visible, dead)
         for e in self.live[-20:]:
             found = store.look_message(e.commit_log_offset)
             assert (found is not None) == (e.end <= limit)
             assert found is None or record.decode(found).body == e.body
-            self.check_key(e.topic, max(e.keys, key=len), visible, limit)
-
-    def check_queue(self, place: Place, wanted: list[Entry], limit: int) -> None:
-        store = self.store
-        messages = read_all(store, *place)
-        assert [(m.queue_offset, m.commit_log_offset, m.body) for m in messages] == [
-            (e.queue_offset, e.commit_log_offset, e.body) for e in wanted
-        ]
-        low, high = store.min_offset_in_queue(*place), store.max_offset_in_queue(*place)
-        assert low <= high
-        if limit == EVER:
-            assert high == self.next_offset.get(place, 0)
-        if not wanted:
-            return
-        assert set(range(low, wanted[0].queue_offset)) <= self.holes[place]
-        assert high > wanted[-1].queue_offset
-        times = [e.store_timestamp for e in wanted]
-        for time in {times[0], times[0] - 1, times[len(times) // 2], times[-1], times[-1] + 1}:
-            found = store.offset_in_queue_by_time(*place, time)
-            assert low <= found <= high
-            assert all((e.store_timestamp < time) == (e.queue_offset < found) for e in wanted)
-
-    def check_key(self, topic: str, key: str, visible: list[Entry], limit: int) -> None:
-        found = self.store.query_message(topic, key, 2 * KEY_ANSWERS_MAX, 0, EVER)
-        places = [record.decode(one).commit_log_offset for one in found]
-        assert places == sorted(set(places))
-        wanted = {e.commit_log_offset for e in visible if e.topic == topic and key in e.keys}
-        others = {
-            e.commit_log_offset
-            for e in self.dead
-            if e.topic == topic and key in e.keys and e.end <= limit
-        }
-        assert set(places) <= wanted | others
-        if len(wanted) + len(others) <= KEY_ANSWERS_MAX:
-            assert set(places) >= wanted
-
-    def verify(self) -> None:
-        """Let the independent reader look at the files."""
-        if self.damaged:
-            return
-        with tempfile.TemporaryDirectory() as directory:
-            root = Path(directory)
-            for path, inode in self.storage.files.items():
-                copy = root / path.relative_to(self.config.store_path_root_dir)
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.write_bytes(inode.data)
-            problems = verify(root).problems
-        assert problems == []
-
-
-def read_everything(store: MessageStore) -> Found:
-    """Return the bodies of all messages that can be read, by `Entry.where`."""
-    return {
-        (m.topic, m.queue_id, m.queue_offset, m.commit_log_offset): m.body
-        for topic in store.topics()
-        for queue_id in store.queue_ids(topic)
-        for m in read_all(store, topic, queue_id)
-    }
+            check_key(store, e.topic, max(e.keys, key=len), visible, dead)
 
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:

@@ -1,6 +1,6 @@
-"""At the n-th system call of a kind the process is killed, or the call fails: for every n.
+"""Kills the process at the n-th system call of a kind, or lets the call fail, for every n.
 
-SQLite's way of testing I/O errors: n grows until a run ends without having met the fault.
+SQLite tests I/O errors this way: n grows until a run ends without meeting the fault.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ FAULTS = (
     ("pwrite64", "signal=SIGKILL"),
 )
 MODES = {"pwrite64": POOLED}
-"""SYNC_FLUSH for other calls; buffers are what is written by this one."""
+"""SYNC_FLUSH for other calls; only buffers are written by this one."""
 
 
 @dataclass
 class Findings:
-    """What all points together have shown."""
+    """The results of all points."""
 
     points: int = 0
     completed: list[str] = field(default_factory=list)
-    """Faults of which every n was tried."""
+    """Faults whose every n was tried."""
     wrong: list[str] = field(default_factory=list)
 
 
 def missing() -> str:
-    """Return what this machine lacks; nothing when system calls can be made to fail."""
+    """Return what this machine lacks to let system calls fail, nothing if it can."""
     if shutil.which("strace") is None:
         return "strace (apt-get install strace)"
     trial = subprocess.run(["strace", "-qq", "true"], capture_output=True, check=False)
@@ -55,7 +55,7 @@ def missing() -> str:
 
 
 def run(directory: Path, points_max: int | None) -> Findings:
-    """Go through all faults, at most points_max of each."""
+    """Try all faults, at most points_max points of each."""
     findings = Findings()
     for call, effect in FAULTS:
         nth = 0
@@ -69,7 +69,7 @@ def run(directory: Path, points_max: int | None) -> Findings:
 
 
 def _is_through(directory: Path, call: str, effect: str, nth: int, findings: Findings) -> bool:
-    """Do one run and look at the store; return whether the run did not get to its fault."""
+    """Do one run and verify the store; return whether the run ended before its fault."""
     directory.mkdir()
     trace = directory / "trace"
     store = directory / "store"

@@ -1,4 +1,4 @@
-"""The broker is killed at random times while it is sent to."""
+"""The broker is killed at random times under load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CYCLES = 30
 FIRST_ANSWER_SECONDS_MAX = 4.0
-"""About one second, and what a busy machine adds."""
+"""About a second, with allowance for a busy machine."""
 
 
 @pytest.mark.fault

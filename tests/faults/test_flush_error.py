@@ -1,11 +1,8 @@
-"""The disk of a running broker fails: nothing is acknowledged any more, reads go on."""
+"""The disk of a running broker fails: it acknowledges nothing more, and reads go on."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,33 +10,16 @@ import pytest
 from tests.faults import syscalls
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
+from tests.support.injected import injected
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
 TOPIC = "failing"
 SERVICE_NOT_AVAILABLE = 14
 SENDS = 8
-
-
-@contextlib.contextmanager
-def failing_flushes(pid: int, trace: Path) -> Iterator[None]:
-    """Let every fdatasync of a running process fail with EIO."""
-    command = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=fdatasync"]
-    command += ["-e", "inject=fdatasync:error=EIO", "-p", str(pid)]
-    with subprocess.Popen(command) as strace:
-        try:
-            until(lambda: _is_traced(pid), "strace to hold every thread")
-            yield
-        finally:
-            strace.terminate()
-
-
-def _is_traced(pid: int) -> bool:
-    states = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
-    return all("TracerPid:\t0\n" not in state for state in states)
 
 
 def send(port: int, count: int) -> list[int]:
@@ -70,11 +50,11 @@ def test_after_a_failed_flush_no_send_is_acknowledged(tmp_path: Path, flush_disk
         assert send(broker.port, 3) == [raw_remoting.SUCCESS] * 3
         until(lambda: _is_flushed(broker.port), "the log to be flushed")
 
-        with failing_flushes(broker.pid, tmp_path / "trace"):
+        with injected(broker.pid, "fdatasync", "error=EIO", tmp_path / "trace"):
             codes = send(broker.port, 1)
             until(lambda: "failed write" in store_state(broker.port), "the failure to be known")
             refused = send(broker.port, SENDS)
-        # The disk is well again; what it has dropped is not.
+        # The disk works again; what it dropped stays lost.
         refused += send(broker.port, SENDS)
 
         assert flush_disk_type == "ASYNC_FLUSH" or codes == [SERVICE_NOT_AVAILABLE]

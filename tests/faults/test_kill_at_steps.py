@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_core.verify import verify
+from broker_core.verify.verifier import verify
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.raw_remoting import RawClient
@@ -33,7 +33,7 @@ KEYS = {
     "mappedFileSizeCommitLog": 4 << 20,
     "maxHashSlotNum": 1_000,
     "maxIndexNum": 100_000,
-    # So rarely that a kill finds nothing written down of what was delivered.
+    # So rarely that the kill comes before deliveries are recorded.
     "flushDelayOffsetInterval": 60_000,
 }
 
@@ -46,7 +46,7 @@ def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerPro
 
 
 def start_to_be_killed(broker: BrokerProcess, step: str, topic: str, nth: int) -> None:
-    """Start it, to die at its nth put to the topic."""
+    """Start the broker, to die at its nth put to the topic."""
     broker.module = ["tests.support.killed_at_step", step, topic, str(nth)]
     broker.start()
     raw_remoting.create_topic(broker.port, TOPIC, queues=1)
@@ -91,7 +91,7 @@ def end(client: RawClient, sent: Answer, outcome: str) -> Answer:
 
 
 def ask_until_killed(broker: BrokerProcess, ask: Callable[[RawClient, int], Answer]) -> int:
-    """Ask one after the other; return how many were answered before the connection broke."""
+    """Send the requests one by one; return how many were answered before the connection broke."""
     answered = 0
     with RawClient(broker.port) as client:
         while answered < COUNT:
@@ -131,7 +131,7 @@ def test_between_the_real_message_and_the_op_message(broker: BrokerProcess) -> N
     once = dict.fromkeys(bodies(range(KILLED_AT)), 1)
     assert stored(broker, TOPIC) == once
     with RawClient(broker.port) as client:
-        # The outcome that nobody was told of stays, and telling it again commits nothing again.
+        # The unacknowledged outcome stays, and repeating it commits nothing twice.
         for n in range(KILLED_AT):
             assert end(client, half[n], ROLLBACK).code == SYSTEM_ERROR
             assert end(client, half[n], COMMIT).code == SUCCESS
@@ -152,7 +152,7 @@ def test_between_a_delivery_and_writing_down_how_far_it_came(broker: BrokerProce
 
     all_bodies = bodies(range(COUNT))
     until(lambda: set(stored(broker, TOPIC)) >= all_bodies, "what was delayed")
-    # As with the original: what was delivered since the offset was written comes once more.
+    # As with the original, deliveries since the last written offset repeat.
     delivered = bodies(range(KILLED_AT))
     assert stored(broker, TOPIC) == {body: 2 if body in delivered else 1 for body in all_bodies}
     assert is_sound(broker)
@@ -168,7 +168,7 @@ def test_between_a_retry_and_its_answer(broker: BrokerProcess) -> None:
     assert answered == KILLED_AT - 1
     start_after_the_kill(broker)
     with RawClient(broker.port) as client:
-        # The consumer goes on where it was not answered.
+        # The consumer repeats the request that was not answered.
         for n in range(answered, COUNT):
             assert give_back(client, sent[n], 1).code == SUCCESS
     all_bodies = bodies(range(COUNT))

@@ -1,4 +1,4 @@
-"""Some of the points at which system calls fail; `python -m tests.faults syscalls` has them all."""
+"""Some points at which system calls fail; `python -m tests.faults syscalls` tries them all."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 
     python -m tests.faults.writer STORE_DIR FLUSH_DISK_TYPE FIRST_NUMBER [GROUPS]
 
-Each acknowledged message is a line `number queue_id queue_offset` on standard output, written after
-the store has promised what its flush mode promises; with `TRANSIENT_STORE_POOL` for the flush mode
-that is when it may be read; with `CONSUME_QUEUE_EXT` queues have extensions. With GROUPS it stops
-by itself after so many groups, having deleted topics meanwhile, and says `done`; a group that is
-not acknowledged does not end it then, and one that is acknowledged after a failed flush makes it
-say `acknowledged after`.
+Prints a line `number queue_id queue_offset` for each acknowledged message, once the store has kept
+the promise of its flush mode. Two more values of FLUSH_DISK_TYPE: with `TRANSIENT_STORE_POOL` a
+message is acknowledged when it may be read, with `CONSUME_QUEUE_EXT` queues have extensions. With
+GROUPS it deletes topics meanwhile, stops after that many groups and prints `done`; then a group
+that is not acknowledged does not end it, and one that is acknowledged after a failed flush makes it
+print `acknowledged after`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from broker_core.store.results import PutMessageStatus
 from tests.support.builders import HOST, put, store_config
 
 if TYPE_CHECKING:
-    from broker_core.config import StoreConfig
+    from broker_core.config.store import StoreConfig
     from broker_core.store.results import PutMessageResult
 
 POOLED = "TRANSIENT_STORE_POOL"
@@ -57,25 +57,25 @@ def config(root: str, flush_disk_type: str, log_file_size: int = LOG_FILE_SIZE) 
 
 
 def body_of(number: int) -> bytes:
-    """Return a message's body: its number, and a length of its own."""
+    """Return a message's body, of a length of its own, with its number."""
     return b"%d" % number + b"." * (number * 37 % 900)
 
 
 async def put_group(store: MessageStore, number: int) -> tuple[PutMessageStatus, list[str]]:
-    """Put messages; return what became of the last, and the lines that acknowledge them."""
+    """Put messages; return the last one's status and the lines that acknowledge them."""
     group: list[tuple[int, PutMessageResult]] = []
     for n in range(number, number + GROUP):
         result = put(store, TOPIC, n % QUEUES, body_of(n), keys=f"key{n}", tags="T")
         if result.status is not PutMessageStatus.PUT_OK:
             return result.status, []
         group.append((n, result))
-    last = store.until_durable(group[-1][1])
+    last = store.acknowledge.until_acknowledged(group[-1][1])
     status = PutMessageStatus.PUT_OK if last is None else await last
     return status, [f"{n} {n % QUEUES} {result.queue_offset}\n" for n, result in group]
 
 
 def readable(store: MessageStore, line: str) -> bool:
-    """Tell whether a message whose line this is may be read."""
+    """Tell whether the message of a line may be read."""
     _, queue_id, queue_offset = map(int, line.split())
     return queue_offset < store.max_offset_in_queue(TOPIC, queue_id)
 

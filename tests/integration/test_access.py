@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from broker_core.clock import SystemClock
+from broker_core.errors import RemotingError
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.signature import Credentials
 from broker_core.remoting.client import RemotingClient
 from tests.support.broker import running_broker
 from tests.support.client import Client, json_body, messages
+from tests.support.raw_remoting import RawClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 
 EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
 SECRET = "12345678"
+START_MS_MAX = 60_000
+"""A start and a request take less."""
 ACCOUNTS = [
     {"accessKey": "administrator", "secretKey": SECRET, "admin": True},
     {
@@ -50,7 +56,7 @@ async def broker(tmp_path: Path, accounts: Path) -> AsyncIterator[Broker]:
 async def client_of(broker: Broker, access_key: str | None, secret: str = SECRET) -> Any:
     client = Client(f"127.0.0.1:{broker.listen_port}")
     if access_key is not None:
-        client.remoting = RemotingClient(credentials=Credentials(access_key, secret))
+        client.remoting = RemotingClient(signer=Credentials(access_key, secret))
     try:
         yield client
     finally:
@@ -114,6 +120,26 @@ async def test_accounts_are_administered_over_the_wire(broker: Broker) -> None:
     assert gone.remark == EXCEPTION + "No acl config for new-account"
 
 
+async def test_who_administers_accounts_is_logged(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client_of(broker, "administrator") as admin:
+        await admin.ask(
+            RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, accessKey="new-account", secretKey="hush-hush"
+        )
+        await admin.ask(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, globalWhiteAddrs="10.0.0.1")
+        await admin.ask(RequestCode.DELETE_ACL_CONFIG, accessKey="new-account")
+    async with client_of(broker, "application") as client:
+        await client.ask(RequestCode.DELETE_ACL_CONFIG, accessKey="administrator")
+
+    by = "by access_key=administrator peer=127.0.0.1:"
+    assert f"accounts are administered: update of new-account {by}" in caplog.text
+    assert f"accounts are administered: the addresses that may do everything {by}" in caplog.text
+    assert f"accounts are administered: deletion of new-account {by}" in caplog.text
+    assert "request refused: reason=no administrator code=51" in caplog.text
+    assert "hush-hush" not in caplog.text
+
+
 async def test_an_account_that_may_not_be_is_answered_209(broker: Broker) -> None:
     async with client_of(broker, "administrator") as admin:
         for fields in (
@@ -167,12 +193,15 @@ async def test_the_versions_of_the_files_are_told(broker: Broker, accounts: Path
     async with client_of(broker, "administrator") as admin:
         answer = await admin.ask(RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
 
-    version = {"counter": 0, "timestamp": 0}
-    assert java_json.decode(answer.ext_fields["version"]) == version
+    version = java_json.decode(answer.ext_fields["version"])
+    assert version["counter"] == 0
+    # Of accounts that nobody changed: when this broker loaded them.
+    now_ms = SystemClock().now_ms()
+    assert now_ms - START_MS_MAX <= version["timestamp"] <= now_ms
     assert java_json.decode(answer.ext_fields["allAclFileVersion"]) == {str(accounts): version}
     assert answer.ext_fields["brokerName"] == "broker-a"
     assert answer.ext_fields["clusterName"] == "DefaultCluster"
-    assert answer.ext_fields["brokerAddr"] == broker.address
+    assert answer.ext_fields["brokerAddr"] == broker.foundation.address
 
 
 async def test_only_administrators_administer(broker: Broker) -> None:
@@ -205,3 +234,48 @@ async def test_without_access_control_there_is_nothing_to_administer(tmp_path: P
     assert [answer.code for answer in answers] == [209, 210, 1, 1]
     assert white.code == 211
     assert "aclEnable=true" in (white.remark or "")
+
+
+async def test_who_changes_a_key_is_logged_with_the_old_and_the_new_value(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = broker.configuration.broker.trace_on
+    namesrv = f"127.0.0.1:{broker.configuration.broker.namesrv_listen_port}"
+    async with client_of(broker, "administrator") as admin:
+        await admin.ask(RequestCode.UPDATE_BROKER_CONFIG, b"traceOn=false\n")
+        admin.address = namesrv
+        await admin.ask(RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=true\n")
+    async with client_of(broker, "application") as client:
+        await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"traceOn=true\n")
+
+    by = "by access_key=administrator peer=127.0.0.1:"
+    assert before
+    assert f"changed over the wire: traceOn=true->false {by}" in caplog.text
+    assert f"changed over the wire: orderMessageEnable=false->true {by}" in caplog.text
+    assert "traceOn=false->true" not in caplog.text
+    assert "request refused: reason=no administrator code=25" in caplog.text
+
+
+@pytest.mark.usefixtures("accounts")
+async def test_who_has_not_signed_in_has_fewer_connections(tmp_path: Path) -> None:
+    keys = {"serverStrangerConnectionsMax": "2"}
+    async with running_broker(
+        tmp_path, clock=None, storage=None, aclEnable="true", **keys
+    ) as broker:
+        async with client_of(broker, "application") as client:
+            assert (await client.send("T")).code == ResponseCode.SUCCESS
+            strangers = [RawClient(broker.listen_port) for _ in range(2)]
+            answers = [
+                await asyncio.to_thread(stranger.ask, RequestCode.GET_BROKER_CONFIG)
+                for stranger in strangers
+            ]
+            # A refusal does not make an account of a stranger.
+            assert all("No accessKey" in answer.remark for answer in answers)
+            async with client_of(broker, "application") as another:
+                with pytest.raises(RemotingError):
+                    await another.send("T")
+            assert (await client.send("T")).code == ResponseCode.SUCCESS
+            silent = [RawClient(broker.listen_port) for _ in range(3)]
+            assert await asyncio.to_thread(silent[-1].is_closed_by_peer)
+            for each in (*strangers, *silent):
+                each.close()

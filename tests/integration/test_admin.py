@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.broker import configuration_for, running_broker
 from tests.support.client import Client, json_body, messages
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from broker_core.protocol.command import RemotingCommand
@@ -228,13 +230,13 @@ async def test_queues_of_a_topic_that_is_not_configured_are_cleaned(
 ) -> None:
     await client.send("T")
     await client.send("U")
-    del broker.topics.table["T"]
+    del broker.storage.topics.table["T"]
 
     answer = await client.ask(RequestCode.CLEAN_UNUSED_TOPIC)
 
     assert answer.code == ResponseCode.SUCCESS
-    assert "T" not in broker.store.topics()
-    assert "U" in broker.store.topics()
+    assert "T" not in broker.storage.store.topics()
+    assert "U" in broker.storage.store.topics()
 
 
 async def test_cleaning_is_taken_at_any_hour(client: Client) -> None:
@@ -268,15 +270,51 @@ async def test_a_key_that_may_change_takes_effect_and_nothing_else_does(
     assert shown.ext_fields["version"] != before
 
 
+async def test_keys_of_the_file_that_steer_nothing_are_named(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"sendMessageThreadPoolNums": 9, "highSpeedMode": "true"}
+    async with running_broker(tmp_path, **keys) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        shown = await client.ask(RequestCode.GET_BROKER_CONFIG)
+        sent_back = await client.ask(RequestCode.UPDATE_BROKER_CONFIG, shown.body)
+        await client.shutdown()
+
+    assert b"\nkeysWithoutEffect=highSpeedMode,sendMessageThreadPoolNums\n" in shown.body
+    # A tool that sends back all that it read changes nothing, and is no offence.
+    assert sent_back.code == ResponseCode.SUCCESS
+
+
+@pytest.fixture
+def log_levels() -> Iterator[None]:
+    """Undo what a test does to the levels of the whole process."""
+    loggers = [logging.getLogger(name) for name in ("", "broker_core.store")]
+    before = [each.level for each in loggers]
+    yield
+    for each, level in zip(loggers, before, strict=True):
+        each.setLevel(level)
+
+
+@pytest.mark.usefixtures("log_levels")
+async def test_a_log_level_changes_over_the_wire(client: Client) -> None:
+    body = b"logLevel=ERROR\nlogLevel.broker_core.store=DEBUG\n"
+
+    answer = await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body)
+
+    assert answer.code == ResponseCode.SUCCESS
+    assert logging.getLogger("broker_core.store.flush").isEnabledFor(logging.DEBUG)
+    assert not logging.getLogger("broker_core.remoting").isEnabledFor(logging.WARNING)
+    shown = await client.ask(RequestCode.GET_BROKER_CONFIG)
+    assert b"\nlogLevel.broker_core.store=DEBUG\n" in shown.body
+
+
 async def test_a_broker_that_may_not_be_written_says_so_in_its_routes(
     broker: Broker, client: Client
 ) -> None:
     await client.send("T")
-    assert broker.name_server is not None
+    assert broker.naming.name_server is not None
 
     await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"brokerPermission=4\n")
 
-    route = broker.name_server.routes.route("T")
+    route = broker.naming.name_server.routes.route("T")
     assert route is not None
     assert [queue.perm for queue in route.queue_datas] == [4]
 
@@ -291,13 +329,13 @@ async def test_a_topic_is_ordered_when_the_name_server_says_so(
     broker: Broker, client: Client
 ) -> None:
     await client.send("T")
-    assert broker.name_server is not None
-    broker.name_server.kv_configs.put(ORDER_TOPIC_CONFIG, "T", "broker-a:4")
-    assert not broker.topics.table["T"].order
+    assert broker.naming.name_server is not None
+    broker.naming.name_server.kv_configs.put(ORDER_TOPIC_CONFIG, "T", "broker-a:4")
+    assert not broker.storage.topics.table["T"].order
 
-    await broker.registration.register_now()
+    await broker.naming.registration.register_now()
 
-    assert broker.topics.table["T"].order
+    assert broker.storage.topics.table["T"].order
 
 
 @pytest.mark.parametrize(("enabled", "told"), [("true", "broker-a:4"), ("false", None)])
@@ -305,8 +343,8 @@ async def test_routes_tell_the_queues_of_an_ordered_topic_where_that_is_switched
     tmp_path: Path, enabled: str, told: str | None
 ) -> None:
     async with running_broker(tmp_path, orderMessageEnable=enabled) as broker:
-        assert broker.name_server is not None
-        client = Client(f"127.0.0.1:{broker.name_server.port}")
+        assert broker.naming.name_server is not None
+        client = Client(f"127.0.0.1:{broker.naming.name_server.port}")
         await client.ask(
             RequestCode.PUT_KV_CONFIG,
             namespace=ORDER_TOPIC_CONFIG,
@@ -332,7 +370,7 @@ async def test_a_topic_is_answered_once_an_outside_name_server_knows_it(tmp_path
         ) as second,
     ):
         client = Client(f"127.0.0.1:{second.listen_port}")
-        assert first.name_server is not None
+        assert first.naming.name_server is not None
         for number in range(5):
             answer = await client.ask(
                 RequestCode.UPDATE_AND_CREATE_TOPIC,
@@ -345,7 +383,7 @@ async def test_a_topic_is_answered_once_an_outside_name_server_knows_it(tmp_path
                 order="false",
             )
             assert answer.code == ResponseCode.SUCCESS
-            assert first.name_server.routes.route(f"T{number}") is not None
+            assert first.naming.name_server.routes.route(f"T{number}") is not None
         await client.shutdown()
 
 
@@ -355,7 +393,7 @@ async def test_runtime_info_tells_how_long_puts_and_gets_took(
     for _ in range(20):
         await client.send("T")
     await client.pull("T")
-    broker.stats.sample_second()
+    broker.storage.stats.sample_second()
 
     table = json_body(await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
 
@@ -367,16 +405,21 @@ async def test_runtime_info_tells_how_long_puts_and_gets_took(
 
 
 async def test_who_sends_too_much_is_told_that_the_broker_is_busy(
-    broker: Broker, client: Client, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker.overload.shutdown()
-    broker.overload.look(250.0, 0.0)
-    once = await client.send("T")
-    broker.overload.look(1_500.0, 0.0)
-    refused = await client.send("T")
-    pulled = await client.pull("T")
-    broker.overload.look(0.0, 0.0)
-    after = await client.send("T")
+    async with running_broker(
+        tmp_path, waitTimeMillsInSendQueue=200, waitTimeMillsInPullQueue=5_000
+    ) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        broker.requests.overload.shutdown()
+        broker.requests.overload.look(250.0, 0.0)
+        once = await client.send("T")
+        broker.requests.overload.look(1_500.0, 0.0)
+        refused = await client.send("T")
+        pulled = await client.pull("T")
+        broker.requests.overload.look(0.0, 0.0)
+        after = await client.send("T")
+        await client.shutdown()
 
     assert once.code == pulled.code == after.code == ResponseCode.SUCCESS
     assert refused.code == ResponseCode.SYSTEM_BUSY
@@ -405,8 +448,8 @@ async def test_a_broker_finds_its_name_servers_at_an_address_server(tmp_path: Pa
             "namesrvAddressServer": f"http://127.0.0.1:{port}/rocketmq/nsaddr",
         }
         async with running_broker(tmp_path / "two", **keys):
-            assert first.name_server is not None
-            known = first.name_server.routes.cluster_info().cluster_addr_table
+            assert first.naming.name_server is not None
+            known = first.naming.name_server.routes.cluster_info().cluster_addr_table
             assert sorted(known["DefaultCluster"]) == ["broker-a", "broker-b"]
         web.close()
 
@@ -425,4 +468,4 @@ async def test_a_broker_whose_port_is_taken_gives_back_what_it_took(tmp_path: Pa
         async with running_broker(
             tmp_path / "two", namesrvListenPort=configuration.broker.namesrv_listen_port
         ) as third:
-            assert third.store.is_writable
+            assert third.storage.store.is_writable

@@ -121,7 +121,7 @@ async def test_deliveries_are_counted(broker: Broker, client: Client, clock: Man
     await client.send("T", DELAY="1")
     await pass_time(clock, 3_000)
 
-    stats = broker.stats
+    stats = broker.storage.stats
     assert stats.group_get_nums["SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER"].value == 1
     assert stats.topic_put_nums["SCHEDULE_TOPIC_XXXX"].value == 1
     assert stats.topic_put_nums["T"].value == 1
@@ -140,8 +140,8 @@ async def test_counting_deliveries_can_be_switched_off(tmp_path: Path, clock: Ma
         await pass_time(clock, 2_000)
 
         assert len(messages(await client.pull("T"))) == 1
-        assert "T" not in broker.stats.topic_put_nums
-        assert broker.stats.topic_put_nums["SCHEDULE_TOPIC_XXXX"].value == 1
+        assert "T" not in broker.storage.stats.topic_put_nums
+        assert broker.storage.stats.topic_put_nums["SCHEDULE_TOPIC_XXXX"].value == 1
         await client.shutdown()
 
 

@@ -18,6 +18,7 @@ from broker_core.clock import SystemClock, thread_cpu_seconds
 from broker_core.message import properties
 from broker_core.message.ids import host_bytes
 from broker_core.store.results import PutMessageResult, PutMessageStatus
+from broker_core.trace.stored import StoredTrace
 from tests.support.broker import running_broker
 from tests.support.clock import ManualClock
 
@@ -41,7 +42,7 @@ HOST = host_bytes("127.0.0.1", 5000)
 
 
 class CpuWait:
-    """How long this thread was ready to run and did not, over time; sampled by the loop itself.
+    """How long this thread was ready to run but did not; the loop itself takes the samples.
 
     A wait lies between two samples: the loop takes none while it waits, nor while it works.
     """
@@ -63,7 +64,7 @@ class CpuWait:
             await asyncio.sleep(SAMPLE_S)
 
     def since_ms(self, moment_ms: int) -> float:
-        """Return what was waited from a moment to the last sample, that is from the one before."""
+        """Return the wait between the last sample before a moment and the last of all."""
         before = max(0, bisect.bisect_right(self._times_ms, moment_ms) - 1)
         return self._waited_ms[-1] - self._waited_ms[before]
 
@@ -73,14 +74,14 @@ class CpuWait:
 
 
 def put_delayed(broker: Broker, number: int, level: int) -> int:
-    """Put a message that is to wait; return when that was."""
+    """Put a delayed message; return the time of the put."""
     table = {
         "DELAY": str(level),
         "UNIQ_KEY": f"{number:032X}",
         "REAL_TOPIC": "T",
         "REAL_QID": str(number % 4),
     }
-    result = broker.store.put_message(
+    result = broker.storage.store.put_message(
         "SCHEDULE_TOPIC_XXXX",
         level - 1,
         bytes(200),
@@ -94,29 +95,30 @@ def put_delayed(broker: Broker, number: int, level: int) -> int:
         born_host=HOST,
     )
     assert result.status is PutMessageStatus.PUT_OK
-    broker.schedule.note_put(level - 1, result)
+    broker.storage.schedule.note_put(level - 1, result)
     return result.store_timestamp
 
 
 async def test_what_became_due_meanwhile_is_delivered_within_seconds_of_the_start(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
     all_came = asyncio.Event()
 
     def on_delivered(*_: object) -> None:
-        if sum(broker.store.max_offset_in_queue("T", queue) for queue in range(4)) == OVERDUE:
+        store = broker.storage.store
+        if sum(store.max_offset_in_queue("T", queue) for queue in range(4)) == OVERDUE:
             all_came.set()
 
     async with running_broker(tmp_path, clock=clock) as broker:
-        broker.topics.create_retry("T", 4)
+        broker.storage.topics.create_retry("T", 4)
         for number in range(OVERDUE):
             put_delayed(broker, number, number % 18 + 1)
     clock.advance_ms(3 * 3_600_000)
 
     before_s = thread_cpu_seconds()
+    monkeypatch.setattr(StoredTrace, "emit", on_delivered)
     async with running_broker(tmp_path, clock=clock) as broker:
-        broker.schedule.on_delivered = on_delivered
         await asyncio.wait_for(all_came.wait(), OVERDUE_WAIT_S)
 
     # The CPU's seconds: those in which others have it say nothing.
@@ -124,7 +126,7 @@ async def test_what_became_due_meanwhile_is_delivered_within_seconds_of_the_star
 
 
 async def test_a_hundred_thousand_pending_messages_are_on_time(
-    tmp_path: Path, rng: random.Random
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late_ms: list[int] = []
     own_ms: list[float] = []
@@ -132,7 +134,9 @@ async def test_a_hundred_thousand_pending_messages_are_on_time(
     due_ms: dict[str, int] = {}
     cpu_wait = CpuWait()
 
-    def on_delivered(message: MessageExt, _: str, __: int, result: PutMessageResult) -> None:
+    def on_delivered(
+        _: StoredTrace, message: MessageExt, __: str, ___: int, result: PutMessageResult
+    ) -> None:
         due = due_ms.pop(message.properties["UNIQ_KEY"])
         late = result.store_timestamp - due
         late_ms.append(late)
@@ -144,6 +148,7 @@ async def test_a_hundred_thousand_pending_messages_are_on_time(
         if not due_ms:
             all_came.set()
 
+    monkeypatch.setattr(StoredTrace, "emit", on_delivered)
     async with running_broker(
         tmp_path,
         messageDelayLevel=" ".join(f"{seconds}s" for seconds in LEVELS_S),
@@ -151,8 +156,7 @@ async def test_a_hundred_thousand_pending_messages_are_on_time(
         maxHashSlotNum=500_000,
         maxIndexNum=1_000_000,
     ) as broker:
-        broker.topics.create_retry("T", 4)
-        broker.schedule.on_delivered = on_delivered
+        broker.storage.topics.create_retry("T", 4)
         sampling = asyncio.create_task(cpu_wait.sample_forever())
         for number in range(PENDING):
             level = rng.randrange(len(LEVELS_S)) + 1

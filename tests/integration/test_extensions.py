@@ -1,4 +1,4 @@
-"""Extensions in a broker: of installed packages, on their requests, until it ends."""
+"""Extensions of installed packages in a running broker, from its start to its end."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from broker_core.config import parse_properties
+from broker_core.composition.around import surrounded
+from broker_core.config.properties import parse_properties
 from broker_core.message import properties
 from broker_core.protocol.codes import RequestCode
+from broker_core.store.put import MessagePut
 from tests.support.broker import running_broker
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.client import Client, json_body, messages
@@ -136,7 +138,8 @@ def test_an_extension_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
     broker.launch()
 
     assert broker.wait() == 2
-    (sentence,) = broker.words().splitlines()
+    *configuration, sentence = broker.words().splitlines()
+    assert all(" configuration: " in line for line in configuration)
     assert sentence.startswith("broker_core: rpcHooks=absent: expected names of installed ")
 
 
@@ -146,7 +149,8 @@ def test_a_java_class_ends_the_start(tmp_path: Path) -> None:
     broker.launch()
 
     assert broker.wait() == 2
-    (sentence,) = broker.words().splitlines()
+    *configuration, sentence = broker.words().splitlines()
+    assert all(" configuration: " in line for line in configuration)
     assert "Java classes cannot be loaded" in sentence
 
 
@@ -176,7 +180,7 @@ async def extended_broker(
         await client.shutdown()
 
 
-async def test_a_pull_that_waits_is_told_of_when_it_is_answered(
+async def test_hooks_hear_of_a_parked_pull_when_it_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "notes"
@@ -184,7 +188,7 @@ async def test_a_pull_that_waits_is_told_of_when_it_is_answered(
     async with extended_broker(tmp_path, monkeypatch, **keys) as (broker, client):
         await client.send("T", b"first")
         waiting = asyncio.create_task(client.pull("T", 1, suspend_ms=20_000))
-        while not len(broker.hold):  # noqa: ASYNC110  the hold has no event to wait for
+        while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  no event tells of a parked pull
             await asyncio.sleep(0)
         assert not file.read_text()
 
@@ -227,7 +231,7 @@ async def test_a_consume_hook_refuses_a_pull_that_is_answered_at_once_or_later(
         waiting = asyncio.create_task(
             client.pull("T", 1, group="kept-out", suspend_ms=20_000, timeout_s=30.0)
         )
-        while not len(broker.hold):  # noqa: ASYNC110  the hold has no event to wait for
+        while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  no event tells of a parked pull
             await asyncio.sleep(0)
         await client.send("T", b"second")
         later = await waiting
@@ -235,7 +239,7 @@ async def test_a_consume_hook_refuses_a_pull_that_is_answered_at_once_or_later(
         committed = await client.ask(
             15, consumerGroup="welcome", topic="T", queueId=0, commitOffset=1
         )
-        counts = dict(broker.extensions.failures.counts)
+        counts = dict(broker.foundation.extensions.failures.counts)
     sys.modules.pop("gatekeeper")
 
     assert [(one.code, one.remark) for one in (at_once, later)] == [(16, "not this group")] * 2
@@ -289,9 +293,10 @@ async def test_without_plain_acl_there_are_no_accounts_to_administrate(
 
 async def test_without_extensions_the_tables_are_the_plain_ones(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        assert type(broker.store).__module__ == "broker_core.store.message_store"
+        put = broker.storage.store.put_message
+        assert put.__func__ is MessagePut.put_message  # type: ignore[attr-defined]
         table: dict[int, Handler] = {}
-        assert broker._hooked(table) is table
+        assert surrounded(table, broker.foundation, gate=None) is table
 
 
 async def test_the_example_of_the_documentation_works_as_it_is(
@@ -315,3 +320,22 @@ async def test_the_example_of_the_documentation_works_as_it_is(
     assert [answer.code for answer in taken] == [0, 0]
     hook = sys.modules.pop("keyed_topics")
     assert hook.MESSAGE_ILLEGAL == 13
+
+
+async def test_the_plug_in_of_the_documentation_hears_of_every_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = dict(SHOWN_FILE.findall((ROOT / "docs/extensions.md").read_text()))
+    points = {"trebuchet.message_store_plug_ins": {"counts": "topic_counts:TopicCounts"}}
+    site = tmp_path / "site"
+    install(site, "topic-counts", "1.0", points, topic_counts=files["topic_counts.py"])
+    monkeypatch.syspath_prepend(site)
+    async with running_broker(tmp_path, messageStorePlugIn="counts") as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        for topic in ("orders", "orders", "payments"):
+            assert (await client.send(topic)).code == 0
+        await client.shutdown()
+    sys.modules.pop("topic_counts")
+
+    told = [entry.getMessage() for entry in caplog.records if entry.name == "topic_counts"]
+    assert told == ["topic orders has got 2 messages", "topic payments has got 1 messages"]

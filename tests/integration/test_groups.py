@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Notices:
-    """What the broker sends by itself, by code."""
+    """The requests that the broker sends to a client, by code."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[RemotingCommand] = asyncio.Queue()
@@ -44,8 +44,8 @@ async def test_a_heartbeat_makes_the_group_and_its_retry_topic(
 
     assert answer.code == ResponseCode.SUCCESS
     assert answer.version == 407
-    assert broker.groups.find("g") is not None
-    assert broker.topics.find("%RETRY%g") is not None
+    assert broker.storage.groups.find("g") is not None
+    assert broker.storage.topics.find("%RETRY%g") is not None
     listed = await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="g")
     assert json_body(listed) == {"consumerIdList": ["client-1"]}
 
@@ -201,7 +201,7 @@ async def test_a_tool_of_5_x_resets_a_group_that_is_not_connected(
     for queue_id in (0, 0, 0, 1):
         await client.send("T", queue_id=queue_id)
     await client.pull("T", group="g")
-    broker.offsets.commit("g", "T", 0, 2)
+    broker.storage.offsets.commit("g", "T", 0, 2)
     fields = {"topic": "T", "group": "g", "isForce": "true", **asked}
     request = RemotingCommand.request(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
@@ -212,7 +212,7 @@ async def test_a_tool_of_5_x_resets_a_group_that_is_not_connected(
     answer = await client.remoting.request(client.address, request, 5.0)
 
     assert answer.code == ResponseCode.SUCCESS
-    assert [broker.offsets.query("g", "T", queue_id) for queue_id in range(2)] == offsets
+    assert [broker.storage.offsets.query("g", "T", queue_id) for queue_id in range(2)] == offsets
     queue_id = asked.get("queueId", 0)
     key = f'{{"brokerName":"broker-a","queueId":{queue_id},"topic":"T"}}'
     assert json_body(answer)["offsetTable"][key] == offsets[queue_id]

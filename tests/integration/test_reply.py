@@ -79,7 +79,7 @@ async def test_a_reply_is_pushed_to_who_asked(
     assert table["PUSH_REPLY_TIME"].isdigit()
     assert pushed.ext_fields["topic"] == TOPIC
     assert pushed.ext_fields["producerGroup"] == "replying-group"
-    assert pushed.ext_fields["storeHost"] == broker.address
+    assert pushed.ext_fields["storeHost"] == broker.foundation.address
     assert pushed.ext_fields["bornHost"].startswith("127.0.0.1:")
     assert pushed.ext_fields["bornTimestamp"] == "17"
     assert pushed.ext_fields["storeTimestamp"].isdigit()
@@ -117,7 +117,7 @@ async def test_with_sync_flush_a_stored_reply_is_durable_before_it_is_answered(
         answer = await reply(asking)
 
         assert (answer.code, answer.ext_fields["queueOffset"]) == (ResponseCode.SUCCESS, "0")
-        assert broker.store.flushed_where == broker.store.max_commit_log_offset > 0
+        assert broker.storage.store.flushed_where == broker.storage.store.max_commit_log_offset > 0
         assert len(messages(await asking.pull(TOPIC))) == 1
         await asking.shutdown()
 
@@ -148,7 +148,7 @@ async def test_a_client_that_does_not_take_the_reply_is_reported(
     assert answer.remark == "push reply message to asking-clientfail."
 
 
-async def test_who_left_is_not_pushed_to(client: Client, asking: Asking) -> None:
+async def test_a_requester_that_left_gets_no_reply_pushed(client: Client, asking: Asking) -> None:
     await asking.ask(
         RequestCode.UNREGISTER_CLIENT, clientID="asking-client", producerGroup="asking-group"
     )

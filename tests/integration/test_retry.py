@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from broker_core.broker import Broker
     from broker_core.message.message import MessageExt
     from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.connection import Connection
 
 RETRY, DEAD = "%RETRY%g", "%DLQ%g"
 LEVELS = "1s 1s 3s 4s 5s 6s 7s 8s 9s 10s 11s 12s 13s 14s 15s 16s 17s 18s"
@@ -48,6 +51,31 @@ async def send_back(
             **more,
         },
     )
+
+
+class Watched:
+    """A watch of the live trace, while a ManualClock stands still."""
+
+    def __init__(self, address: str) -> None:
+        self._events: list[dict[str, Any]] = []
+        self._client = Client(address, {RequestCode.TRACE_EVENTS: self._take})
+
+    def _take(self, command: RemotingCommand, _: Connection) -> None:
+        self._events += json_body(command)["events"]
+
+    async def begin(self, message: dict[str, Any]) -> None:
+        body = json.dumps({"message": message}).encode()
+        answer = await self._client.ask(RequestCode.TRACE_WATCH, body)
+        assert answer.code == ResponseCode.SUCCESS
+
+    async def next(self, count: int, clock: ManualClock) -> list[dict[str, Any]]:
+        async with asyncio.timeout(10):
+            while len(self._events) < count:
+                await pass_time(clock, 50)
+        return self._events
+
+    async def shutdown(self) -> None:
+        await self._client.shutdown()
 
 
 async def only(client: Client, topic: str, queue_offset: int = 0) -> MessageExt:
@@ -95,10 +123,43 @@ async def test_each_attempt_waits_longer_and_after_sixteen_the_message_is_dead(
     assert dead.properties["RETRY_TOPIC"] == "T"
     assert dead.properties["ORIGIN_MESSAGE_ID"] == sent.ext_fields["msgId"]
     assert len(messages(await client.pull(RETRY))) == 16
-    topic_config = broker.topics.find(DEAD)
+    topic_config = broker.storage.topics.find(DEAD)
     assert topic_config is not None
     assert (topic_config.perm, topic_config.write_queue_nums) == (6, 1)
-    assert broker.stats.sndbck_put_nums["T@g"].value == 17
+    assert broker.storage.stats.sndbck_put_nums["T@g"].value == 17
+
+
+async def test_a_watcher_of_one_message_sees_it_given_back_retried_and_dead(
+    client: Client, clock: ManualClock
+) -> None:
+    watched = Watched(client.address)
+    await client.send("T", b"before", UNIQ_KEY="other")
+    await client.send("T", b"body", tags="A", UNIQ_KEY="U")
+    await watched.begin({"topic": "T", "queueId": 0, "queueOffset": "1", "uniqKey": "U"})
+
+    message = messages(await client.pull("T"))[1]
+    await send_back(client, message)
+    await client.ask(
+        RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="T", queueId=0, commitOffset=2
+    )
+    await pass_time(clock, 3_100)
+    await send_back(client, await only(client, RETRY), -1)
+
+    events = await watched.next(6, clock)
+    assert [(event["stage"], event["topic"], event["queueOffset"]) for event in events] == [
+        ("delivered", "T", "1"),
+        ("given_back", "T", "1"),
+        ("acknowledged", "T", "2"),
+        ("stored", RETRY, "0"),
+        ("delivered", RETRY, "0"),
+        ("dead", DEAD, "0"),
+    ]
+    assert events[2]["acknowledgedFrom"] == "0"
+    # The retry waited three seconds, however long ago the message was born.
+    assert 2_900_000 <= events[3]["latencyUs"] <= 3_200_000
+    assert events[3]["reconsumeTimes"] == 1
+    assert events[5]["group"] == "g"
+    await watched.shutdown()
 
 
 async def test_the_client_may_allow_fewer_attempts_than_the_group(client: Client) -> None:
@@ -203,7 +264,7 @@ async def test_a_retry_topic_that_may_not_be_written_refuses(client: Client) -> 
 
 
 async def fallback(client: Client, reconsume_times: int, **more: Any) -> RemotingCommand:
-    """What a consumer sends when giving back failed."""
+    """Send a retry as a consumer does after CONSUMER_SEND_MSG_BACK failed."""
     return await client.ask(
         RequestCode.SEND_MESSAGE_V2,
         b"body",
@@ -263,7 +324,7 @@ async def test_with_sync_flush_a_retry_is_durable_before_it_is_answered(tmp_path
 
         for level in (1, -1):
             assert (await send_back(client, message, level)).code == ResponseCode.SUCCESS
-            assert broker.store.flushed_where == broker.store.max_commit_log_offset
+            assert broker.storage.store.flushed_where == broker.storage.store.max_commit_log_offset
 
         assert (await only(client, DEAD)).body == b"poison"
         await client.shutdown()

@@ -1,4 +1,4 @@
-"""What the broker does by the clock, each at the original's interval."""
+"""The broker's periodic work, each at the original's interval."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_core.service import Service
+from broker_core.store.retention import Retention
 from tests.support.broker import running_broker
 from tests.support.clock import ManualClock
 from tests.support.passing_time import pass_time, settle
@@ -18,27 +19,34 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker_core.broker import Broker
+    from broker_core.stats.water_mark import WaterMark
 
     Owner = Callable[[Broker], Any]
 
 MINUTE = 60
+
+
+def water_mark(broker: Broker) -> WaterMark:
+    return broker.requests.water_mark
+
+
 TASKS: dict[str, tuple[Owner, str, int, int]] = {
-    # Seconds until the first time after the start, and between the next ones.
-    "consumer offsets are written": (lambda b: b.offsets, "persist_in_thread", 5, 5),
-    "SQL filters are written": (lambda b: b.filters, "persist", 10, 10),
-    "delay offsets are written": (lambda b: b.schedule, "persist", 10, 10),
-    "slow consumers are stopped": (lambda b: b.slow_consumers, "scan", 180, 180),
-    "the water mark is printed": (lambda b: b.water_mark, "print_water_mark", 1, 1),
-    "dispatch behind is printed": (lambda b: b.water_mark, "print_dispatch_behind", 60, 60),
-    "slaves behind are printed": (lambda b: b.water_mark, "print_master_and_slave_diff", 60, 60),
-    "the broker is registered": (lambda b: b.registration, "register_now", 30, 30),
-    "silent clients are looked for": (lambda b: b.housekeeping, "scan", 10, 10),
-    "files are cleaned": (lambda b: b.store._retention, "clean", 60, 10),
-    "the disk is looked at": (lambda b: b.store._retention, "check_disk", 10, 10),
-    "the store is checked": (lambda b: b.self_check, "check", 60, 10 * MINUTE),
-    "transactions are checked": (lambda b: b.transaction_check, "check", 60, 60),
-    "a second is sampled": (lambda b: b.stats, "sample_second", 1, 1),
-    "statistics are sampled": (lambda b: b.stats, "sample_items", 10, 10),
+    # Seconds until the first call after the start, and between the next ones.
+    "consumer offsets are written": (lambda b: b.storage.offsets, "persist_in_thread", 5, 5),
+    "SQL filters are written": (lambda b: b.storage.filters, "persist_in_thread", 10, 10),
+    "delay offsets are written": (lambda b: b.storage.schedule, "persist", 10, 10),
+    "slow consumers are stopped": (lambda b: b.clients.slow_consumers, "scan", 180, 180),
+    "the water mark is printed": (water_mark, "print_water_mark", 1, 1),
+    "dispatch behind is printed": (water_mark, "print_dispatch_behind", 60, 60),
+    "slaves behind are printed": (water_mark, "print_master_and_slave_diff", 60, 60),
+    "the broker is registered": (lambda b: b.naming.registration, "register_now", 30, 30),
+    "silent clients are looked for": (lambda b: b.clients.housekeeping, "scan", 10, 10),
+    "files are cleaned": (lambda _: Retention, "clean", 60, 10),
+    "the disk is looked at": (lambda _: Retention, "check_disk", 10, 10),
+    "the store is checked": (lambda b: b.storage.self_check, "check", 60, 10 * MINUTE),
+    "transactions are checked": (lambda b: b.clients.transaction_check, "check", 60, 60),
+    "a second is sampled": (lambda b: b.storage.stats, "sample_second", 1, 1),
+    "statistics are sampled": (lambda b: b.storage.stats, "sample_items", 10, 10),
 }
 
 
@@ -69,7 +77,7 @@ async def test_totals_turn_when_the_local_day_does(
 ) -> None:
     clock = ManualClock()
     async with running_broker(tmp_path, clock=clock) as broker:
-        times = counted(broker.stats, "roll_day", monkeypatch)
+        times = counted(broker.storage.stats, "roll_day", monkeypatch)
         await settle()
 
         await pass_time(clock, 1_000)
@@ -86,24 +94,32 @@ class Calls(Service):
     def __init__(self) -> None:
         super().__init__()
         self._begun = 0
+        self._tasks_begun: list[asyncio.Task[None]] = []
 
     def __len__(self) -> int:
         return self._begun
 
     def begin(self, outcome: object) -> object:
         self._begun += 1
-        return self.spawn(outcome, name="call") if inspect.iscoroutine(outcome) else outcome
+        if not inspect.iscoroutine(outcome):
+            return outcome
+        task = self.spawn(outcome, name="call")
+        self._tasks_begun.append(task)
+        return task
 
     async def end(self) -> None:
-        """Let those that work in a thread end: the clock does not wait for them."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        """Wait for the calls that work in a thread, which the clock does not wait for."""
+        await asyncio.gather(*self._tasks_begun)
         await settle()
 
 
 def counted(owner: object, method: str, monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """Have calls of a method counted, and done."""
+    """Count the calls of a method, which still happen."""
     calls = Calls()
     done = getattr(owner, method)
-    monkeypatch.setattr(owner, method, lambda *arguments: calls.begin(done(*arguments)))
+
+    def called(*arguments: Any, **keywords: Any) -> object:
+        return calls.begin(done(*arguments, **keywords))
+
+    monkeypatch.setattr(owner, method, called)
     return calls

@@ -10,6 +10,7 @@ from broker_core.message.ids import parse_offset_msg_id
 from broker_core.protocol.codes import SERIALIZE_ROCKETMQ, RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from tests.support.broker import running_broker
+from tests.support.builders import batch_item
 from tests.support.client import Client, json_body, messages
 
 if TYPE_CHECKING:
@@ -101,13 +102,6 @@ async def test_a_oneway_send_is_stored_and_not_answered(client: Client) -> None:
     assert [message.body for message in messages(answer)] == [b"oneway"]
 
 
-def batch_item(body: bytes, text: str) -> bytes:
-    encoded = text.encode()
-    total = 4 + 4 + 4 + 4 + 4 + len(body) + 2 + len(encoded)
-    head = b"".join(number.to_bytes(4, "big") for number in (total, 0, 0, 0, len(body)))
-    return head + body + len(encoded).to_bytes(2, "big") + encoded
-
-
 BATCH: dict[str, Any] = {
     "a": "pg",
     "b": "T",
@@ -123,7 +117,7 @@ BATCH: dict[str, Any] = {
 
 async def send_batch(client: Client, *bodies: bytes, **more: Any) -> RemotingCommand:
     items = b"".join(
-        batch_item(body, properties.encode({"TAGS": f"t{index}"}))
+        batch_item(body, properties.encode({"TAGS": f"t{index}"}).encode())
         for index, body in enumerate(bodies)
     )
     return await client.ask(
@@ -158,7 +152,7 @@ async def test_a_cut_batch_is_refused_whole(client: Client) -> None:
 
     answer = await client.ask(
         RequestCode.SEND_BATCH_MESSAGE,
-        batch_item(b"one", "")[:-1],
+        batch_item(b"one")[:-1],
         **BATCH,
     )
 
@@ -234,6 +228,40 @@ async def test_without_automatic_creation_an_unknown_topic_is_refused(tmp_path: 
         await client.shutdown()
 
 
+@pytest.mark.parametrize(
+    ("code", "body", "fields", "wanted"),
+    [
+        (RequestCode.SEND_MESSAGE_V2, b"x", {"b": "no/slash"}, ResponseCode.SYSTEM_ERROR),
+        (RequestCode.SEND_MESSAGE_V2, b"x", {"e": "9"}, ResponseCode.SYSTEM_ERROR),
+        (RequestCode.SEND_MESSAGE_V2, b"x", {"e": "x"}, ResponseCode.SYSTEM_ERROR),
+        (
+            RequestCode.SEND_MESSAGE_V2,
+            b"x",
+            {"i": "k\x01" + "v" * 32_768},
+            ResponseCode.MESSAGE_ILLEGAL,
+        ),
+        (RequestCode.SEND_MESSAGE_V2, b"x", {"i": "DELAY\x01x"}, ResponseCode.SYSTEM_ERROR),
+        (RequestCode.SEND_BATCH_MESSAGE, b"cut", {}, ResponseCode.MESSAGE_ILLEGAL),
+        (RequestCode.SEND_REPLY_MESSAGE_V2, b"x", {}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+async def test_a_refused_send_bears_what_producers_read_of_every_answer(
+    client: Client,
+    code: RequestCode,
+    body: bytes,
+    fields: dict[str, str],
+    wanted: ResponseCode,
+) -> None:
+    header = {"a": "pg", "b": "T", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
+
+    answer = await client.ask(code, body, **dict[str, Any]({**header, **fields}))
+
+    assert answer.code == wanted
+    assert answer.remark
+    assert answer.ext_fields["MSG_REGION"] == "DefaultRegion"
+    assert answer.ext_fields["TRACE_ON"] == "true"
+
+
 async def test_a_missing_field_is_named(client: Client) -> None:
     answer = await client.ask(RequestCode.SEND_MESSAGE_V2, b"", a="pg", b="T", c="TBW102")
 
@@ -296,6 +324,15 @@ async def test_a_pull_at_the_end_waits_for_the_next_message(client: Client) -> N
     assert [message.body for message in messages(await waiting)] == [b"next"]
 
 
+async def test_a_pull_with_a_long_subscription_does_not_wait(client: Client) -> None:
+    """A parked pull keeps its request: many long ones would fill the memory."""
+    await client.send("T")
+
+    answer = await client.pull("T", 1, subscription="A||" * 5_000, suspend_ms=60_000)
+
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+
+
 async def test_a_pull_that_may_not_wait_is_answered_at_once(client: Client) -> None:
     await client.send("T")
 
@@ -328,14 +365,14 @@ async def test_a_tag_filter_gives_only_its_tags_and_moves_past_the_others(client
     assert nothing.ext_fields["nextBeginOffset"] == "4"
 
 
-async def test_a_held_pull_waits_on_past_messages_its_filter_skips(
+async def test_a_parked_pull_waits_on_past_messages_its_filter_skips(
     broker: Broker, client: Client
 ) -> None:
     await client.send("T")
     waiting = asyncio.create_task(
         client.pull("T", 1, subscription="A", suspend_ms=10_000, timeout_s=8.0)
     )
-    while not len(broker.hold):  # noqa: ASYNC110  the hold has no event to wait for
+    while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  no event tells of a parked pull
         await asyncio.sleep(0)
     await client.send("T", b"skipped", tags="B")
     await client.send("T", b"wanted", tags="A")
@@ -400,7 +437,7 @@ async def test_synchronous_flush_answers_after_the_flush(tmp_path: Path) -> None
         answers = await asyncio.gather(*(client.send("T") for _ in range(50)))
 
         assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
-        assert broker.store.flushed_where == broker.store.max_commit_log_offset
+        assert broker.storage.store.flushed_where == broker.storage.store.max_commit_log_offset
         assert len(messages(await client.pull("T", max_msg_nums=64))) == 32
         await client.shutdown()
 

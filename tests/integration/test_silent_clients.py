@@ -1,4 +1,4 @@
-"""Clients that do not answer what the broker asks them over their own connections."""
+"""Clients that do not answer the requests of the broker."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
 
 
 class Silent(Client):
-    """A client that is asked and never answers."""
+    """A client that never answers."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address, {**dict.fromkeys(ASKED, self._take), 40: lambda *_: None})

@@ -11,6 +11,8 @@ from tests.support.passing_time import pass_time
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from broker_core.protocol.command import RemotingCommand
+
 
 async def test_a_group_far_behind_is_refused_and_shown_until_it_is_configured_again(
     tmp_path: Path,
@@ -43,4 +45,23 @@ async def test_a_group_far_behind_is_refused_and_shown_until_it_is_configured_ag
         assert (await client.pull("T", 1, group="slow")).code == 0
         info = json_body(await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
         assert info["slowConsumerGroups"] == ""
+        await client.shutdown()
+
+
+async def test_it_is_switched_on_and_off_while_the_broker_runs(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running_broker(tmp_path, clock=clock, consumerFallbehindThreshold=10_000) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        for _ in range(20):
+            await client.send("T", bytes(1_000))
+
+        async def switched(value: str) -> RemotingCommand:
+            body = f"disableConsumeIfConsumerReadSlowly={value}\n".encode()
+            assert (await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body)).code == 0
+            assert (await client.pull("T", 0, group=f"slow-{value}", max_msg_nums=1)).code == 0
+            await pass_time(clock, 180_000)
+            return await client.pull("T", 1, group=f"slow-{value}")
+
+        assert (await switched("true")).code == ResponseCode.NO_PERMISSION
+        assert (await switched("false")).code == ResponseCode.SUCCESS
         await client.shutdown()

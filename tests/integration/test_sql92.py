@@ -68,7 +68,7 @@ async def test_a_pull_that_matches_nothing_goes_on_behind_what_it_saw(client: Cl
     assert found.ext_fields["nextBeginOffset"] == "2"
 
 
-async def test_a_held_pull_is_answered_by_the_first_that_matches(client: Client) -> None:
+async def test_a_parked_pull_is_answered_by_the_first_that_matches(client: Client) -> None:
     await send_prices(client, 5)
     pull = asyncio.create_task(
         client.pull("T", 1, subscription="price > 10", expression_type=SQL, suspend_ms=5_000)
@@ -82,7 +82,7 @@ async def test_a_held_pull_is_answered_by_the_first_that_matches(client: Client)
     assert bodies(found) == [b"30"]
 
 
-async def test_what_is_no_expression_is_refused(client: Client) -> None:
+async def test_an_invalid_expression_is_refused(client: Client) -> None:
     await send_prices(client, 5)
 
     for expression, kind in (("price != 5", SQL), ("", SQL), ("price = 5", "GROOVY")):
@@ -109,7 +109,7 @@ async def test_a_pull_ahead_of_the_subscription_is_told_so(broker: Broker, clien
     refused = await client.pull("T", subscription=None, sub_version=4)
     assert refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
 
-    found = broker.filters.find("T", "g")
+    found = broker.storage.filters.find("T", "g")
     assert found is not None
     found.client_version = 2
     refused = await client.pull("T", subscription=None, sub_version=3)
@@ -223,7 +223,7 @@ async def test_bitmaps_save_the_look_at_records_that_do_not_match(
 
 def born_before_now(broker: Broker) -> None:
     """Let the filter's bits count for what is sent in this millisecond."""
-    found = broker.filters.find("T", "g")
+    found = broker.storage.filters.find("T", "g")
     assert found is not None
     found.born_time -= 1
 
@@ -288,13 +288,13 @@ async def test_a_changed_time_of_keeping_filters_takes_effect(
 ) -> None:
     await client.heartbeat(consumer_groups={"g": {"T": "a > 1"}}, expression_type=SQL)
     await client.ask(RequestCode.UNREGISTER_CLIENT, clientID="client-1", consumerGroup="g")
-    broker.filters.persist()
-    assert broker.filters.find("T", "g") is not None
+    broker.storage.filters.persist()
+    assert broker.storage.filters.find("T", "g") is not None
 
     await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"filterDataCleanTimeSpan=0\n")
-    broker.filters.persist()
+    broker.storage.filters.persist()
 
-    assert broker.filters.find("T", "g") is None
+    assert broker.storage.filters.find("T", "g") is None
 
 
 async def test_the_units_of_a_queue_are_shown_with_their_extensions(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A broker that is the client: its name server takes TLS only."""
+"""A broker as a client: its name server takes TLS only."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from broker_core.broker import Broker
 from broker_core.clock import SystemClock
-from broker_core.config import TlsConfig
+from broker_core.config.tls import TlsConfig
 from broker_core.errors import ConfigError
-from broker_core.namesrv.namesrv import NameServer
+from broker_core.namesrv.namesrv import Entrance, NameServer
 from broker_core.remoting.tls import TlsGate
 from broker_core.storage import FileStorage
 from tests.support.broker import configuration_for, running_broker
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def secured_name_server(directory: Path) -> AsyncIterator[NameServer]:
-    """Run a name server that takes TLS only, from those whose certificate it knows."""
+    """Run a name server that takes TLS only, from clients with a certificate of its authority."""
     made, key = certificate(directory, "namesrv")
     known, _ = certificate(directory, "broker")
     tls = TlsConfig(
@@ -36,7 +36,9 @@ async def secured_name_server(directory: Path) -> AsyncIterator[NameServer]:
         trust_cert_path=str(known),
     )
     clock, kv_configs = SystemClock(), directory / "kvConfig.json"
-    server = NameServer("127.0.0.1", 0, clock, FileStorage(), kv_configs, tls=TlsGate(tls))
+    server = NameServer(
+        "127.0.0.1", 0, clock, FileStorage(), kv_configs, entrance=Entrance(tls=TlsGate(tls))
+    )
     await server.start()
     yield server
     await server.shutdown()

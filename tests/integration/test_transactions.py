@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_core.formats import record
-from broker_core.message import properties
 from broker_core.message.ids import parse_offset_msg_id
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.broker import running_broker
 from tests.support.client import Client, json_body, messages
 from tests.support.clock import ManualClock
 from tests.support.passing_time import pass_time
+from tests.support.producer import COMMIT, ROLLBACK, UNKNOWN, Producer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 
     from broker_core.broker import Broker
     from broker_core.protocol.command import RemotingCommand
-    from broker_core.remoting.connection import Connection
 
-COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-PREPARED = 4
 
 
 @pytest.fixture
@@ -36,71 +33,6 @@ def clock() -> ManualClock:
 async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
     async with running_broker(tmp_path, clock=clock, transactionCheckMax=2) as running:
         yield running
-
-
-class Producer(Client):
-    """A transactional producer of a group, which notes what it is asked."""
-
-    def __init__(self, address: str, group: str = "pg") -> None:
-        super().__init__(address, {RequestCode.CHECK_TRANSACTION_STATE: self._asked})
-        self.group = group
-        self.questions: asyncio.Queue[RemotingCommand] = asyncio.Queue()
-
-    def _asked(self, command: RemotingCommand, _: Connection) -> None:
-        self.questions.put_nowait(command)
-
-    async def question(self) -> RemotingCommand:
-        return await asyncio.wait_for(self.questions.get(), 5.0)
-
-    async def join(self) -> None:
-        await self.heartbeat(f"client-of-{self.group}", producer_groups=(self.group,))
-
-    async def half(self, body: bytes = b"half", topic: str = "T", **more: str) -> RemotingCommand:
-        table = {"TRAN_MSG": "true", "PGROUP": self.group, "UNIQ_KEY": "U1", "WAIT": "true", **more}
-        return await self.ask(
-            RequestCode.SEND_MESSAGE_V2,
-            body,
-            a=self.group,
-            b=topic,
-            c="TBW102",
-            d="4",
-            e="0",
-            f=str(PREPARED),
-            g="1795252759675",
-            h="0",
-            i=properties.encode(table),
-            j="0",
-            k="false",
-            m="false",
-        )
-
-    async def end(self, sent: RemotingCommand, outcome: int, **more: Any) -> RemotingCommand:
-        place = parse_offset_msg_id(sent.ext_fields["msgId"])
-        assert place is not None
-        return await self.ask(
-            RequestCode.END_TRANSACTION,
-            **{
-                "producerGroup": self.group,
-                "tranStateTableOffset": sent.ext_fields["queueOffset"],
-                "commitLogOffset": place.commit_log_offset,
-                "commitOrRollback": outcome,
-                "fromTransactionCheck": "false",
-                "msgId": "U1",
-                "transactionId": "U1",
-                **more,
-            },
-        )
-
-    async def answer(self, question: RemotingCommand, outcome: int) -> RemotingCommand:
-        return await self.ask(
-            RequestCode.END_TRANSACTION,
-            producerGroup=self.group,
-            tranStateTableOffset=question.ext_fields["tranStateTableOffset"],
-            commitLogOffset=question.ext_fields["commitLogOffset"],
-            commitOrRollback=outcome,
-            fromTransactionCheck="true",
-            msgId="U1",
-        )
 
 
 @pytest.fixture
@@ -133,7 +65,7 @@ async def test_no_request_shows_a_half_message(broker: Broker, producer: Produce
     assert place is not None
     window = {"beginTimestamp": 0, "endTimestamp": 1 << 60, "maxNum": 32}
 
-    assert broker.topics.find(HALF_TOPIC) is not None
+    assert broker.storage.topics.find(HALF_TOPIC) is not None
     assert (await producer.pull(HALF_TOPIC)).code == ResponseCode.NO_PERMISSION
     by_id = await producer.ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=place.commit_log_offset)
     assert (by_id.code, by_id.body) == (ResponseCode.SYSTEM_ERROR, b"")
@@ -251,13 +183,17 @@ async def test_a_parked_transaction_is_listed_and_can_be_resumed(
     resumed = await producer.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, msgId=msg_id)
 
     assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert refused.remark == (
+        "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed: "
+        "it is not a half message that was checked too often."
+    )
     assert resumed.code == ResponseCode.SUCCESS
     await pass_time(clock, 60_000)
     await producer.answer(await producer.question(), COMMIT)
     assert await bodies(producer) == [b"parked"]
 
 
-async def test_a_watcher_sees_a_held_message_when_it_comes_to_its_topic(
+async def test_a_watcher_sees_a_withheld_or_deferred_message_when_it_comes_to_its_topic(
     producer: Producer, clock: ManualClock
 ) -> None:
     events: asyncio.Queue[RemotingCommand] = asyncio.Queue()
@@ -290,6 +226,31 @@ async def test_transactions_may_be_forbidden(tmp_path: Path) -> None:
         assert answer.code == ResponseCode.NO_PERMISSION
         assert "sending transaction message is forbidden" in (answer.remark or "")
         await producer.shutdown()
+
+
+async def test_transactions_are_forbidden_and_checked_otherwise_while_the_broker_runs(
+    broker: Broker, clock: ManualClock
+) -> None:
+    producer = Producer(f"127.0.0.1:{broker.listen_port}")
+    await producer.join()
+    await producer.half()
+    changes = (
+        b"transactionTimeOut=1000\ntransactionCheckInterval=2000\ntransactionCheckMax=9\n"
+        b"rejectTransactionMessage=true\n"
+    )
+
+    await pass_time(clock, 60_000)
+    await producer.question()
+    await producer.ask(RequestCode.UPDATE_BROKER_CONFIG, changes)
+    refused = await producer.half(b"later", UNIQ_KEY="U2")
+
+    assert refused.code == ResponseCode.NO_PERMISSION
+    # The wait that has begun is as long as it was; those after it are not.
+    for wait_ms in (60_000, 2_000, 2_000):
+        await pass_time(clock, wait_ms)
+        await producer.question()
+    assert producer.questions.empty()
+    await producer.shutdown()
 
 
 @pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
@@ -327,7 +288,7 @@ async def test_a_transaction_is_ended_while_its_half_message_waits_in_a_buffer(
         assert await bodies(producer) == []
 
         async def commit_later() -> None:
-            assert await bodies(producer) == []  # the pull that is held came before this one
+            assert await bodies(producer) == []  # the pull that is parked came before this one
             await pass_time(clock, 200)
 
         pulled, _ = await asyncio.gather(producer.pull("T", suspend_ms=15_000), commit_later())

@@ -1,0 +1,294 @@
+"""Partitions between a SYNC_MASTER, its slave and their clients: nothing acknowledged is lost.
+
+Master, slave, clients and the link between the two brokers each are a host of their own (network
+namespaces). A round breaks something for a while, heals it, and waits until messages are
+acknowledged again; then both logs must be equal, byte by byte, and hold what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker_core.verify.verifier import verify
+from tests.faults.histories import ANSWER_SECONDS, Consumer, History, Producer
+from tests.faults.promotion import log_bytes
+from tests.support import raw_remoting
+from tests.support.bad_link import BadLink, Badness
+from tests.support.broker_process import BrokerProcess
+from tests.support.broker_set import replication_state
+from tests.support.network import Network
+from tests.support.ports import accepts
+from tests.support.raw_remoting import RawClient
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from random import Random
+
+TOPIC = "partitioned"
+QUEUES = 2
+MASTER, SLAVE, CLIENTS, LINK = "master", "slave", "clients", "link"
+FAULT_SECONDS = (0.3, 2.0)
+FLAP_SECONDS = 0.1
+START_SECONDS_MAX = 120.0
+AGAIN_SECONDS_MAX = 120.0
+LISTEN_PORT, NAMESRV_PORT = 10_911, 9_876
+SLOW = Badness(delay_seconds=0.02, bytes_per_second=64_000)
+LOSSY = Badness(delay_seconds=0.001, break_chance=0.02)
+KEYS: dict[str, object] = {
+    "brokerName": "parted",
+    "flushDiskType": "ASYNC_FLUSH",
+    "mappedFileSizeCommitLog": 4 << 20,
+    "maxHashSlotNum": 1_000,
+    "maxIndexNum": 100_000,
+    "listenPort": LISTEN_PORT,
+    "slaveTimeout": 1_000,
+    "haSendHeartbeatInterval": 300,
+    "haHousekeepingInterval": 2_000,
+}
+FAULTS = ("both ways", "to the slave", "to the master", "flapping", "slow", "lossy", "clients")
+
+
+@dataclass
+class Findings:
+    """The results of all rounds; times are seconds from the healing to the next acknowledgement."""
+
+    rounds: int = 0
+    acknowledged: int = 0
+    codes: Counter[int] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    healed_seconds: list[float] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        times = sorted(self.healed_seconds) or [0.0]
+        return (
+            f"rounds={self.rounds} {dict(self.faults)} acknowledged={self.acknowledged} "
+            f"answers={dict(self.codes)} acknowledging_again={times[len(times) // 2]:.2f}s "
+            f"(max {times[-1]:.2f}s) wrong={self.wrong[:20]}"
+        )
+
+
+class _Pair:
+    """A master and its slave, each on a host."""
+
+    def __init__(self, directory: Path, network: Network, dice: Random, findings: Findings) -> None:
+        self._network = network
+        self._dice = dice
+        self._findings = findings
+        self._history = History()
+        findings.codes = self._history.codes
+        self._link = BadLink(
+            (network.address(MASTER), LISTEN_PORT + 1),
+            dice,
+            network.inside(LINK),
+            network.address(LINK),
+        )
+        self._directory = directory
+        self._processes: list[BrokerProcess] = []
+
+    def start(self) -> None:
+        namesrv = f"{self._network.address(CLIENTS)}:{NAMESRV_PORT}"
+        table: dict[str, object] = {
+            "namesrvAddr": "",
+            "listenPort": NAMESRV_PORT,
+            "kvConfigPath": self._directory / "kv.json",
+        }
+        self._launch("namesrv", CLIENTS, NAMESRV_PORT, table, ["broker_core", "namesrv"])
+        table = {**KEYS, "namesrvAddr": namesrv, "brokerRole": "SYNC_MASTER"}
+        self._master = self._launch("master", MASTER, LISTEN_PORT, table)
+        address = f"{self._network.address(LINK)}:{self._link.open()}"
+        table |= {"brokerRole": "SLAVE", "brokerId": 1, "haMasterAddress": address}
+        self._slave = self._launch("slave", SLAVE, LISTEN_PORT, table)
+        self._ask(raw_remoting.UPDATE_AND_CREATE_TOPIC, raw_remoting.topic_fields(TOPIC, QUEUES))
+        self._wait_for_ok()
+        # A slave asks for topics every ten seconds, and serves the readers of those that it knows.
+        topics = self._slave.store / "config/topics.json"
+        until(
+            lambda: (
+                f'"{TOPIC}"' in (topics.read_text() if topics.exists() else "")
+                and self._slave_reads()
+            ),
+            "the slave to know the topic",
+            seconds=AGAIN_SECONDS_MAX,
+        )
+
+    def end(self) -> None:
+        self._link.close()
+        for process in self._processes:
+            process.kill()
+
+    def round(self, number: int) -> None:
+        fault = self._dice.choice(FAULTS)
+        self._findings.faults[fault] += 1
+        clients = list(self._clients(number))
+        for client in clients:
+            client.start()
+        try:
+            self._break(fault, self._dice.uniform(*FAULT_SECONDS))
+            healed_at = time.monotonic()
+            self._wait_for_ok()
+            self._findings.healed_seconds.append(time.monotonic() - healed_at)
+        finally:
+            self._network.heal()
+            for client in clients:
+                client.stop()
+            for client in clients:
+                client.join(AGAIN_SECONDS_MAX)
+        self._check(fault)
+        self._findings.acknowledged = len(self._history.acknowledged)
+
+    def finish(self) -> None:
+        for broker in (self._slave, self._master):
+            if broker.stop() != 0:
+                self._findings.wrong.append(f"a broker did not stop:\n{broker.words()[-2000:]}")
+            self._findings.wrong += verify(broker.store).problems
+
+    def _launch(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        table: dict[str, object],
+        module: list[str] | None = None,
+    ) -> BrokerProcess:
+        process = BrokerProcess(
+            self._directory / name, **table, bindAddress=self._network.address(host)
+        )
+        process.module = module or process.module
+        process.prefix = self._network.prefix(host)
+        process.port = port
+        self._processes.append(process)
+        running = process.launch()
+
+        def is_up() -> bool:
+            assert running.poll() is None, f"{name} ended at its start:\n{process.words()}"
+            with self._network.inside(CLIENTS):
+                return accepts(port, self._network.address(host))
+
+        until(is_up, f"{name} to listen", seconds=START_SECONDS_MAX)
+        return process
+
+    def _clients(self, number: int) -> Iterator[Producer | Consumer]:
+        place = (self._network.address(MASTER), LISTEN_PORT)
+        for queue_id in range(QUEUES):
+            name = f"r{number}q{queue_id}"
+            for kind in (Producer, Consumer):
+                client = kind(
+                    lambda: place, f"{kind.__name__[0]}{name}", TOPIC, queue_id, self._history
+                )
+                client.inside = self._network.inside(CLIENTS)
+                yield client
+
+    def _break(self, fault: str, seconds: float) -> None:
+        cut, over = self._network.cut, time.monotonic() + seconds
+        if fault in ("slow", "lossy"):
+            self._link.badness = SLOW if fault == "slow" else LOSSY
+            time.sleep(seconds)
+            self._link.badness = Badness()
+            return
+        if fault == "flapping":
+            while time.monotonic() < over:
+                cut(*self._dice.choice([(LINK, SLAVE), (SLAVE, LINK)]))
+                time.sleep(self._dice.uniform(0.0, 2 * FLAP_SECONDS))
+                self._network.heal()
+                time.sleep(self._dice.uniform(0.0, 2 * FLAP_SECONDS))
+            return
+        if fault in ("both ways", "to the slave"):
+            cut(LINK, SLAVE)
+            cut(MASTER, SLAVE)
+        if fault in ("both ways", "to the master"):
+            cut(SLAVE, LINK)
+            cut(SLAVE, MASTER)
+        if fault == "clients":
+            cut(*self._dice.choice([(CLIENTS, MASTER), (MASTER, CLIENTS)]))
+        time.sleep(seconds)
+        self._network.heal()
+
+    def _ask(
+        self, code: int, fields: dict[str, str], body: bytes = b"", host: str = MASTER
+    ) -> raw_remoting.Answer:
+        with (
+            self._network.inside(CLIENTS),
+            RawClient(
+                LISTEN_PORT, host=self._network.address(host), timeout=ANSWER_SECONDS
+            ) as client,
+        ):
+            return client.ask(code, fields, body)
+
+    def _wait_for_ok(self) -> None:
+        def is_ok() -> bool:
+            body = f"ok-{time.monotonic_ns()}".encode()
+            self._history.note_sent(body)
+            fields = raw_remoting.send_fields(TOPIC, properties="")
+            try:
+                code = self._ask(raw_remoting.SEND_MESSAGE, fields, body).code
+            except OSError:
+                return False
+            self._history.note_answer(body, code)
+            return code == raw_remoting.SUCCESS
+
+        try:
+            until(is_ok, "an acknowledged send", seconds=AGAIN_SECONDS_MAX)
+        except AssertionError as error:
+            words = "\n---\n".join(each.words()[-3000:] for each in self._processes)
+            raise AssertionError(f"{error}\n{words}") from None
+
+    def _slave_reads(self) -> bool:
+        fields = raw_remoting.pull_fields(TOPIC, QUEUES - 1, 0)
+        answer = self._ask(raw_remoting.PULL_MESSAGE, fields, host=SLAVE)
+        return answer.code in (raw_remoting.SUCCESS, raw_remoting.PULL_NOT_FOUND)
+
+    def _check(self, fault: str) -> None:
+        wrong: list[str] = []
+        ends: list[int] = []
+
+        def is_same() -> bool:
+            with self._network.inside(CLIENTS):
+                states = [
+                    replication_state(LISTEN_PORT, "parted", host=self._network.address(host))
+                    for host in (MASTER, SLAVE)
+                ]
+            ends[:] = [int(state.get("maxOffset", -1)) for state in states]
+            return ends[0] == ends[1] >= 0
+
+        until(is_same, f"both logs to be the same after {fault}", seconds=AGAIN_SECONDS_MAX)
+        for host in (MASTER, SLAVE):
+            address = self._network.address(host)
+            with self._network.inside(CLIENTS):
+                stored = {
+                    queue_id: raw_remoting.read_queue(LISTEN_PORT, TOPIC, queue_id, host=address)
+                    for queue_id in range(QUEUES)
+                }
+            wrong += [f"{host}: {line}" for line in self._history.wrong(stored)]
+        if log_bytes(self._master, ends[0]) != log_bytes(self._slave, ends[0]):
+            wrong.append(f"the logs differ before offset {ends[0]}")
+        self._findings.wrong += [f"{fault}: {line}" for line in wrong]
+
+
+def run(
+    directory: Path,
+    rounds: int,
+    dice: Random,
+    *,
+    say: Callable[[str], None] = lambda text: None,
+) -> Findings:
+    """Break and heal, one pair for all rounds."""
+    findings = Findings()
+    with Network([MASTER, SLAVE, CLIENTS, LINK]) as network:
+        pair = _Pair(directory, network, dice, findings)
+        try:
+            pair.start()
+            while findings.rounds < rounds and not findings.wrong:
+                pair.round(findings.rounds)
+                findings.rounds += 1
+                say(str(findings))
+            if not findings.wrong:
+                pair.finish()
+        finally:
+            pair.end()
+    return findings

@@ -1,0 +1,350 @@
+"""kill -9 of the master under load, promotion of the slave, return of the old master; again.
+
+In SYNC_MASTER an acknowledged message is on both brokers. With SYNC_FLUSH, or haAckMode=flushed, it
+is on both disks. So whoever is killed, no promotion loses one. What the old master had beyond is
+saved aside when it comes back, and none of it was acknowledged.
+
+Each round also leaves messages that are to be delivered later, and half messages without an
+outcome: the new master delivers the ones, never early, and takes the outcomes of the others.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker_core.verify.verifier import verify
+from tests.faults.histories import Consumer, History, Producer
+from tests.support import raw_remoting
+from tests.support.broker_set import PROMOTE_BROKER, BrokerSet
+from tests.support.raw_remoting import RawClient
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from random import Random
+
+    from tests.support.broker_process import BrokerProcess
+    from tests.support.raw_remoting import Answer
+
+TOPIC, LATE_TOPIC, SETTLED_TOPIC = "promoted", "promoted-late", "promoted-settled"
+QUEUES = 2
+LOAD_SECONDS = (0.3, 1.0)
+PROMOTION_SECONDS_MAX = 60.0
+AGAIN_SECONDS_MAX = 120.0
+ROUNDS_OF_A_SET = 20
+HALVES = 3
+END_TRANSACTION = 37
+COMMIT, ROLLBACK = "8", "12"
+PRODUCERS = "promoted-producers"
+DELAY_MS = 1000
+CLOCK_MS = 5
+"""Times of a broker are read at their turn of the loop."""
+KEYS: dict[str, object] = {
+    "brokerRole": "SYNC_MASTER",
+    "mappedFileSizeCommitLog": 4 << 20,
+    "maxHashSlotNum": 1_000,
+    "maxIndexNum": 100_000,
+    "messageDelayLevel": f"{DELAY_MS // 1000}s 2s",
+    "slaveTimeout": 1_000,
+    "haSendHeartbeatInterval": 500,
+    "haHousekeepingInterval": 3_000,
+    # So long that no transaction is checked, and none is given up.
+    "transactionTimeOut": 600_000,
+}
+KINDS: dict[str, dict[str, object]] = {
+    "SYNC_FLUSH": {"flushDiskType": "SYNC_FLUSH"},
+    "flushed": {"flushDiskType": "ASYNC_FLUSH", "haAckMode": "flushed"},
+}
+
+
+@dataclass
+class Findings:
+    """The results of all rounds; times are seconds from the kill."""
+
+    rounds: int = 0
+    acknowledged: int = 0
+    cut: int = 0
+    cut_messages: int = 0
+    delivered_late: int = 0
+    promoted_seconds: list[float] = field(default_factory=list)
+    acknowledging_seconds: list[float] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"rounds={self.rounds} acknowledged={self.acknowledged} lost=0 suffixes_cut={self.cut} "
+            f"messages_in_them={self.cut_messages} delivered_late={self.delivered_late} "
+            f"promoted={_spread(self.promoted_seconds)} "
+            f"acknowledging_again={_spread(self.acknowledging_seconds)}"
+            if not self.wrong
+            else f"rounds={self.rounds} wrong={self.wrong[:20]}"
+        )
+
+
+def _spread(seconds: list[float]) -> str:
+    times = sorted(seconds) or [0.0]
+    return f"{times[len(times) // 2]:.2f}s (max {times[-1]:.2f}s)"
+
+
+@dataclass
+class Half:
+    """A half message without an outcome."""
+
+    body: str
+    queue_offset: str
+    commit_log_offset: str
+
+
+class _Set:
+    """One broker set over several rounds."""
+
+    def __init__(self, directory: Path, kind: str, findings: Findings) -> None:
+        self._set = BrokerSet(directory, {**KEYS, **KINDS[kind]})
+        self._findings = findings
+        self._history = History()
+        self._counted = 0
+        self._late: dict[str, int] = {}
+        """Body of a delayed message -> when it was sent, wall clock in milliseconds."""
+        self._settled: dict[str, bool] = {}
+        """Body of a transaction -> whether it was committed."""
+        self._seen_aside: set[Path] = set()
+
+    def start(self) -> None:
+        self._set.__enter__()
+        self._master, self._slave = self._set.brokers
+        for topic in (TOPIC, LATE_TOPIC, SETTLED_TOPIC):
+            raw_remoting.create_topic(self._master.port, topic, queues=QUEUES)
+        self._wait_for_ok()
+        # A slave asks for topics every ten seconds; a master that is killed before cannot be asked.
+        topics = self._slave.store / "config/topics.json"
+        until(
+            lambda: topics.exists() and f'"{SETTLED_TOPIC}"' in topics.read_text(),
+            "the slave to know the topics",
+            seconds=AGAIN_SECONDS_MAX,
+        )
+
+    def end(self) -> None:
+        self._set.__exit__()
+
+    def round(self, number: int, seconds: float) -> None:
+        """Load, kill, promote, bring back; then everything must be equal."""
+        clients = list(self._clients(number))
+        for client in clients:
+            client.start()
+        try:
+            self._leave_for_later(number)
+            halves = self._leave_halves(number)
+            time.sleep(seconds)
+            killed_at = time.monotonic()
+            self._master.kill()
+            self._promote()
+            self._findings.promoted_seconds.append(time.monotonic() - killed_at)
+            old = self._master
+            self._master, self._slave = self._slave, old
+            old.launch()
+            self._set.until_role(old, "SLAVE")
+            self._wait_for_ok()
+            self._findings.acknowledging_seconds.append(time.monotonic() - killed_at)
+            self._settle(halves)
+        finally:
+            for client in clients:
+                client.stop()
+            for client in clients:
+                client.join(AGAIN_SECONDS_MAX)
+        self._check()
+        self._findings.acknowledged += len(self._history.acknowledged) - self._counted
+        self._counted = len(self._history.acknowledged)
+
+    def finish(self) -> None:
+        """Stop the brokers and verify their files."""
+        for broker in (self._slave, self._master):
+            if broker.stop() != 0:
+                self._findings.wrong.append(f"a broker did not stop:\n{broker.words()[-2000:]}")
+            self._findings.wrong += verify(broker.store).problems
+
+    def _clients(self, number: int) -> Iterator[Producer | Consumer]:
+        for queue_id in range(QUEUES):
+            name = f"r{number}q{queue_id}"
+            yield Producer(self._find, name, TOPIC, queue_id, self._history)
+            yield Consumer(self._find, f"c{name}", TOPIC, queue_id, self._history)
+
+    def _find(self) -> tuple[str, int] | None:
+        """Ask the name server for the master, as clients do."""
+        port = self._set.master_in_route(TOPIC)
+        return None if port is None else ("127.0.0.1", port)
+
+    def _send(self, topic: str, body: str, **properties: str) -> Answer:
+        text = "\x02".join(f"{key}\x01{value}" for key, value in properties.items())
+        with RawClient(self._master.port) as client:
+            fields = raw_remoting.send_fields(topic, properties=text)
+            return client.ask(raw_remoting.SEND_MESSAGE, fields, body.encode())
+
+    def _leave_for_later(self, number: int) -> None:
+        for index in range(HALVES):
+            body = f"late-{number}-{index}"
+            sent_ms = time.time_ns() // 1_000_000
+            if self._send(LATE_TOPIC, body, DELAY="1").code == raw_remoting.SUCCESS:
+                self._late[body] = sent_ms
+
+    def _leave_halves(self, number: int) -> list[Half]:
+        halves = []
+        for index in range(HALVES):
+            body = f"half-{number}-{index}"
+            answer = self._send(SETTLED_TOPIC, body, TRAN_MSG="true", PGROUP=PRODUCERS)
+            if answer.code == raw_remoting.SUCCESS:
+                place = str(int(answer.fields["msgId"][16:], 16))
+                halves.append(Half(body, answer.fields["queueOffset"], place))
+        return halves
+
+    def _settle(self, halves: list[Half]) -> None:
+        """Give the new master the outcomes of what the old one took."""
+        with RawClient(self._master.port) as client:
+            for index, half in enumerate(halves):
+                fields = {
+                    "producerGroup": PRODUCERS,
+                    "tranStateTableOffset": half.queue_offset,
+                    "commitLogOffset": half.commit_log_offset,
+                    "commitOrRollback": ROLLBACK if index == 1 else COMMIT,
+                }
+                answer = client.ask(END_TRANSACTION, fields)
+                if answer.code != raw_remoting.SUCCESS:
+                    self._findings.wrong.append(f"{half.body} cannot be ended: {answer}")
+                self._settled[half.body] = index != 1
+
+    def _promote(self) -> None:
+        deadline = time.monotonic() + PROMOTION_SECONDS_MAX
+        while True:
+            with RawClient(self._slave.port, timeout=PROMOTION_SECONDS_MAX) as client:
+                answer = client.ask(PROMOTE_BROKER, {"brokerRole": "", "force": "false"})
+            if answer.code == raw_remoting.SUCCESS:
+                return
+            # The connections of a killed process take a moment to be gone.
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not promoted: {answer}\n{self._slave.words()[-3000:]}")
+            time.sleep(0.02)
+
+    def _wait_for_ok(self) -> None:
+        """Wait until both brokers have what is sent."""
+
+        def is_ok() -> bool:
+            body = f"ok-{time.monotonic_ns()}"
+            self._history.note_sent(body.encode())
+            try:
+                code = self._send(TOPIC, body).code
+            except OSError:
+                return False
+            self._history.note_answer(body.encode(), code)
+            return code == raw_remoting.SUCCESS
+
+        try:
+            until(is_ok, "an acknowledged send", seconds=AGAIN_SECONDS_MAX)
+        except AssertionError as error:
+            words = "\n---\n".join(b.words()[-3000:] for b in (self._master, self._slave))
+            raise AssertionError(f"{error}\n{words}") from None
+
+    def _check(self) -> None:
+        wrong = self._findings.wrong
+        self._wait_for_late()
+        end = self._set.until_same(self._master, self._slave)
+        for broker in (self._master, self._slave):
+            wrong += self._history.wrong(
+                {q: raw_remoting.read_queue(broker.port, TOPIC, q) for q in range(QUEUES)}
+            )
+        if log_bytes(self._master, end) != log_bytes(self._slave, end):
+            wrong.append(f"the logs differ before offset {end}")
+        settled = [one.body.decode() for one in self._read(SETTLED_TOPIC)]
+        expected = sorted(body for body, is_kept in self._settled.items() if is_kept)
+        if sorted(settled) != expected:
+            wrong.append(f"transactions: {sorted(settled)}, expected {expected}")
+        self._check_aside()
+
+    def _wait_for_late(self) -> None:
+        """Wait until each delayed message is there; none may be there before its time."""
+        until(
+            lambda: self._late.keys() <= {one.body.decode() for one in self._read(LATE_TOPIC)},
+            "the delayed messages",
+            seconds=AGAIN_SECONDS_MAX,
+        )
+        self._findings.delivered_late = len(self._late)
+        for body, stored_ms in stored_times(self._master, LATE_TOPIC):
+            if stored_ms + CLOCK_MS < self._late.get(body, 0) + DELAY_MS:
+                self._findings.wrong.append(
+                    f"{body} was delivered {stored_ms - self._late[body]} ms after it was sent"
+                )
+
+    def _read(self, topic: str) -> list[raw_remoting.Record]:
+        return raw_remoting.read_queue(self._master.port, topic, 0)
+
+    def _check_aside(self) -> None:
+        """Of what was saved aside nothing was acknowledged."""
+        keys = {body.decode().rstrip(".") for body in self._history.acknowledged}
+        for place in (self._slave.store / "diverged").glob("*"):
+            if place in self._seen_aside:
+                continue
+            self._seen_aside.add(place)
+            self._findings.cut += 1
+            manifest = json.loads((place / "manifest.json").read_text())
+            lines = (place / "messages.jsonl").read_text().splitlines()
+            if manifest["messages"] != len(lines):
+                self._findings.wrong.append(f"{place}: the report is not complete")
+            self._findings.cut_messages += len(lines)
+            # A body that was sent twice may be acknowledged where it was sent again.
+            for line in map(json.loads, lines):
+                if line["keys"] in keys and self._history.sent_once(line["keys"]):
+                    self._findings.wrong.append(f"acknowledged and cut: {line}")
+
+
+def log_bytes(broker: BrokerProcess, end: int) -> bytes:
+    """Return a broker's CommitLog up to an offset, from its first file on."""
+    files = sorted((broker.store / "commitlog").iterdir())
+    data = b"".join(file.read_bytes() for file in files)
+    return data[: end - int(files[0].name)]
+
+
+def stored_times(broker: BrokerProcess, topic: str) -> list[tuple[str, int]]:
+    """Return body and store timestamp of each message in a topic's first queue."""
+    found: list[tuple[str, int]] = []
+    with RawClient(broker.port) as client:
+        queue_offset = 0
+        while True:
+            fields = raw_remoting.pull_fields(topic, 0, queue_offset)
+            answer = client.ask(raw_remoting.PULL_MESSAGE, fields)
+            if answer.code != raw_remoting.SUCCESS:
+                return found
+            at = 0
+            while at < len(answer.body):
+                head = raw_remoting.RECORD_HEAD.unpack_from(answer.body, at)
+                (one,) = raw_remoting.parse_records(answer.body[at : at + head[0]])
+                found.append((one.body.decode(), head[10]))
+                at += head[0]
+            queue_offset = int(answer.fields["nextBeginOffset"])
+
+
+def run(
+    directory: Path,
+    kind: str,
+    rounds: int,
+    dice: Random,
+    *,
+    say: Callable[[str], None] = lambda text: None,
+) -> Findings:
+    """Kill and promote; a new set every few rounds keeps the checks quick."""
+    findings = Findings()
+    while findings.rounds < rounds and not findings.wrong:
+        brokers = _Set(directory / f"set-{findings.rounds}", kind, findings)
+        try:
+            brokers.start()
+            for _ in range(min(ROUNDS_OF_A_SET, rounds - findings.rounds)):
+                brokers.round(findings.rounds, dice.uniform(*LOAD_SECONDS))
+                findings.rounds += 1
+                say(f"{kind} {findings}")
+                if findings.wrong:
+                    return findings
+            brokers.finish()
+        finally:
+            brokers.end()
+    return findings

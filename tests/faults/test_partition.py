@@ -1,0 +1,32 @@
+"""Partitions and bad links between a master, its slave and their clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults import partition
+from tests.faults.histories import STORED_CODES
+from tests.support import network
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+ROUNDS = 10
+
+
+@pytest.mark.fault
+def test_no_partition_loses_what_was_acknowledged(tmp_path: Path, rng: random.Random) -> None:
+    missing = network.missing()
+    if missing:
+        pytest.skip(f"NOT TESTED: partitions between brokers, which need {missing}")
+
+    findings = partition.run(tmp_path, ROUNDS, rng)
+
+    assert findings.wrong == []
+    assert findings.rounds == ROUNDS
+    assert findings.acknowledged > ROUNDS * 10
+    # The faults were felt: some messages were stored, and not acknowledged.
+    assert sum(count for code, count in findings.codes.items() if code in STORED_CODES) > 0

@@ -1,0 +1,28 @@
+"""The master of a set is killed under load, its slave promoted, and the old one comes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults import promotion
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+ROUNDS = {"SYNC_FLUSH": 3, "flushed": 2}
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("kind", sorted(ROUNDS))
+def test_no_promotion_loses_what_was_acknowledged(
+    tmp_path: Path, rng: random.Random, kind: str
+) -> None:
+    findings = promotion.run(tmp_path, kind, ROUNDS[kind], rng)
+
+    assert findings.wrong == []
+    assert findings.rounds == ROUNDS[kind]
+    assert findings.acknowledged > ROUNDS[kind] * 10
+    assert findings.delivered_late > 0

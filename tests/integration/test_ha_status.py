@@ -1,0 +1,89 @@
+"""GET_BROKER_HA_STATUS: what a pair says of itself."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from tests.support.broker import running_broker
+from tests.support.client import Client, json_body
+from tests.support.pair import ha_address, running_slave, until_caught_up
+from tests.support.waiting import until_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from broker_core.broker import Broker
+
+
+@asynccontextmanager
+async def client_of(broker: Broker) -> AsyncIterator[Client]:
+    client = Client(f"127.0.0.1:{broker.listen_port}")
+    try:
+        yield client
+    finally:
+        await client.shutdown()
+
+
+async def status(broker: Broker) -> dict[str, Any]:
+    async with client_of(broker) as client:
+        answer = await client.ask(RequestCode.GET_BROKER_HA_STATUS)
+    assert answer.code == ResponseCode.SUCCESS
+    body: dict[str, Any] = json_body(answer)
+    return body
+
+
+async def test_a_master_without_slaves(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as master:
+        told = await status(master)
+
+        assert told["master"] is True
+        assert (told["haConnectionInfo"], told["inSyncSlaveNums"]) == ([], 0)
+
+
+async def test_a_pair_tells_who_has_what(tmp_path: Path) -> None:
+    async with (
+        running_broker(tmp_path / "m") as master,
+        running_slave(tmp_path / "s", master) as slave,
+        client_of(master) as client,
+    ):
+        await client.send("T")
+        await until_caught_up(master, slave)
+        end = master.storage.store.max_commit_log_offset
+        await until_async(
+            lambda: (
+                [one.acknowledged_offset for one in master.replication.ha_master.connections()]
+                == [end]
+            ),
+            "the slave's report",
+        )
+
+        of_master, of_slave = await status(master), await status(slave)
+
+    (link,) = of_master["haConnectionInfo"]
+    assert of_master["masterCommitLogMaxOffset"] == end
+    assert of_master["inSyncSlaveNums"] == 1
+    assert (link["slaveAckOffset"], link["diff"], link["behindMillis"]) == (end, 0, 0)
+    assert link["inSync"] is True
+    client_info = of_slave["haClientRuntimeInfo"]
+    assert of_slave["master"] is False
+    assert (of_slave["brokerRole"], of_slave["brokerId"]) == ("SLAVE", 1)
+    assert (client_info["activated"], client_info["maxOffset"]) == (True, end)
+    assert client_info["masterAddr"] == ha_address(master)
+    # By it a page finds the slave among the master's connections.
+    assert client_info["localAddr"] == link["addr"]
+
+
+async def test_a_slave_without_a_master_says_why(tmp_path: Path) -> None:
+    async with running_broker(
+        tmp_path, brokerRole="SLAVE", brokerId=1, haMasterAddress="127.0.0.1:1"
+    ) as slave:
+        await until_async(
+            lambda: slave.replication.ha_slave.state().failures > 0, "the first attempt's end"
+        )
+        told = (await status(slave))["haClientRuntimeInfo"]
+
+        assert told["activated"] is False
+        assert "no connection" in told["reason"]
