@@ -1,4 +1,4 @@
-"""Every step that the client programs take, and why ours ends another way where it does."""
+"""The steps of the client programs, with the reason where the outcome differs on purpose."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ JAVA = CLIENTS[:2]
 JAVA_5 = (CLIENTS[1],)
 
 NO_CALL = "the client has no such call"
-ONLY_5 = "the client came before it"
+ONLY_5 = "the client is older than this feature"
 REFUSED_AT_PULL = (
-    "a pull that brings an expression which does not compile is refused; the original delivers "
+    "ours refuses a pull with an expression that does not compile; the original delivers "
     "every message"
 )
 LOWER_BOUND = "5.x's rule: one past the last message, where 4.9 answers with the last one"
-LITE_PULL = "5.3.3 pulls with a code of 5.x (361), which ours knows and 4.9.7 does not"
+LITE_PULL = "5.3.3 pulls with request code 361 of 5.x, which ours serves and 4.9.7 does not"
 
 
 def java(name: str, differs: str = "") -> Step:
@@ -29,6 +29,7 @@ STEPS = [
     Step("batch"),
     Step("oneway"),
     Step("asynchronous"),
+    java("a long property"),
     Step("ordered by queue"),
     Step("a write queue below 0"),
     Step("unique keys"),

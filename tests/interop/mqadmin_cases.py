@@ -1,12 +1,13 @@
-"""Every command of mqadmin 4.9.7, in an order in which each has something to work on."""
+"""Every command of mqadmin 4.9.7, ordered so that each has data to work on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-COMMAND_SECONDS = 40.0
-FIRST_OUTPUT_SECONDS = 8.0
+COMMAND_SECONDS = 120.0
+FIRST_LINE = -60.0
+"""The command is left to itself after its first line."""
 
 Shape = Literal["text", "lines", "names", "keys", "first"]
 
@@ -39,9 +40,9 @@ def case(
     return Case(name or line.split()[0], tuple(line.split()), shape, differs, seconds)
 
 
-MORE = "ours tells more: damage, the state of the store, slow groups, 5.x's spelling of a key"
-IN_FILE = "the original lets whoever reaches the port set any path; ours has a list of keys"
-ACL_OFF = "with access control off the original fails on null, or does not answer"
+MORE = "ours shows more: damage, the state of the store, slow groups, 5.x's spelling of a key"
+IN_FILE = "the original lets anyone who reaches the port set its paths; ours allows a list of keys"
+ACL_OFF = "without access control, the original fails with a null pointer or does not answer"
 
 CASES = [
     # Topics.
@@ -133,7 +134,17 @@ CASES = [
         differs=IN_FILE,
     ),
     case("getNamesrvConfig", shape="first"),
-    case("updateNamesrvConfig -k kvConfigPath -v /tmp/x", "updateNamesrvConfig", differs=IN_FILE),
+    case("updateNamesrvConfig -k kvConfigPath -v /tmp/x", "updateNamesrvConfig, a path"),
+    case("updateNamesrvConfig -k rocketmqHome -v /tmp/x", "updateNamesrvConfig", differs=IN_FILE),
+    case("updateOrderConf -t orders -m put -v broker-a:2", "updateOrderConf, before the switch"),
+    case("topicRoute -t orders", "topicRoute, before the switch"),
+    case(
+        "updateNamesrvConfig -k orderMessageEnable -v true",
+        "updateNamesrvConfig, order queues in routes",
+    ),
+    case("topicRoute -t orders", "topicRoute, with order queues"),
+    case("updateOrderConf -t orders -m delete", "updateOrderConf, after the switch"),
+    case("updateNamesrvConfig -k productEnvName -v test", "updateNamesrvConfig, a name"),
     case("updateKvConfig -s NAMESPACE -k key -v value"),
     case("deleteKvConfig -s NAMESPACE -k key"),
     case("wipeWritePerm -b broker-a", shape="names"),
@@ -161,6 +172,6 @@ CASES = [
     case("deleteSubGroup -b {broker} -g absent-group", "deleteSubGroup, absent"),
     case("topicList", "topicList, at the end", shape="lines"),
     # Last, since they have no end: they go on printing.
-    case("startMonitoring", shape="first", seconds=FIRST_OUTPUT_SECONDS),
-    case("clusterRT -a 2 -s 64 -i 1", shape="first", seconds=FIRST_OUTPUT_SECONDS),
+    case("startMonitoring", shape="first", seconds=FIRST_LINE),
+    case("clusterRT -a 2 -s 64 -i 1", shape="first", seconds=FIRST_LINE),
 ]

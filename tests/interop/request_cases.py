@@ -1,194 +1,48 @@
 """Requests by code, each row of the tables of the broker and of the name server at least once.
 
-They are asked one after the other: some need what an earlier one made. `{offset}`, `{msg_id}`,
-`{half_offset}` and `{half_queue_offset}` stand for where a broker stored a message.
+The test sends them in this order, since some depend on earlier ones. `{offset}`, `{msg_id}`,
+`{half_offset}` and `{half_queue_offset}` stand for the place where a broker stored a message.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
 from broker_core.protocol.codes import RequestCode as Code
-from tests.support.raw_remoting import pull_fields, send_fields, topic_fields
+from tests.interop.request_parts import (
+    BACK,
+    BROKER,
+    CALL,
+    COMMITTED,
+    DEAD,
+    DLQ_TOPIC,
+    END,
+    ENDED_TOPIC,
+    GROUP,
+    GROUP_CONFIG,
+    LEAVES_OUT,
+    LIVE_GROUP,
+    LIVE_PRODUCERS,
+    NO_QUEUE,
+    NO_TOPIC,
+    OFFSET,
+    PULL,
+    QUERY,
+    QUEUE,
+    RESET,
+    RETRY,
+    SEND,
+    SEND_V2,
+    STATS,
+    TOPIC,
+    Case,
+    check_config,
+    heartbeat,
+    lock,
+    text,
+    without,
+)
+from tests.support.raw_remoting import pull_fields, topic_fields
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-TOPIC, GROUP, LIVE_GROUP, LIVE_PRODUCERS = "rows", "rows-group", "rows-live", "rows-producers"
-ENDED_TOPIC = "rows-ended"
-"""Where the half message goes that is ended."""
-CLIENT_ID = "rows-client"
-DLQ_TOPIC = f"%DLQ%{GROUP}"
-QUEUES = 2
-MESSAGES = 5
-COMMITTED = 3
-LEAVES_OUT = "what a request leaves out is named, not taken for a zero or a null"
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One request.
-
-    Attributes:
-        name_server: it goes to the name server.
-        differs: why ours answers otherwise, on purpose; a case that is answered alike has none.
-    """
-
-    name: str
-    code: int
-    fields: dict[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    name_server: bool = False
-    differs: str = ""
-
-
-def text(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def heartbeat(
-    client_id: str, group: str, expression_type: str = "TAG", expression: str = "*"
-) -> bytes:
-    subscription = {
-        "classFilterMode": False,
-        "codeSet": [],
-        "expressionType": expression_type,
-        "subString": expression,
-        "subVersion": 1,
-        "tagsSet": [],
-        "topic": TOPIC,
-    }
-    consumer = {
-        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-        "consumeType": "CONSUME_PASSIVELY",
-        "groupName": group,
-        "messageModel": "CLUSTERING",
-        "subscriptionDataSet": [subscription],
-        "unitMode": False,
-    }
-    return text(
-        {
-            "clientID": client_id,
-            "consumerDataSet": [consumer],
-            "producerDataSet": [{"groupName": LIVE_PRODUCERS}],
-        }
-    )
-
-
-def check_config(expression_type: str, expression: str) -> bytes:
-    return text(
-        {
-            "clientId": "c",
-            "group": GROUP,
-            "subscriptionData": {
-                "expressionType": expression_type,
-                "subString": expression,
-                "subVersion": 1,
-                "topic": TOPIC,
-            },
-        }
-    )
-
-
-def without(fields: Mapping[str, str], name: str) -> dict[str, str]:
-    return {key: value for key, value in fields.items() if key != name}
-
-
-def queue(queue_id: int = 0) -> dict[str, Any]:
-    return {"brokerName": "broker-a", "queueId": queue_id, "topic": TOPIC}
-
-
-def lock(client_id: str) -> bytes:
-    return text({"clientId": client_id, "consumerGroup": LIVE_GROUP, "mqSet": [queue()]})
-
-
-SEND = send_fields(TOPIC)
-SEND_V2 = {
-    "a": "p",
-    "b": TOPIC,
-    "c": "TBW102",
-    "d": "4",
-    "e": "1",
-    "f": "0",
-    "g": "1",
-    "h": "0",
-    "i": "",
-    "j": "0",
-    "k": "false",
-    "m": "false",
-}
-DEAD = {**SEND, "topic": f"%RETRY%{GROUP}", "reconsumeTimes": "1"}
-RETRY = {
-    **SEND,
-    "topic": f"%RETRY%{GROUP}",
-    "properties": f"DELAY\x014\x02RETRY_TOPIC\x01{TOPIC}",
-    "reconsumeTimes": "1",
-}
-PULL = pull_fields(TOPIC, 0, 0)
-QUEUE = {"topic": TOPIC, "queueId": "0"}
-NO_QUEUE = {"topic": TOPIC, "queueId": "77"}
-NO_TOPIC = {"topic": "nowhere", "queueId": "0"}
-OFFSET = {"consumerGroup": GROUP, **QUEUE}
-QUERY = {
-    "topic": TOPIC,
-    "key": "k1",
-    "maxNum": "32",
-    "beginTimestamp": "0",
-    "endTimestamp": "9999999999999",
-}
-BACK = {"offset": "{offset}", "group": GROUP, "delayLevel": "0", "originTopic": TOPIC}
-END = {
-    "producerGroup": "half-producers",
-    "tranStateTableOffset": "{half_queue_offset}",
-    "commitLogOffset": "{half_offset}",
-    "commitOrRollback": "8",
-    "fromTransactionCheck": "false",
-    "msgId": "x",
-}
-RESET = {"topic": TOPIC, "group": GROUP, "timestamp": "0", "isForce": "true"}
-GROUP_CONFIG = {
-    "brokerId": 0,
-    "consumeBroadcastEnable": True,
-    "consumeEnable": True,
-    "consumeFromMinEnable": True,
-    "groupName": "made",
-    "notifyConsumerIdsChangedEnable": True,
-    "retryMaxTimes": 16,
-    "retryQueueNums": 1,
-    "whichBrokerWhenConsumeSlowly": 1,
-}
-CALL = {"consumerGroup": GROUP, "clientId": "nobody"}
-BROKER = {
-    "brokerName": "other",
-    "brokerAddr": "127.0.0.1:1",
-    "clusterName": "other-cluster",
-    "brokerId": "0",
-    "haServerAddr": "127.0.0.1:2",
-}
-STATS = {
-    "TOPIC_PUT_NUMS": TOPIC,
-    "TOPIC_PUT_SIZE": TOPIC,
-    "GROUP_GET_NUMS": f"{TOPIC}@raw-consumer",
-    "GROUP_GET_SIZE": f"{TOPIC}@raw-consumer",
-    "GROUP_GET_LATENCY": f"0@{TOPIC}@raw-consumer",
-    "QUEUE_PUT_NUMS": "SCHEDULE_TOPIC_XXXX@1",
-    "QUEUE_PUT_SIZE": "SCHEDULE_TOPIC_XXXX@1",
-    "QUEUE_GET_NUMS": "SCHEDULE_TOPIC_XXXX@0@SCHEDULE_CONSUMER",
-    "QUEUE_GET_SIZE": "SCHEDULE_TOPIC_XXXX@0@SCHEDULE_CONSUMER",
-    "SNDBCK_PUT_NUMS": f"{TOPIC}@{GROUP}",
-    "BROKER_PUT_NUMS": "DefaultCluster",
-    "BROKER_GET_NUMS": "DefaultCluster",
-    "GROUP_GET_FROM_DISK_NUMS": f"{TOPIC}@raw-consumer",
-    "BROKER_GET_FROM_DISK_SIZE": "DefaultCluster",
-    "COMMERCIAL_SEND_TIMES": f"owner@{TOPIC}@{GROUP}@SEND_SUCCESS",
-    "GROUP_GET_FALL_SIZE": f"0@{TOPIC}@raw-consumer",
-    "GROUP_GET_FALL_TIME": f"0@{TOPIC}@raw-consumer",
-    "NO_SUCH_SET": TOPIC,
-}
-CASES = [
-    # -- messages
+MESSAGE_REQUESTS = [
     Case("send", Code.SEND_MESSAGE, SEND, b"x"),
     Case("send, short names", Code.SEND_MESSAGE_V2, SEND_V2, b"x"),
     Case("create a topic of one queue", Code.UPDATE_AND_CREATE_TOPIC, topic_fields("single", 1)),
@@ -216,7 +70,7 @@ CASES = [
         Code.SEND_BATCH_MESSAGE,
         {**SEND_V2, "m": "true"},
         b"x",
-        differs="such a message is illegal, where the original fails",
+        differs="ours calls the message illegal; the original fails",
     ),
     Case(
         "reply to nobody",
@@ -240,7 +94,7 @@ CASES = [
         "give back a half message",
         Code.CONSUMER_SEND_MSG_BACK,
         {**BACK, "offset": "{half_offset}"},
-        differs="nobody was given it",
+        differs="ours refuses: no consumer ever received a half message",
     ),
     Case("retry by a send", Code.SEND_MESSAGE, RETRY, b"x"),
     # Without a delay: the original forgets to clear it, and delays the dead letter.
@@ -318,7 +172,7 @@ CASES = [
         "roll it back after all",
         Code.END_TRANSACTION,
         {**END, "commitOrRollback": "12"},
-        differs="the first outcome stays",
+        differs="in ours, the first outcome stays",
     ),
     Case(
         "end what is no half message",
@@ -329,20 +183,22 @@ CASES = [
         "resume what is no half message",
         Code.RESUME_CHECK_HALF_MESSAGE,
         {"msgId": "{msg_id}"},
-        differs="only what was checked too often is resumed",
+        differs="ours resumes only a message whose checks were used up",
     ),
     Case(
         "how many came of it",
         Code.GET_MAX_OFFSET,
         {"topic": ENDED_TOPIC, "queueId": "0"},
-        differs="each commit of the original brings the message once more",
+        differs="in the original, each further commit delivers the message again",
     ),
     Case(
         "resume what is not there",
         Code.RESUME_CHECK_HALF_MESSAGE,
         {"msgId": "7F0000010000000100000000FFFFFFFF"},
     ),
-    # -- offsets
+]
+
+OFFSETS_REQUESTS = [
     *(
         Case(f"{code.name} of {what}", code, fields)
         for code in (Code.GET_MAX_OFFSET, Code.GET_MIN_OFFSET, Code.GET_EARLIEST_MSG_STORETIME)
@@ -372,7 +228,9 @@ CASES = [
     Case("offset of nobody", Code.QUERY_CONSUMER_OFFSET, QUEUE, differs=LEAVES_OUT),
     Case("commit", Code.UPDATE_CONSUMER_OFFSET, {**OFFSET, "commitOffset": str(COMMITTED)}),
     Case("commit nothing", Code.UPDATE_CONSUMER_OFFSET, OFFSET),
-    # -- clients
+]
+
+CLIENTS_REQUESTS = [
     Case("heartbeat", Code.HEART_BEAT, body=heartbeat("passing", "passing-group")),
     Case("heartbeat of nothing", Code.HEART_BEAT),
     Case("heartbeat that is no JSON", Code.HEART_BEAT, body=b"{"),
@@ -393,7 +251,9 @@ CASES = [
     Case("lock what another has", Code.LOCK_BATCH_MQ, body=lock("two")),
     Case("unlock", Code.UNLOCK_BATCH_MQ, body=lock("one")),
     Case("lock nothing", Code.LOCK_BATCH_MQ),
-    # -- topics
+]
+
+TOPICS_REQUESTS = [
     Case("create a topic", Code.UPDATE_AND_CREATE_TOPIC, topic_fields("made")),
     Case("delete a topic", Code.DELETE_TOPIC_IN_BROKER, {"topic": "made"}),
     Case("delete no topic", Code.DELETE_TOPIC_IN_BROKER, {"topic": "made"}),
@@ -404,7 +264,9 @@ CASES = [
     Case("groups of a topic", Code.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": TOPIC}),
     Case("groups of no topic", Code.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "nowhere"}),
     Case("system topics", Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER),
-    # -- groups
+]
+
+GROUPS_REQUESTS = [
     Case("create a group", Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=text(GROUP_CONFIG)),
     Case("create no group", Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=b""),
     Case("all groups", Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
@@ -478,7 +340,9 @@ CASES = [
     ),
     Case("producers of no group", Code.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "none"}),
     Case("all producers", Code.GET_ALL_PRODUCER_INFO),
-    # -- the broker
+]
+
+BROKER_ITSELF_REQUESTS = [
     Case(
         "units",
         Code.QUERY_CONSUME_QUEUE,
@@ -506,7 +370,7 @@ CASES = [
         "set a path",
         Code.UPDATE_BROKER_CONFIG,
         body=b"storePathIndex=/tmp/x\n",
-        differs="no path is set over the wire",
+        differs="ours sets no path over the wire",
     ),
     Case("set nothing", Code.UPDATE_BROKER_CONFIG),
     *(
@@ -514,12 +378,17 @@ CASES = [
         for name, key in STATS.items()
     ),
     Case("count nothing", Code.VIEW_BROKER_STATS_DATA),
-    # -- codes that no broker of 4.9 serves
+]
+
+OTHER_VERSIONS_REQUESTS = [
     *(
         Case(f"code {code}", code)
         for code in (13, 22, 23, 27, 47, 209, 210, 211, 212, 213, 214, 301, 302, 353, 370, 9_999)
     ),
-    # -- the name server
+]
+"""Codes that no broker of 4.9 serves."""
+
+NAME_SERVER_REQUESTS = [
     Case("route of nothing", Code.GET_ROUTEINFO_BY_TOPIC, name_server=True, differs=LEAVES_OUT),
     *(
         Case(name, code, fields, body, name_server=True)
@@ -616,4 +485,15 @@ CASES = [
             ("unregister a broker", Code.UNREGISTER_BROKER, BROKER, b""),
         )
     ),
+]
+
+CASES = [
+    *MESSAGE_REQUESTS,
+    *OFFSETS_REQUESTS,
+    *CLIENTS_REQUESTS,
+    *TOPICS_REQUESTS,
+    *GROUPS_REQUESTS,
+    *BROKER_ITSELF_REQUESTS,
+    *OTHER_VERSIONS_REQUESTS,
+    *NAME_SERVER_REQUESTS,
 ]

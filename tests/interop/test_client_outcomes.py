@@ -10,9 +10,12 @@ from tests.support.outcome_page import (
     PAGE,
     THEIRS,
     WRITE_VARIABLE,
+    Differences,
+    Verdict,
     complaints,
     page_of,
     read,
+    taken_twice,
 )
 
 if TYPE_CHECKING:
@@ -59,8 +62,8 @@ def test_a_run_that_sees_something_else_is_told_so(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv(WRITE_VARIABLE, raising=False)
     right = read()["single", "Go", OURS]
 
-    assert complaints(STEPS, "Go", OURS, {"single": right}) == []
-    (told,) = complaints(STEPS, "Go", OURS, {"single": "SEND_OK at 7"})
+    assert complaints(STEPS, "Go", OURS, {"single": right}) == {}
+    told = complaints(STEPS, "Go", OURS, {"single": "SEND_OK at 7"})["single"]
     assert "single: Go against ours saw\n    SEND_OK at 7\n" in told
     assert right in told
 
@@ -70,4 +73,31 @@ def test_a_step_that_nobody_wrote_down_is_told_of(monkeypatch: pytest.MonkeyPatc
 
     found = complaints(STEPS, "Go", OURS, {"TLS": "sent"})
 
-    assert found[0] == "Go has a step that tests/interop/client_steps.py does not know: TLS"
+    assert found == {"TLS": "Go has a step that tests/interop/client_steps.py does not know: TLS"}
+
+
+def verdict_of(*takes: Differences) -> tuple[Verdict, list[list[str]]]:
+    """Return the verdict on takes one after another, and the brokers of each."""
+    left = list(takes)
+    asked: list[list[str]] = []
+
+    def take(brokers: list[str]) -> Differences:
+        asked.append(brokers)
+        return left.pop(0)
+
+    return taken_twice(take, [OURS, THEIRS]), asked
+
+
+def test_what_differs_nowhere_is_taken_once() -> None:
+    assert verdict_of({}) == (Verdict([], []), [[OURS, THEIRS]])
+
+
+def test_what_differs_is_taken_again_and_counts_when_it_comes_twice() -> None:
+    first = {(THEIRS, "orderly"): "late", (THEIRS, "pull"): "none"}
+    again = {(THEIRS, "pull"): "none at all", (THEIRS, "TLS"): "refused"}
+
+    verdict, asked = verdict_of(first, again)
+
+    assert asked == [[OURS, THEIRS], [THEIRS]]
+    assert verdict.wrong == ["none at all"]
+    assert verdict.once == ["late", "refused"]

@@ -12,7 +12,7 @@ import pytest
 from broker_core.formats.cq_ext_unit import ADDRESS_BASE, CqExtUnit, decode
 from broker_core.formats.cq_unit import UNIT
 from broker_core.protocol.codes import ResponseCode
-from broker_core.verify import verify
+from broker_core.verify.verifier import verify
 from tests.conftest import require_java
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess

@@ -115,14 +115,14 @@ def test_a_waiting_consumer_gets_a_message_at_once(
 ) -> None:
     topic = topic_of(java, "waiting")
     raw_remoting.create_topic(broker.port, topic)
-    arguments = (broker.namesrv, topic, f"{topic}-group", "*", 20, 200, 90)
+    arguments = (broker.namesrv, topic, f"{topic}-group", "*", 20, 200, 200)
     consumer = java.start("ReceiveMessages", *arguments)
     try:
         assert consumer.stdout is not None
         assert consumer.stdout.readline().strip() == "started"
 
         java.send(broker.namesrv, topic, modes="sync", count=20, tags="A", prefix="w")
-        output, _ = consumer.communicate(timeout=90)
+        output, _ = consumer.communicate(timeout=300)
     finally:
         consumer.kill()
         consumer.wait()

@@ -1,8 +1,7 @@
 """All commands of mqadmin 4.9.7 against our broker and the real one, side by side.
 
-What each printed is kept in outcomes/mqadmin.md, with the verdict. The suite fails when that page
-is stale, when an outcome differs for no reason that is written down, and when a difference that was
-written down is gone.
+Their output is in outcomes/mqadmin.md, with the verdict. The suite fails if that page is stale, if
+an outcome differs without a reason in mqadmin_cases.py, or if one with a reason does not differ.
 
     TREBUCHET_WRITE_OUTCOMES=1 pytest tests/interop/test_mqadmin.py    writes the page
 """
@@ -10,9 +9,9 @@ written down is gone.
 from __future__ import annotations
 
 import os
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,14 +19,17 @@ from tests.conftest import require_java
 from tests.interop.mqadmin_cases import CASES, Case
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
+from tests.support.first_start import topics_of
 from tests.support.mqadmin import LiveClients, MqAdmin, compile_programs, normalised, shaped
+from tests.support.outcome_page import SeenOnceWarning
 from tests.support.peer import Peer
 from tests.support.waiting import until
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-pytestmark = pytest.mark.interop
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.timeout(1_500),
+    pytest.mark.filterwarnings("always::tests.support.outcome_page.SeenOnceWarning"),
+]
 
 VERSION = "4.9.7"
 PAGE = Path(__file__).resolve().parent / "outcomes" / "mqadmin.md"
@@ -39,12 +41,15 @@ COMMANDS = 57
 
 PROGRESS = ("consumerProgress", "-g", "live-consumer")
 RETRY_TOPIC = "%RETRY%live-consumer"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 
 Outcomes = dict[str, str]
+Both = tuple[Outcomes, Outcomes]
 
 
 def run_all(port: int, namesrv: str, jars: str, home: Path) -> Outcomes:
     """Run every case against one deployment."""
+    until(lambda: HALF_TOPIC in topics_of(port), f"{HALF_TOPIC} of {namesrv}")
     raw_remoting.create_topic(port, TOPIC, queues=2)
     outcomes = {}
     with (
@@ -65,7 +70,7 @@ def run_all(port: int, namesrv: str, jars: str, home: Path) -> Outcomes:
                 until(
                     lambda: RETRY_TOPIC in mqadmin.run(*PROGRESS).text,
                     "the client's offset in its retry topic",
-                    seconds=60.0,
+                    seconds=180.0,
                 )
             command = [part.format(**names) for part in case.command]
             outcome = mqadmin.run(*command, seconds=case.seconds)
@@ -78,12 +83,34 @@ def run_all(port: int, namesrv: str, jars: str, home: Path) -> Outcomes:
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Outcomes, Outcomes]]:
-    """Ours, and the real one's."""
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    """Ours, and the real one's; of a case that is wrong, those of a second run.
+
+    The machine of a run may stall for seconds: what is wrong is wrong twice.
+    """
     require_java()
     root = tmp_path_factory.mktemp("mqadmin")
     jars = compile_programs(VERSION, root)
-    keys = {"mappedFileSizeCommitLog": 64 << 20}
+    ours, theirs = run_both(jars, root / "first")
+    wrong = [case.name for case in CASES if is_wrong(case, (ours, theirs))]
+    if wrong:
+        warnings.warn(f"all is run again, wrong: {', '.join(wrong)}", SeenOnceWarning, stacklevel=1)
+        again = run_both(jars, root / "second")
+        ours |= {name: again[0][name] for name in wrong}
+        theirs |= {name: again[1][name] for name in wrong}
+    return ours, theirs
+
+
+def is_wrong(case: Case, both: Both) -> bool:
+    """Return whether an outcome differs without a reason, or does not in spite of one."""
+    ours, theirs = (each[case.name] for each in both)
+    return (ours != theirs) != bool(case.differs)
+
+
+def run_both(jars: str, root: Path) -> Both:
+    root.mkdir()
+    # At its first look for transactions the original makes RMQ_SYS_TRANS_HALF_TOPIC.
+    keys = {"mappedFileSizeCommitLog": 64 << 20, "transactionCheckInterval": 1_000}
     ours = BrokerProcess(root / "ours", **keys)
     (root / "ours-home").mkdir()
     (root / "theirs-home").mkdir()
@@ -92,7 +119,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Outcome
         try:
             one = both.submit(run_all, ours.port, ours.namesrv, jars, root / "ours-home")
             other = both.submit(run_all, theirs.port, theirs.namesrv, jars, root / "theirs-home")
-            yield one.result(), other.result()
+            return one.result(), other.result()
         finally:
             ours.stop()
 
@@ -125,7 +152,7 @@ def test_every_command_is_run() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_outcome_is_the_real_ones(outcomes: tuple[Outcomes, Outcomes], case: Case) -> None:
+def test_the_outcome_is_the_real_ones(outcomes: Both, case: Case) -> None:
     ours, theirs = (each[case.name] for each in outcomes)
 
     if case.differs:
@@ -134,7 +161,7 @@ def test_the_outcome_is_the_real_ones(outcomes: tuple[Outcomes, Outcomes], case:
         assert ours == theirs
 
 
-def test_mqadmin_did_something(outcomes: tuple[Outcomes, Outcomes]) -> None:
+def test_mqadmin_did_something(outcomes: Both) -> None:
     """Two programs that both fail agree on everything."""
     for each in outcomes:
         assert TOPIC in each["topicList"]
@@ -143,7 +170,7 @@ def test_mqadmin_did_something(outcomes: tuple[Outcomes, Outcomes]) -> None:
         assert sum("Exception" in text for text in each.values()) < len(each) / 3
 
 
-def test_the_page_of_outcomes_is_of_today(outcomes: tuple[Outcomes, Outcomes]) -> None:
+def test_the_page_of_outcomes_is_of_today(outcomes: Both) -> None:
     page = page_of(*outcomes)
     if os.environ.get(WRITE_VARIABLE):
         PAGE.parent.mkdir(exist_ok=True)

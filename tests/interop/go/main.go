@@ -10,6 +10,7 @@
 //	interop steps NAMESRV BROKER_ADDRESS
 //	interop live NAMESRV TOPIC GROUP
 //	interop signed NAMESRV TOPIC ACCESS_KEY SECRET_KEY
+//	interop through NAMESRV TOPIC GROUP
 //
 // "send" sends COUNT messages by themselves, COUNT in one batch and COUNT without an answer, and says
 // "sent KEY" of each, "sent KEY QUEUE_ID QUEUE_OFFSET" of those that were answered. "receive" says
@@ -23,6 +24,7 @@
 // "request" asks COUNT questions and waits for each reply, COUNT with a callback, then one of each kind that
 // nobody replies to. It says "answered KEY STATUS" or "refused KEY REASON" as the one who replies, "replied KEY BODY" of each reply,
 // "timeout KEY MS" of a question that waited in vain, and "called KEY TIMES" of each callback.
+// "through" says "sent KEY STATUS", "failed KEY" and "received KEY".
 // "steps", "live" and "signed" are in steps.go.
 package main
 
@@ -186,7 +188,9 @@ func delay(namesrv, topic, group string, count, level int) {
 }
 
 // outcomes says what becomes of a half message, by the number at the end of its key.
-type outcomes struct{}
+type outcomes struct {
+	asked *sync.Map
+}
 
 func (outcomes) ExecuteLocalTransaction(one *primitive.Message) primitive.LocalTransactionState {
 	parts := strings.Split(one.GetKeys(), "-")
@@ -199,14 +203,17 @@ func (outcomes) ExecuteLocalTransaction(one *primitive.Message) primitive.LocalT
 	return primitive.UnknowState
 }
 
-func (outcomes) CheckLocalTransaction(one *primitive.MessageExt) primitive.LocalTransactionState {
+func (o outcomes) CheckLocalTransaction(one *primitive.MessageExt) primitive.LocalTransactionState {
 	fmt.Println("asked", one.GetKeys())
+	o.asked.Store(one.GetKeys(), true)
 	return primitive.CommitMessageState
 }
 
+// transact stays until the broker has asked about each message that is undecided, for some time at most.
 func transact(namesrv, topic, group string, count int, stay time.Duration) {
+	asked := &sync.Map{}
 	p, err := rocketmq.NewTransactionProducer(
-		outcomes{},
+		outcomes{asked},
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),
 		producer.WithGroupName(group),
 	)
@@ -218,7 +225,18 @@ func transact(namesrv, topic, group string, count int, stay time.Duration) {
 		check(err)
 		fmt.Println("sent", one.GetKeys())
 	}
-	time.Sleep(stay)
+	for deadline := time.Now().Add(stay); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		known := 0
+		asked.Range(func(_, _ any) bool {
+			known++
+			return true
+		})
+		if known >= count/3 {
+			break
+		}
+	}
+	// Outcomes leave oneway.
+	time.Sleep(time.Second)
 	check(p.Shutdown())
 }
 
@@ -361,7 +379,13 @@ func request(namesrv, topic, group string, count int, timeout time.Duration) {
 	wait("sync"+silent, time.Second)
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		mutex.Lock()
-		isOver := len(called) >= count
+		twice := 0
+		for _, times := range called {
+			if times >= 2 {
+				twice++
+			}
+		}
+		isOver := twice >= count
 		mutex.Unlock()
 		if isOver {
 			break
@@ -403,6 +427,8 @@ func main() {
 		live(given[1], given[2], given[3])
 	case "signed":
 		signed(given[1], given[2], given[3], given[4])
+	case "through":
+		through(given[1], given[2], given[3])
 	case "pull":
 		pull(given[1], given[2], given[3], given[4], number(given[5]), number(given[6]), number(given[7]))
 	}

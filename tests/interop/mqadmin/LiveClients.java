@@ -16,7 +16,16 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * "sent KEY UNIQUE_ID OFFSET_ID", then "ready".
  */
 public class LiveClients {
+    private static final int PATIENCE_MS = 60_000;
+
     public static void main(String[] arguments) throws Exception {
+        // Else the threads of the clients would go on alone.
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
+            error.printStackTrace();
+            if (thread.getName().equals("main")) {
+                Runtime.getRuntime().halt(1);
+            }
+        });
         PrintStream out = new PrintStream(System.out, true, "UTF-8");
         String namesrv = arguments[0];
         String topic = arguments[1];
@@ -26,6 +35,7 @@ public class LiveClients {
 
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("live-consumer");
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(PATIENCE_MS);
         consumer.setInstanceName("live");
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPersistConsumerOffsetInterval(500);
@@ -38,6 +48,8 @@ public class LiveClients {
 
         DefaultMQProducer producer = new DefaultMQProducer("live-producer");
         producer.setNamesrvAddr(namesrv);
+        producer.setMqClientApiTimeout(PATIENCE_MS);
+        producer.setSendMsgTimeout(PATIENCE_MS);
         producer.setInstanceName("live");
         producer.start();
         for (int i = 0; i < count; i++) {

@@ -10,8 +10,8 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * mqadmin in one JVM. Reads a line "seconds TAB argument TAB argument ..." for each command, runs it
  * as `mqadmin` would, prints "BEGIN", what it printed to both streams, "END OK" or "END RUNNING".
  *
- * <p>A command that has no end is left running on its thread after its seconds; what it prints
- * afterwards is lost.
+ * <p>A command that has no end is left running on its thread after its seconds, or after its first line
+ * when the seconds are negative; what it prints afterwards is lost.
  */
 public class MqAdmin {
     public static void main(String[] arguments) throws Exception {
@@ -37,7 +37,14 @@ public class MqAdmin {
             });
             thread.setDaemon(true);
             thread.start();
-            thread.join((long) (Double.parseDouble(parts[0]) * 1000));
+            double seconds = Double.parseDouble(parts[0]);
+            long endNanos = System.nanoTime() + (long) (Math.abs(seconds) * 1e9);
+            while (thread.isAlive() && System.nanoTime() < endNanos) {
+                thread.join(100);
+                if (seconds < 0 && said.toString("UTF-8").contains("\n")) {
+                    break;
+                }
+            }
             boolean isRunning = thread.isAlive();
             stream.flush();
             real.println("BEGIN");

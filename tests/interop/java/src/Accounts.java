@@ -14,9 +14,9 @@ public final class Accounts {
             String group = "accounts-" + i;
             DefaultMQProducer producer =
                     new DefaultMQProducer(group, SignedProducer.hook(args[i + 1], args[i + 2]));
-            producer.setNamesrvAddr(args[0]);
+            Run.patient(producer).setNamesrvAddr(args[0]);
             producer.setInstanceName(group);
-            producer.setSendMsgTimeout(10_000);
+            producer.setSendMsgTimeout(Run.REQUEST_MS);
             producer.setRetryTimesWhenSendFailed(0);
             producer.start();
             byte[] body = "body".getBytes(StandardCharsets.UTF_8);

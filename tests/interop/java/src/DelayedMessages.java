@@ -23,7 +23,7 @@ public final class DelayedMessages {
         int levels = Integer.parseInt(args[4]);
         CountDownLatch received = new CountDownLatch(count);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args[2]);
-        consumer.setNamesrvAddr(args[0]);
+        Run.patient(consumer).setNamesrvAddr(args[0]);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args[1], "*");
         consumer.registerMessageListener(
@@ -40,8 +40,8 @@ public final class DelayedMessages {
                 });
         consumer.start();
         DefaultMQProducer producer = new DefaultMQProducer(args[2] + "-producer");
-        producer.setNamesrvAddr(args[0]);
-        producer.setSendMsgTimeout(10_000);
+        Run.patient(producer).setNamesrvAddr(args[0]);
+        producer.setSendMsgTimeout(Run.REQUEST_MS);
         producer.start();
         for (int i = 0; i < count; i++) {
             byte[] body = ("body of " + i).getBytes(StandardCharsets.UTF_8);

@@ -24,7 +24,7 @@ public final class ReceiveMessages {
         AtomicInteger received = new AtomicInteger();
         AtomicLong lastNanos = new AtomicLong(System.nanoTime());
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args[2]);
-        consumer.setNamesrvAddr(args[0]);
+        Run.patient(consumer).setNamesrvAddr(args[0]);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args[1], args[3]);
         consumer.registerMessageListener(

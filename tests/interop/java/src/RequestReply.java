@@ -28,7 +28,7 @@ public final class RequestReply {
         DefaultMQProducer replying = producer(args[0], args[2] + "-replying");
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args[2] + "-consumer");
         consumer.setInstanceName("consumer");
-        consumer.setNamesrvAddr(args[0]);
+        Run.patient(consumer).setNamesrvAddr(args[0]);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args[1], "*");
         consumer.registerMessageListener(
@@ -42,7 +42,7 @@ public final class RequestReply {
                             }
                             byte[] body = ("answer-to-" + message.getKeys()).getBytes(StandardCharsets.UTF_8);
                             try {
-                                replying.send(MessageUtil.createReplyMessage(message, body), 3_000);
+                                replying.send(MessageUtil.createReplyMessage(message, body), Run.REQUEST_MS);
                             } catch (Exception error) {
                                 error.printStackTrace();
                             }
@@ -95,7 +95,7 @@ public final class RequestReply {
     private static DefaultMQProducer producer(String namesrv, String group) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(group);
         producer.setInstanceName(group);
-        producer.setNamesrvAddr(namesrv);
+        Run.patient(producer).setNamesrvAddr(namesrv);
         producer.start();
         return producer;
     }

@@ -24,7 +24,7 @@ public final class RetryConsumer {
         AtomicInteger received = new AtomicInteger();
         AtomicLong lastNanos = new AtomicLong(System.nanoTime());
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args[2]);
-        consumer.setNamesrvAddr(args[0]);
+        Run.patient(consumer).setNamesrvAddr(args[0]);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setMaxReconsumeTimes(Integer.parseInt(args[4]));
         consumer.subscribe(args[1], "*");

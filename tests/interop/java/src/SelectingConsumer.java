@@ -28,7 +28,7 @@ public final class SelectingConsumer {
                         args[2],
                         SignedProducer.hook(args[3], args[4]),
                         new AllocateMessageQueueAveragely());
-        consumer.setNamesrvAddr(args[0]);
+        Run.patient(consumer).setNamesrvAddr(args[0]);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args[1], MessageSelector.bySql(args[5]));
         consumer.registerMessageListener(

@@ -24,8 +24,8 @@ public final class SendMessages {
         int count = Integer.parseInt(args[4]);
         String[] tags = args[5].split(",");
         DefaultMQProducer producer = new DefaultMQProducer(args[2]);
-        producer.setNamesrvAddr(args[0]);
-        producer.setSendMsgTimeout(10_000);
+        Run.patient(producer).setNamesrvAddr(args[0]);
+        producer.setSendMsgTimeout(Run.REQUEST_MS);
         producer.start();
         try {
             for (String mode : args[3].split(",")) {

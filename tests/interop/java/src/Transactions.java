@@ -24,8 +24,8 @@ public final class Transactions {
         long endNanos = System.nanoTime() + Long.parseLong(args[6]) * 1_000_000_000L;
         Set<String> checked = ConcurrentHashMap.newKeySet();
         TransactionMQProducer producer = new TransactionMQProducer(args[2]);
-        producer.setNamesrvAddr(args[0]);
-        producer.setSendMsgTimeout(10_000);
+        Run.patient(producer).setNamesrvAddr(args[0]);
+        producer.setSendMsgTimeout(Run.REQUEST_MS);
         producer.setTransactionListener(
                 new TransactionListener() {
                     @Override

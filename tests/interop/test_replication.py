@@ -1,0 +1,202 @@
+"""Our slave under a real master 4.9.7, and a real slave under ours."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import require_java
+from tests.support import raw_remoting
+from tests.support.broker_process import BrokerProcess
+from tests.support.peer import Peer
+from tests.support.raw_remoting import RawClient
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.interop
+
+VERSION = "4.9.7"
+TOPIC = "replicated"
+QUEUES = 4
+LOG_BYTES = 1 << 18
+CAUGHT_UP_SECONDS = 120.0
+OK, NO_SLAVE = 0, 11
+KEYS = {
+    # Small files, so that there are several of each kind.
+    "mappedFileSizeCommitLog": LOG_BYTES,
+    "mappedFileSizeConsumeQueue": 2_000,
+    "maxHashSlotNum": 1_000,
+    "maxIndexNum": 5_000,
+    "brokerIP1": "127.0.0.1",
+}
+MASTER = {**KEYS, "brokerRole": "SYNC_MASTER"}
+SLAVE = {**KEYS, "brokerRole": "SLAVE", "brokerId": 1}
+
+
+@contextmanager
+def ours(broker: BrokerProcess) -> Iterator[None]:
+    broker.start()
+    try:
+        yield
+    finally:
+        assert broker.stop() == 0, broker.words()
+
+
+def send(port: int, numbers: range) -> set[int]:
+    """Send messages, a kind of each; return the codes of their answers."""
+    codes = set()
+    with RawClient(port) as client:
+        for number in numbers:
+            pairs = {"UNIQ_KEY": f"U{number:08d}", "KEYS": f"k{number} all"}
+            if number % 3:
+                pairs["TAGS"] = f"tag{number % 5}"
+            answer = client.ask(
+                raw_remoting.SEND_MESSAGE,
+                {
+                    "producerGroup": "pg",
+                    "topic": TOPIC,
+                    "defaultTopic": "TBW102",
+                    "defaultTopicQueueNums": str(QUEUES),
+                    "queueId": str(number % QUEUES),
+                    "sysFlag": "0",
+                    "bornTimestamp": "1",
+                    "flag": "0",
+                    "properties": "\x02".join(f"{key}\x01{pairs[key]}" for key in pairs),
+                },
+                b"%08d" % number * (1 + number % 90),
+            )
+            codes.add(answer.code)
+    return codes
+
+
+def max_offset(port: int) -> int:
+    """Return where a broker's log ends; -1 from one that has just begun to listen."""
+    with RawClient(port) as client:
+        body = client.ask(raw_remoting.GET_BROKER_RUNTIME_INFO).body
+    found = body.partition(b'"commitLogMaxOffset":"')[2].partition(b'"')[0]
+    return int(found or -1)
+
+
+def until_caught_up(master: int, slave: int) -> None:
+    until(
+        lambda: max_offset(slave) == max_offset(master) > 0,
+        "the slave to have what its master has",
+        seconds=CAUGHT_UP_SECONDS,
+    )
+
+
+def log_of(store: Path, offset_from: int, offset_to: int) -> str:
+    """Return the SHA-256 of a range of a log."""
+    digest = hashlib.sha256()
+    while offset_from < offset_to:
+        position = offset_from % LOG_BYTES
+        file = store / "commitlog" / f"{offset_from - position:020d}"
+        end = min(LOG_BYTES, position + offset_to - offset_from)
+        digest.update(file.read_bytes()[position:end])
+        offset_from += end - position
+    return digest.hexdigest()
+
+
+def first_offset(store: Path) -> int:
+    return int(min((store / "commitlog").iterdir()).name)
+
+
+def units_of(store: Path) -> dict[str, bytes]:
+    """Return the written part of each ConsumeQueue file, by its place."""
+    found = {}
+    for file in sorted((store / "consumequeue" / TOPIC).glob("*/0*")):
+        data = file.read_bytes().rstrip(b"\0")
+        # The tags code of a message without tags is 0.
+        data += bytes(-len(data) % 20)
+        if data:
+            found[file.relative_to(store).as_posix()] = data
+    return found
+
+
+def assert_same(master: Path, slave: Path, end: int) -> None:
+    begin = first_offset(slave)
+    assert begin > first_offset(master), "an empty slave begins at the master's last file"
+    assert log_of(slave, begin, end) == log_of(master, begin, end)
+    there, here = units_of(master), units_of(slave)
+    assert here.keys() <= there.keys()
+    filler = (0).to_bytes(8, "big") + b"\x7f\xff\xff\xff" + bytes(8)
+    for place, units in here.items():
+        kept = units
+        while kept.startswith(filler):
+            kept = kept[len(filler) :]
+        assert there[place].endswith(kept), place
+        assert len(units) == len(there[place]), place
+    assert sum(map(len, here.values())) > 20 * 500
+
+
+def test_our_slave_follows_a_real_master(tmp_path: Path) -> None:
+    require_java()
+    master = Peer(VERSION, tmp_path / "master", **MASTER)
+    keys = {
+        **SLAVE,
+        "namesrvAddr": master.namesrv,
+        "haMasterAddress": f"127.0.0.1:{master.port + 1}",
+        "haListenPort": 0,
+    }
+    slave = BrokerProcess(tmp_path / "slave", **keys)
+    with master:
+        assert send(master.port, range(900)) <= {OK, NO_SLAVE}
+        with ours(slave):
+            until_caught_up(master.port, slave.port)
+            assert send(master.port, range(900, 1300)) == {OK}
+        assert NO_SLAVE in send(master.port, range(1300, 1400))
+        with ours(slave):
+            until_caught_up(master.port, slave.port)
+            assert send(master.port, range(1400, 1500)) == {OK}
+            master.__exit__(None, None, None)
+            with master:
+                until(
+                    lambda: send(master.port, range(1500, 1510)) == {OK},
+                    "the slave to follow the master that was started again",
+                    seconds=CAUGHT_UP_SECONDS,
+                )
+                assert send(master.port, range(1510, 1800)) == {OK}
+                until_caught_up(master.port, slave.port)
+                end = max_offset(slave.port)
+    assert_same(master.store, slave.store, end)
+    assert " ERROR " not in slave.words()
+
+
+def test_a_real_slave_follows_our_master(tmp_path: Path) -> None:
+    require_java()
+    master = BrokerProcess(tmp_path / "master", **MASTER)
+    keys = {
+        **SLAVE,
+        "namesrvAddr": master.namesrv,
+        "haMasterAddress": f"127.0.0.1:{master.port + 1}",
+    }
+    slave = Peer(VERSION, tmp_path / "slave", **keys)
+    master.start()
+    try:
+        assert send(master.port, range(900)) == {NO_SLAVE}
+        with slave:
+            until_caught_up(master.port, slave.port)
+            assert send(master.port, range(900, 1300)) == {OK}
+        assert NO_SLAVE in send(master.port, range(1300, 1400))
+        with slave:
+            until_caught_up(master.port, slave.port)
+            assert send(master.port, range(1400, 1500)) == {OK}
+            assert master.stop() == 0
+            master.start()
+            until(
+                lambda: send(master.port, range(1500, 1510)) == {OK},
+                "the slave to follow the master that was started again",
+                seconds=CAUGHT_UP_SECONDS,
+            )
+            assert send(master.port, range(1510, 1800)) == {OK}
+            until_caught_up(master.port, slave.port)
+            end = max_offset(slave.port)
+    finally:
+        assert master.stop() == 0
+    assert_same(master.store, slave.store, end)
