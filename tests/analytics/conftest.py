@@ -8,13 +8,15 @@ import pytest
 
 from analytics.errors import ReportError
 from analytics.java import require_java
-from analytics.session import build_session, stop_session
+from analytics.session import start_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from analytics.session import Spark
 
 
 @pytest.fixture(scope="session")
@@ -27,12 +29,17 @@ def java_17() -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(java_17: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def running_spark(java_17: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
     # One task at a time and one shuffle partition: frames of three rows need no more.
-    session = build_session(
+    running = start_spark(
         tmp_path_factory.mktemp("spark"),
         master="local[1]",
-        more={"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"},
+        more={"spark.sql.shuffle.partitions": "1"},
     )
-    yield session
-    stop_session(session)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(running_spark: Spark) -> SparkSession:
+    return running_spark.session

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from analytics.errors import ReportError
 from analytics.java import require_java
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def a_java(home: Path, says: str, *, code: int = 0) -> Path:
@@ -51,7 +53,7 @@ def test_an_older_java_is_named_with_the_command_that_helps(
 def test_a_java_that_says_nothing_is_refused(tmp_path: Path) -> None:
     a_java(tmp_path, "Segmentation fault", code=139)
 
-    with pytest.raises(ReportError, match="of an unknown version"):
+    with pytest.raises(ReportError, match="does not tell its version"):
         require_java({"JAVA_HOME": str(tmp_path)})
 
 
@@ -73,3 +75,37 @@ def test_no_java_at_all_is_one_sentence_with_the_command() -> None:
         require_java({"PATH": "/nowhere"})
 
     assert "set JAVA_HOME to the directory that holds bin/java" in str(refused.value)
+
+
+def probe(**environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the probe as deploy and the console do, without any installed package."""
+    return subprocess.run(
+        [sys.executable, "-S", "-m", "analytics.java"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_probe_needs_the_standard_library_only_and_says_what_helps(tmp_path: Path) -> None:
+    found = probe(PATH="/usr/bin", JAVA_HOME=str(tmp_path))
+
+    assert found.stderr == ""
+    assert found.returncode == 1
+    assert json.loads(found.stdout) == {
+        "sentence": f"Reports need Java 17 or later, and JAVA_HOME is {tmp_path}, which has no "
+        "bin/java.",
+        "remedy": "Install it, or set JAVA_HOME to the directory that holds bin/java:",
+        "command": "apt-get install openjdk-17-jre-headless",
+    }
+
+
+def test_the_probe_is_silent_where_java_is(tmp_path: Path) -> None:
+    a_java(tmp_path, 'openjdk version "21.0.2"')
+
+    found = probe(PATH="/usr/bin", JAVA_HOME=str(tmp_path))
+
+    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ import pytest
 
 from analytics import __main__
 from analytics.__main__ import parse_arguments
+from analytics.reports import traffic
+from analytics.reports.describe import description
 from tests.analytics import run_report
 from tests.analytics.run_report import RUN_SECONDS_MAX
 from tests.analytics.store_builder import START_MS, StoreBuilder, Stored
@@ -26,12 +29,16 @@ if TYPE_CHECKING:
         ("", "the following arguments are required: REPORT"),
         ("nonsense", "invalid choice: 'nonsense'"),
         ("traffic --store a", "the following arguments are required: --out"),
-        ("traffic --store a --out b --from yesterday", "'yesterday' is no time in milliseconds"),
+        ("traffic --store a --out b --from yesterday", "'yesterday' is not a time in milliseconds"),
         ("traffic --store a --out b --from -1", "--from"),
         ("traffic --store a --out b --from 9 --to 9", "--from 9 must be before --to 9"),
-        ("traffic --store a --out b --topic ../etc", "'../etc' is no topic"),
+        ("traffic --store a --out b --topic ../etc", "'../etc' is not a topic"),
         ("traffic --store a --out b --master yarn", "'yarn' is neither local[*] nor spark://"),
         ("traffic --store a --out b,c", "must have no comma"),
+        ("traffic --store a --out b --hours 0", "'0' is not a whole number from 1 to 8784"),
+        ("traffic --store a --out b --hours 8785", "'8785' is not a whole number from 1 to"),
+        ("traffic --store a --out b --hours 2.5", "'2.5' is not a whole number from 1 to"),
+        ("traffic --store a --out b --hours 1 --from 5", "--hours and --from exclude each other"),
     ],
 )
 def test_bad_arguments_are_one_sentence_and_code_2(
@@ -53,7 +60,7 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
 
     said = capsys.readouterr().out
     assert ended.value.code == 0
-    assert {"--store", "--out", "--from", "--to", "--topic", "--master"} <= set(
+    assert {"--store", "--out", "--from", "--to", "--hours", "--topic", "--master"} <= set(
         said.replace("[", " ").split()
     )
 
@@ -62,7 +69,20 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
 def test_masters_that_make_sense_are_taken(master: str) -> None:
     request = parse_arguments(["traffic", "--store", "a", "--out", "b", "--master", master])
 
+    assert request is not None
     assert request.master == master
+
+
+@pytest.mark.parametrize("hours", [1, 8784])
+def test_hours_count_back_from_now_to_a_whole_minute(hours: int) -> None:
+    request = parse_arguments(["traffic", "--store", "a", "--out", "b", "--hours", str(hours)])
+
+    assert request is not None
+    assert request.from_ms is not None
+    assert request.parameters == {"hours": hours}
+    age_ms = datetime.now(UTC).timestamp() * 1000 - request.from_ms
+    assert request.from_ms % 60_000 == 0
+    assert hours * 3_600_000 <= age_ms < hours * 3_600_000 + 62_000
 
 
 def test_a_missing_store_fails_in_a_sentence_before_spark_starts(tmp_path: Path) -> None:
@@ -103,23 +123,25 @@ def test_the_traffic_report_equals_a_count_by_hand(tmp_path: Path) -> None:
     builder.add_zero_file()
     store, out = builder.write(), tmp_path / "out"
     shown = [one for one in builder.stored[:500] if one is not spoiled]
+    # The step of time follows from the range: up to now, it would be another one each year.
+    bounds = ("--to", START_MS + 600_000, "--master", "local[1]")
 
-    code, events, errors = run_report.run(
-        "traffic", "--store", store, "--out", out, "--master", "local[1]"
-    )
+    code, events, errors = run_report.run("traffic", "--store", store, "--out", out, *bounds)
 
     assert code == 0, errors
     result = json.loads((out / "result.json").read_text())
     assert result["rows"] == _by_hand(shown)
-    assert result["report"] == "traffic"
-    assert result["schema"] == [
-        {"name": "topic", "type": "string"},
-        {"name": "minute", "type": "timestamp"},
-        {"name": "messages", "type": "bigint"},
-        {"name": "bytes", "type": "bigint"},
-    ]
-    assert result["messages"] == "499"
-    assert result["bytes"] == str(sum(one.size for one in shown))
+    assert result["report"] == json.loads(json.dumps(description(traffic.REPORT)))
+    totals = {
+        "messages": "499",
+        "bytes": str(sum(one.size for one in shown)),
+        "topics": "2",
+        "rows": str(len(result["rows"])),
+    }
+    assert result["totals"] == totals
+    assert [row["sums"][0] for row in result["breakdown"]["rows"]] == ["250", "249"]
+    assert sum(sum(each["values"]) for each in result["chart"]["series"]) == 499
+    assert (result["step_seconds"], result["chart"]["stepSeconds"]) == (60, 60)
     assert (result["log_from"], result["log_to"]) == ("0", str(builder.position))
     assert result["damaged"] == [
         {
@@ -146,8 +168,7 @@ def test_the_traffic_report_equals_a_count_by_hand(tmp_path: Path) -> None:
     assert events[-1] == {
         "event": "done",
         "rows": len(result["rows"]),
-        "messages": "499",
-        "bytes": result["bytes"],
+        "totals": totals,
         "seconds": events[-1]["seconds"],
     }
 
@@ -232,7 +253,7 @@ def _by_hand(stored: list[Stored]) -> list[dict[str, Any]]:
     return [
         {
             "topic": topic,
-            "minute": _minute_text(minute),
+            "time": _minute_text(minute),
             "messages": str(messages[minute, topic]),
             "bytes": str(sizes[minute, topic]),
         }

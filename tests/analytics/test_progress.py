@@ -13,7 +13,7 @@ def test_each_event_is_one_json_line() -> None:
     lines = ProgressLines(stream)
 
     lines.progress("reading", 1, 4, rows=10, bytes_=2**40)
-    lines.done(rows=3, messages=2**60, bytes_=2**62, seconds=1.23456)
+    lines.done(rows=3, totals={"messages": str(2**60)}, seconds=1.23456)
     lines.failed("Because\nof 订单.")
 
     assert [json.loads(line) for line in stream.getvalue().splitlines()] == [
@@ -28,8 +28,7 @@ def test_each_event_is_one_json_line() -> None:
         {
             "event": "done",
             "rows": 3,
-            "messages": str(2**60),
-            "bytes": str(2**62),
+            "totals": {"messages": str(2**60)},
             "seconds": 1.235,
         },
         {"event": "failed", "message": "Because\nof 订单."},

@@ -16,15 +16,18 @@ import pytest
 
 from analytics import session
 from analytics.errors import ReportError
+from broker_core.environment import is_secret
 from tests.analytics import run_report
 from tests.analytics.store_builder import StoreBuilder
+from tests.support import spark_stranger as stranger
 from tests.support.ports import accepts, free_port
+from tests.support.processes import command_of, environment_of, listening
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
+    from analytics.session import Spark
 
 SPARK_HOME = Path(pyspark.__file__).parent
 
@@ -43,11 +46,12 @@ def test_a_secret_goes_to_clusters_only(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "secret").write_text("s3cret\n")
     monkeypatch.setenv(session.SECRET_FILE_VARIABLE, str(tmp_path / "secret"))
 
-    cluster = session.cluster_secrets("spark://127.0.0.1:7077")
+    cluster = session.authentication("spark://127.0.0.1:7077")
+    local = session.authentication("local[*]")
 
-    assert cluster["spark.authenticate"] == "true"
+    assert cluster["spark.authenticate"] == local["spark.authenticate"] == "true"
     assert cluster["spark.authenticate.secret"] == "s3cret"
-    assert session.cluster_secrets("local[*]") == {}
+    assert "s3cret" not in local.values()
 
 
 @pytest.mark.parametrize("content", [None, "", " \n"])
@@ -59,7 +63,7 @@ def test_a_secret_that_cannot_be_used_is_named(
     monkeypatch.setenv(session.SECRET_FILE_VARIABLE, str(tmp_path / "secret"))
 
     with pytest.raises(ReportError, match=session.SECRET_FILE_VARIABLE):
-        session.cluster_secrets("spark://127.0.0.1:7077")
+        session.authentication("spark://127.0.0.1:7077")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{port}", "127.0.0.1", "[::1]:{port},h:99999"])
@@ -78,17 +82,52 @@ def test_one_of_several_masters_is_enough() -> None:
 
 
 @pytest.mark.spark
-def test_a_running_session_listens_on_loopback_only(spark: SparkSession) -> None:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    listening = _listening_addresses(gateway.proc.pid)
+def test_a_running_session_listens_on_loopback_only(running_spark: Spark) -> None:
+    addresses = {address for address, _ in listening(running_spark.java_pid)}
 
-    assert listening
-    assert listening <= {"0100007F", "0000000000000000FFFF00000100007F"}
+    assert addresses
+    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
 @pytest.mark.spark
-def test_its_files_are_its_own(spark: SparkSession) -> None:
+def test_a_process_without_the_secret_gets_nothing_from_its_ports(running_spark: Spark) -> None:
+    # Java's ports, and those of this process, which Java reports sums of tasks to.
+    java, python = listening(running_spark.java_pid), listening(os.getpid())
+    refusals = {port: stranger.ask(port, stranger.GATEWAY_CALL) for _, port in java}
+
+    # py4j's gateway refuses in words; the driver's RPC and its block manager do not understand.
+    gateway = [port for port, found in refusals.items() if found]
+    assert [refusals[port][:2] for port in gateway] == [b"!x"]
+    others = refusals.keys() - gateway
+    # The two, and what the streams of earlier tests have left.
+    assert len(others) >= 2
+    for port in others:
+        for request in (stranger.for_blocks(), stranger.to_the_driver(port)):
+            assert not stranger.is_answer(stranger.ask(port, request))
+    assert python
+    for _, port in python:
+        assert stranger.ask(port, 1_000 * b"x") == b""
+
+
+@pytest.mark.spark
+def test_javas_secrets_are_neither_on_its_command_line_nor_in_its_environment(
+    running_spark: Spark,
+) -> None:
+    conf = dict(running_spark.session.sparkContext.getConf().getAll())
+    command = command_of(running_spark.java_pid)
+    variables = [one.partition("=") for one in environment_of(running_spark.java_pid).splitlines()]
+
+    assert conf["spark.authenticate"] == "true"
+    assert "spark.authenticate.secret" not in conf
+    assert "SparkSubmit" in command
+    assert "secret" not in command.lower()
+    assert variables
+    assert not [name for name, _, value in variables if is_secret(name, value)]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_its_files_are_its_own() -> None:
     scratch = Path(os.environ["SPARK_LOCAL_DIRS"])
 
     assert stat.S_IMODE(scratch.stat().st_mode) == 0o700
@@ -109,7 +148,7 @@ def test_a_standalone_cluster_gives_the_same_report(java_17: Path, tmp_path: Pat
         )
 
     assert code == 0, errors
-    assert events[-1]["messages"] == "300"
+    assert events[-1]["totals"]["messages"] == "300"
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "result.json",
         "result.parquet",
@@ -155,20 +194,3 @@ def _daemon(directory: Path, name: str, *arguments: str) -> subprocess.Popen[byt
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-
-
-def _listening_addresses(pid: int) -> set[str]:
-    """Return the local addresses, as the kernel writes them, that a process listens on."""
-    sockets = set()
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            sockets.add(str(descriptor.readlink()))
-        except FileNotFoundError:
-            continue
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
-                found.add(fields[1].rpartition(":")[0])
-    return found

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analytics import sink
-from analytics.decoding import UTC_TIMESTAMP
+from analytics.store.decode import UTC_TIMESTAMP
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,11 +36,6 @@ def test_a_result_appears_as_parquet_and_json(tmp_path: Path, work: Path) -> Non
     assert pq.read_table(tmp_path / "result.parquet").equals(TABLE)
     assert json.loads((tmp_path / "result.json").read_text()) == {
         "report": "traffic",
-        "schema": [
-            {"name": "topic", "type": "string"},
-            {"name": "minute", "type": "timestamp"},
-            {"name": "messages", "type": "bigint"},
-        ],
         "row_count": 2,
         "rows_omitted": 0,
         "rows": [
@@ -66,10 +62,10 @@ def test_more_rows_than_a_page_shows_stay_in_the_parquet_file(
 def test_a_result_that_cannot_be_written_whole_does_not_appear(
     tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path) -> None:
+    def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sink, "_sync", full)
+    monkeypatch.setattr(os, "fsync", full)
 
     with pytest.raises(OSError, match="No space left"):
         sink.publish(TABLE, {}, work=work, out=tmp_path)

@@ -7,8 +7,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
-from analytics.schemas import TRAFFIC
-from analytics.transforms import traffic
+from analytics.reports import traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,10 +21,11 @@ READ = StructType(
         StructField("store_size", IntegerType()),
     ]
 )
+TRAFFIC = traffic.REPORT.schema
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
-def test_messages_and_bytes_are_summed_by_topic_and_minute(spark: SparkSession) -> None:
+def test_messages_and_bytes_are_summed_by_topic_and_step_of_time(spark: SparkSession) -> None:
     rows = [
         ("orders", NOON, 100),
         ("orders", NOON + timedelta(milliseconds=59_999), 200),
@@ -34,7 +34,7 @@ def test_messages_and_bytes_are_summed_by_topic_and_minute(spark: SparkSession) 
         ("bills", NOON, 2**31 - 1),
     ]
 
-    found = traffic.per_minute(spark.createDataFrame(rows, READ))
+    found = traffic.by_topic_and_time(spark.createDataFrame(rows, READ), {}, 60)
 
     assertSchemaEqual(found.schema, TRAFFIC, ignoreNullable=True)
     assertDataFrameEqual(
@@ -51,5 +51,17 @@ def test_messages_and_bytes_are_summed_by_topic_and_minute(spark: SparkSession) 
     )
 
 
+@pytest.mark.parametrize(("step_s", "start"), [(600, NOON), (86_400, NOON - timedelta(hours=12))])
+def test_a_longer_step_holds_more(spark: SparkSession, step_s: int, start: datetime) -> None:
+    rows = [("orders", NOON + timedelta(seconds=each), 10) for each in (0, 61, 599)]
+
+    found = traffic.by_topic_and_time(spark.createDataFrame(rows, READ), {}, step_s)
+
+    expected = spark.createDataFrame([("orders", start, 3, 30)], TRAFFIC)
+    assertDataFrameEqual(found, expected, ignoreNullable=True)
+
+
 def test_nothing_stored_is_no_row(spark: SparkSession) -> None:
-    assert traffic.per_minute(spark.createDataFrame([], READ)).count() == 0
+    found = traffic.by_topic_and_time(spark.createDataFrame([], READ), {}, 60)
+
+    assert found.count() == 0

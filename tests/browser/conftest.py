@@ -82,7 +82,7 @@ def world(appliance: Appliance, java_4: JavaClients) -> World:
     java_4.send(appliance.namesrv, TOPIC, modes="batch", count=COUNT, tags="shipped", prefix="late")
     visitor = Visitor(appliance.url)
     visitor.sign_in()
-    visitor.post("/reports/start/", report="traffic", hours="1", topic="")
+    visitor.post("/reports/start/", report="traffic", **{"traffic-hours": "1"})
     until(
         lambda: 'id="report-messages"' in visitor.read("/reports/runs/1/"),
         "the report to be done",

@@ -24,6 +24,7 @@ PAGES = [
     "/topics/new/",
     f"/topics/t/{TOPIC}/",
     f"/topics/t/{TOPIC}/edit/",
+    "/brokers/b/broker-a/0/",
     "/groups/",
     "/groups/new/",
     f"/groups/g/{GROUP}/",

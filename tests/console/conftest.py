@@ -5,18 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
 from console.gateway import access
-from console.gateway.fake import FakeGateway
+from console.gateway.fakes.cluster import FakeCluster
+from console.gateway.moment import now_ms
+from console.history.access import history_store
+from console.history.status import STATUS, Status
 from console.overview.history import history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from django.contrib.auth.models import User
+
+    from console.gateway.fakes.broker import FakeBroker
 
 PASSWORD = "correct horse battery"
 
@@ -31,15 +37,26 @@ class Actors:
 
 
 @pytest.fixture
-def brokers(settings) -> Iterator[FakeGateway]:
-    """The gateway of the pages under test, replaced at its protocol."""
-    settings.TREBUCHET_GATEWAY = "console.gateway.fake.FakeGateway"
+def brokers(settings, tmp_path) -> Iterator[FakeBroker]:
+    """What the pages under test see of the world: their gateway is replaced at its protocols."""
+    settings.TREBUCHET_CONFIRMED_BROKERS_FILE = tmp_path / "confirmed_brokers.json"
+    settings.TREBUCHET_HISTORY_FILE = tmp_path / "history.sqlite3"
+    settings.TREBUCHET_GATEWAY = "console.gateway.fakes.gateway.fake_gateway"
     access.gateway.cache_clear()
+    history_store.cache_clear()
     history.clear()
-    gateway = access.gateway()
-    assert isinstance(gateway, FakeGateway)
-    yield gateway
+    cluster = access.gateway().cluster
+    assert isinstance(cluster, FakeCluster)
+    yield cluster.broker
     access.gateway.cache_clear()
+    history_store().database.close()
+    history_store.cache_clear()
+
+
+@pytest.fixture
+def collector(brokers) -> None:
+    """A collector that samples: without one nothing on the overview is good."""
+    history_store().note(STATUS, msgspec.json.encode(Status(at_ms=now_ms(), process=None)))
 
 
 @pytest.fixture

@@ -1,4 +1,8 @@
-"""A program with the interface of `python -m analytics`, told by the topic what to do."""
+"""A program with the interface of `python -m analytics`; the topic tells it what to do.
+
+It describes two reports that no code of the console knows: `traffic`, as the real program has it,
+and `handovers`, which has other parameters, columns, totals, another chart and a need of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,93 @@ import json
 import os
 import signal
 import sys
+from datetime import datetime
 from pathlib import Path
+from typing import Any
+
+RUN_OPTIONS = ("--store", "--out", "--commit-log", "--master", "--driver-host")
+
+HOURS = {
+    "name": "hours",
+    "type": "integer",
+    "label": "Time range",
+    "help": "Counted back from the start of the run.",
+    "default": 24,
+    "minimum": 1,
+    "maximum": 8784,
+    "choices": [
+        {"value": 6, "label": "Last 6 hours"},
+        {"value": 24, "label": "Last 24 hours"},
+        {"value": None, "label": "Everything in the log"},
+    ],
+}
+TOPIC = {"name": "topic", "type": "topic", "label": "Topic", "help": "", "maximum": 255}
+TRAFFIC: dict[str, Any] = {
+    "name": "traffic",
+    "title": "Traffic by topic and minute",
+    "question": "How many messages did each topic store?",
+    "parameters": [HOURS, TOPIC],
+    "columns": [
+        {"name": "topic", "type": "string", "label": "Topic", "unit": ""},
+        {"name": "minute", "type": "timestamp", "label": "Minute (UTC)", "unit": ""},
+        {"name": "messages", "type": "bigint", "label": "Messages", "unit": "messages"},
+        {"name": "bytes", "type": "bigint", "label": "Bytes", "unit": "bytes"},
+    ],
+    "sorted_by": ["minute", "topic"],
+    "totals": [
+        {"name": "messages", "label": "Messages", "how": "sum", "unit": "messages"},
+        {"name": "bytes", "label": "Bytes", "how": "sum", "unit": "bytes"},
+    ],
+    "chart": {
+        "label": "Messages by topic",
+        "time": "minute",
+        "value": "messages",
+        "series": "topic",
+        "step_seconds": 60,
+    },
+    "breakdown": {"label": "By topic", "by": "topic", "sums": ["messages", "bytes"]},
+    "needs": [],
+}
+HANDOVERS: dict[str, Any] = {
+    "name": "handovers",
+    "title": "Handovers of queues",
+    "question": "How often did a queue change its consumer?",
+    "parameters": [
+        {
+            "name": "least",
+            "type": "integer",
+            "label": "At least so many handovers",
+            "help": "Queues with fewer are left out.",
+            "default": 3,
+            "minimum": 2,
+            "maximum": 50,
+        },
+        {"name": "group", "type": "text", "label": "Consumer group", "maximum": 12},
+    ],
+    "columns": [
+        {"name": "hour", "type": "timestamp", "label": "Hour (UTC)", "unit": ""},
+        {"name": "consumer_group", "type": "string", "label": "Group", "unit": ""},
+        {"name": "handovers", "type": "int", "label": "Handovers", "unit": ""},
+    ],
+    "sorted_by": ["hour"],
+    "totals": [
+        {"name": "changes", "label": "All handovers", "how": "sum", "note": "of all queues"},
+        {"name": "groups", "label": "Groups affected", "how": "distinct"},
+        {"name": "unsaid", "label": "Without a value", "how": "sum"},
+    ],
+    "chart": {
+        "label": "Handovers by group",
+        "time": "hour",
+        "value": "handovers",
+        "series": "consumer_group",
+        "step_seconds": 3600,
+    },
+    "breakdown": {"label": "By group", "by": "consumer_group", "sums": ["handovers"]},
+    "needs": [
+        {"name": "oracle", "label": "An oracle", "check": [sys.executable, __file__, "oracle"]}
+    ],
+}
+REPORTS = {"traffic": TRAFFIC, "handovers": HANDOVERS}
 
 
 def say(event: dict[str, object]) -> None:
@@ -15,14 +105,93 @@ def say(event: dict[str, object]) -> None:
     sys.stdout.flush()
 
 
+def oracle() -> int:
+    """The need of `handovers`: met where the environment says so."""
+    if "ORACLE" in os.environ:
+        return 0
+    say({"sentence": "No oracle answers.", "remedy": "Ask one:", "command": "delphi --ask"})
+    return 1
+
+
+def traffic(topic: str) -> dict[str, Any]:
+    rows = 25_000 if topic == "many" else 2
+    return {
+        "rows": [
+            {
+                "topic": f"{topic}-{number % 2}",
+                "minute": f"2026-11-21T{number // 60 % 24:02d}:{number % 60:02d}:00Z",
+                "messages": "123",
+                "bytes": "456",
+            }
+            for number in range(rows)
+        ],
+        "totals": {"messages": str(123 * rows), "bytes": str(456 * rows)},
+    }
+
+
+def handovers(group: str) -> dict[str, Any]:
+    hours = (("07", "billing", "4"), ("09", group or "export", "2048"))
+    return {
+        "rows": [
+            {"hour": f"2026-11-21T{hour}:00:00Z", "consumer_group": name, "handovers": number}
+            for hour, name, number in hours
+        ],
+        "totals": {"changes": "2052", "groups": "2"},
+    }
+
+
+def summaries(report: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The breakdown and the chart, as the real program makes them of all its rows."""
+    chart, by = report["chart"], report["breakdown"]["by"]
+    times = sorted({seconds(row[chart["time"]]) for row in rows})
+    step, count = chart["step_seconds"], 0
+    if times:
+        count = (times[-1] - times[0]) // step + 1
+    sums: dict[str, list[int]] = {}
+    lines: dict[str, list[int]] = {}
+    for row in rows:
+        of_value = sums.setdefault(row[by], [0] * len(report["breakdown"]["sums"]))
+        for place, name in enumerate(report["breakdown"]["sums"]):
+            of_value[place] += int(row[name])
+        line = lines.setdefault(row[chart["series"]], [0] * count)
+        line[(seconds(row[chart["time"]]) - times[0]) // step] += int(row[chart["value"]])
+    ranked = sorted(sums.items(), key=lambda item: ([-each for each in item[1]], item[0]))
+    return {
+        "breakdown": {
+            "rows": [{"by": name, "sums": [str(each) for each in found]} for name, found in ranked],
+            "count": len(ranked),
+        },
+        "chart": {
+            "stepSeconds": step,
+            "times": [times[0] + index * step for index in range(count)],
+            "series": [
+                {"label": name, "values": values}
+                for name, values in sorted(lines.items(), key=lambda item: -sum(item[1]))
+            ],
+        },
+    }
+
+
+def seconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp())
+
+
 def main() -> int:
+    if sys.argv[1:] == ["oracle"]:
+        return oracle()
+    if sys.argv[1:] == ["describe"]:
+        say({"format": 1, "reports": list(REPORTS.values())})
+        return 0
     parser = argparse.ArgumentParser()
-    parser.add_argument("report")
-    for name in ("--store", "--out", "--from", "--to", "--topic"):
-        parser.add_argument(name)
-    arguments = parser.parse_args()
-    out, topic = Path(arguments.out), arguments.topic or "orders"
-    sys.stderr.write("Spark says hello\n")
+    commands = parser.add_subparsers(dest="report", required=True)
+    for name, report in REPORTS.items():
+        one = commands.add_parser(name)
+        parameters = [f"--{each['name']}" for each in report["parameters"]]
+        for option in (*RUN_OPTIONS, *parameters):
+            one.add_argument(option)
+    given = parser.parse_args()
+    out, topic = Path(given.out), getattr(given, "topic", None) or "orders"
+    sys.stderr.write(f"Spark says hello to {' '.join(sys.argv[1:])}\n")
     say({"event": "progress", "stage": "reading", "done": 1, "total": 4, "rows": 10, "bytes": 99})
     if topic == "fails":
         say({"event": "failed", "message": "The store directory is empty."})
@@ -37,32 +206,16 @@ def main() -> int:
         for number in range(5_000):
             sys.stderr.write(f"line {number}\n")
         sys.stdout.write("not json\n")
-    rows = 25_000 if topic == "many" else 2
+    result = traffic(topic) if given.report == "traffic" else handovers(given.group)
+    if topic == "broken":
+        result = {"rows": [{"topic": "x"}], "totals": {}}
     say({"event": "progress", "stage": "writing", "done": 4, "total": 4, "rows": 20, "bytes": 200})
-    (out / "result.json").write_text(
-        json.dumps(
-            {
-                "report": "traffic",
-                "schema": [],
-                "rows": [
-                    {
-                        "topic": f"{topic}-{number % 2}",
-                        "minute": f"2026-11-21T{number // 60 % 24:02d}:{number % 60:02d}:00Z",
-                        "messages": "123",
-                        "bytes": "456",
-                    }
-                    for number in range(rows)
-                ],
-                "messages": str(123 * rows),
-                "bytes": str(456 * rows),
-                "from": "2026-11-21T00:00:00Z",
-                "to": "2026-11-21T00:02:00Z",
-            }
-            if topic != "broken"
-            else {"rows": [{"topic": "x"}]}
-        )
-    )
-    say({"event": "done", "rows": rows})
+    report = REPORTS[given.report]
+    document = {"report": report, "parameters": {}, **result}
+    if topic != "broken":
+        document |= summaries(report, result["rows"])
+    (out / "result.json").write_text(json.dumps(document))
+    say({"event": "done", "rows": len(result["rows"])})
     return 0
 
 

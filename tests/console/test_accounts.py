@@ -1,8 +1,7 @@
-"""Signing in: the lock-out, the first administrator, the way out."""
+"""Accounts: signing in and out, the first administrator, more people."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from io import StringIO
 
 import pytest
@@ -10,10 +9,6 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.hashers import identify_hasher, make_password
 from django.core.management import CommandError, call_command
 from django.urls import reverse
-from django.utils import timezone
-
-from console.accounts import throttle
-from console.accounts.models import FailedSignIn
 
 pytestmark = pytest.mark.django_db
 
@@ -47,62 +42,6 @@ def test_a_wrong_password_is_refused_without_saying_which_half_was_wrong(
 
     assert "Name and password do not match." in wrong_password
     assert "Name and password do not match." in wrong_name
-
-
-def test_repeated_failures_lock_the_account_even_for_the_right_password(
-    client, admin_account
-) -> None:
-    for _ in range(throttle.FAILURES_AN_ACCOUNT_MAX):
-        sign_in(client, "no")
-
-    response = sign_in(client, PASSWORD)
-
-    assert response.status_code == 200
-    assert "Too many failed attempts" in response.content.decode()
-
-
-def test_a_lock_holds_for_one_address_only(client, admin_account) -> None:
-    for _ in range(throttle.FAILURES_AN_ACCOUNT_MAX):
-        sign_in(client, "no", address="10.0.0.9")
-
-    assert sign_in(client, PASSWORD, address="127.0.0.1").status_code == 302
-
-
-def test_an_address_that_guesses_at_many_accounts_is_locked(client, admin_account) -> None:
-    now = timezone.now()
-    FailedSignIn.objects.create(
-        key="address:10.0.0.9", failures=throttle.FAILURES_AN_ADDRESS_MAX, last_failure_at=now
-    )
-
-    response = sign_in(client, PASSWORD, address="10.0.0.9")
-
-    assert "Too many failed attempts" in response.content.decode()
-
-
-def test_a_lock_ends_when_its_window_has_passed(client, admin_account) -> None:
-    for _ in range(throttle.FAILURES_AN_ACCOUNT_MAX):
-        sign_in(client, "no")
-    FailedSignIn.objects.update(last_failure_at=timezone.now() - throttle.WINDOW - timedelta(1))
-
-    assert sign_in(client, PASSWORD).status_code == 302
-
-
-def test_success_forgets_earlier_failures(client, admin_account) -> None:
-    for _ in range(throttle.FAILURES_AN_ACCOUNT_MAX - 1):
-        sign_in(client, "no")
-    sign_in(client, PASSWORD)
-
-    assert not FailedSignIn.objects.filter(key__startswith="account:").exists()
-
-
-def test_counters_do_not_grow_without_end(monkeypatch) -> None:
-    monkeypatch.setattr(throttle, "ROWS_MAX", 4)
-
-    for number in range(20):
-        throttle.record_failure(f"name{number}", "10.0.0.1")
-
-    assert FailedSignIn.objects.count() <= 5
-    assert FailedSignIn.objects.get(key="address:10.0.0.1").failures == 20
 
 
 def test_an_absolute_address_after_signing_in_is_not_followed(client, admin_account) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.django_db
 
 # All that answers without an account; a longer list is a decision, not an accident.
-PUBLIC = {"accounts:sign-in", "healthz", "readyz"}
+PUBLIC = {"accounts:sign-in", "healthz", "readyz", "words"}
 ARGUMENTS = {
     "topic": "Orders",
     "group": "billing",
@@ -22,6 +22,7 @@ ARGUMENTS = {
     "run_id": "00000000-0000-0000-0000-000000000001",
     "slug": "traffic",
     "report": "traffic",
+    "language": "en",
 }
 
 

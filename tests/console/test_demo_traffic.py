@@ -7,39 +7,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_core.remoting.client import RemotingClient
-from console.demo.traffic import CONSUMER_GROUP, DemoError, DemoTraffic
-from console.demo.wire import DemoCalls, Queue, allocate, parse_route
+from console.demo.traffic import CONSUMER_GROUP, DemoError, DemoTraffic, allocate
+from console.gateway.answers import MessageQueue
+from console.gateway.fakes.gateway import fake_gateway
+from console.gateway.remote.brokers import RemoteBrokers
+from console.gateway.remote.gateway import gateway_to
 
 if TYPE_CHECKING:
     import random
     from collections.abc import AsyncIterator, Callable
 
+    from console.gateway.ports import Gateway, MessageGateway
     from tests.support.broker_process import BrokerProcess
 
-ROUTE = {
-    "brokerDatas": [
-        {"brokerName": "a", "brokerAddrs": {"0": "h:1", "1": "h:2"}},
-        {"brokerName": "slave-only", "brokerAddrs": {"1": "h:3"}},
-    ],
-    "queueDatas": [
-        {"brokerName": "a", "perm": 6, "readQueueNums": 3, "writeQueueNums": 2},
-        {"brokerName": "slave-only", "perm": 6, "readQueueNums": 1, "writeQueueNums": 1},
-    ],
-}
-
-
-def test_a_route_names_the_queues_of_masters_only() -> None:
-    route = parse_route("orders", ROUTE)
-
-    assert [queue.queue_id for queue in route.write_queues] == [0, 1]
-    assert {queue.address for queue in route.read_queues} == {"h:1"}
-    assert len(route.read_queues) == 3
+TIMEOUT_S = 5.0
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
 def test_every_queue_has_exactly_one_reader(count: int) -> None:
-    queues = [Queue("t", "a", number, "h:1") for number in range(7)]
+    queues = [MessageQueue("t", "a", number) for number in range(7)]
     members = [f"client-{number}" for number in range(count)]
 
     shares = [allocate(queues, members, member) for member in members]
@@ -49,14 +35,19 @@ def test_every_queue_has_exactly_one_reader(count: int) -> None:
 
 
 def test_a_member_the_broker_does_not_know_reads_nothing() -> None:
-    assert allocate([Queue("t", "a", 0, "h:1")], ["other"], "me") == []
+    assert allocate([MessageQueue("t", "a", 0)], ["other"], "me") == []
+
+
+def gateway_of(namesrv: str) -> Gateway:
+    return gateway_to(RemoteBrokers([namesrv], TIMEOUT_S))
 
 
 @pytest.fixture
-async def calls(broker_process: BrokerProcess) -> AsyncIterator[DemoCalls]:
-    client = RemotingClient()
-    yield DemoCalls(client, [broker_process.namesrv])
-    await client.shutdown()
+async def messages(broker_process: BrokerProcess) -> AsyncIterator[MessageGateway]:
+    """Another client of the same broker."""
+    opened = gateway_of(broker_process.namesrv).messages
+    yield opened
+    await opened.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -66,22 +57,22 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_the_demo_makes_topics_sends_consumes_and_takes_its_leave(
-    broker_process: BrokerProcess, calls: DemoCalls, rng: random.Random
+    broker_process: BrokerProcess, messages: MessageGateway, rng: random.Random
 ) -> None:
-    traffic = DemoTraffic([broker_process.namesrv], rate=200, rng=rng)
+    traffic = DemoTraffic(gateway_of(broker_process.namesrv), rate=200, rng=rng)
     running = asyncio.create_task(traffic.run())
     await until(lambda: traffic.counts.consumed >= 100)
-    route = await calls.route("orders")
+    route = await messages.route("orders")
     assert route is not None
-    address = route.read_queues[0].address
-    assert await calls.members(address, CONSUMER_GROUP) == [traffic.client_id]
+    [queue, *_] = route.read_queues
+    assert await messages.members(queue, CONSUMER_GROUP) == (traffic.client.client_id,)
 
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
-    assert await calls.members(address, CONSUMER_GROUP) == []
+    assert await messages.members(queue, CONSUMER_GROUP) == ()
     assert traffic.counts.failed == 0
-    committed = [await calls.consumer_offset(queue, CONSUMER_GROUP) for queue in route.read_queues]
+    committed = [await messages.consumer_offset(each, CONSUMER_GROUP) for each in route.read_queues]
     assert sum(committed) > 0
 
 
@@ -89,7 +80,8 @@ async def test_the_demo_goes_on_after_the_broker_was_away(
     broker_process: BrokerProcess, rng: random.Random
 ) -> None:
     said: list[str] = []
-    traffic = DemoTraffic([broker_process.namesrv], rate=100, say=said.append, rng=rng)
+    gateway = gateway_of(broker_process.namesrv)
+    traffic = DemoTraffic(gateway, rate=100, say=said.append, rng=rng)
     running = asyncio.create_task(traffic.run())
     try:
         await until(lambda: traffic.counts.sent >= 20)
@@ -110,7 +102,19 @@ async def test_without_a_name_server_the_demo_says_so(
     free_ports: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.demo.traffic.ROUTE_WAIT_S", 0.0)
-    traffic = DemoTraffic([f"127.0.0.1:{free_ports()}"])
+    traffic = DemoTraffic(gateway_of(f"127.0.0.1:{free_ports()}"))
 
-    with pytest.raises(DemoError, match="The demo cannot start: no connection to 127"):
+    with pytest.raises(DemoError, match="The demo cannot start: The name server at 127"):
         await traffic.run()
+
+
+async def test_the_demo_runs_over_any_gateway(rng: random.Random) -> None:
+    traffic = DemoTraffic(fake_gateway(), topics=["orders"], rate=500, rng=rng)
+
+    running = asyncio.create_task(traffic.run())
+    await until(lambda: traffic.counts.consumed >= 20)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    assert traffic.counts.sent >= traffic.counts.consumed
+    assert traffic.counts.failed == 0

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import stat
+from typing import TYPE_CHECKING
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from console import secret_key
 from console.env import Environment, HostPort
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_an_absent_or_blank_variable_means_its_default() -> None:
@@ -93,7 +97,7 @@ def test_the_secret_key_is_made_once_and_for_its_owner_only(tmp_path) -> None:
     second = secret_key.load_or_make(path)
 
     assert first == second
-    assert len(first) >= secret_key.KEY_CHARACTERS_MIN
+    assert len(first.current) >= secret_key.KEY_CHARACTERS_MIN
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(path.parent.iterdir()) == [path]
 
@@ -104,3 +108,15 @@ def test_a_secret_key_that_is_too_short_is_refused(tmp_path) -> None:
 
     with pytest.raises(ImproperlyConfigured, match="fewer than"):
         secret_key.load_or_make(path)
+
+
+def test_a_password_beside_the_url_is_postgres_own_variable(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("word\n")
+    given = {
+        "DATABASE_URL": "postgres://user@host/name",
+        "PGPASSWORD_FILE": str(tmp_path / "password"),
+    }
+
+    assert Environment(given).database("DATABASE_URL", tmp_path)["PASSWORD"] == "word"
+    given["DATABASE_URL"] = "postgres://user:its-own@host/name"
+    assert Environment(given).database("DATABASE_URL", tmp_path)["PASSWORD"] == "its-own"

@@ -11,26 +11,30 @@ from django.urls import reverse
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from console.audit.models import Entry
-from console.gateway.answers import Member
-from console.gateway.fake import BROKER_NAME, FakeGateway, FakeQueue
+from console.gateway.answers import Member, TopicQueue
+from console.gateway.fakes.broker import BROKER_NAME, FakeBroker, FakeQueue
+from console.gateway.fakes.groups import FakeGroups
+from console.gateway.fakes.offsets import FakeOffsets
+from console.gateway.fakes.topics import FakeTopics
 from console.offsets.plan import Mode, PlanError, Wish, make_plan
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def subject(brokers: FakeGateway) -> FakeGateway:
+def subject(brokers: FakeBroker) -> FakeBroker:
     """An offline group at 5 of 3..13 in queue 0, without an offset in queue 1."""
     brokers.add_topic("Orders", queue_nums=2)
-    brokers.queues["Orders", 0] = FakeQueue(3, list(range(1_000, 11_000, 1_000)))
+    brokers.queues[TopicQueue("Orders", 0)] = FakeQueue(3, list(range(1_000, 11_000, 1_000)))
     brokers.put("Orders", 1, 5_000, 6_000)
     brokers.add_group("billing")
     brokers.offsets["billing", "Orders", 0] = 5
     return brokers
 
 
-def plan(gateway: FakeGateway, mode: Mode, **values: Any):
-    return make_plan(gateway, Wish("billing", "Orders", mode, **values))
+def plan(broker: FakeBroker, mode: Mode, **values: Any):
+    wish = Wish("billing", "Orders", mode, **values)
+    return make_plan(FakeTopics(broker), FakeGroups(broker), FakeOffsets(broker), wish)
 
 
 @pytest.mark.parametrize(
@@ -259,20 +263,18 @@ def test_an_unknown_group_is_said_to_be_unknown(actors, subject) -> None:
     wished=st.integers(0, 200),
 )
 def test_the_result_of_a_reset_is_its_preview(ends, old, mode, wished) -> None:
-    gateway = FakeGateway()
-    gateway.add_topic("Orders", queue_nums=len(ends))
-    gateway.add_group("billing")
+    broker = FakeBroker()
+    broker.add_topic("Orders", queue_nums=len(ends))
+    broker.add_group("billing")
     for queue_id, (min_offset, length) in enumerate(ends):
-        gateway.queues["Orders", queue_id] = FakeQueue(min_offset, list(range(length)))
+        broker.queues[TopicQueue("Orders", queue_id)] = FakeQueue(min_offset, list(range(length)))
         if old[queue_id] is not None:
-            gateway.offsets["billing", "Orders", queue_id] = old[queue_id]
+            broker.offsets["billing", "Orders", queue_id] = old[queue_id]
 
-    made = plan(gateway, mode, timestamp_ms=wished, offset=wished)
-    gateway.commit_offsets(
-        "billing", "Orders", {(m.broker_name, m.queue_id): m.new for m in made.moves}
-    )
+    made = plan(broker, mode, timestamp_ms=wished, offset=wished)
+    FakeOffsets(broker).commit("billing", "Orders", {move.queue: move.new for move in made.moves})
 
-    again = plan(gateway, mode, timestamp_ms=wished, offset=wished)
+    again = plan(broker, mode, timestamp_ms=wished, offset=wished)
     assert again.is_idle
     assert (again.redelivered, again.skipped) == (0, 0)
     for move in made.moves:

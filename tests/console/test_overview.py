@@ -5,18 +5,25 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from console.gateway.errors import BrokerDownError, NameServerDownError
+from console.audit.models import Entry
+from console.gateway.answers import BrokerNode, Replication, SlaveLink
+from console.gateway.errors import BrokerDownError, NameServerDownError, UnconfirmedBrokerError
+from console.gateway.known import known_addresses
 from console.overview.history import GAP_MS, RateHistory, Sample
-from console.overview.summary import State, summarize
+from console.overview.states import State
+from console.overview.views import summarize_now
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collector")]
+
+
+STRANGER = BrokerNode("DefaultCluster", "broker-x", 0, "10.0.0.66:10911")
 
 
 def test_a_quiet_broker_is_fine(brokers) -> None:
     brokers.add_topic("Orders")
     brokers.add_group("billing", online=True, topic="Orders")
 
-    summary = summarize(brokers)
+    summary = summarize_now()
 
     assert summary.state is State.OK
     assert summary.verdict == "1 broker answers; no group lags behind."
@@ -24,33 +31,63 @@ def test_a_quiet_broker_is_fine(brokers) -> None:
     assert not summary.is_empty
 
 
-def test_a_backlog_that_nobody_works_off_is_a_warning(brokers) -> None:
+def test_a_lag_that_nobody_works_off_is_a_warning(brokers) -> None:
     brokers.add_topic("Orders")
     brokers.put("Orders", 0, 1, 2, 3)
     brokers.add_group("billing")
     brokers.offsets["billing", "Orders", 0] = 1
 
-    summary = summarize(brokers)
+    summary = summarize_now()
 
     assert summary.state is State.WARN
-    assert summary.verdict == "billing has a backlog and no member is connected."
-    assert summary.backlog == 2
+    assert summary.verdict == "billing lags and has no member."
+    assert summary.lag == 2
 
 
-def test_a_backlog_that_is_being_worked_off_is_no_warning(brokers) -> None:
+def test_a_lag_that_members_work_off_is_no_warning(brokers) -> None:
     brokers.add_topic("Orders")
     brokers.put("Orders", 0, 1, 2, 3)
     brokers.add_group("billing", online=True, topic="Orders")
     brokers.offsets["billing", "Orders", 0] = 1
 
-    assert summarize(brokers).state is State.OK
+    assert summarize_now().state is State.OK
+
+
+def test_a_broker_that_takes_no_messages_is_bad_and_says_why(brokers, actors) -> None:
+    brokers.store_refuses = "Input/output error; restart the broker"
+
+    summary = summarize_now()
+
+    assert summary.state is State.BAD
+    assert summary.verdict == (
+        "broker-a takes no messages: Input/output error; restart the broker."
+    )
+    assert [row.state for row in summary.brokers] == [State.BAD]
+    assert summary.verdict in actors.reader.get(reverse("overview:index")).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("count", "sentence"),
+    [
+        (1, "broker-a has stepped over a damaged range of its log; its log says where."),
+        (3, "broker-a has stepped over 3 damaged ranges of its log; its log says where."),
+    ],
+)
+def test_damage_in_a_log_is_a_warning(brokers, count, sentence) -> None:
+    brokers.damaged_ranges = count
+
+    summary = summarize_now()
+
+    assert summary.state is State.WARN
+    assert [finding.text for finding in summary.findings] == [sentence]
+    assert [row.state for row in summary.brokers] == [State.WARN]
 
 
 def test_a_broker_that_does_not_answer_makes_sums_unknown(brokers) -> None:
     down = BrokerDownError("127.0.0.1:10911", "connection refused")
-    brokers.runtime = lambda: {"127.0.0.1:10911": down}
+    brokers.silent = down
 
-    summary = summarize(brokers)
+    summary = summarize_now()
 
     assert summary.state is State.BAD
     assert summary.verdict == down.what
@@ -62,16 +99,72 @@ def test_a_broker_that_does_not_answer_makes_sums_unknown(brokers) -> None:
 def test_a_broker_that_leaves_a_figure_out_is_named(brokers) -> None:
     brokers.runtime_values["put_tps"] = None
 
-    summary = summarize(brokers)
+    summary = summarize_now()
 
     assert summary.put_tps.value is None
     assert summary.put_tps.reason == "127.0.0.1:10911 did not say."
 
 
+def test_a_broker_that_is_not_confirmed_counts_nowhere_and_is_listed(brokers, actors) -> None:
+    brokers.add_topic("Orders")
+    brokers.add_group("billing", online=True, topic="Orders")
+    brokers.strangers = [STRANGER]
+
+    summary = summarize_now()
+    html = actors.reader.get(reverse("overview:index")).content.decode()
+    rates = actors.reader.get(reverse("overview:rates")).json()
+
+    assert summary.state is State.WARN
+    assert summary.verdict == "Broker broker-x at 10.0.0.66:10911 is not confirmed."
+    assert summary.is_complete
+    assert summary.put_tps.value == 12.5
+    assert "the console asks it nothing" in html
+    assert reverse("overview:confirm") not in html
+    assert rates["problem"] == ""
+    assert rates["samples"]
+
+
+def test_a_broker_alone_and_not_confirmed_leaves_every_figure_unknown(brokers, actors) -> None:
+    brokers.has_broker = False
+    brokers.strangers = [STRANGER]
+
+    summary = summarize_now()
+    rates = actors.reader.get(reverse("overview:rates")).json()
+
+    assert summary.state is State.BAD
+    assert not summary.is_complete
+    assert summary.put_tps.reason == UnconfirmedBrokerError(STRANGER.address).what
+    assert rates["problem"] == summary.put_tps.reason
+
+
+def test_an_administrator_confirms_what_the_page_shows(brokers, actors, settings) -> None:
+    settings.TREBUCHET_BROKER_ACCESS_KEY = "console"
+    settings.TREBUCHET_BROKER_SECRET_KEY = "12345678"
+    brokers.strangers = [STRANGER]
+    url = reverse("overview:confirm")
+    shown = {"broker_name": "broker-x", "address": "10.0.0.66:10911"}
+    assert f'action="{url}"' in actors.admin.get(reverse("overview:index")).content.decode()
+
+    moved = actors.admin.post(url, {**shown, "address": "10.0.0.67:10911"}, follow=True)
+    assert actors.reader.post(url, shown).status_code == 403
+    assert shown["address"] not in known_addresses()
+    confirmed = actors.admin.post(url, shown, follow=True)
+
+    assert "not registered at 10.0.0.67:10911 any more" in moved.content.decode()
+    assert "Broker broker-x at 10.0.0.66:10911 is confirmed." in confirmed.content.decode()
+    assert shown["address"] in known_addresses()
+    (entry,) = Entry.objects.filter(action="broker.confirm")
+    assert (entry.actor_name, entry.subject, entry.outcome) == (
+        "ada",
+        "broker-x 10.0.0.66:10911",
+        "done",
+    )
+
+
 def test_no_registered_broker_is_bad(brokers) -> None:
     brokers.has_broker = False
 
-    summary = summarize(brokers)
+    summary = summarize_now()
 
     assert summary.state is State.BAD
     assert "No broker is registered" in summary.verdict
@@ -80,7 +173,7 @@ def test_no_registered_broker_is_bad(brokers) -> None:
 def test_an_empty_broker_teaches_the_next_step(actors, brokers) -> None:
     html = actors.admin.get(reverse("overview:index")).content.decode()
 
-    assert "nothing has been sent yet" in html
+    assert "no message has arrived yet" in html
     assert reverse("demo:start") in html
     assert "setNamesrvAddr" in html
 
@@ -154,3 +247,85 @@ def test_the_line_breaks_where_nobody_looked() -> None:
     history.sample(later, lambda: Sample(later, 2.0, 2.0))
 
     assert history.since(0)[1] == Sample(1_000_001, None, None)
+
+
+SLAVE = BrokerNode("DefaultCluster", "broker-a", 1, "127.0.0.1:10921")
+MASTER = BrokerNode("DefaultCluster", "broker-a", 0, "127.0.0.1:10911")
+
+
+def says(**values) -> Replication:
+    return Replication(
+        **{
+            "node": SLAVE,
+            "read_at_ms": 1,
+            "is_master": False,
+            "max_offset": 4000,
+            "is_following": True,
+            "local_address": "127.0.0.1:40000",
+            **values,
+        }
+    )
+
+
+def test_a_single_broker_has_no_replication(brokers, actors) -> None:
+    assert "Replication" not in actors.reader.get(reverse("overview:summary")).text
+
+
+def test_a_pair_shows_how_far_the_slave_is(brokers, actors) -> None:
+    brokers.slaves.append(SLAVE)
+    link = SlaveLink("127.0.0.1:40000", 2048, 1500, 800, 0, is_in_sync=True)
+    brokers.replication[MASTER.address] = says(
+        node=MASTER, is_master=True, max_offset=6048, links=(link,)
+    )
+
+    page = actors.reader.get(reverse("overview:summary")).text
+
+    assert summarize_now().state is State.OK
+    assert SLAVE.address in page
+    assert "2.0 KiB" in page
+    assert "ago" in page
+
+
+def test_a_slave_that_does_not_follow_is_bad_and_says_why(brokers, actors) -> None:
+    brokers.slaves.append(SLAVE)
+    brokers.replication[SLAVE.address] = says(
+        is_following=False, local_address="", reason="no connection: refused <b>"
+    )
+
+    summary = summarize_now()
+    page = actors.reader.get(reverse("overview:summary")).text
+
+    assert summary.state is State.BAD
+    assert summary.verdict == (
+        "Slave 1 of broker-a does not follow its master: no connection: refused <b>"
+    )
+    assert "refused &lt;b&gt;" in page
+    assert "The master has no connection of this slave." in page
+
+
+def test_a_slave_that_is_late_is_a_warning(brokers) -> None:
+    brokers.slaves.append(SLAVE)
+    link = SlaveLink("127.0.0.1:40000", 1 << 20, 95_000, 10, 0, is_in_sync=False)
+    brokers.replication[MASTER.address] = says(node=MASTER, is_master=True, links=(link,))
+
+    assert summarize_now().verdict == "Slave 1 of broker-a is 95 s behind its master."
+
+
+def test_what_a_slave_cannot_take_over_is_a_warning(brokers) -> None:
+    brokers.slaves.append(SLAVE)
+    brokers.replication[SLAVE.address] = says(metadata_failures=("topics: refused",))
+
+    summary = summarize_now()
+
+    assert summary.state is State.WARN
+    assert summary.verdict == "Slave 1 of broker-a: Not taken over: topics: refused"
+
+
+def test_a_set_without_a_master_and_one_that_says_nothing(brokers, actors) -> None:
+    brokers.slaves.append(BrokerNode("DefaultCluster", "broker-b", 2, "127.0.0.1:10931"))
+    brokers.replication["127.0.0.1:10931"] = BrokerDownError("127.0.0.1:10931", "refused")
+
+    page = actors.reader.get(reverse("overview:summary")).text
+
+    assert "No master is registered: nothing can be sent." in page
+    assert "127.0.0.1:10931" in page

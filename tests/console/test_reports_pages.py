@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,13 +16,16 @@ from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from console.celery import app, celery_url
-from console.reports import catalog, health, schedules, tasks, traffic
+from console.reports import health, schedules, tasks, views
 from console.reports.models import ReportRun, RunState
+from tests.console import fake_analytics
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import Settings
 
 pytestmark = pytest.mark.django_db
+
+PROGRAM = Path(__file__).with_name("fake_analytics.py")
 
 
 @pytest.fixture
@@ -29,8 +34,9 @@ def all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def forget() -> None:
+def forget(settings: Settings) -> None:
     cache.clear()
+    settings.TREBUCHET_ANALYTICS_COMMAND = [sys.executable, str(PROGRAM)]
 
 
 def client_of(name: str, *, staff: bool) -> Client:
@@ -76,7 +82,12 @@ def finished() -> ReportRun:
         state=RunState.DONE,
         started_at=now,
         finished_at=now,
-        result={"rows": rows, "messages": "12", "bytes": "1400", **traffic.summary(rows)},
+        result={
+            "report": fake_analytics.TRAFFIC,
+            "rows": rows,
+            "totals": {"messages": "12", "bytes": "1400"},
+            **fake_analytics.summaries(fake_analytics.TRAFFIC, rows),
+        },
         result_rows=2,
     )
 
@@ -110,9 +121,10 @@ def test_a_finished_run_shows_totals_and_rows(reader: Client, finished: ReportRu
 def test_the_chart_has_zeros_between_and_every_message(reader: Client, finished: ReportRun) -> None:
     chart = reader.get(reverse("reports:chart", args=[finished.pk])).json()
 
-    assert chart["stepMinutes"] == 1
+    assert chart["stepSeconds"] == 60
+    assert chart["step"] == "Messages per minute, in your time zone"
     assert len(chart["times"]) == 3
-    assert {each["label"]: each["counts"] for each in chart["series"]} == {
+    assert {each["label"]: each["values"] for each in chart["series"]} == {
         "=cmd()": [0, 0, 7],
         "orders": [5, 0, 0],
     }
@@ -138,7 +150,8 @@ def test_starting_a_report_puts_it_in_the_queue(
     monkeypatch.setattr(tasks.run_report, "apply_async", lambda **how: sent.append(how))
 
     answer = admin.post(
-        reverse("reports:start"), {"report": "traffic", "hours": "24", "topic": " orders "}
+        reverse("reports:start"),
+        {"report": "traffic", "traffic-hours": "24", "traffic-topic": " orders "},
     )
 
     run = ReportRun.objects.get()
@@ -171,7 +184,7 @@ def test_without_redis_the_page_says_so_in_a_sentence_and_starts_nothing(
     settings.TREBUCHET_REDIS_URL = f"redis://:secret@127.0.0.1:{port}/0"
 
     page = admin.get(reverse("reports:list")).content.decode()
-    admin.post(reverse("reports:start"), {"report": "traffic", "hours": "24"})
+    admin.post(reverse("reports:start"), {"report": "traffic", "traffic-hours": "24"})
 
     assert f"Redis at 127.0.0.1:{port} does not answer; reports cannot start" in page
     assert "secret" not in page
@@ -186,30 +199,28 @@ def test_a_redis_that_goes_between_check_and_queue_fails_the_run(
 
     monkeypatch.setattr(tasks.run_report, "apply_async", refuse)
 
-    admin.post(reverse("reports:start"), {"report": "traffic", "hours": "24"})
+    admin.post(reverse("reports:start"), {"report": "traffic", "traffic-hours": "24"})
 
     assert "could not be put in the queue" in ReportRun.objects.get().failure
 
 
-def test_a_missing_java_is_told_with_the_command(
+def test_an_unmet_need_is_told_with_the_command(
     reader: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "redis_answers", lambda _: True)
     monkeypatch.setattr(health, "worker_answers", lambda: True)
-    monkeypatch.setattr(
-        catalog, "look_for_java", lambda: f"Java is not installed: {catalog.INSTALL_JAVA}"
-    )
+    monkeypatch.delenv("ORACLE", raising=False)
 
     page = reader.get(reverse("reports:list")).content.decode()
 
-    assert "Java is not installed." in page
-    assert "<code>apt-get install -y openjdk-17-jre-headless</code>" in page
+    assert "No oracle answers." in page
+    assert "<code>delphi --ask</code>" in page
 
 
 def test_a_missing_worker_is_told(reader: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "redis_answers", lambda _: True)
     monkeypatch.setattr(health, "worker_answers", lambda: False)
-    monkeypatch.setattr(health, "java_problem", lambda: None)
+    monkeypatch.setenv("ORACLE", "1")
 
     page = reader.get(reverse("reports:health")).content.decode()
 
@@ -261,7 +272,7 @@ def test_a_schedule_is_changed_to_an_interval_and_back(
     admin: Client, schedule: PeriodicTask
 ) -> None:
     address = reverse("reports:schedule", args=[schedule.pk])
-    common = {"hours": "6", "topic": "", "enabled": "on"}
+    common = {"traffic-hours": "6", "traffic-topic": "", "enabled": "on"}
 
     admin.post(address, {**common, "kind": "interval", "every": "15", "period": "minutes"})
     schedule.refresh_from_db()
@@ -309,11 +320,16 @@ def test_a_unix_socket_is_spelled_as_celery_wants_it() -> None:
     assert health.redis_address("unix:///run/redis.sock") == "/run/redis.sock"
 
 
-def test_every_chart_step_keeps_the_points_bounded() -> None:
-    rows = [(f"t{number % 9}", number * 7, 1) for number in range(30_000)]
-
-    chart = traffic.chart(rows, [f"t{number}" for number in range(9)])
-
-    assert len(chart["times"]) <= traffic.CHART_POINTS_MAX
-    assert sum(sum(each["counts"]) for each in chart["series"]) == 30_000
-    assert chart["series"][-1]["label"] == traffic.OTHER_TOPICS
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (60, "per minute"),
+        (1800, "per 30 minutes"),
+        (3600, "per hour"),
+        (86_400, "per day"),
+        (604_800, "per 7 days"),
+        (5, "per 5 seconds"),
+    ],
+)
+def test_a_step_of_a_chart_is_told_in_words(seconds: int, words: str) -> None:
+    assert views.per_step(seconds) == words

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.apps import apps
 from django.core.cache import cache
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from console.processes import identity, is_running, start_ticks
-from console.reports import catalog, progress, schedules, tasks
+from console.reports import catalog, progress, results, schedules, tasks
 from console.reports.models import (
     LOG_TAIL_CHARS_MAX,
     LOST_AFTER_S,
@@ -22,6 +25,7 @@ from console.reports.models import (
     NOT_TAKEN_SENTENCE,
     QUEUED_SECONDS_MAX,
     RESULT_ROWS_MAX,
+    WORKING,
     ReportRun,
     RunState,
 )
@@ -53,8 +57,8 @@ def test_a_run_ends_done_with_its_rows_and_totals() -> None:
 
     assert run.state == RunState.DONE
     assert run.result is not None
-    assert run.result["messages"] == "246"
-    assert [row["topic"] for row in run.result["topics"]] == ["orders-0", "orders-1"]
+    assert run.result["totals"] == {"messages": "246", "bytes": "912"}
+    assert [row["by"] for row in run.result["breakdown"]["rows"]] == ["orders-0", "orders-1"]
     assert (run.rows_read, run.bytes_read, run.progress_done) == (20, 200, 4)
     assert "Spark says hello" in run.log_tail
     assert run.process is None
@@ -92,7 +96,7 @@ def test_a_program_that_cannot_be_started_fails_the_run(settings: Settings) -> N
     run = perform()
 
     assert run.state == RunState.FAILED
-    assert "cannot be started" in run.failure
+    assert "/nonexistent/program cannot be started: No such file" in run.failure
 
 
 def test_a_long_result_is_cut_and_says_so() -> None:
@@ -100,7 +104,8 @@ def test_a_long_result_is_cut_and_says_so() -> None:
 
     assert run.result is not None
     assert (len(run.rows), run.result_rows, run.result_is_cut) == (RESULT_ROWS_MAX, 25_000, True)
-    assert sum(int(row["messages"]) for row in run.result["topics"]) == 25_000 * 123
+    sums = [int(row["sums"][0]) for row in run.result["breakdown"]["rows"]]
+    assert sum(sums) == 25_000 * 123
 
 
 def test_the_log_is_bounded() -> None:
@@ -177,6 +182,60 @@ def test_a_run_whose_worker_died_is_shown_and_written_down_as_failed() -> None:
     assert (run.state, run.failure) == (RunState.FAILED, LOST_SENTENCE)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_comes_back_fails_what_it_was_killed_over(tmp_path: Path) -> None:
+    """The row, the program and the output of its run: none of them waits for somebody to look."""
+    run, thread, pid = hanging(tmp_path)
+    output = tmp_path / "reports" / f"run-{run.pk}"
+
+    tasks.mark_lost(restarted="another")
+    run.refresh_from_db()
+    assert (run.state in WORKING, output.is_dir()) == (True, True)
+    tasks.on_worker_ready(sender=SimpleNamespace(hostname="test"))
+
+    run.refresh_from_db()
+    assert (run.state, run.failure) == (RunState.FAILED, LOST_SENTENCE)
+    thread.join(60)
+    assert start_ticks(pid) is None
+    assert not output.exists()
+
+
+def test_what_a_killed_worker_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    working = ReportRun.objects.create(
+        report="traffic", state=RunState.RUNNING, heartbeat_at=timezone.now()
+    )
+    done = ReportRun.objects.create(report="traffic", state=RunState.DONE)
+    reports = tmp_path / "reports"
+    for name in (f"run-{working.pk}", f"run-{done.pk}", "run-999999", "run-notes", "other"):
+        (reports / name).mkdir(parents=True)
+
+    tasks.look_for_lost()
+
+    left = sorted(path.name for path in reports.iterdir())
+    assert left == sorted(["other", f"run-{working.pk}", "run-notes"])
+
+
+def test_a_worker_looks_for_lost_runs_as_long_as_it_lives() -> None:
+    repeated: list[tuple[float, object]] = []
+    timer = SimpleNamespace(call_repeatedly=lambda *arguments: repeated.append(arguments))
+
+    tasks.on_worker_ready(sender=SimpleNamespace(hostname="test", timer=timer))
+
+    assert repeated == [(LOST_AFTER_S / 2, tasks.look_for_lost)]
+
+
+def test_the_program_is_told_where_the_log_is_and_where_spark_runs(settings: Settings) -> None:
+    settings.TREBUCHET_COMMIT_LOG = "/data/log"
+    settings.TREBUCHET_SPARK_MASTER = "spark://127.0.0.1:7077"
+    settings.TREBUCHET_SPARK_DRIVER_HOST = "192.0.2.7"
+
+    run = perform()
+
+    assert "--commit-log /data/log --master spark://127.0.0.1:7077 --driver-host 192.0.2.7" in (
+        run.log_tail
+    )
+
+
 def test_a_run_that_no_worker_takes_within_an_hour_has_failed() -> None:
     run = ReportRun.objects.create(
         report="traffic", created_at=timezone.now() - timedelta(seconds=QUEUED_SECONDS_MAX + 1)
@@ -203,9 +262,6 @@ def test_a_process_is_told_from_a_later_one_with_its_pid() -> None:
     assert is_running(ours)
     assert not is_running({**(ours or {}), "ticks": -5})
     assert not is_running(None)
-
-
-# Schedules.
 
 
 def default_schedule() -> PeriodicTask:
@@ -281,17 +337,22 @@ def test_a_schedule_is_told_in_words(cron: str, words: str) -> None:
     assert schedules.in_words(schedule).lower() == words.lower()
 
 
-# What the program is told, what it says.
+def test_parameters_are_options_in_the_order_of_the_description() -> None:
+    parameters = {"topic": "orders", "hours": 2, "another report's": 1, "group": None}
+
+    command = catalog.command(catalog.reports()["traffic"], parameters, Path("/out"))
+
+    assert command[2:3] == ["traffic"]
+    assert command[-4:] == ["--hours", "2", "--topic", "orders"]
 
 
-def test_the_range_counts_back_from_now_to_a_whole_minute() -> None:
-    command = catalog.command("traffic", {"hours": 2, "topic": "orders"}, Path("/out"))
+def test_a_run_of_a_report_that_is_gone_says_so() -> None:
+    run = ReportRun.objects.create(report="yesterdays", parameters={})
 
-    from_ms = int(command[command.index("--from") + 1])
-    age_ms = timezone.now().timestamp() * 1000 - from_ms
-    assert from_ms % 60_000 == 0
-    assert 7_200_000 <= age_ms < 7_200_000 + 62_000
-    assert command[-2:] == ["--topic", "orders"]
+    tasks.perform(run, worker="test")
+
+    run.refresh_from_db()
+    assert run.failure == "There is no report yesterdays any more."
 
 
 @pytest.mark.parametrize(
@@ -310,3 +371,39 @@ def test_the_range_counts_back_from_now_to_a_whole_minute() -> None:
 )
 def test_a_line_is_an_event_or_log(line: bytes, event: Any) -> None:
     assert progress.parse(line) == event
+
+
+def test_a_result_from_before_results_described_themselves_is_brought_along() -> None:
+    migration = importlib.import_module(
+        "console.reports.migrations.0003_results_describe_themselves"
+    )
+    row = {"topic": "a", "minute": "2026-11-21T10:00:00Z", "messages": "5", "bytes": "50"}
+    old = {
+        "rows": [row],
+        "messages": "5",
+        "bytes": "50",
+        "topics": [{"topic": "a", "messages": "5", "bytes": "50"}],
+        "topicCount": 1,
+        "chart": {
+            "stepMinutes": 5,
+            "times": [1_795_251_300],
+            "series": [{"label": "other topics", "counts": [5]}],
+        },
+    }
+    run = ReportRun.objects.create(report="traffic", state=RunState.DONE, result=old, result_rows=1)
+
+    migration.describe(apps, None)
+
+    run.refresh_from_db()
+    assert run.result is not None
+    results.check(catalog.report_of(run.result["report"]), run.result)
+    assert run.result["breakdown"] == {
+        "rows": [{"by": "a", "sums": ["5", "50"]}],
+        "count": 1,
+    }
+    assert run.result["totals"] == {"messages": "5", "bytes": "50", "topics": "1", "rows": "1"}
+    assert run.result["chart"] == {
+        "stepSeconds": 300,
+        "times": [1_795_251_300],
+        "series": [{"label": None, "values": [5]}],
+    }

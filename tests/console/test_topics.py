@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
 from console.audit.models import Entry
-from console.gateway.answers import QueueStatus
+from console.gateway.access import gateway
+from console.gateway.answers import BrokerQueue, QueueStatus, TopicQueue
 from console.gateway.errors import RequestFailedError
 from console.topics.rates import queue_rates
+
+if TYPE_CHECKING:
+    from tests.console.conftest import Actors
 
 pytestmark = pytest.mark.django_db
 
@@ -68,7 +74,7 @@ def test_a_long_list_has_pages(actors, brokers) -> None:
 
 def test_a_topic_page_shows_the_ends_of_each_queue(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=1)
-    brokers.queues["Orders", 0].min_offset = 1_000
+    brokers.queues[TopicQueue("Orders", 0)].min_offset = 1_000
     brokers.put("Orders", 0, 1, 2, 3)
 
     html = actors.reader.get(reverse("topics:detail", args=["Orders"])).content.decode()
@@ -136,7 +142,7 @@ def test_what_the_broker_refuses_stands_in_the_form_and_in_the_audit(
     def refuse(config, broker_names) -> None:
         raise RequestFailedError("127.0.0.1:10911", 1, "no more topics")
 
-    monkeypatch.setattr(brokers, "save_topic", refuse)
+    monkeypatch.setattr(gateway().topics, "save", refuse)
 
     response = actors.admin.post(reverse("topics:create"), new_topic())
 
@@ -156,6 +162,86 @@ def test_an_edit_keeps_the_name_and_records_before_and_after(actors, brokers) ->
     entry = Entry.objects.get()
     assert entry.before["broker-a"]["write_queue_nums"] == 4
     assert entry.after["broker-a"]["write_queue_nums"] == 8
+
+
+def opened(actors: Actors, name: str) -> str:
+    """Open the form of a topic; return what it was opened on."""
+    page = actors.admin.get(reverse("topics:edit", args=[name]))
+    return str(page.context["form"]["seen"].value())
+
+
+def test_what_somebody_else_saved_meanwhile_is_shown_before_it_is_replaced(actors, brokers) -> None:
+    brokers.add_topic("Orders", queue_nums=4)
+    url = reverse("topics:edit", args=["Orders"])
+    first, second = opened(actors, "Orders"), opened(actors, "Orders")
+    wide = new_topic(write_queue_nums=8, read_queue_nums=8)
+    wider = new_topic(write_queue_nums=6, read_queue_nums=6)
+    assert actors.admin.post(url, wide | {"seen": first}).status_code == 302
+
+    refused = actors.admin.post(url, wider | {"seen": second})
+
+    text = refused.content.decode()
+    assert "Write queues on broker-a is 8 now; it was 4." in text
+    assert brokers.topic_configs["Orders"].write_queue_nums == 8
+    # Looked at, it may be replaced; the form carries what it has shown.
+    again = wider | {"seen": refused.context["form"]["seen"].value(), "accepted": "on"}
+    assert actors.admin.post(url, again).status_code == 302
+    assert brokers.topic_configs["Orders"].write_queue_nums == 6
+
+
+def test_a_form_that_was_tampered_with_saves_nothing(actors, brokers) -> None:
+    brokers.add_topic("Orders", queue_nums=4)
+
+    answer = actors.admin.post(
+        reverse("topics:edit", args=["Orders"]), new_topic(order="on") | {"seen": "forged"}
+    )
+
+    assert "not one of this console" in answer.content.decode()
+    assert not brokers.topic_configs["Orders"].order
+
+
+def test_read_queues_do_not_go_below_the_queues_that_producers_still_write(actors, brokers) -> None:
+    brokers.add_topic("Orders", queue_nums=4)
+    url = reverse("topics:edit", args=["Orders"])
+    small = new_topic(write_queue_nums=1, read_queue_nums=1)
+
+    assert "Producers write to 4 queues" in actors.admin.post(url, small).content.decode()
+    assert brokers.topic_configs["Orders"].read_queue_nums == 4
+
+    # In two steps it goes without a question: nothing is in the queues that vanish.
+    assert actors.admin.post(url, small | {"read_queue_nums": 4}).status_code == 302
+    assert actors.admin.post(url, small).status_code == 302
+    assert brokers.topic_configs["Orders"].read_queue_nums == 1
+
+
+def test_messages_in_queues_that_vanish_are_counted_by_group_and_asked_about(
+    actors, brokers
+) -> None:
+    brokers.add_topic("Orders", queue_nums=4)
+    for queue_id in range(4):
+        brokers.put("Orders", queue_id, 1, 2, 3, 4, 5)
+    brokers.add_group("billing")
+    # Three unread in queue 3, and all of queues 1 and 2, where it never committed.
+    brokers.offsets["billing", "Orders", 3] = 2
+    url = reverse("topics:edit", args=["Orders"])
+    small = new_topic(write_queue_nums=1, read_queue_nums=1)
+    assert actors.admin.post(url, small | {"read_queue_nums": 4}).status_code == 302
+
+    page = actors.admin.post(url, small)
+
+    assert "billing (13)" in page.content.decode()
+    assert 'name="accepted"' in page.content.decode()
+    assert brokers.topic_configs["Orders"].read_queue_nums == 4
+    assert actors.admin.post(url, small | {"accepted": "on"}).status_code == 302
+    assert brokers.topic_configs["Orders"].read_queue_nums == 1
+
+
+@pytest.mark.parametrize("namespace", ["topics", "groups"])
+def test_a_name_that_no_broker_knows_is_named(actors, brokers, namespace) -> None:
+    answer = actors.reader.get(reverse(f"{namespace}:detail", args=["Ordres"]))
+
+    assert answer.status_code == 404
+    assert "named Ordres" in answer.content.decode()
 
 
 def test_a_permission_that_the_form_does_not_offer_survives_an_edit(actors, brokers) -> None:
@@ -210,8 +296,8 @@ def test_a_rate_is_the_difference_of_two_readings() -> None:
     queue_rates("Orders", rows(10, 20), 0)
 
     assert queue_rates("Orders", rows(60, 20), 5_000) == {
-        ("broker-a", 0): 10.0,
-        ("broker-a", 1): 0.0,
+        BrokerQueue("broker-a", 0): 10.0,
+        BrokerQueue("broker-a", 1): 0.0,
     }
 
 

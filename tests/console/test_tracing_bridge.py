@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker_core.errors import RemotingConnectError
+from console.gateway.answers import TracedMessage, WatchFilter
+from console.gateway.errors import BrokerDownError, NameServerDownError, RequestFailedError
 from console.tracing.bridge import (
     BATCH_EVENTS_MAX,
     QUEUE_EVENTS_MAX,
@@ -18,22 +19,20 @@ from console.tracing.bridge import (
     Viewer,
 )
 from console.tracing.filters import FilterError, TraceFilter, parse_filter, union
-from tests.console.tracing_fakes import FakeBrokers, an_event
+from tests.console.tracing_fakes import TracedBroker, an_event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
 @pytest.fixture
-def brokers() -> FakeBrokers:
-    return FakeBrokers({"broker-a": "127.0.0.1:10911"})
+def brokers() -> TracedBroker:
+    return TracedBroker()
 
 
 @pytest.fixture
-async def bridge(brokers: FakeBrokers) -> AsyncIterator[TraceBridge]:
-    bridge = TraceBridge(
-        brokers.find, brokers.open, batch_every_s=0, backoff_first_s=0, discover_every_s=0.01
-    )
+async def bridge(brokers: TracedBroker) -> AsyncIterator[TraceBridge]:
+    bridge = brokers.bridge(batch_every_s=0, backoff_first_s=0, discover_every_s=0.01)
     yield bridge
     await bridge.shutdown()
 
@@ -85,6 +84,9 @@ def test_long_texts_are_cut_for_the_page() -> None:
         (TraceFilter(key="k"), False),
         (TraceFilter(group="pg"), True),
         (TraceFilter(group="cg"), False),
+        (TraceFilter(message=TracedMessage("orders", 0, 7)), True),
+        (TraceFilter(message=TracedMessage("orders", 0, 8)), False),
+        (TraceFilter(message=TracedMessage("%RETRY%cg", 0, 0, "UNIQ")), True),
         (TraceFilter(stages=frozenset({"delivered"})), False),
         (TraceFilter(stages=frozenset({"delivered", "stored"})), True),
     ],
@@ -97,12 +99,24 @@ def test_a_filter_shows_what_all_its_words_match(wanted: TraceFilter, matches: b
     assert wanted.matches(event) is matches
 
 
+@pytest.mark.parametrize(("first", "matches"), [("0", True), ("6", True), ("7", False)])
+def test_an_acknowledgement_is_of_each_message_that_it_covers(first: str, matches: bool) -> None:
+    event = an_event(stage="acknowledged", acknowledgedFrom=first, queueOffset="7")
+
+    assert TraceFilter(message=TracedMessage("orders", 0, 6)).matches(event) is matches
+
+
 def test_the_broker_is_asked_for_one_topic_only_when_all_viewers_share_it() -> None:
     one, other = TraceFilter(topic="a", tag="t"), TraceFilter(topic="b", tag="t")
 
     assert union([one, one]).topic == "a"
     assert union([one, other]) == TraceFilter(topic=None, tag="t")
     assert union([one, TraceFilter()]) == TraceFilter()
+    message = TracedMessage("a", 0, 7)
+    assert union([TraceFilter(message=message)] * 2).asked_for().message == message
+    assert union([TraceFilter(group="g"), TraceFilter(group="g", key="k")]).asked_for() == (
+        WatchFilter(group="g")
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,6 +126,10 @@ def test_the_broker_is_asked_for_one_topic_only_when_all_viewers_share_it() -> N
         {"topic": "t" * 256},
         {"stages": ["lost"]},
         {"stages": "stored"},
+        {"message": "orders"},
+        {"message": {"topic": "orders", "queueId": 0}},
+        {"message": {"topic": "orders", "queueId": -1, "queueOffset": "7"}},
+        {"message": {"topic": "orders", "queueId": 0, "queueOffset": "9" * 20}},
         {"colour": "red"},
     ],
 )
@@ -121,21 +139,21 @@ def test_a_filter_that_makes_no_sense_is_refused(content: dict[str, Any]) -> Non
 
 
 async def test_brokers_are_watched_only_while_somebody_looks(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewer = Viewer(1)
-    assert not brokers.links
+    assert not brokers.opened
 
     bridge.join(viewer)
     await brokers.until_watched()
-    assert len(brokers.open_links) == 1
+    assert len(brokers.open_ones) == 1
 
     await bridge.leave(viewer)
-    assert not brokers.open_links
+    assert not brokers.open_ones
 
 
 async def test_viewers_of_one_broker_share_one_connection(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     one, other = Viewer(1), Viewer(2)
     one.filter = TraceFilter(topic="orders")
@@ -145,12 +163,12 @@ async def test_viewers_of_one_broker_share_one_connection(
     await brokers.until_watched()
     brokers.push([an_event(topic="orders"), an_event(topic="payments")])
 
-    assert len(brokers.links) == 1
+    assert len(brokers.opened) == 1
     assert (one.seen, other.seen) == (1, 2)
 
 
 async def test_a_burst_of_10_000_events_is_counted_exactly(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewer = Viewer(1)
     bridge.join(viewer)
@@ -169,7 +187,7 @@ async def test_a_burst_of_10_000_events_is_counted_exactly(
 
 
 async def test_what_the_broker_dropped_is_told_once(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewer = Viewer(1)
     bridge.join(viewer)
@@ -183,7 +201,7 @@ async def test_what_the_broker_dropped_is_told_once(
 
 
 async def test_a_new_filter_is_sent_to_the_broker_on_the_same_connection(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewer = Viewer(1)
     bridge.join(viewer)
@@ -191,24 +209,24 @@ async def test_a_new_filter_is_sent_to_the_broker_on_the_same_connection(
 
     viewer.filter = TraceFilter(topic="orders")
     bridge.refilter()
-    await brokers.until(lambda: len(brokers.links[0].watches) == 2)
+    await brokers.until(lambda: len(brokers.opened[0].asked) == 2)
 
-    assert json.loads(brokers.links[0].watches[-1])["topic"] == "orders"
-    assert len(brokers.links) == 1
+    assert brokers.opened[0].asked[-1].topic == "orders"
+    assert len(brokers.opened) == 1
 
 
 async def test_a_broker_that_goes_away_is_tried_again_and_the_page_is_told(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewer = Viewer(1)
     bridge.join(viewer)
     await brokers.until_watched()
 
-    brokers.failure = RemotingConnectError("no connection to 127.0.0.1:10911: refused")
-    brokers.links[0].lose()
-    await brokers.until(lambda: len(brokers.links) > 2)
+    brokers.refuses = BrokerDownError("127.0.0.1:10911", "refused")
+    brokers.opened[0].lose()
+    await brokers.until(lambda: len(brokers.opened) > 2)
     status = next(frame for frame in frames(viewer) if frame["type"] == "status")
-    brokers.failure = None
+    brokers.refuses = None
     await brokers.until_watched()
     brokers.push([an_event()])
 
@@ -217,36 +235,39 @@ async def test_a_broker_that_goes_away_is_tried_again_and_the_page_is_told(
     assert viewer.seen == 1
 
 
+async def test_a_broker_that_refuses_the_watch_is_quoted(
+    bridge: TraceBridge, brokers: TracedBroker
+) -> None:
+    brokers.refuses = RequestFailedError("127.0.0.1:10911", 3, "request type 30001 not supported")
+    viewer = Viewer(1)
+
+    bridge.join(viewer)
+    messages: list[str] = []
+    while not any(messages):
+        await asyncio.wait_for(viewer.until_news(), 5)
+        for frame in frames(viewer):
+            messages += [broker["message"] for broker in frame.get("brokers", ())]
+
+    assert "request type 30001 not supported" in messages[-1]
+
+
 async def test_without_a_name_server_the_page_is_told_why(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
-    brokers.unknown = RemotingConnectError("The name server does not answer.")
+    brokers.broker.fails = NameServerDownError(["127.0.0.1:9876"], "connection refused")
     viewer = Viewer(1)
 
     bridge.join(viewer)
-    await asyncio.wait_for(viewer.until_news(), 5)
-    await brokers.until(lambda: brokers.asked > 0)
+    problems: list[str] = []
+    while not any(problems):
+        await asyncio.wait_for(viewer.until_news(), 5)
+        problems += [frame["problem"] for frame in frames(viewer) if frame["type"] == "status"]
 
-    status = next(frame for frame in frames(viewer) if frame["type"] == "status")
-    assert status["problem"] == "The name server does not answer."
-
-
-async def test_a_body_that_is_no_batch_is_passed_over(
-    bridge: TraceBridge, brokers: FakeBrokers, caplog: pytest.LogCaptureFixture
-) -> None:
-    viewer = Viewer(1)
-    bridge.join(viewer)
-    await brokers.until_watched()
-
-    brokers.links[-1].on_events(b"{nonsense")
-    brokers.push([an_event()])
-
-    assert viewer.seen == 1
-    assert "cannot be read" in caplog.text
+    assert problems[-1] == brokers.broker.fails.what
 
 
 async def test_a_user_watches_in_twenty_windows_at_most(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     for _ in range(VIEWERS_PER_USER_MAX):
         bridge.join(Viewer(1))

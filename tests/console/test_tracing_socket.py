@@ -23,7 +23,7 @@ from console.tracing.consumers import (
     TraceConsumer,
 )
 from tests.console.socket_client import SocketClient
-from tests.console.tracing_fakes import FakeBrokers, an_event
+from tests.console.tracing_fakes import TracedBroker, an_event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,13 +32,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def brokers() -> FakeBrokers:
-    return FakeBrokers({"broker-a": "127.0.0.1:10911"})
+def brokers() -> TracedBroker:
+    return TracedBroker()
 
 
 @pytest.fixture
-async def bridge(brokers: FakeBrokers) -> AsyncIterator[TraceBridge]:
-    bridge = TraceBridge(brokers.find, brokers.open, batch_every_s=0)
+async def bridge(brokers: TracedBroker) -> AsyncIterator[TraceBridge]:
+    bridge = brokers.bridge(batch_every_s=0)
     yield bridge
     await bridge.shutdown()
 
@@ -51,23 +51,27 @@ def sign_in() -> tuple[Any, SessionStore]:
 
 
 def socket_of(
-    bridge: TraceBridge, user: Any, session: SessionStore | None, check_s: float = 60
+    bridge: TraceBridge,
+    user: Any,
+    session: SessionStore | None,
+    check_s: float = 60,
+    **scope: Any,
 ) -> SocketClient:
     route = path("live/stream/", TraceConsumer.as_asgi(bridge=bridge, session_check_s=check_s))
-    return SocketClient(URLRouter([route]), "/live/stream/", user=user, session=session)
+    return SocketClient(URLRouter([route]), "/live/stream/", user=user, session=session, **scope)
 
 
-async def test_a_stranger_is_refused(bridge: TraceBridge, brokers: FakeBrokers) -> None:
+async def test_a_stranger_is_refused(bridge: TraceBridge, brokers: TracedBroker) -> None:
     socket = socket_of(bridge, AnonymousUser(), None)
 
     accepted = await socket.connect()
 
     assert not accepted
-    assert not brokers.links
+    assert not brokers.opened
 
 
 async def test_a_viewer_sees_what_its_filter_shows(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
     socket = socket_of(bridge, user, session)
@@ -75,7 +79,7 @@ async def test_a_viewer_sees_what_its_filter_shows(
     await brokers.until_watched()
 
     await socket.send(json.dumps({"type": "filter", "round": 7, "topic": "payments"}))
-    await brokers.until(lambda: len(brokers.links[0].watches) == 2)
+    await brokers.until(lambda: len(brokers.opened[0].asked) == 2)
     brokers.push([an_event(topic="orders"), an_event(topic="payments", queueOffset="8")])
     frame = await socket.frame("events")
     while not frame["events"]:
@@ -86,7 +90,9 @@ async def test_a_viewer_sees_what_its_filter_shows(
     await socket.disconnect()
 
 
-async def test_a_page_that_closes_ends_the_watch(bridge: TraceBridge, brokers: FakeBrokers) -> None:
+async def test_a_page_that_closes_ends_the_watch(
+    bridge: TraceBridge, brokers: TracedBroker
+) -> None:
     user, session = await database_sync_to_async(sign_in)()
     socket = socket_of(bridge, user, session)
     await socket.connect()
@@ -94,11 +100,11 @@ async def test_a_page_that_closes_ends_the_watch(bridge: TraceBridge, brokers: F
 
     await socket.disconnect()
 
-    assert not brokers.open_links
+    assert not brokers.open_ones
 
 
 async def test_nonsense_is_answered_with_a_sentence(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
     socket = socket_of(bridge, user, session)
@@ -114,7 +120,7 @@ async def test_nonsense_is_answered_with_a_sentence(
 
 
 async def test_a_message_above_64_kib_ends_the_socket(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
     socket = socket_of(bridge, user, session)
@@ -126,7 +132,7 @@ async def test_a_message_above_64_kib_ends_the_socket(
 
 
 async def test_a_session_that_ends_ends_the_socket(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
     socket = socket_of(bridge, user, session, check_s=0.01)
@@ -138,7 +144,7 @@ async def test_a_session_that_ends_ends_the_socket(
 
 
 async def test_the_twenty_first_window_is_refused_with_a_sentence(
-    bridge: TraceBridge, brokers: FakeBrokers
+    bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
     for _ in range(VIEWERS_PER_USER_MAX):

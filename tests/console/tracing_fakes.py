@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from console.gateway.fakes.broker import FakeBroker
+from console.gateway.fakes.cluster import FakeCluster
+from console.gateway.fakes.watch import FakeWatches
+from console.tracing.bridge import TraceBridge
 
-    from broker_core.errors import BrokerError
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def an_event(**fields: Any) -> dict[str, Any]:
@@ -24,56 +26,15 @@ def an_event(**fields: Any) -> dict[str, Any]:
     }
 
 
-class FakeLink:
-    """A watch that a test feeds."""
+class TracedBroker(FakeWatches):
+    """One broker, and the watches that a bridge opened on it."""
 
-    def __init__(self, brokers: FakeBrokers, on_events: Callable[[bytes], None]) -> None:
-        self.on_events = on_events
-        self.watches: list[bytes] = []
-        self.is_closed = False
-        self._brokers = brokers
-        self._lost = asyncio.Event()
+    def __init__(self) -> None:
+        self.broker = FakeBroker()
+        super().__init__(self.broker)
 
-    async def watch(self, body: bytes) -> None:
-        await asyncio.sleep(0)
-        if self._brokers.failure is not None:
-            raise self._brokers.failure
-        self.watches.append(body)
-
-    async def until_closed(self) -> None:
-        await self._lost.wait()
-
-    async def close(self) -> None:
-        self.is_closed = True
-
-    def lose(self) -> None:
-        self._lost.set()
-
-
-class FakeBrokers:
-    """What the bridge sees of the world: brokers by name, links it opened to them."""
-
-    def __init__(self, addresses: Mapping[str, str]) -> None:
-        self.addresses = addresses
-        self.failure: BrokerError | None = None
-        self.unknown: BrokerError | None = None
-        self.asked = 0
-        self.links: list[FakeLink] = []
-
-    async def find(self) -> Mapping[str, str]:
-        self.asked += 1
-        if self.unknown is not None:
-            raise self.unknown
-        return self.addresses
-
-    def open(self, address: str, on_events: Callable[[bytes], None]) -> FakeLink:
-        link = FakeLink(self, on_events)
-        self.links.append(link)
-        return link
-
-    @property
-    def open_links(self) -> list[FakeLink]:
-        return [link for link in self.links if not link.is_closed]
+    def bridge(self, **seconds: float) -> TraceBridge:
+        return TraceBridge(FakeCluster(self.broker), self, **seconds)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let everything else run until something is so."""
@@ -82,8 +43,4 @@ class FakeBrokers:
                 await asyncio.sleep(0.001)  # what is waited for belongs to the code under test
 
     async def until_watched(self) -> None:
-        await self.until(lambda: any(link.watches for link in self.open_links))
-
-    def push(self, events: list[dict[str, Any]], *, dropped: int = 0, watch_id: str = "1") -> None:
-        body = json.dumps({"watchId": watch_id, "dropped": str(dropped), "events": events})
-        self.open_links[-1].on_events(body.encode())
+        await self.until(lambda: any(watch.asked for watch in self.open_ones))

@@ -1,4 +1,4 @@
-"""What the broker says about configuration and files that it cannot work with."""
+"""What the broker says about configuration and files that it refuses."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def sentences(broker: BrokerProcess) -> list[str]:
-    """Return what it said, without lines that only tell of the start."""
+    """Return its output without the lines of a normal start."""
     return [line for line in broker.words().splitlines() if " INFO " not in line]
 
 
 def run_broker(broker: BrokerProcess) -> int:
-    """Start what is expected to refuse; return its exit code."""
+    """Start a broker that should refuse; return its exit code."""
     broker.launch()
     return broker.wait()
 
@@ -90,6 +90,35 @@ def test_a_damaged_document_is_read_from_its_backup(
         kept = client.ask(raw_remoting.SEND_MESSAGE, raw_remoting.send_fields("kept"), b"x")
     assert kept.code == raw_remoting.SUCCESS
     assert broker.stop() == 0
+
+
+def test_the_start_logs_what_differs_from_the_defaults_and_no_secret(tmp_path: Path) -> None:
+    keys: dict[str, object] = {
+        "maxMessageSize": 1000,
+        "tls.server.keyPassword": "hunter2",
+        "sendMessageThreadPoolNums": 9,
+        "logLevel.broker_core.store": "ERROR",
+    }
+    broker = BrokerProcess(tmp_path, **keys)
+    broker.start()
+    assert broker.stop() == 0
+
+    words = broker.words()
+    assert "INFO broker_core - configuration: maxMessageSize=1000\n" in words
+    assert "configuration: tls.server.keyPassword=******\n" in words
+    assert "hunter2" not in words
+    assert "accepted without effect here: sendMessageThreadPoolNums=9\n" in words
+    assert "flushDiskType" not in words
+    # The store's own lines are below the level that it was given.
+    assert "broker_core.store" not in words.replace("logLevel.broker_core.store", "")
+
+
+def test_at_debug_the_start_logs_the_whole_configuration(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, logLevel="DEBUG")
+    broker.start()
+    assert broker.stop() == 0
+
+    assert "DEBUG broker_core - configuration: flushDiskType=ASYNC_FLUSH\n" in broker.words()
 
 
 def test_an_unknown_key_is_one_warning_with_the_nearest_known_key(tmp_path: Path) -> None:

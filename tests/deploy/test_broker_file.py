@@ -4,15 +4,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_core import config
+from broker_core.config.loading import load
 from deploy import broker_file
+from deploy.programs import own_brokers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def store_of(file: Path) -> str:
-    configuration, errors = config.load(str(file))
+    configuration, errors = load(str(file))
     assert errors == []
     return configuration.store.store_path_root_dir
 
@@ -33,6 +34,22 @@ def test_a_file_that_names_a_store_is_used_as_it_is(tmp_path: Path) -> None:
     given.write_text(f"storePathRootDir={tmp_path / 'mine'}\n")
 
     assert broker_file.effective_file(given, tmp_path / "data") == given
+
+
+def test_secrets_in_a_file_that_is_copied_and_that_others_may_read_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = tmp_path / "given.conf"
+    given.write_text("namesrvAccessKey=broker-b\nnamesrvSecretKey=s3cret-key\n")
+    given.chmod(0o640)
+
+    broker_file.effective_file(given, tmp_path / "data")
+
+    said = capsys.readouterr().err
+    assert said.startswith("WARNING")
+    assert f"mode 0640 lets other users at them: chmod 600 {given}" in said
+    assert len(said.splitlines()) == 1
+    assert "s3cret-key" not in said
 
 
 def test_a_file_that_names_no_store_gets_one_in_the_data_directory(tmp_path: Path) -> None:
@@ -60,11 +77,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_the_default_configuration_says_nothing_that_the_broker_does_not_know() -> None:
-    configuration, errors = config.load(str(broker_file.TEMPLATE))
+    configuration, errors = load(str(broker_file.TEMPLATE))
 
     assert errors == []
     assert configuration.warnings == ()
-    assert configuration.inert == ()
+    assert configuration.without_effect == ()
 
 
 def test_the_commented_keys_of_the_default_configuration_are_known(tmp_path: Path) -> None:
@@ -74,7 +91,41 @@ def test_the_commented_keys_of_the_default_configuration_are_known(tmp_path: Pat
     file = tmp_path / "all.conf"
     file.write_text("\n".join(commented))
 
-    configuration, errors = config.load(str(file))
+    configuration, errors = load(str(file))
 
     assert errors == []
     assert configuration.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "console_namesrv"),
+    [
+        ("", "127.0.0.1:9876"),
+        ("adminListenAddress=127.0.0.1:10921", "127.0.0.1:10921"),
+        ("adminListenAddress=/run/trebuchet/admin.sock", "127.0.0.1:9876"),
+        ("adminListenAddress=127.0.0.1:10921\nnamesrvAddr=10.0.0.9:9876", "10.0.0.9:9876"),
+    ],
+)
+def test_the_console_administers_at_the_listener_for_it(
+    keys: str, console_namesrv: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(f"storePathRootDir={tmp_path / 'store'}\n{keys}\n")
+
+    found = broker_file.settings(file)
+
+    assert found.console_namesrv == console_namesrv
+    assert found.namesrv == ("10.0.0.9:9876" if "namesrvAddr" in keys else "127.0.0.1:9876")
+
+
+def test_the_console_knows_the_own_broker_wherever_it_is_asked(tmp_path: Path) -> None:
+    keys = f"storePathRootDir={tmp_path / 'store'}\nbrokerIP1=10.0.0.7\nlistenPort=12911\n"
+    public, led = tmp_path / "public.conf", tmp_path / "led.conf"
+    public.write_text(keys)
+    led.write_text(f"{keys}adminListenAddress=127.0.0.1:12921\n")
+
+    known = own_brokers(broker_file.settings(public), "10.0.0.8:12911;10.0.0.9:12911")
+    administered = own_brokers(broker_file.settings(led), "")
+
+    assert {"10.0.0.7:12911", "10.0.0.8:12911", "10.0.0.9:12911"} <= set(known.split(";"))
+    assert administered.split(";") == ["10.0.0.7:12911", "127.0.0.1:12921"]

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy import checks, gate
+from deploy import checks, gate, steps
+from deploy.steps import Step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,12 +40,28 @@ def test_it_installs_when_it_is_asked_to_or_in_ci(
 
 
 def test_the_tiers_together_leave_no_test_out() -> None:
-    quick = [step.command for step in gate.steps_of("unit", 1)]
-    everything = [step.command for step in gate.steps_of("all", 1)]
+    (quick,) = gate.stages_of("unit", 1)
+    *others, heavy = gate.stages_of("all", 1)
 
-    marks = [command[command.index("-m", 3) + 1] for command in everything if "pytest" in command]
-    assert quick[0] in everything
-    assert marks == [f"not ({gate.HEAVY})", gate.HEAVY]
+    assert quick in others
+    assert selected(quick[0]) == [f"not ({gate.HEAVY})"]
+    assert [selected(step) for step in heavy] == [
+        [gate.HEAVY, gate.WAITING],
+        [gate.HEAVY, f"--ignore={gate.WAITING}"],
+    ]
+
+
+def selected(step: Step) -> list[str]:
+    """Return what says which tests a run of pytest takes."""
+    marks = step.command.index("-m", step.command.index("pytest")) + 1
+    options = next(n for n, word in enumerate(step.command) if word.startswith("--hypothesis"))
+    return list(step.command[marks:options])
+
+
+def test_each_step_has_a_report_of_its_own() -> None:
+    reports = [step.report for stage in gate.stages_of("all", 1) for step in stage if step.report]
+
+    assert len(reports) == len(set(reports)) == 3
 
 
 def test_every_marker_that_is_declared_is_heavy(pytestconfig: pytest.Config) -> None:
@@ -72,9 +89,9 @@ def test_the_verdict_is_the_last_line_and_tells_what_was_not_run(
     monkeypatch.setenv(gate.SEED_VARIABLE, "0")
     report = tmp_path / "report.xml"
     report.write_text(REPORT)
-    step = gate.Step("unit", [], report)
-    monkeypatch.setattr(gate, "steps_of", lambda tier, seed: [step])
-    monkeypatch.setattr(gate, "run", lambda step: False)
+    step = Step("unit", [], report)
+    monkeypatch.setattr(gate, "stages_of", lambda tier, seed: [[step]])
+    monkeypatch.setattr(steps, "run", lambda stage: [step.name for step in stage])
 
     code = gate.main(["unit", "--seed", "7"])
 

@@ -1,4 +1,4 @@
-"""What comes over the port and no client sends: answered or cut off, with nothing lost."""
+"""Input that no client sends is answered or cut off, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_lost(broker: BrokerProcess) -> Iterator[None]:
-    """After each test the broker serves, and its queue holds the one message that was stored."""
+    """After each test the broker still serves, and its queue holds its one message."""
     yield
     assert broker.is_running
     stored = raw_remoting.read_queue(broker.port, TOPIC, 0)

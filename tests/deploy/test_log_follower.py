@@ -89,3 +89,10 @@ def test_bytes_that_are_no_text_do_not_stop_it(
     append(log, b"\xff\xfe\n")
 
     assert list(follower.lines()) == ["\N{REPLACEMENT CHARACTER}" * 2]
+
+
+def test_no_line_steers_the_terminal(log: Path, follow: Callable[[], LogFollower]) -> None:
+    follower = follow()
+    append(log, "\tat Java\rall is well \x1b[2J \u2028 \u202e\r\n".encode())
+
+    assert list(follower.lines()) == [r"        at Java\rall is well \x1b[2J \u2028 \u202e"]

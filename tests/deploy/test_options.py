@@ -53,7 +53,7 @@ def test_help_names_every_variable_that_is_read(capsys: pytest.CaptureFixture[st
 
     assert ended.value.code == 0
     text = capsys.readouterr().out
-    for name in ("TREBUCHET_WEB", "TREBUCHET_DATA", "TREBUCHET_REDIS_URL"):
+    for name in ("TREBUCHET_WEB", "TREBUCHET_DATA", "TREBUCHET_REDIS_URL", "TREBUCHET_USER"):
         assert name in text
     assert all(len(line) <= 100 for line in text.splitlines())
 

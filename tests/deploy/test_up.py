@@ -55,7 +55,7 @@ def test_two_appliances_run_side_by_side_and_stop_in_order(tmp_path: Path) -> No
     for each in (one, two):
         log = (each.data / "logs" / "supervisord.log").read_text()
         stopped = re.findall(r"(?:stopped|exited): (\w+)", log)
-        assert stopped == ["beat", "worker", "web", "broker", "redis"]
+        assert stopped == ["beat", "worker", "collector", "web", "broker", "redis"]
         assert "Stopped." in each.words
         assert not accepts(each.port)
 
@@ -89,7 +89,7 @@ def test_every_line_of_log_names_its_process(tmp_path: Path) -> None:
     assert appliance.stop() == 0
 
     labels = set(re.findall(r"^(\w+) +\| ", appliance.words, re.MULTILINE))
-    assert labels == {"redis", "broker", "web", "worker", "beat"}
+    assert labels == {"redis", "broker", "web", "collector", "worker", "beat"}
     # Without a person to read it, a warning at every start hides the one that matters.
     assert "superuser privileges" not in appliance.words
     assert "Warning" not in appliance.words
@@ -160,7 +160,9 @@ def test_without_redis_the_broker_and_the_pages_go_on(tmp_path: Path) -> None:
         assert TOPIC in visitor.read("/topics/")
         reports = visitor.read("/reports/")
         assert f"Redis at 127.0.0.1:{port} does not answer" in reports
-        assert "Redis" in visitor.post("/reports/start/", report="traffic", hours="1", topic="")
+        assert "Redis" in visitor.post(
+            "/reports/start/", report="traffic", **{"traffic-hours": "1"}
+        )
         assert bodies(appliance) == [b"stored"]
         assert appliance.is_running
     finally:

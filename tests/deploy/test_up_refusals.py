@@ -1,4 +1,4 @@
-"""deploy/up says in one sentence why it starts nothing, and ends with 2."""
+"""deploy/up says in one sentence why it starts nothing, and exits with 2."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def taken_port() -> Iterator[int]:
 
 
 def refusal(appliance: Appliance) -> str:
-    """Run what is expected to refuse; return its only line."""
+    """Run a command that should refuse; return its only line."""
     code = appliance.run_to_end()
     lines = appliance.words.strip().splitlines()
     assert code == 2, appliance.words

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,19 +9,20 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from analytics.decoding import (
+from analytics.schemas import DAMAGE, DAMAGE_COLUMN, MESSAGES
+from analytics.store.decode import (
     COLUMN_TYPES,
-    RECORD_SIZE_MAX,
     TIMESTAMP_MS_MAX,
+    CheckCrc,
     Damage,
     RecordDecoder,
     RowFilter,
-    walk,
 )
-from analytics.schemas import DAMAGE, DAMAGE_COLUMN, MESSAGES
 from broker_core.formats import record
-from broker_core.message import ids, properties
-from tests.analytics.store_builder import START_MS, V4_HOST, V6_HOST, StoreBuilder
+from broker_core.formats.record_columns import RecordBuffer, walk
+from broker_core.message import properties
+from broker_core.message.sys_flag import COMPRESSED_FLAG
+from tests.analytics.store_builder import START_MS, V4_HOST, V6_HOST, StoreBuilder, Stored
 
 if TYPE_CHECKING:
     import random
@@ -36,10 +38,17 @@ def builder(tmp_path: Path) -> StoreBuilder:
     return StoreBuilder(tmp_path, file_bytes=256 * 1024)
 
 
-def decoded(builder: StoreBuilder, rows: RowFilter | None = None, schema: pa.Schema = EVERYTHING):
-    buffer = np.frombuffer(builder.files[0], dtype=np.uint8)
-    found = walk(buffer, 0, len(buffer))
-    return RecordDecoder(schema, rows).decode(buffer, found.positions, 0)
+def decoded(
+    builder: StoreBuilder,
+    rows: RowFilter | None = None,
+    schema: pa.Schema = EVERYTHING,
+    check_crc: CheckCrc = CheckCrc.BODY,
+    decompress: bool = False,
+):
+    buffer = RecordBuffer(builder.files[0])
+    found = walk(buffer, 0, len(builder.files[0]))
+    decoder = RecordDecoder(schema, rows, check_crc=check_crc, decompress=decompress)
+    return decoder.decode(buffer, found.positions, 0)
 
 
 def test_every_column_equals_what_the_one_by_one_decoder_says(
@@ -50,7 +59,9 @@ def test_every_column_equals_what_the_one_by_one_decoder_says(
             rng.choice(["orders", "%RETRY%group", "z"]),
             queue_id=number % 16,
             body=rng.randbytes(rng.randrange(300)),
-            properties=properties.encode({"KEYS": "k" * rng.randrange(20), "TAGS": "é"}).encode(),
+            properties=rng.choice(
+                [b"", properties.encode({"KEYS": "a  b", "TAGS": "é", "UNIQ_KEY": "7F"}).encode()]
+            ),
             born_host=rng.choice([V4_HOST, V6_HOST]),
             store_host=rng.choice([V4_HOST, V6_HOST]),
             sys_flag=rng.choice([0, 0x301, 0x8]),
@@ -76,9 +87,12 @@ def test_every_column_equals_what_the_one_by_one_decoder_says(
         assert row["body"] == message.body
         assert row["body_size"] == len(message.body)
         assert row["body_crc"] == message.body_crc
-        assert properties.decode(row["properties"].decode()) == message.properties
-        assert ids.host_text(row["born_host"]) == message.born_host
-        assert ids.host_text(row["store_host"]) == message.store_host
+        assert dict(row["properties"]) == message.properties
+        assert row["tags"] == message.properties.get("TAGS")
+        assert row["uniq_key"] == message.properties.get("UNIQ_KEY")
+        assert row["keys"] == (["a", "b"] if message.properties else None)
+        assert row["born_host"] == message.born_host
+        assert row["store_host"] == message.store_host
         assert round(row["store_timestamp"].timestamp() * 1000) == message.store_timestamp
         assert round(row["born_timestamp"].timestamp() * 1000) == message.born_timestamp
 
@@ -93,17 +107,17 @@ def test_a_record_of_a_real_broker_is_read() -> None:
         "544f5049430010"
     )
     data += b"WAIT\x01true\x02TAGS\x01d"
-    buffer = np.frombuffer(data, dtype=np.uint8)
+    buffer = RecordBuffer(memoryview(data))
 
     batch, bad = RecordDecoder(EVERYTHING, RowFilter(include_system_topics=True)).decode(
-        buffer, walk(buffer, 0, len(buffer)).positions, 1_011_991
+        buffer, walk(buffer, 0, len(data)).positions, 1_011_991
     )
 
     assert not bad
     (row,) = batch.to_pylist()
     assert row["topic"] == "RMQ_SYS_TRANS_OP_HALF_TOPIC"
     assert (row["body"], row["body_crc"], row["store_size"]) == (b"0", 0x74DBDF21, 135)
-    assert ids.host_text(row["store_host"]) == "127.0.0.1:11911"
+    assert row["store_host"] == "127.0.0.1:11911"
     assert _store_ms(batch) == [1_795_251_442_185]
 
 
@@ -146,7 +160,7 @@ def test_what_the_broker_keeps_for_itself_is_hidden_unless_asked_for(builder: St
 def test_asking_for_a_system_topic_by_name_alone_shows_nothing(builder: StoreBuilder) -> None:
     builder.put("RMQ_SYS_TRANS_HALF_TOPIC")
 
-    batch, _ = decoded(builder, RowFilter(topic="RMQ_SYS_TRANS_HALF_TOPIC"))
+    batch, _ = decoded(builder, RowFilter(topics=frozenset({"RMQ_SYS_TRANS_HALF_TOPIC"})))
 
     assert batch.num_rows == 0
 
@@ -156,7 +170,7 @@ def test_times_are_half_open_and_topics_exact(builder: StoreBuilder) -> None:
 
     batch, _ = decoded(
         builder,
-        RowFilter(topic="orders", from_ms=START_MS + 4000, to_ms=START_MS + 8000),
+        RowFilter(topics=frozenset({"orders"}), from_ms=START_MS + 4000, to_ms=START_MS + 8000),
     )
 
     assert [one // 1000 for one in _store_ms(batch)] == [
@@ -165,19 +179,63 @@ def test_times_are_half_open_and_topics_exact(builder: StoreBuilder) -> None:
     ]
 
 
-def test_a_wrong_checksum_is_named_where_bodies_are_read(builder: StoreBuilder) -> None:
+def test_queues_are_told_apart(builder: StoreBuilder) -> None:
+    builder.put_many(30)
+
+    batch, _ = decoded(builder, RowFilter(queue_ids=frozenset({0, 2})))
+
+    assert set(batch["queue_id"].to_pylist()) == {0, 2}
+    assert batch.num_rows == 20
+
+
+def test_bodies_are_decompressed_where_that_is_wanted(builder: StoreBuilder) -> None:
+    builder.put(body=zlib.compress(b"a body" * 100), sys_flag=COMPRESSED_FLAG)
+    builder.put(body=b"plain")
+    builder.put(body=b"no zlib", sys_flag=COMPRESSED_FLAG)
+    schema = pa.schema([("body", pa.binary()), ("body_size", pa.int32())])
+
+    as_stored, _ = decoded(builder, schema=schema)
+    as_sent, _ = decoded(builder, schema=schema, decompress=True)
+
+    assert as_stored["body"].to_pylist() == [one.body for one in builder.stored]
+    assert as_sent["body"].to_pylist() == [b"a body" * 100, b"plain", None]
+    assert as_sent["body_size"] == as_stored["body_size"]
+
+
+def test_a_body_with_a_wrong_checksum_is_null_and_its_row_stays(builder: StoreBuilder) -> None:
+    spoiled = _spoil_a_body(builder)
+
+    batch, bad = decoded(builder)
+
+    assert not bad
+    assert batch["body"].to_pylist() == [
+        None if one is spoiled else one.body for one in builder.stored
+    ]
+
+
+@pytest.mark.parametrize("check_crc", list(CheckCrc))
+@pytest.mark.parametrize("columns", [["topic"], ["body"], ["topic", "body", "store_size"]])
+def test_how_many_rows_there_are_does_not_depend_on_the_columns(
+    builder: StoreBuilder, check_crc: CheckCrc, columns: list[str]
+) -> None:
+    spoiled = _spoil_a_body(builder)
+    schema = pa.schema([(name, COLUMN_TYPES[name]) for name in columns])
+
+    batch, bad = decoded(builder, schema=schema, check_crc=check_crc)
+
+    is_damage = check_crc is CheckCrc.TRUE
+    assert batch.num_rows == (2 if is_damage else 3)
+    assert [(one.position, one.size) for one in bad] == (
+        [(spoiled.commit_log_offset, spoiled.size)] if is_damage else []
+    )
+    assert all("checksum" in one.reason for one in bad)
+
+
+def _spoil_a_body(builder: StoreBuilder) -> Stored:
     builder.put_many(3)
     spoiled = builder.stored[1]
     builder.overwrite(spoiled.commit_log_offset + record.FIXED_V4_SIZE, b"X")
-
-    with_body, bad = decoded(builder)
-    without, unseen = decoded(builder, schema=pa.schema([("topic", pa.string())]))
-
-    assert with_body.num_rows == 2
-    assert [(one.position, one.size) for one in bad] == [(spoiled.commit_log_offset, spoiled.size)]
-    assert "checksum" in bad[0].reason
-    assert without.num_rows == 3
-    assert not unseen
+    return spoiled
 
 
 def test_a_record_that_states_another_place_is_not_believed(builder: StoreBuilder) -> None:
@@ -211,9 +269,11 @@ def test_parts_that_do_not_add_up_are_named(
     for _ in range(3):
         builder.put("orders", body=b"a body")
     builder.overwrite(builder.stored[2].commit_log_offset + at, content)
-    buffer = np.frombuffer(bytes(builder.files[0][: builder.position]), dtype=np.uint8)
+    buffer = RecordBuffer(builder.files[0][: builder.position])
 
-    batch, bad = RecordDecoder(EVERYTHING).decode(buffer, walk(buffer, 0, len(buffer)).positions, 0)
+    batch, bad = RecordDecoder(EVERYTHING).decode(
+        buffer, walk(buffer, 0, builder.position).positions, 0
+    )
 
     assert batch.num_rows == 2, part
     assert [one.position for one in bad] == [builder.stored[2].commit_log_offset]
@@ -237,7 +297,7 @@ def test_a_store_timestamp_that_is_no_date_is_damage(builder: StoreBuilder, ms: 
     batch, bad = decoded(builder)
 
     assert batch.num_rows == 0
-    assert "no date" in bad[0].reason
+    assert "not a date" in bad[0].reason
 
 
 @pytest.mark.parametrize("ms", [-1, TIMESTAMP_MS_MAX + 1, -(2**63), 2**63 - 1])
@@ -253,23 +313,12 @@ def test_a_born_timestamp_that_is_no_date_is_null(builder: StoreBuilder, ms: int
 
 def test_an_empty_buffer_has_no_rows_and_every_column() -> None:
     batch, bad = RecordDecoder(EVERYTHING).decode(
-        np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.int64), 0
+        RecordBuffer(bytearray()), np.empty(0, dtype=np.int64), 0
     )
 
     assert batch.num_rows == 0
     assert batch.schema == EVERYTHING
     assert not bad
-
-
-@pytest.mark.parametrize("size", [0, record.OVERHEAD_V4 - 1, -5, RECORD_SIZE_MAX + 1])
-def test_a_walk_ends_at_a_size_that_no_record_has(size: int) -> None:
-    buffer = np.zeros(4096, dtype=np.uint8)
-    buffer[:8] = np.frombuffer(struct.pack(">ii", size, record.MESSAGE_MAGIC), dtype=np.uint8)
-
-    found = walk(buffer, 0, len(buffer))
-
-    assert len(found.positions) == 0
-    assert (found.stopped_at, found.size, found.magic) == (0, size, record.MESSAGE_MAGIC)
 
 
 def test_a_damaged_range_is_a_row_with_nothing_else_in_it() -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest_asyncio
 
-from analytics.store_reader import StoreReader
+from analytics.store.reader import StoreReader
 from broker_core.clock import SystemClock
-from broker_core.config import StoreConfig
+from broker_core.config.store import StoreConfig
 from broker_core.message.ids import host_bytes
 from broker_core.storage import FileStorage
 from broker_core.store.message_store import MessageStore

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker_core.message import properties
 from broker_core.protocol.codes import RequestCode
-from console.gateway import requests
-from console.gateway.answers import BrokerNode, GroupConfig, TopicConfig
+from console.gateway.answers import (
+    BrokerNode,
+    GroupConfig,
+    MessageQueue,
+    OutgoingMessage,
+    TopicConfig,
+    TopicQueue,
+)
 from console.gateway.errors import NotFoundError, RequestFailedError, UnreadableAnswerError
+from console.gateway.requests import cluster, groups, messages, offsets, topics, watch
 
 if TYPE_CHECKING:
     from broker_core.protocol.command import RemotingCommand
@@ -30,7 +38,9 @@ class Peer:
         self.asked: list[RemotingCommand] = []
         self._answer = (code, remark, ext, body)
 
-    async def __call__(self, address: str, command: RemotingCommand) -> RemotingCommand:
+    async def __call__(
+        self, address: str, command: RemotingCommand, timeout_s: float | None = None
+    ) -> RemotingCommand:
         self.asked.append(command)
         code, remark, ext, body = self._answer
         return command.answer(code, remark, ext, body)
@@ -42,7 +52,7 @@ async def test_cluster_info_reads_fastjsons_numeric_keys() -> None:
         b'"brokerName":"b","cluster":"c"}},"clusterAddrTable":{"c":["b"]}}'
     )
 
-    nodes = await requests.cluster_info(peer, "127.0.0.1:9876")
+    nodes = await cluster.cluster_info(peer, "127.0.0.1:9876")
 
     assert nodes == (
         BrokerNode("c", "b", 0, "127.0.0.1:10911"),
@@ -59,7 +69,7 @@ async def test_runtime_info_takes_the_first_of_three_averages() -> None:
         b'"remainHowManyDataToFlush":"12 B","commitLogMaxOffset":"9007199254740993"}}'
     )
 
-    info = await requests.runtime_info(peer, NODE, 1_795_251_752_101)
+    info = await cluster.runtime_info(peer, NODE, 1_795_251_752_101)
 
     assert (info.put_tps, info.get_tps) == (1.5, 3.0)
     assert info.put_today == 9_007_199_254_740_990
@@ -69,7 +79,7 @@ async def test_runtime_info_takes_the_first_of_three_averages() -> None:
 
 
 async def test_figures_that_are_missing_are_unknown_and_not_zero() -> None:
-    info = await requests.runtime_info(Peer(b'{"table":{"putTps":"odd"}}'), NODE, 0)
+    info = await cluster.runtime_info(Peer(b'{"table":{"putTps":"odd"}}'), NODE, 0)
 
     assert info.put_tps is None
     assert info.put_today is None
@@ -85,7 +95,7 @@ async def test_topic_configs_are_read() -> None:
         b'"topicSysFlag":0,"writeQueueNums":4}}}'
     )
 
-    assert await requests.topic_configs(peer, ADDRESS) == {"T": TopicConfig("T", 8, 4, 6, True)}
+    assert await topics.topic_configs(peer, ADDRESS) == {"T": TopicConfig("T", 8, 4, 6, True)}
 
 
 async def test_topic_stats_read_object_keys() -> None:
@@ -94,7 +104,7 @@ async def test_topic_stats_read_object_keys() -> None:
         b'{"lastUpdateTimestamp":0,"maxOffset":5,"minOffset":2}}}'
     )
 
-    [row] = await requests.topic_stats(peer, ADDRESS, "T")
+    [row] = await topics.topic_stats(peer, ADDRESS, "T")
 
     assert (row.queue_id, row.min_offset, row.max_offset, row.last_update_ms) == (1, 2, 5, None)
     assert row.message_count == 3
@@ -103,7 +113,7 @@ async def test_topic_stats_read_object_keys() -> None:
 async def test_an_updated_topic_goes_out_as_text() -> None:
     peer = Peer()
 
-    await requests.update_topic(peer, ADDRESS, TopicConfig("T", 8, 4, 6, True))
+    await topics.update_topic(peer, ADDRESS, TopicConfig("T", 8, 4, 6, True))
 
     assert peer.asked[0].ext_fields == {
         "topic": "T",
@@ -120,17 +130,17 @@ async def test_an_updated_topic_goes_out_as_text() -> None:
 async def test_group_configs_go_both_ways() -> None:
     config = GroupConfig("g", consume_enable=False, retry_max_times=3)
     peer = Peer()
-    await requests.update_group(peer, ADDRESS, config)
+    await groups.update_group(peer, ADDRESS, config)
 
     back = Peer(b'{"dataVersion":{},"subscriptionGroupTable":{"g":' + peer.asked[0].body + b"}}")
 
-    assert await requests.group_configs(back, ADDRESS) == {"g": config}
+    assert await groups.group_configs(back, ADDRESS) == {"g": config}
 
 
 async def test_a_group_without_members_is_offline_and_no_error() -> None:
     peer = Peer(code=206, remark="the consumer group[g] not online")
 
-    assert await requests.group_connections(peer, ADDRESS, "g") is None
+    assert await groups.group_connections(peer, ADDRESS, "g") is None
 
 
 async def test_members_and_subscriptions_are_read() -> None:
@@ -142,7 +152,7 @@ async def test_members_and_subscriptions_are_read() -> None:
         b'"subVersion":1,"tagsSet":["A"],"topic":"T"}}}'
     )
 
-    connections = await requests.group_connections(peer, ADDRESS, "g")
+    connections = await groups.group_connections(peer, ADDRESS, "g")
 
     assert connections is not None
     assert [member.client_id for member in connections.members] == ["cid"]
@@ -155,24 +165,24 @@ async def test_consume_stats_are_read() -> None:
         b'{"brokerOffset":9,"consumerOffset":7,"lastTimestamp":5}}}'
     )
 
-    stats = await requests.consume_stats(peer, ADDRESS, "g")
+    stats = await groups.consume_stats(peer, ADDRESS, "g")
 
     assert stats.consume_tps == 1.5
-    assert stats.queues["T", 0] == requests.Consumed(9, 7, 5)
+    assert stats.queues[TopicQueue("T", 0)] == groups.Consumed(9, 7, 5)
 
 
 async def test_consumer_offsets_are_grouped() -> None:
     peer = Peer(b'{"offsetTable":{"T@g":{0:7,1:8},"%RETRY%g@g":{0:1}}}')
 
-    assert await requests.consumer_offsets(peer, ADDRESS) == {
-        "g": {("T", 0): 7, ("T", 1): 8, ("%RETRY%g", 0): 1}
+    assert await offsets.consumer_offsets(peer, ADDRESS) == {
+        "g": {TopicQueue("T", 0): 7, TopicQueue("T", 1): 8, TopicQueue("%RETRY%g", 0): 1}
     }
 
 
 async def test_an_empty_offset_table_is_4_9s_error_without_words() -> None:
-    assert await requests.consumer_offsets(Peer(code=1), ADDRESS) == {}
+    assert await offsets.consumer_offsets(Peer(code=1), ADDRESS) == {}
     with pytest.raises(RequestFailedError):
-        await requests.consumer_offsets(Peer(code=1, remark="disk"), ADDRESS)
+        await offsets.consumer_offsets(Peer(code=1, remark="disk"), ADDRESS)
 
 
 async def test_traffic_of_a_longer_span_than_was_summed_up_yet_is_unknown() -> None:
@@ -181,7 +191,7 @@ async def test_traffic_of_a_longer_span_than_was_summed_up_yet_is_unknown() -> N
         b'"statsMinute":{"avgpt":1.0,"sum":60,"tps":1.0}}'
     )
 
-    traffic = await requests.traffic(peer, ADDRESS, "TOPIC_PUT_NUMS", "T")
+    traffic = await cluster.traffic(peer, ADDRESS, "TOPIC_PUT_NUMS", "T")
 
     assert traffic is not None
     assert (traffic.minute_tps, traffic.hour_sum, traffic.day_sum) == (1.0, 60, None)
@@ -190,23 +200,69 @@ async def test_traffic_of_a_longer_span_than_was_summed_up_yet_is_unknown() -> N
 async def test_a_topic_without_traffic_has_no_statistics() -> None:
     peer = Peer(code=1, remark="The stats <TOPIC_PUT_NUMS> <T> not exist")
 
-    assert await requests.traffic(peer, ADDRESS, "TOPIC_PUT_NUMS", "T") is None
+    assert await cluster.traffic(peer, ADDRESS, "TOPIC_PUT_NUMS", "T") is None
 
 
 async def test_a_reset_by_time_reads_where_members_were_sent() -> None:
     peer = Peer(b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:3}}')
 
-    assert await requests.invoke_reset_offset(peer, ADDRESS, "g", "T", -1) == {0: 3}
+    assert await offsets.invoke_reset_offset(peer, ADDRESS, "g", "T", -1) == {0: 3}
     assert peer.asked[0].ext_fields["timestamp"] == "-1"
     assert peer.asked[0].ext_fields["isForce"] == "true"
 
 
 async def test_a_refusal_carries_the_brokers_words() -> None:
     with pytest.raises(NotFoundError, match=r"topic\[T\] not exist \(code 17\)"):
-        await requests.topic_stats(Peer(code=17, remark="topic[T] not exist"), ADDRESS, "T")
+        await topics.topic_stats(Peer(code=17, remark="topic[T] not exist"), ADDRESS, "T")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"not json", b'{"offsetTable":{"x":1}}'])
 async def test_an_answer_that_is_something_else_is_said_to_be_unreadable(body) -> None:
     with pytest.raises(UnreadableAnswerError, match="GET_TOPIC_STATS_INFO cannot be read"):
-        await requests.topic_stats(Peer(body), ADDRESS, "T")
+        await topics.topic_stats(Peer(body), ADDRESS, "T")
+
+
+async def test_a_route_names_the_queues_of_masters_only() -> None:
+    peer = Peer(
+        b'{"brokerDatas":[{"brokerName":"a","brokerAddrs":{"0":"h:1","1":"h:2"}},'
+        b'{"brokerName":"slave-only","brokerAddrs":{"1":"h:3"}}],'
+        b'"queueDatas":[{"brokerName":"a","perm":6,"readQueueNums":3,"writeQueueNums":2},'
+        b'{"brokerName":"slave-only","perm":6,"readQueueNums":1,"writeQueueNums":1}]}'
+    )
+
+    found = await messages.route(peer, ADDRESS, "orders")
+
+    assert found is not None
+    route, addresses = found
+    assert [queue.queue_id for queue in route.write_queues] == [0, 1]
+    assert route.read_queues == tuple(MessageQueue("orders", "a", number) for number in range(3))
+    assert addresses == {"a": "h:1"}
+
+
+async def test_a_topic_without_a_route_is_none() -> None:
+    peer = Peer(code=17, remark="No topic route info in name server for the topic: orders")
+
+    assert await messages.route(peer, ADDRESS, "orders") is None
+
+
+async def test_a_sent_message_carries_its_tag_keys_and_id() -> None:
+    peer = Peer(queueOffset="7")
+    message = OutgoingMessage("T", b"hello", tags="A", keys="k1 k2", born_ms=5)
+
+    queue_offset = await messages.send(peer, ADDRESS, MessageQueue("T", "b", 3), message, "pg", "U")
+
+    fields = peer.asked[0].ext_fields
+    assert queue_offset == 7
+    assert (fields["a"], fields["b"], fields["e"], fields["g"]) == ("pg", "T", "3", "5")
+    assert properties.decode(fields["i"]) == {
+        "UNIQ_KEY": "U",
+        "KEYS": "k1 k2",
+        "WAIT": "true",
+        "TAGS": "A",
+    }
+
+
+@pytest.mark.parametrize("body", [b"{nonsense", b"[]", b'{"dropped":"x","events":[]}', b"{}"])
+def test_pushed_bytes_that_are_no_batch_are_refused(body) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  # whatever it says, the watch passes it over
+        watch.trace_batch(body)

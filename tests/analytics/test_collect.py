@@ -1,0 +1,123 @@
+"""A report's reading, in the shared Spark with the settings of real runs."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics import collect as collect_module
+from analytics.collect import Request, collect
+from analytics.errors import ReportError
+from analytics.progress import ProgressLines
+from analytics.reports import traffic
+from analytics.reports.report import step_for
+from analytics.store.decode import FILE_GONE
+from analytics.store.reader import StoreReader
+from tests.analytics.store_builder import FILE_BYTES, START_MS, StoreBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from analytics.collect import Outcome
+    from analytics.session import Spark
+    from analytics.store.plan import ReadPlan
+
+HOUR_MS = 3_600_000
+
+
+def request_of(root: Path, **values: Any) -> Request:
+    return Request(report=traffic.REPORT, store=root, out=root / "out", **values)
+
+
+def plan_of(request: Request) -> ReadPlan:
+    return StoreReader(request.store).plan(from_ms=request.from_ms, to_ms=request.to_ms)
+
+
+def collected(spark: Spark, request: Request, plan: ReadPlan | None = None) -> Outcome:
+    return collect(spark, request, plan or plan_of(request), ProgressLines(io.StringIO()))
+
+
+@pytest.mark.spark
+def test_a_store_without_a_message_is_a_report_without_a_row(
+    running_spark: Spark, tmp_path: Path
+) -> None:
+    found = collected(running_spark, request_of(tmp_path))
+
+    assert (found.table.num_rows, found.rows_read, found.damages) == (0, 0, [])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"from_ms": START_MS + 900 * HOUR_MS},
+        {"from_ms": START_MS + 1, "to_ms": START_MS + 2},
+        {"parameters": {"topic": "unknown"}},
+    ],
+    ids=["idle range behind the log", "idle range inside it", "unknown topic"],
+)
+def test_a_report_that_finds_nothing_has_no_row_and_no_error(
+    running_spark: Spark, tmp_path: Path, values: dict[str, Any]
+) -> None:
+    root = StoreBuilder(tmp_path).put_many(300).write()
+
+    found = collected(running_spark, request_of(root, **values))
+
+    assert (found.table.num_rows, found.rows_read, found.damages) == (0, 0, [])
+
+
+@pytest.mark.spark
+def test_a_long_range_is_cut_by_longer_steps_and_loses_nothing(
+    running_spark: Spark, tmp_path: Path
+) -> None:
+    builder = StoreBuilder(tmp_path)
+    for number in range(720):
+        builder.put(store_timestamp=START_MS + number * HOUR_MS)
+    request = request_of(
+        builder.write(), from_ms=START_MS - HOUR_MS, to_ms=START_MS + 720 * HOUR_MS
+    )
+
+    step_seconds = step_for(traffic.REPORT, 30 * 86_400)
+    found = collected(running_spark, request)
+
+    # Of a range that ends in the future, what has passed counts.
+    assert 60 <= found.step_seconds <= step_seconds
+    assert sum(found.table["messages"].to_pylist()) == 720
+    assert {at.timestamp() % found.step_seconds for at in found.table["time"].to_pylist()} == {0}
+
+
+@pytest.mark.spark
+def test_what_expires_after_the_plan_is_a_range_that_the_result_names(
+    running_spark: Spark, tmp_path: Path
+) -> None:
+    builder = StoreBuilder(tmp_path).put_many(400)
+    request = request_of(builder.write())
+    plan = plan_of(request)
+
+    builder.path_of(0).unlink()
+    found = collected(running_spark, request, plan)
+
+    left = [one for one in builder.stored if one.commit_log_offset >= FILE_BYTES]
+    assert found.rows_read == sum(found.table["messages"].to_pylist()) == len(left)
+    assert [
+        (each["commit_log_from"], each["commit_log_to"], each["reason"]) for each in found.damages
+    ] == [(0, FILE_BYTES, FILE_GONE)]
+
+
+class NoWorkers:
+    """A Spark whose cluster has nobody to work."""
+
+    def executors(self) -> int:
+        return 0
+
+
+def test_a_cluster_without_a_worker_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect_module, "EXECUTOR_SECONDS_MAX", 0.0)
+    request = request_of(tmp_path, master="spark://127.0.0.1:7077")
+
+    with pytest.raises(ReportError, match=r"No worker of the Spark cluster at spark://"):
+        collected(NoWorkers(), request)  # type: ignore[arg-type]

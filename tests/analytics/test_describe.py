@@ -1,0 +1,88 @@
+"""`python -m analytics describe`: the one catalogue."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from analytics.__main__ import main, parse_arguments
+from analytics.reports.catalog import REPORTS
+from analytics.reports.describe import FORMAT, catalog
+from analytics.reports.report import TYPE_NAMES
+from tests.analytics.run_report import ROOT
+
+
+def test_it_is_printed_as_json_without_java_and_without_a_store() -> None:
+    environment = {**os.environ, "PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
+
+    found = subprocess.run(
+        [sys.executable, "-m", "analytics", "describe"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert json.loads(found.stdout) == json.loads(json.dumps(catalog(REPORTS.values())))
+
+
+def test_it_names_every_report_with_what_a_form_and_a_page_need(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["describe"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert found["format"] == FORMAT
+    assert [report["name"] for report in found["reports"]] == list(REPORTS)
+    for report in found["reports"]:
+        assert report["title"]
+        assert report["question"].endswith("?")
+        columns = {column["name"]: column for column in report["columns"]}
+        assert {column["type"] for column in columns.values()} <= set(TYPE_NAMES.values())
+        assert all(column["label"] for column in columns.values())
+        assert set(report["sorted_by"]) <= set(columns)
+        assert {total["column"] for total in report["totals"]} <= {"", *columns}
+        if report["chart"] is not None:
+            assert columns[report["chart"]["time"]]["type"] == "timestamp"
+            assert columns[report["chart"]["value"]]["type"] == "bigint"
+            assert report["chart"]["series"] in columns
+        if report["breakdown"] is not None:
+            assert {report["breakdown"]["by"], *report["breakdown"]["sums"]} <= set(columns)
+
+
+@pytest.mark.parametrize("report", REPORTS.values(), ids=list(REPORTS))
+def test_every_parameter_is_an_option_that_takes_all_its_choices(report) -> None:
+    for parameter in report.parameters:
+        for choice in parameter.choices:
+            if choice.value is None:
+                continue
+            option = (f"--{parameter.name}", str(choice.value))
+            request = parse_arguments([report.name, "--store", "a", "--out", "b", *option])
+
+            assert request is not None
+            assert request.parameters == {parameter.name: choice.value}
+        values = {choice.value for choice in parameter.choices}
+        assert not values or parameter.default in values
+
+
+def test_its_needs_can_be_checked_by_the_command_it_names() -> None:
+    (need,) = catalog(REPORTS.values())["reports"][0]["needs"]
+
+    found = subprocess.run(
+        need["check"],
+        cwd=ROOT,
+        env={"PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert found.returncode == 1
+    assert set(json.loads(found.stdout)) == {"sentence", "remedy", "command"}

@@ -1,0 +1,110 @@
+"""docs/spark.md: its examples run, and its tables name the options and columns that there are."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.schemas import DAMAGE_COLUMN, MESSAGES
+from analytics.sources import commitlog, rocketmq_options
+from tests.analytics.draining import drained
+from tests.analytics.store_builder import START_MS, StoreBuilder
+from tests.support import raw_remoting
+from tests.support.broker_process import BrokerProcess
+from tests.support.sources import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+DOCUMENT = (ROOT / "docs" / "spark.md").read_text()
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", DOCUMENT, re.DOTALL | re.MULTILINE)
+STORE, NAMESRV = "/data/rocketmq/store", "127.0.0.1:9876"
+HEAD = "| option | default | |\n|---|---|---|\n"
+
+
+def rows_under(head: str, start: int) -> set[str]:
+    """The names in the first column of the table that follows."""
+    at = DOCUMENT.index(head, start) + len(head)
+    table = DOCUMENT[at : DOCUMENT.index("\n\n", at)]
+    return {
+        name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    }
+
+
+def test_the_options_of_both_sources_are_told() -> None:
+    assert rows_under(HEAD, 0) == set(commitlog.OPTIONS)
+    assert rows_under(HEAD, DOCUMENT.index("## A cluster")) == set(rocketmq_options.OPTIONS)
+
+
+def test_all_columns_are_told() -> None:
+    told = rows_under("| column | type | |\n|---|---|---|\n", 0)
+
+    assert told == {*MESSAGES.names, DAMAGE_COLUMN}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    one = BrokerProcess(tmp_path / "broker")
+    one.start()
+    for topic in ("orders", "receipts"):
+        raw_remoting.create_topic(one.port, topic, queues=2)
+    with raw_remoting.RawClient(one.port) as client:
+        for number in range(10):
+            fields = raw_remoting.send_fields("orders", queue_id=number % 2, properties="TAGS\x01t")
+            client.ask(raw_remoting.SEND_MESSAGE, fields, b"order %d" % number)
+    yield one
+    one.stop()
+
+
+@pytest.mark.spark
+def test_its_examples_run(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store").put_many(30)
+    builder.overwrite(builder.stored[9].commit_log_offset, bytes(8))
+    names: dict[str, Any] = {"spark": spark}
+
+    for example in EXAMPLES:
+        text = example.replace(STORE, str(builder.write())).replace(NAMESRV, broker.namesrv)
+        exec(compile(text, "docs/spark.md", "exec"), names)
+
+    def counted(name: str) -> int:
+        frame: DataFrame = names[name]
+        return frame.count()
+
+    assert {row.topic: row["count"] for row in names["per_topic"].collect()} == {
+        "orders": 15,
+        "bills": 14,
+    }
+    late = [one for one in builder.stored if one.topic == "orders"]
+    assert late[0].store_timestamp == START_MS == 1795251442000
+    assert [counted(name) for name in ("sizes", "late", "with_damage", "damages")] == [
+        29,
+        len(late),
+        30,
+        1,
+    ]
+    assert [counted(name) for name in ("orders", "some")] == [10, 9]
+    assert _receipts(spark, broker) == ["a body"]
+    names["send"](names["orders"], 7)
+    assert len(_receipts(spark, broker)) == 11
+    query = drained(
+        names["stream"]
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint")),
+        str(tmp_path / "out"),
+    )
+    assert query.recentProgress
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 29
+
+
+def _receipts(spark: SparkSession, broker: BrokerProcess) -> list[str]:
+    frame = (
+        spark.read.format("rocketmq")
+        .options(namesrvAddr=broker.namesrv, subscribe="receipts")
+        .load()
+    )
+    return [bytes(row.body).decode() for row in frame.select("body").collect()]

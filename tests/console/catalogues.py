@@ -1,0 +1,84 @@
+"""Message catalogues without GNU gettext: what the sources say, what a catalogue holds, a new one.
+
+Django's `makemessages` calls xgettext, which few machines have. These readers find the same words.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from django.utils.translation.template import templatize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+CONSOLE = Path(__file__).resolve().parents[2] / "console"
+CATALOGUES = CONSOLE / "locale" / "en" / "LC_MESSAGES"
+PYTHON_CALLS = {"_", "gettext", "gettext_lazy", "gettext_noop", "ngettext"}
+CALL = re.compile(r"""\b(_|gettext|ngettext)\(\s*u?((?:"(?:[^"\\]|\\.)*")|(?:'(?:[^'\\]|\\.)*'))""")
+MAGIC = 0x950412DE
+REPORTS = CONSOLE.parent / "analytics" / "reports"
+
+
+def words_of_python() -> Iterator[tuple[str, str]]:
+    """Yield file and text of each call that translates a constant."""
+    for path in sources("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in PYTHON_CALLS
+                and node.args
+                and isinstance(node.args[0], ast.Constant)
+            ):
+                yield path.name, str(node.args[0].value)
+
+
+def words_of_templates() -> Iterator[tuple[str, str]]:
+    for path in sources("*.html"):
+        for _call, text in CALL.findall(templatize(path.read_text())):
+            yield path.name, str(ast.literal_eval(text))
+
+
+def words_of_scripts() -> Iterator[tuple[str, str]]:
+    for path in sources("*.js"):
+        for _call, text in CALL.findall(path.read_text()):
+            yield path.name, str(ast.literal_eval(text))
+
+
+def sources(pattern: str) -> Iterator[Path]:
+    """Yield the files of the console, and of the reports, whose words it translates."""
+    for folder in (CONSOLE, REPORTS):
+        yield from (path for path in sorted(folder.rglob(pattern)) if "vendor" not in path.parts)
+
+
+def msgids(file: Path) -> set[str]:
+    """Return what a `.po` file offers for translation."""
+    found = set()
+    for block in file.read_text().split("\n\n"):
+        if match := re.search(r'^msgid ((?:"(?:[^"\\]|\\.)*"\n?)+)', block, re.MULTILINE):
+            parts = re.findall(r'"(?:[^"\\]|\\.)*"', match.group(1))
+            found.add("".join(str(ast.literal_eval(part)) for part in parts))
+    return found
+
+
+def write_mo(file: Path, language: str, table: Mapping[str, str]) -> None:
+    """Write a compiled catalogue, as msgfmt does; plurals are singular NUL plural."""
+    header = f"Language: {language}\nContent-Type: text/plain; charset=UTF-8\n"
+    entries = sorted({"": header, **table}.items())
+    keys = [key.encode() for key, _text in entries]
+    texts = [text.encode() for _key, text in entries]
+    start = 28 + 16 * len(entries)
+    places: list[tuple[int, int]] = []
+    for raw in (*keys, *texts):
+        places.append((len(raw), start))
+        start += len(raw) + 1
+    count = len(entries)
+    head = struct.pack("<7I", MAGIC, 0, count, 28, 28 + 8 * count, 0, 0)
+    index = b"".join(struct.pack("<2I", *place) for place in places)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(head + index + b"\0".join((*keys, *texts, b"")))

@@ -1,0 +1,231 @@
+"""Collector: it loses a sample at most when something restarts, and counts nothing twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from console.collector.collector import FOLD_EVERY, Collector, until_next_ms
+from console.collector.sampler import CARRIED_MS_MAX, Moment, Sampler, covered_ms
+from console.gateway.errors import BrokerDownError, NameServerDownError
+from console.gateway.fakes.broker import ADDRESS, FakeBroker
+from console.gateway.fakes.samples import FakeSamples
+from console.history import metrics
+from console.history.database import SqliteDatabase
+from console.history.metrics import Column, Subject
+from console.history.status import STATUS, Status
+from console.history.store import HistoryStore
+from console.history.tiers import FINE
+from tests.console.collector.support import START_MS, TestTime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from console.history.metrics import Metric
+
+ORDERS = Subject(metrics.TOPIC, "broker-a", "Orders")
+
+
+class World:
+    """A broker, a collector of it that can be started anew, and what it has kept."""
+
+    def __init__(self, directory: Path) -> None:
+        self.broker = FakeBroker()
+        self.broker.add_topic("Orders", queue_nums=1)
+        self.samples = FakeSamples(self.broker)
+        self.time = TestTime()
+        self.store = HistoryStore(SqliteDatabase(directory / "history.sqlite3"))
+        self.collector = self.new_collector()
+
+    def new_collector(self) -> Collector:
+        self.collector = Collector(self.samples, self.store, self.time, pid=1)
+        return self.collector
+
+    def put(self, count: int) -> None:
+        self.broker.put("Orders", 0, *range(count))
+
+    def turn(self, *, puts: int = 0, after_ms: int = 10_000) -> None:
+        """Put messages, let time pass, take a sample."""
+        self.put(puts)
+        self.time.pass_ms(after_ms)
+        self.collector.turn()
+
+    def rows(self, metric: Metric, slots: int, subject: Subject = ORDERS) -> list[int | None]:
+        """Return a figure's sums from the start on, None where it is not known."""
+        number = self.store.all_subjects()[subject]
+        found = self.store.read([number], FINE, START_MS // 10_000, slots)[number]
+        column = Column(metric.code)
+        weight, total = found.weight(column), found.sum(column)
+        if weight is None or total is None:
+            return [None] * slots
+        return [int(v) if w else None for w, v in zip(weight, total, strict=True)]
+
+    def status(self) -> Status:
+        data = self.store.noted(STATUS)
+        assert data is not None
+        return msgspec.json.decode(data, type=Status)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.store.database.close()
+
+
+def test_what_came_between_two_samples_is_kept(world) -> None:
+    world.collector.turn()
+    world.turn(puts=5)
+    world.turn(puts=0)
+
+    assert world.rows(metrics.PUT, 3) == [None, 5, 0]
+    assert world.rows(metrics.RETAINED, 3) == [0, 5, 5]
+
+
+def test_a_new_collector_goes_on_where_the_last_one_ended(world) -> None:
+    world.collector.turn()
+    world.turn(puts=5)
+    world.new_collector()
+    world.turn(puts=3)
+    world.new_collector()
+    world.turn(puts=2)
+
+    assert world.rows(metrics.PUT, 4) == [None, 5, 3, 2]
+
+
+def test_a_short_pause_is_a_gap_whose_messages_count(world) -> None:
+    world.collector.turn()
+    world.turn(puts=6, after_ms=30_000)
+    number = world.store.all_subjects()[ORDERS]
+    found = world.store.read([number], FINE, START_MS // 10_000, 4)[number]
+
+    assert world.rows(metrics.PUT, 4) == [None, None, None, 6]
+    # In thirty seconds: the rate is the true one.
+    assert found.weight(Column(metrics.PUT.code)).tolist() == [0, 0, 0, 30_000]
+
+
+def test_after_a_long_pause_counting_begins_anew(world) -> None:
+    world.collector.turn()
+    world.turn(puts=500, after_ms=CARRIED_MS_MAX + 10_000)
+    world.turn(puts=2)
+
+    slots = CARRIED_MS_MAX // 10_000 + 3
+    assert [value for value in world.rows(metrics.PUT, slots) if value is not None] == [2]
+
+
+def test_a_restarted_broker_loses_nothing_and_jumps_nowhere(world) -> None:
+    world.collector.turn()
+    world.turn(puts=5)
+    world.broker.silent = BrokerDownError(ADDRESS, "refused")
+    world.turn(puts=4)
+    world.broker.silent = None
+    world.samples.boot_timestamp = START_MS
+    world.turn()
+
+    assert world.rows(metrics.PUT, 4) == [None, 5, None, 4]
+
+
+def test_a_clock_that_is_set_back_makes_no_rate_negative_and_no_message_lost(world) -> None:
+    world.collector.turn()
+    for _ in range(3):
+        world.turn(puts=2)
+    world.time.wall_ms -= 20_000
+    world.turn(puts=2)
+    world.turn(puts=2)
+
+    rows = world.rows(metrics.PUT, 4)
+    assert sum(value for value in rows if value) == 10
+    assert rows == [None, 2, 4, 4]
+
+
+def test_after_a_restart_with_the_clock_set_back_one_sample_is_unknown(world) -> None:
+    world.collector.turn()
+    world.turn(puts=2)
+    world.time.wall_ms -= 3_600_000
+    world.new_collector()
+    world.turn(puts=9)
+    world.turn(puts=1)
+
+    early = (START_MS - 3_600_000) // 10_000
+    number = world.store.all_subjects()[ORDERS]
+    found = world.store.read([number], FINE, early, 4)[number]
+    assert found.sum(Column(metrics.PUT.code)).tolist() == [0, 0, 0, 1]
+
+
+def test_a_broker_that_does_not_answer_is_a_gap_and_is_named(world) -> None:
+    world.collector.turn()
+    world.broker.silent = BrokerDownError(ADDRESS, "refused")
+    world.turn()
+
+    assert world.rows(metrics.RETAINED, 2) == [0, None]
+    assert "refused" in world.status().problems["broker-a:0"]
+
+
+def test_without_a_name_server_there_is_no_sample_and_the_reason_is_kept(world) -> None:
+    world.broker.fails = NameServerDownError(["127.0.0.1:9876"], "refused")
+
+    world.collector.turn()
+
+    assert "127.0.0.1:9876" in world.status().problems["*"]
+
+
+def test_a_sample_that_the_disk_refused_is_counted_with_the_next(world) -> None:
+    world.collector.turn()
+    database = world.store.database
+    [(pages,)] = database.rows("PRAGMA page_count")
+    database.run(f"PRAGMA max_page_count={pages}")
+    problems: dict[str, str] = {}
+    sampler = Sampler(world.samples, world.store)
+    while not problems:
+        world.put(1)
+        world.time.pass_ms(10_000)
+        problems = sampler.take(world.time.now()).problems
+    database.run("PRAGMA max_page_count=1073741823")
+    world.put(1)
+    world.time.pass_ms(10_000)
+    sampler.take(world.time.now())
+
+    assert "full" in problems[""]
+    total = len(world.broker.queues[next(iter(world.broker.queues))].store_timestamps)
+    slots = (world.time.wall_ms - START_MS) // 10_000 + 1
+    assert sum(value for value in world.rows(metrics.PUT, slots) if value) == total
+
+
+def test_samples_are_folded_in_the_time_between(world) -> None:
+    world.turn()
+    turns = 0
+
+    def judge(_now: int, _noticed: object) -> None:
+        nonlocal turns
+        turns += 1
+        if turns == FOLD_EVERY + 1:
+            world.collector.stop.set()
+
+    world.collector = Collector(world.samples, world.store, world.time, pid=1, judge=judge)
+    world.collector.run()
+
+    assert world.store.samples_waiting() <= 2
+    assert [v for v in world.rows(metrics.RETAINED, FOLD_EVERY + 3) if v is not None]
+
+
+@pytest.mark.parametrize(
+    ("accounted", "wall_before", "covered"),
+    [
+        (Moment(0, 0), None, 10_000),
+        (Moment(0, 40), None, 10_000),
+        (Moment(0, -CARRIED_MS_MAX), None, 0),
+        (None, None, 0),
+        (None, START_MS - 20_000, 20_000),
+        (None, START_MS + 1, 0),
+    ],
+)
+def test_what_a_sample_covers(accounted, wall_before, covered) -> None:
+    assert covered_ms(accounted, wall_before, Moment(START_MS, 10_000)) == covered
+
+
+@pytest.mark.parametrize(("wall", "left"), [(0, 10_000), (1, 9_999), (9_700, 10_300)])
+def test_samples_are_taken_as_ten_seconds_begin(wall, left) -> None:
+    assert until_next_ms(wall) == left

@@ -1,0 +1,147 @@
+"""Figures: counters are what was added, and never jump; what is not known is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.history import metrics
+from tests.console.collector.support import START_MS, Found, sample
+
+T, P, G, B = metrics.TOPIC, metrics.PROGRESS, metrics.GROUP, metrics.BROKER
+PAIR = metrics.pair("billing", "Orders")
+PROGRESS = ("billing", "Orders")
+
+
+def test_a_topics_messages_are_what_its_queues_grew_by() -> None:
+    found = Found(sample({"Orders": [0, 0, 5, 1, 2, 9]}), sample({"Orders": [0, 1, 8, 1, 2, 9]}))
+
+    assert found.of(T, "Orders", metrics.PUT) == 3
+    assert found.of(T, "Orders", metrics.RETAINED) == 7 + 7
+
+
+def test_the_first_sample_of_all_knows_no_counter() -> None:
+    found = Found(None, sample({"Orders": [0, 0, 5]}, counters={"put": 5}))
+
+    assert found.of(T, "Orders", metrics.PUT) is None
+    assert found.of(B, "0", metrics.PUT) is None
+    assert found.of(T, "Orders", metrics.RETAINED) == 5
+
+
+def test_a_new_topic_and_a_new_queue_count_from_their_beginning() -> None:
+    before = sample({"Orders": [0, 0, 5]})
+    found = Found(before, sample({"Orders": [0, 0, 6, 1, 0, 2], "New": [0, 0, 4]}))
+
+    assert found.of(T, "Orders", metrics.PUT) == 3
+    assert found.of(T, "New", metrics.PUT) == 4
+
+
+def test_a_topic_that_another_broker_did_not_name_before_is_no_jump() -> None:
+    before = sample({}, is_whole=False)
+    found = Found(before, sample({"Orders": [0, -1, 1_000_000]}, is_whole=False))
+
+    assert found.of(T, "Orders", metrics.PUT) is None
+    assert found.of(T, "Orders", metrics.RETAINED) is None
+
+
+def test_a_topic_made_anew_is_not_known_for_one_sample() -> None:
+    found = Found(sample({"Orders": [0, 0, 500]}), sample({"Orders": [0, 0, 3]}))
+
+    assert found.of(T, "Orders", metrics.PUT) is None
+
+
+def test_a_start_of_the_broker_is_no_jump() -> None:
+    before = sample(
+        {"Orders": [0, 0, 5]},
+        sizes={"Orders": 900},
+        counters={"put": 1_000},
+        latencies={"put": [3, 4]},
+    )
+    now = sample(
+        {"Orders": [0, 0, 7]},
+        sizes={"Orders": 200},
+        counters={"put": 2},
+        latencies={"put": [1, 1]},
+        boot_timestamp=START_MS,
+    )
+
+    found = Found(before, now)
+
+    assert found.of(T, "Orders", metrics.PUT) == 2
+    assert found.of(T, "Orders", metrics.PUT_BYTES) == 200
+    assert found.of(B, "0", metrics.PUT) == 2
+    assert found.of(B, "0", metrics.PUT_TOOK, 0) == 1
+
+
+def test_a_counter_that_falls_without_a_start_is_not_known() -> None:
+    found = Found(sample(counters={"put": 9}), sample(counters={"put": 4}))
+
+    assert found.of(B, "0", metrics.PUT) is None
+
+
+def test_a_lag_is_known_by_queue_and_in_all() -> None:
+    now = sample({}, {PROGRESS: [0, 5, 9, START_MS - 2_000, 1, 7, 7, -1]})
+
+    found = Found(None, now)
+
+    assert found.of(P, PAIR, metrics.LAG) == 4
+    assert found.of(P, PAIR, metrics.LAG, 0) == 4
+    assert found.of(P, PAIR, metrics.LAG, 1) == 0
+    assert found.of(P, PAIR, metrics.LAG_AGE) == 2_000
+    assert found.of(P, PAIR, metrics.LAG_AGE, 1) == 0
+
+
+def test_an_age_that_is_not_known_is_not_zero() -> None:
+    found = Found(None, sample({}, {PROGRESS: [0, 5, 9, -1]}))
+
+    assert found.of(P, PAIR, metrics.LAG) == 4
+    assert found.of(P, PAIR, metrics.LAG_AGE, 0) is None
+    assert found.of(P, PAIR, metrics.LAG_AGE) is None
+
+
+def test_going_back_is_not_consuming() -> None:
+    before = sample({}, {PROGRESS: [0, 50, 90, 1, 1, 10, 90, 1]})
+
+    found = Found(before, sample({}, {PROGRESS: [0, 20, 90, 1, 1, 15, 90, 1]}))
+
+    assert found.of(P, PAIR, metrics.CONSUMED) == 5
+    assert found.of(P, PAIR, metrics.REWOUND) == 30
+
+
+def test_a_queue_made_anew_is_not_gone_back_in() -> None:
+    found = Found(sample({}, {PROGRESS: [0, 50, 90, 1]}), sample({}, {PROGRESS: [0, 0, 2, 1]}))
+
+    assert found.of(P, PAIR, metrics.REWOUND) == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "dead"),
+    [({}, {}, 0), ({}, {"%DLQ%billing": [0, 0, 2]}, 2), ({"%DLQ%billing": [0, 0, 2]},) * 2 + (0,)],
+)
+def test_dead_letters_are_the_groups(before, now, dead) -> None:
+    members: dict[str, int | None] = {"billing": 1}
+    found = Found(sample(before, members=members), sample(now, members=members))
+
+    assert found.of(G, "billing", metrics.DEAD) == dead
+    assert found.of(G, "billing", metrics.MEMBERS) == 1
+
+
+def test_members_that_a_broker_does_not_say_are_not_known() -> None:
+    found = Found(None, sample(members={"billing": None}))
+
+    assert found.of(G, "billing", metrics.MEMBERS) is None
+
+
+def test_a_slave_speaks_for_itself_alone() -> None:
+    now = sample({"Orders": [0, 0, 5]}, broker_id=1, gauges={"rss": 7})
+
+    found = Found(None, now)
+
+    assert found.kinds == {B}
+    assert found.of(B, "1", metrics.RSS) == 7
+
+
+def test_topics_of_the_broker_itself_are_left_out() -> None:
+    found = Found(None, sample({"SCHEDULE_TOPIC_XXXX": [0, 0, 5], "%RETRY%billing": [0, 0, 1]}))
+
+    assert found.of(T, "SCHEDULE_TOPIC_XXXX", metrics.RETAINED) is None
+    assert found.of(T, "%RETRY%billing", metrics.RETAINED) == 1

@@ -1,0 +1,62 @@
+"""The contract of ClusterGateway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.gateway.answers import RuntimeInfo
+from console.gateway.errors import RequestFailedError
+from console.gateway.requests.cluster import refusal
+from tests.console.gateway.support import ask
+
+if TYPE_CHECKING:
+    from console.gateway.ports import Gateway
+
+
+async def test_one_broker_is_registered(gateway: Gateway) -> None:
+    cluster = await ask(gateway.cluster.registered)
+
+    [node] = cluster.masters
+    assert node.broker_name == "broker-a"
+    assert node.is_master
+
+
+async def test_runtime_figures_are_known(gateway: Gateway) -> None:
+    [info] = (await ask(gateway.cluster.runtime)).values()
+
+    assert isinstance(info, RuntimeInfo)
+    assert info.version == "V4_9_7"
+    for name in ("uptime_s", "put_tps", "get_tps", "put_today", "commit_log_disk_ratio"):
+        assert getattr(info, name) is not None, name
+    assert info.store_refuses is None
+    assert info.damaged_ranges == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (None, None),
+        ("running", None),
+        ("stopped", None),
+        ("slave: messages come from the master", None),
+        ("read-only: the disk is full", "the disk is full"),
+        (
+            "read-only after a failed write to the disk: [Errno 5] Input/output error; restart",
+            "a failed write to the disk: [Errno 5] Input/output error; restart",
+        ),
+        ("read-only", ""),
+    ],
+)
+def test_why_a_store_takes_no_messages_is_read_from_its_state(
+    state: str | None, reason: str | None
+) -> None:
+    assert refusal(state) == reason
+
+
+async def test_a_master_is_not_promoted(gateway: Gateway) -> None:
+    [node] = (await ask(gateway.cluster.registered)).masters
+
+    with pytest.raises(RequestFailedError, match="a master already"):
+        await ask(lambda: gateway.cluster.promote(node, force=True))

@@ -1,0 +1,28 @@
+"""Queues by two of their three names: neither can be taken for the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.gateway.answers import BrokerQueue, TopicQueue
+
+
+def test_a_queue_of_a_broker_is_none_of_a_topic() -> None:
+    by_broker, by_topic = BrokerQueue("a", 0), TopicQueue("a", 0)
+
+    # The type checker says so as well: without the comment it reports the second line.
+    wrong: dict[BrokerQueue, int] = {by_topic: 1}  # type: ignore[dict-item]
+
+    assert by_broker != by_topic  # type: ignore[comparison-overlap]
+    assert by_broker not in wrong
+    assert not isinstance(by_broker, tuple)
+
+
+@pytest.mark.parametrize("queue", [BrokerQueue("broker-a", 0), BrokerQueue("a:b", 12)])
+def test_a_queue_reads_back_as_it_was_written(queue: BrokerQueue) -> None:
+    assert BrokerQueue.parse(str(queue)) == queue
+
+
+def test_a_text_that_names_no_queue_is_refused() -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        BrokerQueue.parse("broker-a")

@@ -1,0 +1,150 @@
+"""The contract of SampleGateway, and what a broker of RocketMQ's says instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from console.gateway.answers import BrokerNode
+from console.gateway.errors import RequestFailedError, UnreadableAnswerError
+from console.gateway.requests.samples import broker_sample, size_of
+from console.gateway.sample import BrokerSample, decoded, encoded
+from tests.console.gateway.support import BILLING, ORDERS, ask, send
+
+if TYPE_CHECKING:
+    from broker_core.protocol.command import RemotingCommand
+    from console.gateway.ports import Gateway
+
+NODE = BrokerNode("DefaultCluster", "broker-a", 0, "127.0.0.1:10911")
+NOW_MS = 1_795_251_600_000
+
+
+async def taken(gateway: Gateway) -> BrokerSample:
+    [(node, sample)] = (await ask(gateway.samples.take)).items()
+    assert node.broker_name == "broker-a"
+    assert isinstance(sample, BrokerSample)
+    return sample
+
+
+async def test_a_sample_holds_the_ends_of_queues_and_how_far_groups_are(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    await send(gateway, "Orders", queue_id=1, count=3)
+    await gateway.messages.join(BILLING)
+    await gateway.messages.commit(
+        (await gateway.messages.route("Orders")).read_queues[1],  # type: ignore[union-attr]
+        "billing",
+        2,
+    )
+    # A commit is not answered; what is asked behind it on the same connection is.
+    await gateway.messages.members(
+        (await gateway.messages.route("Orders")).read_queues[1],  # type: ignore[union-attr]
+        "billing",
+    )
+
+    sample = await taken(gateway)
+
+    [topic] = [each for each in sample.topics if each.name == "Orders"]
+    assert {row[0]: row[2] for row in topic.rows()}.get(1) == 3
+    [progress] = [each for each in sample.progress if each.group == "billing"]
+    [(queue, offset, end, since)] = [row for row in progress.rows() if row[0] == 1]
+    assert (queue, offset, end) == (1, 2, 3)
+    assert since > 0
+    assert {each.name: each.members for each in sample.groups}["billing"] == 1
+    assert sample.counters["put"] == 3
+    assert sample.is_whole
+
+
+async def test_a_sample_that_was_kept_reads_as_it_was(gateway: Gateway) -> None:
+    sample = await taken(gateway)
+
+    assert decoded(encoded(sample)) == sample
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"topics": [["T", 1, [1, 2]]]}'])
+def test_what_is_no_sample_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        decoded(data)
+
+
+class OtherBroker:
+    """Answers as RocketMQ 4.9 does."""
+
+    def __init__(self, code: int = ResponseCode.REQUEST_CODE_NOT_SUPPORTED) -> None:
+        self.asked: list[int] = []
+        self._code = code
+
+    async def ask(
+        self, address: str, command: RemotingCommand, timeout_s: float | None = None
+    ) -> RemotingCommand:
+        self.asked.append(command.code)
+        if command.code == RequestCode.GET_BROKER_RUNTIME_INFO:
+            body: object = {"table": RUNTIME}
+        elif command.code == RequestCode.GET_BROKER_CONSUME_STATS:
+            body = {"consumeStatsList": [{"billing": [{"offsetTable": OFFSETS}]}]}
+        else:
+            return command.answer(self._code, "no")
+        return command.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+
+
+RUNTIME = {
+    "bootTimestamp": "1795240000000",
+    "putMessageTimesTotal": "12",
+    "msgGetTotalTodayNow": "7",
+    "commitLogMinOffset": "0",
+    "commitLogMaxOffset": "4096",
+    "commitLogDiskRatio": "0.25",
+    "earliestMessageTimeStamp": str(NOW_MS - 5_000),
+    "remainHowManyDataToFlush": "1.5 KiB",
+}
+OFFSETS = {
+    java_json.message_queue_key("Orders", "broker-a", 0): {
+        "brokerOffset": 9,
+        "consumerOffset": 4,
+        "lastTimestamp": NOW_MS - 60_000,
+    }
+}
+
+
+async def test_another_broker_is_asked_two_requests_whatever_it_holds() -> None:
+    other = OtherBroker()
+
+    sample = await broker_sample(other.ask, NODE, NOW_MS)
+
+    assert other.asked[1:] == [
+        RequestCode.GET_BROKER_RUNTIME_INFO,
+        RequestCode.GET_BROKER_CONSUME_STATS,
+    ]
+    assert sample.counters == {"put": 12, "got": 7}
+    assert sample.gauges == {
+        "logBytes": 4096,
+        "oldestAgeMs": 5_000,
+        "flushBehind": 1536,
+        "diskUsed": 250_000,
+        "diskTotal": 1_000_000,
+    }
+    [progress] = sample.progress
+    assert list(progress.rows()) == [(0, 4, 9, NOW_MS - 60_000)]
+    # Nobody says how many members there are, or what other topics hold.
+    assert sample.groups == []
+    assert not sample.is_whole
+
+
+async def test_a_refusal_is_no_other_broker() -> None:
+    with pytest.raises(RequestFailedError):
+        await broker_sample(OtherBroker(ResponseCode.NO_PERMISSION).ask, NODE, NOW_MS)
+
+
+async def test_an_answer_that_is_no_sample_is_named() -> None:
+    with pytest.raises(UnreadableAnswerError):
+        await broker_sample(OtherBroker(ResponseCode.SUCCESS).ask, NODE, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0 B", 0), ("12", 12), ("2.0 MiB", 2 << 20), ("1 XB", None), ("", None), (None, None)],
+)
+def test_sizes_are_read_with_their_unit(text, size) -> None:
+    assert size_of(text) == size

@@ -1,0 +1,271 @@
+"""What the audit knows: everything that changes something, everyone who tries to get in."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+from console.audit import record
+from console.audit.models import Entry
+from console.demo import views as demo_views
+from console.gateway.answers import BrokerNode
+from console.reports import health, schedules, tasks
+from console.reports.models import ReportRun
+from tests.console.test_addresses import ALL, url_of
+
+pytestmark = pytest.mark.django_db
+
+PASSWORD = "correct horse battery"
+NEW_PASSWORD = "nine lives of a purple cat"
+TOPIC = {
+    "topic": "New",
+    "broker_names": ["broker-a"],
+    "write_queue_nums": 4,
+    "read_queue_nums": 4,
+    "perm": 6,
+}
+SLAVE = BrokerNode("DefaultCluster", "broker-a", 1, "127.0.0.1:10931")
+SCHEDULE = {"kind": "interval", "every": 2, "period": "hours", "hours": "24", "enabled": "on"}
+# Every address that takes a POST: what to send, what the audit calls it.
+CHANGES: dict[str, tuple[dict[str, object], str]] = {
+    "accounts:password": (
+        {"old_password": PASSWORD, "new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD},
+        "account.password",
+    ),
+    "accounts:sign-in": ({"username": "ada", "password": PASSWORD}, "account.sign-in"),
+    "accounts:sign-out": ({}, "account.sign-out"),
+    "brokers:promote": ({"name": SLAVE.address, "force": "on"}, "broker.promote"),
+    "demo:start": ({}, "demo.start"),
+    "demo:stop": ({}, "demo.stop"),
+    "groups:create": ({}, "group.create"),
+    "groups:delete": ({"name": "billing"}, "group.delete"),
+    "groups:edit": ({}, "group.update"),
+    "offsets:apply": ({}, "offset.reset"),
+    "overview:confirm": (
+        {"broker_name": "broker-a", "address": "127.0.0.1:10911"},
+        "broker.confirm",
+    ),
+    "reports:cancel": ({}, "report.cancel"),
+    "reports:schedule": (SCHEDULE, "schedule.update"),
+    "reports:schedule-switch": ({"enabled": "on"}, "schedule.switch"),
+    "reports:start": ({"report": "traffic", "traffic-hours": "1"}, "report.start"),
+    "topics:create": (TOPIC, "topic.create"),
+    "topics:delete": ({"name": "Orders"}, "topic.delete"),
+    "topics:edit": ({**TOPIC, "perm": 4}, "topic.update"),
+}
+FROM = {"REMOTE_ADDR": "10.1.2.3"}
+
+
+class FakeDemo:
+    """A demo that starts and stops nothing."""
+
+    def start(self) -> bool:
+        return True
+
+    def stop(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def world(actors, brokers, monkeypatch) -> dict[str, str]:
+    """Something of everything that can be changed; returns the addresses where `url_of` errs."""
+    brokers.slaves.append(SLAVE)
+    brokers.add_topic("Orders")
+    brokers.add_group("billing")
+    brokers.put("Orders", 0, 1_000)
+    brokers.offsets["billing", "Orders", 0] = 1
+    monkeypatch.setattr(demo_views, "demo_process", FakeDemo())
+    monkeypatch.setattr(health, "problems", list)
+    monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_how: None)
+    run = ReportRun.objects.create(report="traffic", parameters={})
+    hourly, _ = IntervalSchedule.objects.get_or_create(every=1, period="hours")
+    schedule = PeriodicTask.objects.create(
+        name="Traffic", task=schedules.SCHEDULED_TASK, interval=hourly, kwargs='{"parameters": {}}'
+    )
+    return {
+        "brokers:promote": reverse("brokers:promote", args=[SLAVE.broker_name, SLAVE.broker_id]),
+        "reports:cancel": reverse("reports:cancel", args=[run.pk]),
+        "reports:schedule": reverse("reports:schedule", args=[schedule.pk]),
+        "reports:schedule-switch": reverse("reports:schedule-switch", args=[schedule.pk]),
+    }
+
+
+def form_of(client: Client, url: str) -> dict[str, str]:
+    """Return the fields of a page's form as it is shown."""
+    html = client.get(url).content.decode()
+    found = re.findall(r'name="(\w+)"[^>]*? value="([^"]*)"', html)
+    return dict(found)
+
+
+def data_of(name: str, url: str, client: Client) -> dict[str, object]:
+    data, _action = CHANGES[name]
+    if name.startswith("groups:") and not data:
+        new = form_of(client, reverse("groups:create"))
+        return {**new, "group": "new", "broker_names": ["broker-a"], "retry_max_times": 3}
+    if name == "offsets:apply":
+        query = {"group": "billing", "topic": "Orders", "mode": "earliest"}
+        html = client.get(reverse("offsets:preview"), query).content.decode()
+        found = re.search(r'name="token" value="([^"]+)"', html)
+        assert found
+        return {"token": found[1]}
+    return data
+
+
+def test_the_list_of_changes_is_whole(actors, admin_account, world) -> None:
+    takes_post = set()
+    for name, parameters in ALL:
+        actors.admin.force_login(admin_account)  # one of them signs out
+        url = world.get(name) or url_of(name, parameters)
+        if actors.admin.post(url).status_code != 405:
+            takes_post.add(name)
+
+    assert takes_post == set(CHANGES)
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+def test_a_change_is_written_down_with_who_and_from_where(name, actors, world) -> None:
+    url = world.get(name) or url_of(name, dict(ALL)[name])
+    client = actors.stranger if name == "accounts:sign-in" else actors.admin
+
+    client.post(url, data_of(name, url, client), **FROM)
+
+    entry = Entry.objects.get()
+    assert entry.action == CHANGES[name][1]
+    assert (entry.outcome, entry.actor_name, entry.address) == ("done", "ada", "10.1.2.3")
+
+
+def test_a_report_that_cannot_be_queued_is_a_failure(actors, world, monkeypatch) -> None:
+    def refuse(**_how: object) -> None:
+        raise OSError("Redis is gone")
+
+    monkeypatch.setattr(tasks.run_report, "apply_async", refuse)
+
+    actors.admin.post(reverse("reports:start"), {"report": "traffic", "traffic-hours": "1"})
+
+    entry = Entry.objects.get()
+    assert (entry.outcome, entry.after) == ("failed", {"hours": 1})
+    assert "Redis is gone" in entry.remark
+
+
+def test_a_schedule_s_change_says_what_was_before(actors, world) -> None:
+    actors.admin.post(world["reports:schedule"], SCHEDULE)
+
+    entry = Entry.objects.get()
+    assert (entry.before["every"], entry.after["every"]) == (1, 2)
+
+
+def test_a_command_on_the_machine_is_written_down(monkeypatch) -> None:
+    monkeypatch.delenv("TREBUCHET_ACCOUNT_PASSWORD", raising=False)
+
+    call_command("add_account", "rita", stdout=StringIO())
+
+    entry = Entry.objects.get()
+    assert (entry.action, entry.subject) == ("account.create", "rita")
+    assert entry.actor_name.startswith("command line")
+
+
+def guess(username: str = "ada", address: str = "10.1.2.3"):
+    form = {"username": username, "password": "wrong"}
+    return Client().post(reverse("accounts:sign-in"), form, REMOTE_ADDR=address)
+
+
+def test_a_failed_sign_in_is_written_down(admin_account) -> None:
+    guess()
+
+    entry = Entry.objects.get()
+    assert (entry.action, entry.subject, entry.outcome) == ("account.sign-in", "ada", "refused")
+    assert (entry.actor_name, entry.address) == ("", "10.1.2.3")
+    assert entry.remark == "Name and password do not match."
+
+
+def test_a_name_that_nobody_has_is_not_written_down(admin_account) -> None:
+    guess(username="my-password-typed-too-early")
+
+    entry = Entry.objects.get()
+    assert entry.subject == "(no account of that name)"
+
+
+def test_failed_sign_ins_of_one_kind_are_counted_in_one_entry(admin_account, actors) -> None:
+    for number in range(20):
+        guess(address=f"10.1.2.{number}")
+
+    wrong, locked = Entry.objects.order_by("id")
+    assert (wrong.times, locked.times) == (5, 15)
+    assert wrong.address == "10.1.2.0/24"
+    assert locked.remark.startswith("Too many failed attempts")
+    assert "15 times" in actors.admin.get(reverse("audit:list")).content.decode()
+
+
+def test_a_later_hour_has_an_entry_of_its_own(admin_account, monkeypatch) -> None:
+    guess()
+    later = timezone.now() + timedelta(hours=1)
+    monkeypatch.setattr(timezone, "now", lambda: later)
+    guess()
+
+    assert [entry.times for entry in Entry.objects.all()] == [1, 1]
+
+
+def test_a_flood_from_everywhere_writes_a_bounded_number_of_entries(
+    admin_account, monkeypatch
+) -> None:
+    monkeypatch.setattr(record, "REFUSALS_AN_HOUR_MAX", 10)
+
+    for number in range(50):
+        guess(username=f"name{number}", address=f"10.{number}.0.1")
+
+    assert Entry.objects.count() == 11
+    rest = Entry.objects.get(address="")
+    assert rest.times == 40
+    assert rest.remark == "Too many different ones to tell them apart."
+
+
+def test_old_refusals_are_forgotten_and_changes_are_not(
+    admin_account, actors, world, monkeypatch
+) -> None:
+    monkeypatch.setattr(record, "REFUSALS_KEPT", 5)
+    actors.admin.post(reverse("topics:delete", args=["Orders"]), {"name": "Orders"})
+
+    for number in range(20):
+        guess(address=f"10.{number}.0.1")
+
+    assert Entry.objects.filter(outcome="refused").count() == 5
+    assert Entry.objects.filter(action="topic.delete").count() == 1
+
+
+def test_a_reader_who_tries_to_change_something_is_written_down(actors, world) -> None:
+    for _ in range(3):
+        actors.reader.post(reverse("topics:delete", args=["Orders"]), {"name": "Orders"}, **FROM)
+
+    entry = Entry.objects.get()
+    assert (entry.action, entry.subject) == ("access.refused", "POST topics:delete")
+    assert (entry.actor_name, entry.address, entry.times) == ("rita", "10.1.2.3", 3)
+
+
+def test_a_form_that_another_site_sends_is_written_down(actors, world) -> None:
+    actors.admin.handler.enforce_csrf_checks = True
+
+    actors.admin.post(reverse("topics:delete", args=["Orders"]), {"name": "Orders"})
+
+    entry = Entry.objects.get()
+    assert (entry.action, entry.actor_name) == ("form.refused", "ada")
+    assert "CSRF" in entry.remark
+
+
+def test_guesses_at_the_old_password_are_written_down(actors) -> None:
+    form = {"old_password": "x", "new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD}
+
+    for _ in range(7):
+        actors.reader.post(reverse("accounts:password"), form)
+
+    assert sorted(Entry.objects.values_list("action", "actor_name", "times")) == [
+        ("account.password", "rita", 2),
+        ("account.password", "rita", 5),
+    ]

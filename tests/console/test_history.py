@@ -1,0 +1,223 @@
+"""Charts on pages: points, tables, sparklines, marks; the words where there is no history."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from django.urls import reverse
+
+from console.audit.models import Entry
+from console.gateway.errors import BrokerDownError, NameServerDownError
+from console.gateway.fakes.broker import ADDRESS
+from console.gateway.moment import now_ms
+from console.history import metrics
+from console.history.access import history_store
+from console.history.metrics import Subject
+from console.history.status import STATUS, Status
+from console.history.store import Event
+from tests.console.history.support import STEP_MS, keep
+
+if TYPE_CHECKING:
+    from typing import Any
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = Subject(metrics.TOPIC, "broker-a", "Orders")
+BILLING = Subject(metrics.GROUP, "broker-a", "billing")
+BROKER = Subject(metrics.BROKER, "broker-a", "0")
+
+
+def chart(client: Any, kind: str, slug: str, name: str, query: str = "range=15m") -> Any:
+    response = client.get(f"{reverse('history:points', args=[kind, slug, name])}?{query}")
+    assert response.status_code == 200
+    return response.json()
+
+
+@pytest.fixture
+def first_ms() -> int:
+    """A time of which the last quarter of an hour has ten samples."""
+    return now_ms() // STEP_MS * STEP_MS - 20 * STEP_MS
+
+
+def test_points_are_rates_and_gaps_are_null(actors, brokers, first_ms) -> None:
+    keep(history_store(), first_ms, {(ORDERS, metrics.PUT): [50, None, 0]})
+
+    answer = chart(actors.reader, "topic", "messages", "Orders")
+
+    [received, peak] = answer["lines"]
+    values = dict(zip(answer["times"], received["values"], strict=True))
+    assert [values[first_ms + n * STEP_MS] for n in range(4)] == [5.0, None, 0.0, None]
+    assert peak["label"] == "busiest 10 s"
+    assert answer["unit"] == "msg/s"
+    assert answer["stepMs"] == STEP_MS
+
+
+def test_a_table_says_nothing_where_nothing_is_known(actors, brokers, first_ms) -> None:
+    keep(history_store(), first_ms, {(ORDERS, metrics.PUT): [50, None]})
+
+    response = actors.reader.get(reverse("history:csv", args=["topic", "messages", "Orders"]))
+
+    rows = list(csv.reader(io.StringIO(response.content.decode())))
+    assert rows[0] == ["time_utc", "time_ms", "received (msg/s)", "peak (msg/s)"]
+    by_time = {row[1]: row[2:] for row in rows[1:]}
+    assert by_time[str(first_ms)] == ["5.0", "5.0"]
+    assert by_time[str(first_ms + STEP_MS)] == ["", ""]
+    assert response["content-disposition"] == 'attachment; filename="Orders-messages.csv"'
+
+
+def test_a_name_makes_no_file_elsewhere(actors, brokers) -> None:
+    response = actors.reader.get(reverse("history:csv", args=["group", "lag", '../%RETRY%"a b/x']))
+
+    assert response["content-disposition"] == 'attachment; filename="..-RETRY-a-b-x-lag.csv"'
+
+
+@pytest.mark.parametrize("place", [["topic", "nothing"], ["nothing", "messages"], ["x", "y"]])
+def test_a_chart_that_there_is_not_is_not_found(place, actors, brokers) -> None:
+    assert actors.reader.get(reverse("history:points", args=[*place, "T"])).status_code == 404
+
+
+def test_a_broker_is_asked_for_by_name_and_number(actors, brokers, first_ms) -> None:
+    other = Subject(metrics.BROKER, "broker-b", "0")
+    rows = {(BROKER, metrics.PUT): [10], (other, metrics.PUT): [990]}
+    keep(history_store(), first_ms, rows)
+
+    answer = chart(actors.reader, "broker", "messages", "broker-a:0")
+
+    values = dict(zip(answer["times"], answer["lines"][0]["values"], strict=True))
+    assert values[first_ms] == 1.0
+
+
+def test_restarts_changes_and_offsets_that_went_back_are_marked(actors, brokers, first_ms) -> None:
+    rows = {(BILLING, metrics.LAG): [5, 5], (BILLING, metrics.REWOUND): [0, 7]}
+    keep(history_store(), first_ms, rows)
+    history_store().add_event(Event(first_ms + 1, "restart", "broker-a"))
+    history_store().add_event(Event(first_ms + 2, "restart", "broker-of-others"))
+    for action, subject in (
+        ("group.edit", "billing"),
+        ("offsets.reset", "billing Orders"),
+        ("group.edit", "billing-of-others"),
+    ):
+        Entry.objects.create(action=action, subject=subject, outcome=Entry.Outcome.DONE)
+    Entry.objects.create(action="group.edit", subject="billing", outcome=Entry.Outcome.FAILED)
+
+    marks = chart(actors.reader, "group", "lag", "billing")["marks"]
+
+    assert [mark["what"] for mark in marks] == ["restart", "back", "change", "reset"]
+    assert "broker-a" in marks[0]["text"]
+    assert "7 messages" in marks[1]["text"]
+
+
+def test_a_list_shows_the_last_hour_beside_the_figure(actors, brokers, first_ms) -> None:
+    brokers.add_topic("Orders")
+    brokers.add_topic("Quiet")
+    rows = {(ORDERS, metrics.PUT): [100, 200]}
+    keep(history_store(), (first_ms // 60_000) * 60_000, rows)
+
+    content = actors.reader.get(reverse("topics:list")).content.decode()
+
+    assert content.count('class="spark"') == 1
+    assert "The collector has kept nothing of the last hour." in content
+
+
+def test_groups_show_their_lag_of_the_last_hour(actors, brokers, first_ms) -> None:
+    brokers.add_group("billing")
+    keep(history_store(), first_ms - 60_000, {(BILLING, metrics.LAG): [5, 6]})
+
+    assert 'class="spark"' in actors.reader.get(reverse("groups:list")).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "charts"),
+    [
+        ("topics:detail", ["Orders"], 3),
+        ("groups:detail", ["billing"], 5),
+        ("brokers:detail", ["broker-a", 0], 7),
+    ],
+)
+def test_a_page_has_its_charts_and_its_range(name, arguments, charts, actors, brokers) -> None:
+    brokers.add_topic("Orders")
+    brokers.add_group("billing", topic="Orders")
+
+    response = actors.reader.get(f"{reverse(name, args=arguments)}?range=7d")
+
+    content = response.content.decode()
+    assert content.count("data-history=") == charts
+    assert content.count("range=7d") >= charts
+    assert "No history yet" in content
+
+
+def test_a_collector_that_works_is_not_mentioned(actors, brokers) -> None:
+    history_store().note(STATUS, msgspec.json.encode(Status(at_ms=now_ms(), process=None)))
+
+    content = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0])).content.decode()
+
+    assert "No history yet" not in content
+    assert "does not sample" not in content
+
+
+def test_a_collector_that_has_stopped_is_named_with_its_age(actors, brokers) -> None:
+    status = Status(at_ms=now_ms() - 600_000, process=None)
+    history_store().note(STATUS, msgspec.json.encode(status))
+
+    content = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0])).content.decode()
+
+    assert "The collector does not sample" in content
+    assert f'data-age="{status.at_ms}"' in content
+
+
+def test_a_broker_that_is_gone_keeps_its_history(actors, brokers) -> None:
+    brokers.silent = BrokerDownError(ADDRESS, "connection refused")
+
+    response = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0]))
+
+    assert response.status_code == 200
+    assert "connection refused" in response.content.decode()
+    assert "data-history=" in response.content.decode()
+
+
+def test_without_a_name_server_a_broker_keeps_its_history(actors, brokers, first_ms) -> None:
+    keep(history_store(), first_ms, {(BROKER, metrics.PUT): [10]})
+    brokers.fails = NameServerDownError(["127.0.0.1:9876"], "connection refused")
+
+    known = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0]))
+    other = actors.reader.get(reverse("brokers:detail", args=["broker-x", 0]))
+
+    assert known.status_code == 200
+    assert "connection refused" in known.content.decode()
+    assert other.status_code == 503
+
+
+def test_a_broker_that_is_no_longer_registered_keeps_its_history(actors, brokers, first_ms) -> None:
+    keep(history_store(), first_ms, {(BROKER, metrics.PUT): [10]})
+    brokers.has_broker = False
+
+    content = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0])).content.decode()
+
+    assert "No broker of this name is registered now" in content
+    assert "data-history=" in content
+
+
+def test_a_broker_that_nobody_knows_is_not_found(actors, brokers) -> None:
+    assert actors.reader.get(reverse("brokers:detail", args=["x", 0])).status_code == 404
+
+
+def test_a_history_that_cannot_be_read_is_said_and_breaks_no_page(
+    actors, brokers, settings, tmp_path
+) -> None:
+    brokers.add_topic("Orders")
+    path = tmp_path / "broken.sqlite3"
+    path.write_bytes(b"no database" * 1_000)
+    settings.TREBUCHET_HISTORY_FILE = path
+    history_store.cache_clear()
+
+    answer = chart(actors.reader, "topic", "messages", "Orders")
+    listed = actors.reader.get(reverse("topics:list"))
+    shown = actors.reader.get(reverse("topics:detail", args=["Orders"]))
+
+    assert "not a database" in answer["problem"]
+    assert listed.status_code == shown.status_code == 200
+    assert "The history cannot be read" in shown.content.decode()

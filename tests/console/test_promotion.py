@@ -1,0 +1,66 @@
+"""Promoting a slave from its page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from django.urls import reverse
+
+from console.audit.models import Entry
+from console.gateway.answers import BrokerNode
+
+if TYPE_CHECKING:
+    from console.gateway.fakes.broker import FakeBroker
+
+pytestmark = pytest.mark.django_db
+
+SLAVE = BrokerNode("DefaultCluster", "broker-a", 1, "127.0.0.1:10931")
+PAGE = ("brokers:detail", ["broker-a", 1])
+PROMOTE = ("brokers:promote", ["broker-a", 1])
+
+
+@pytest.fixture
+def with_slave(brokers: FakeBroker) -> FakeBroker:
+    brokers.slaves.append(SLAVE)
+    return brokers
+
+
+def test_only_administrators_see_the_button_and_only_for_a_slave(actors, with_slave) -> None:
+    slave, master = reverse(PAGE[0], args=PAGE[1]), reverse(PAGE[0], args=["broker-a", 0])
+
+    assert b'data-open-dialog="promote"' in actors.admin.get(slave).content
+    assert b'data-open-dialog="promote"' not in actors.admin.get(master).content
+    assert b'data-open-dialog="promote"' not in actors.reader.get(slave).content
+    refused = actors.reader.post(reverse(PROMOTE[0], args=PROMOTE[1]), {"name": SLAVE.address})
+    assert refused.status_code == 403
+
+
+def test_a_forced_promotion_is_done_and_audited(actors, with_slave) -> None:
+    answer = actors.admin.post(
+        reverse(PROMOTE[0], args=PROMOTE[1]), {"name": SLAVE.address, "force": "on"}, follow=True
+    )
+
+    assert "is the master of broker-a now, in epoch 1" in answer.content.decode()
+    entry = Entry.objects.get(action="broker.promote")
+    assert (entry.subject, entry.outcome) == (f"broker-a:1 {SLAVE.address}", "done")
+    assert entry.before == {"force": True}
+    assert entry.after == {"epoch": 1, "start_offset": "4096", "broker_role": "ASYNC_MASTER"}
+
+
+def test_while_the_master_is_alive_the_broker_refuses(actors, with_slave) -> None:
+    answer = actors.admin.post(
+        reverse(PROMOTE[0], args=PROMOTE[1]), {"name": SLAVE.address}, follow=True
+    )
+
+    assert "is alive" in answer.content.decode()
+    assert Entry.objects.get(action="broker.promote").outcome == "failed"
+
+
+def test_nothing_is_promoted_until_the_address_is_typed(actors, with_slave) -> None:
+    answer = actors.admin.post(
+        reverse(PROMOTE[0], args=PROMOTE[1]), {"name": "127.0.0.1:1", "force": "on"}, follow=True
+    )
+
+    assert "Nothing was promoted" in answer.content.decode()
+    assert not Entry.objects.filter(action="broker.promote").exists()

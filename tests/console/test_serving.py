@@ -1,0 +1,252 @@
+"""The web server against strangers: bodies, stalled connections, sockets of other pages."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.appliance import Visitor
+from tests.support.waiting import until
+from tests.support.web_process import WebProcess, read_to_end
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SIGN_IN = b"POST /accounts/sign-in/ HTTP/1.1\r\nHost: localhost\r\n"
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
+    process = WebProcess(tmp_path_factory.mktemp("web"))
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def visitor(web: WebProcess) -> Visitor:
+    """The administrator, signed in."""
+    visitor = Visitor(web.url)
+    # The overview needs a broker.
+    visitor.sign_in(then="/accounts/password/")
+    return visitor
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1]) if answer else 0
+
+
+def form(path: str, length: int, cookies: str) -> bytes:
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        "Connection: close",
+        "Content-Type: application/x-www-form-urlencoded",
+        f"Cookie: {cookies}",
+        f"Content-Length: {length}",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def bytes_written(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["wchar"])
+
+
+def test_a_quarter_gigabyte_for_the_sign_in_page_is_refused_unread(web: WebProcess) -> None:
+    written = bytes_written(web.pid)
+
+    answer = web.ask(SIGN_IN + b"Content-Length: %d\r\n\r\n" % (250 * MIB))
+
+    assert status_of(answer) == 413
+    assert bytes_written(web.pid) - written < MIB
+
+
+def test_a_body_that_does_not_say_how_long_it_is_ends_at_the_limit(web: WebProcess) -> None:
+    written = bytes_written(web.pid)
+    chunk = b"%x\r\n%s\r\n" % (64 * 1024, b"x" * 64 * 1024)
+    sent = 0
+
+    with web.connect() as peer:
+        peer.sendall(SIGN_IN + b"Transfer-Encoding: chunked\r\n\r\n")
+        while sent < 250 * MIB and not select.select([peer], [], [], 0)[0]:
+            try:
+                peer.sendall(chunk)
+            except (BrokenPipeError, ConnectionResetError):
+                break
+            sent += len(chunk)
+        answer = read_to_end(peer)
+
+    assert status_of(answer) in {413, 0}
+    assert sent < 16 * MIB
+    assert bytes_written(web.pid) - written < MIB
+
+
+def test_who_signed_in_may_send_what_a_stranger_may_not(web: WebProcess, visitor: Visitor) -> None:
+    body = b"x=" + b"y" * 100_000
+
+    stranger = web.ask(form("/topics/new/", len(body), "trebuchet_session=made-up"))
+    known = web.ask(form("/topics/new/", len(body), visitor.cookies) + body)
+    sign_in = web.ask(form("/accounts/sign-in/", len(body), visitor.cookies))
+    too_much = web.ask(form("/topics/new/", 3 * MIB, visitor.cookies))
+
+    assert status_of(stranger) == 413
+    assert status_of(known) == 403  # by Django, which has read it: the form's token is missing
+    assert status_of(sign_in) == 413
+    assert status_of(too_much) == 413
+
+
+def peers_of(web: WebProcess) -> set[str]:
+    """Return the addresses from which the server has connections, by the kernel's table."""
+    found = set()
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        local, remote, state = line.split()[1:4]
+        if int(local.rpartition(":")[2], 16) == web.port and state == "01":
+            found.add(socket.inet_ntoa(int(remote[:8], 16).to_bytes(4, "little")))
+    return found
+
+
+def open_ones(peers: list[socket.socket]) -> list[socket.socket]:
+    """Return the connections that the server has not closed."""
+    still_open = []
+    for peer in peers:
+        peer.setblocking(False)
+        try:
+            if peer.recv(65_536):
+                still_open.append(peer)
+        except BlockingIOError:
+            still_open.append(peer)
+        except ConnectionResetError:
+            continue
+    return still_open
+
+
+@pytest.mark.fault
+def test_connections_that_stall_are_closed(web: WebProcess) -> None:
+    """Headers, bodies and answers that are not read; each sends a byte now and then."""
+    slow_headers = [web.connect("127.0.1.1") for _ in range(100)]
+    slow_bodies = [web.connect("127.0.2.1") for _ in range(50)]
+    silent = [web.connect("127.0.3.1") for _ in range(20)]
+    not_reading = web.connect("127.0.3.1")
+    not_reading.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    not_reading.sendall(b"GET /static/console/app.css HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500)
+    for peer in slow_headers:
+        peer.sendall(b"GET /accounts/sign-in/ HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+    for peer in slow_bodies:
+        peer.sendall(SIGN_IN + b"Content-Length: 4000\r\n\r\nusername=")
+    began = time.monotonic()
+
+    def drip(peers: list[socket.socket]) -> list[socket.socket]:
+        left = open_ones(peers)
+        for peer in left:
+            try:
+                peer.send(b"x")
+            except (BrokenPipeError, ConnectionResetError):
+                continue
+        time.sleep(0.5)
+        return left
+
+    until(lambda: not [*drip(slow_headers), *open_ones(silent)], "slow headers to be cut")
+    assert time.monotonic() - began < 15
+    until(lambda: not drip(slow_bodies), "slow bodies to be cut", seconds=40)
+    until(lambda: "127.0.3.1" not in peers_of(web), "an answer nobody reads to be cut", seconds=40)
+    assert time.monotonic() - began < 40
+    for peer in [not_reading, *slow_headers, *slow_bodies, *silent]:
+        peer.close()
+
+
+def test_one_address_cannot_take_every_connection(web: WebProcess) -> None:
+    peers = [web.connect("127.0.4.1") for _ in range(200)]
+
+    until(lambda: len(open_ones(peers)) <= 128, "connections above the limit to be refused")
+    assert len(open_ones(peers)) == 128
+    neighbour = web.ask(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    for peer in peers:
+        peer.close()
+
+    assert status_of(neighbour) == 200
+    until(
+        lambda: (
+            status_of(
+                web.ask(
+                    b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                    "127.0.4.2",
+                )
+            )
+            == 200
+        ),
+        "places to be given back",
+    )
+
+
+def upgrade(web: WebProcess, path: str, cookie: str, *, host: str = "", origin: str = "") -> int:
+    """Ask for a WebSocket as a browser does; return the status of the answer."""
+    host = host or f"127.0.0.1:{web.port}"
+    lines = [
+        f"GET {path} HTTP/1.1",
+        f"Host: {host}",
+        *([f"Origin: {origin}"] if origin else []),
+        f"Cookie: {cookie}",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    ]
+    with web.connect() as peer:
+        peer.sendall("\r\n".join([*lines, "", ""]).encode())
+        return status_of(peer.recv(65_536))
+
+
+def test_a_socket_opens_for_a_page_of_this_console(web: WebProcess, visitor: Visitor) -> None:
+    assert upgrade(web, "/live/stream/", visitor.cookies, origin=web.url) == 101
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://127.0.0.1:8999",  # another program of the same host
+        "http://127.0.0.1",
+        "https://127.0.0.1:{port}",
+        "http://localhost:{port}",
+        "http://127.0.0.1:{port}.example.org",
+        "http://example.org",
+        "null",
+        "",
+    ],
+)
+def test_a_socket_does_not_open_for_another_page(
+    web: WebProcess, visitor: Visitor, origin: str
+) -> None:
+    given = origin.format(port=web.port)
+
+    assert upgrade(web, "/live/stream/", visitor.cookies, origin=given) == 403
+
+
+def test_a_page_that_borrows_a_session_is_in_the_audit(web: WebProcess, visitor: Visitor) -> None:
+    upgrade(web, "/live/stream/", visitor.cookies, origin="http://127.0.0.1:8998")
+    upgrade(web, "/live/stream/", "", origin="http://127.0.0.1:8997")
+
+    audit = visitor.read("/audit/?action=socket.refused")
+    assert "A page of http://127.0.0.1:8998 wanted to read with this session." in audit
+    assert "8997" not in audit
+
+
+def test_a_host_that_is_not_ours_opens_no_socket(web: WebProcess, visitor: Visitor) -> None:
+    """A name of the attacker's that resolves to this machine: origin and host agree."""
+    status = upgrade(
+        web, "/live/stream/", visitor.cookies, host="evil.example", origin="http://evil.example"
+    )
+
+    assert status == 403
+
+
+def test_a_socket_nobody_lives_at_is_not_found(web: WebProcess, visitor: Visitor) -> None:
+    assert upgrade(web, "/nowhere/", visitor.cookies, origin=web.url) == 404
+    assert upgrade(web, "/nowhere/", "", origin=web.url) == 404
+    assert "Traceback" not in web.log.read_text()

@@ -1,0 +1,22 @@
+"""The Live page: its address holds the filter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from django.urls import reverse
+
+if TYPE_CHECKING:
+    from console.gateway.fakes.broker import FakeBroker
+    from tests.console.conftest import Actors
+
+
+@pytest.mark.parametrize("name", ["topic", "group", "tag", "key"])
+def test_a_word_of_the_address_is_in_the_filter(
+    actors: Actors, brokers: FakeBroker, name: str
+) -> None:
+    page = actors.reader.get(reverse("tracing:river"), {name: "shipping<b>"}).content.decode()
+
+    field = page[page.index(f'name="{name}"') :].partition(">")[0]
+    assert 'value="shipping&lt;b&gt;"' in field

@@ -1,0 +1,296 @@
+"""Rules on recorded shapes: they speak where something goes wrong, and are silent elsewhere.
+
+A series is a value a minute, the newest last; None is not known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from console.history import metrics, points
+from console.history.metrics import Column, Subject
+from console.history.points import MISSING
+from console.history.tiers import HOUR_MS, MINUTE_MS
+from console.verdicts.rules import RULES, Found, Seen, Severity
+from console.verdicts.window import MINUTES, Window
+from console.verdicts.words import WORDS
+
+if TYPE_CHECKING:
+    from console.history.metrics import Metric
+
+NOW_MS = 1_795_251_600_000
+Series = list[float | None]
+GIB = float(1 << 30)
+
+
+def flat(value: float | None, minutes: int = MINUTES) -> Series:
+    return [value] * minutes
+
+
+def climb(low: float, high: float, minutes: int = MINUTES) -> Series:
+    return [low + (high - low) * n / (minutes - 1) for n in range(minutes)]
+
+
+def window(kind: str, series: dict[Metric | tuple[Metric, int], Series]) -> Window:
+    """Return a window; rates of counters are given as messages a minute."""
+    columns, values = [], []
+    for metric, row in series.items():
+        columns.append(
+            Column(metric[0].code, metric[1])
+            if not isinstance(metric, metrics.Metric)
+            else Column(metric.code)
+        )
+        padded = [None] * (MINUTES - len(row)) + row
+        values.append([MISSING if each is None else round(each) for each in padded])
+    made = points.of_samples(
+        columns,
+        np.array(values, dtype=np.int64).T,
+        np.full(MINUTES, MINUTE_MS, dtype=np.int64),
+        np.arange(MINUTES),
+    )
+    assert made is not None
+    return Window(Subject(kind, "broker-a", "x"), made, NOW_MS)
+
+
+def progress(
+    lag: Series,
+    *,
+    consumed: Series | None = None,
+    age_ms: Series | None = None,
+    members: float | None = 2,
+    retention_ms: float = 72 * HOUR_MS,
+    rewound: Series | None = None,
+    queues: dict[int, Series] | None = None,
+) -> Seen:
+    series: dict[Metric | tuple[Metric, int], Series] = {
+        metrics.LAG: lag,
+        metrics.CONSUMED: consumed if consumed is not None else flat(600),
+        metrics.LAG_AGE: age_ms if age_ms is not None else flat(0),
+        metrics.REWOUND: rewound if rewound is not None else flat(0),
+    }
+    for queue, ages in (queues or {}).items():
+        series[metrics.LAG_AGE, queue] = ages
+        series[metrics.LAG, queue] = flat(5)
+    group = window(metrics.GROUP, {metrics.MEMBERS: flat(members)})
+    broker = window(metrics.BROKER, {metrics.RETENTION: flat(retention_ms)})
+    return Seen(window(metrics.PROGRESS, series), group, broker)
+
+
+def group(**rows: Series) -> Seen:
+    names = {
+        "members": metrics.MEMBERS,
+        "lag": metrics.LAG,
+        "age": metrics.LAG_AGE,
+        "dead": metrics.DEAD,
+        "retried": metrics.RETRIED,
+        "consumed": metrics.CONSUMED,
+    }
+    return Seen(window(metrics.GROUP, {names[name]: row for name, row in rows.items()}))
+
+
+def broker(
+    *, disk: Series | None = None, flush: dict[int, float] | None = None, **rows: Series
+) -> Seen:
+    names = {
+        "failed": metrics.PUT_FAILED,
+        "half": metrics.HALF_PENDING,
+        "half_age": metrics.HALF_AGE,
+    }
+    series: dict[Metric | tuple[Metric, int], Series] = {
+        metrics.DISK_TOTAL: flat(100 * GIB),
+        **{names[name]: row for name, row in rows.items()},
+    }
+    for bucket, count in (flush or {}).items():
+        series[metrics.FLUSH_TOOK, bucket] = flat(count)
+    return Seen(window(metrics.BROKER, series), disk_used=disk)
+
+
+def said(seen: Seen) -> dict[str, Found]:
+    """Return what each rule of this kind of subject says."""
+    answers = {rule.name: rule.judge(seen) for rule in RULES if rule.kind == seen.own.subject.kind}
+    return {name: answer for name, answer in answers.items() if answer is not None}
+
+
+MIN = float(MINUTE_MS)
+OLD = climb(0, 59 * MIN)
+WAITING = flat(40 * MIN)
+
+SPEAKING = {
+    "grows from a third of itself": (
+        progress([*flat(100, 45), *climb(150, 900, 15)]),
+        {"falling-behind": Severity.WARN},
+    ),
+    "grows, and its messages wait long": (
+        progress([*flat(100, 45), *climb(150, 900, 15)], age_ms=flat(11 * MIN)),
+        {"falling-behind": Severity.BAD},
+    ),
+    "consumed until ten minutes ago": (
+        progress(
+            [*flat(0, 50), *climb(10, 90, 10)],
+            consumed=[*flat(600, 50), *flat(0, 10)],
+            age_ms=[*flat(0, 50), *climb(MIN, 10 * MIN, 10)],
+        ),
+        {"stopped": Severity.BAD},
+    ),
+    "members and messages, and nothing consumed": (
+        progress(flat(70), consumed=flat(0), age_ms=WAITING),
+        {"stalled": Severity.WARN},
+    ),
+    "offsets went back": (
+        progress(flat(5), rewound=[*flat(0, 55), 700, *flat(0, 4)]),
+        {"rewound": Severity.WARN},
+    ),
+    "one queue of three stands": (
+        progress(
+            flat(60),
+            age_ms=[*flat(0, 30), *climb(0, 29 * MIN, 30)],
+            queues={0: flat(0), 1: [*flat(0, 30), *climb(0, 29 * MIN, 30)], 2: flat(900)},
+        ),
+        {"queue-stuck": Severity.BAD},
+    ),
+    "half an hour before deletion": (
+        progress(flat(50), age_ms=flat(71.5 * HOUR_MS)),
+        {"retention": Severity.BAD},
+    ),
+    "a quarter of the time is left": (
+        progress(flat(50), age_ms=flat(60 * HOUR_MS)),
+        {"retention": Severity.WARN},
+    ),
+    "nobody is connected and it grows": (
+        group(members=flat(0), lag=climb(0, 5_000), age=OLD),
+        {"no-consumer": Severity.BAD},
+    ),
+    "nobody is connected and nothing comes": (
+        group(members=flat(0), lag=flat(7), age=OLD),
+        {"no-consumer": Severity.WARN},
+    ),
+    "three dead letters": (
+        group(members=flat(2), dead=[*flat(0, 50), 3, *flat(0, 9)]),
+        {"dead-letters": Severity.WARN},
+    ),
+    "hundreds of dead letters": (
+        group(members=flat(2), dead=flat(20)),
+        {"dead-letters": Severity.BAD},
+    ),
+    "a fifth comes back": (
+        group(members=flat(2), retried=flat(20), consumed=flat(100)),
+        {"many-retries": Severity.WARN},
+    ),
+    "messages are refused": (broker(failed=[*flat(0, 58), 4, 0]), {"puts-fail": Severity.BAD}),
+    "the disk has three days": (
+        broker(disk=climb(50 * GIB, 70 * GIB, 432)),
+        {"disk-fills": Severity.WARN},
+    ),
+    "the disk of a new broker has two days": (
+        broker(disk=climb(50 * GIB, 60 * GIB, 100)),
+        {"disk-fills": Severity.WARN},
+    ),
+    "the disk has hours": (
+        broker(disk=climb(50 * GIB, 84 * GIB, 432)),
+        {"disk-fills": Severity.BAD},
+    ),
+    "one flush of fifty takes 200 ms": (
+        broker(flush={6: 98, 12: 2}),
+        {"slow-flush": Severity.WARN},
+    ),
+    "half messages double": (
+        broker(half=[*flat(50, 40), *climb(60, 400, 20)]),
+        {"half-messages": Severity.WARN},
+    ),
+    "a half message of an hour": (
+        broker(half=flat(1), half_age=flat(60 * MIN)),
+        {"half-messages": Severity.WARN},
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SPEAKING)
+def test_a_rule_speaks(shape) -> None:
+    seen, expected = SPEAKING[shape]
+
+    assert {name: found.severity for name, found in said(seen).items()} == expected
+
+
+SILENT = {
+    "keeps up": progress(flat(3)),
+    "a lag that stands, being worked on": progress(flat(5_000), age_ms=flat(20_000)),
+    "a peak that is worked off": progress(
+        [*flat(50, 45), *climb(100, 5_000, 8), *climb(4_500, 900, 7)]
+    ),
+    "a lag that shrinks": progress(climb(9_000, 100), age_ms=climb(20 * MIN, MIN)),
+    "grows by a few messages": progress(climb(2, 40)),
+    "no traffic, nothing unread": progress(flat(0), consumed=flat(0)),
+    "a message that has just come to a quiet group": progress(
+        [*flat(0, 59), 1], consumed=flat(0), age_ms=[*flat(0, 59), 900.0]
+    ),
+    "nothing is known": progress(flat(None), consumed=flat(None), age_ms=flat(None)),
+    "grew while nothing was known": progress([*flat(10, 40), *flat(None, 17), *flat(9_000, 3)]),
+    "stands still, but consumed is not known": progress(
+        flat(70), consumed=[*flat(600, 50), *flat(None, 10)], age_ms=WAITING
+    ),
+    "members are not known": progress(flat(70), consumed=flat(0), age_ms=WAITING, members=None),
+    "one queue is slower": progress(
+        flat(60), queues={0: flat(0), 1: climb(0, 3 * MIN), 2: flat(500)}
+    ),
+    "all queues stand the same": progress(
+        flat(60), age_ms=OLD, queues={0: OLD, 1: OLD}, consumed=flat(600)
+    ),
+    "old, and far from deletion": progress(flat(50), age_ms=flat(20 * HOUR_MS)),
+    "a group without members and messages": group(members=flat(0), lag=flat(0), age=flat(0)),
+    "members that come and go": group(members=[*flat(2, 58), 0, 2], lag=flat(50), age=OLD),
+    "members are unknown": group(members=flat(None), lag=climb(0, 5_000), age=OLD),
+    "dead letters of an hour ago": group(members=flat(2), dead=[50, *flat(0, 59)]),
+    "a retry now and then": group(members=flat(2), retried=flat(1), consumed=flat(100)),
+    "failures of long ago": broker(failed=[9, *flat(0, 59)]),
+    "the disk that is emptied each night": broker(
+        disk=[50 * GIB + (n % 144) / 144 * 20 * GIB for n in range(432)]
+    ),
+    "the disk of a new broker that is emptied, too": broker(
+        disk=[50 * GIB + (n % 36) / 36 * 20 * GIB for n in range(100)]
+    ),
+    "the disk that was filled once": broker(
+        disk=[*flat(50 * GIB, 200), *climb(50 * GIB, 70 * GIB, 32), *flat(70 * GIB, 200)]
+    ),
+    "the disk has a month": broker(disk=climb(50 * GIB, 52 * GIB, 432)),
+    "a disk of which little is known": broker(disk=[*flat(None, 420), *climb(50, 80, 12)]),
+    "quick flushes": broker(flush={6: 100, 8: 1}),
+    "three slow flushes": broker(flush={12: 0.4}),
+    "half messages come and go": broker(half=flat(150), half_age=flat(3_000)),
+}
+
+
+@pytest.mark.parametrize("shape", SILENT)
+def test_all_rules_are_silent(shape) -> None:
+    assert said(SILENT[shape]) == {}
+
+
+def test_every_rule_speaks_somewhere_and_has_words() -> None:
+    spoken = {name for _, expected in SPEAKING.values() for name in expected}
+
+    assert {rule.name for rule in RULES} == spoken == set(WORDS)
+
+
+@pytest.mark.parametrize("shape", SPEAKING)
+def test_the_words_need_no_other_numbers_than_the_rules_give(shape) -> None:
+    for name, found in said(SPEAKING[shape][0]).items():
+        words = WORDS[name].evidence(found.evidence)
+
+        assert "%(" not in words
+        assert str(WORDS[name].cause)
+        assert str(WORDS[name].step)
+
+
+def test_the_evidence_names_the_queue_that_is_stuck() -> None:
+    seen, _ = SPEAKING["one queue of three stands"]
+
+    assert said(seen)["queue-stuck"].evidence["queue"] == 1
+
+
+def test_the_days_of_a_disk_come_from_its_pace() -> None:
+    evidence = said(SPEAKING["the disk has three days"][0])["disk-fills"].evidence
+
+    assert evidence["a_day"] == pytest.approx(20 * GIB / 3, rel=0.01)
+    assert evidence["days"] == pytest.approx(15 / (20 / 3), rel=0.02)

