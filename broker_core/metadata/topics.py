@@ -54,6 +54,7 @@ class Topics:
         self.writer = DocumentWriter(document, self._snapshot)
         self.data_version = DataVersion()
         self.table: dict[str, TopicConfig] = {}
+        self._derived: list[dict[str, Any]] = []
         self.on_change: Callable[[str], None] | None = None
         self.system_topics = names.SYSTEM_TOPICS | {
             config.broker_cluster_name,
@@ -85,6 +86,11 @@ class Topics:
             raise StoreError(f"{self._document.path}: {error}") from error
         self.data_version = version
         self.table.update(table)
+        self._forget_derived()
+
+    def clear_on_change(self, derived: dict[str, Any]) -> None:
+        """Clear what somebody derives from topics, by topic, whenever a topic changes."""
+        self._derived.append(derived)
 
     def find(self, topic: str) -> TopicConfig | None:
         return self.table.get(topic)
@@ -114,6 +120,7 @@ class Topics:
         self.data_version = data_version
         self.table.clear()
         self.table.update(table)
+        self._forget_derived()
         self.writer.changed(ALL)
 
     def touch(self) -> None:
@@ -188,7 +195,12 @@ class Topics:
         self.put(topic_config)
         return topic_config
 
+    def _forget_derived(self) -> None:
+        for derived in self._derived:
+            derived.clear()
+
     def _changed(self, topic: str) -> None:
+        self._forget_derived()
         self.data_version = self.data_version.next(self._clock.now_ms())
         self.writer.changed(topic)
         if self.on_change is not None:

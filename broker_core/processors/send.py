@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     Answer = RemotingCommand | bytes | Awaitable[RemotingCommand | bytes]
 
 PUT_OK = PutMessageStatus.PUT_OK
+NO_TRANSACTION = ~TRANSACTION_MASK
 SPECIAL_PROPERTIES = DETOUR_PROPERTIES | {PROPERTY_CLUSTER}
 """A message without any of these is stored in its queue, with the properties text that came."""
 LESS_SAFE: Mapping[PutMessageStatus, ResponseCode] = {
@@ -111,7 +112,7 @@ class SendProcessor:
     ) -> None:
         self._config = config
         self._placement = placement
-        self._is_plain = placement.is_plain
+        self._plain_queues = placement.plain_queues
         self._unwritten_topics = placement.unwritten_topics
         self._dead_letters = dead_letters
         self._detours = detours
@@ -197,7 +198,7 @@ class SendProcessor:
     def _send(self, request: RemotingCommand, connection: Connection, header: SendHeader) -> Answer:
         topic = header.topic
         queue_id = header.queue_id
-        if not self._is_plain(topic, queue_id):
+        if not 0 <= queue_id < self._plain_queues[topic]:
             topic, queue_id = self._place(request, connection, header)
         put_topic, put_queue_id, detour = topic, queue_id, None
         text = header.properties or ""
@@ -224,7 +225,7 @@ class SendProcessor:
             keys=get(PROPERTY_KEYS),
             uniq_key=get(PROPERTY_UNIQ_KEY),
             flag=header.flag,
-            sys_flag=header.sys_flag & ~TRANSACTION_MASK,
+            sys_flag=header.sys_flag & NO_TRANSACTION,
             born_timestamp=header.born_timestamp,
             born_host=connection.remote_host,
             reconsume_times=header.reconsume_times or 0,
@@ -265,7 +266,7 @@ class SendProcessor:
     ) -> Answer:
         topic = header.topic
         queue_id = header.queue_id
-        if not self._is_plain(topic, queue_id):
+        if not 0 <= queue_id < self._plain_queues[topic]:
             queue_id = self._placement.place(wanted_of(header, connection))
         table = decode_properties(header.properties or "")
         if header.sys_flag & TRANSACTION_MASK or PROPERTY_DELAY_TIME_LEVEL in table:

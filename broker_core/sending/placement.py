@@ -23,6 +23,8 @@ from broker_core.message.topic_config import (
 from broker_core.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker_core.clock import Clock
     from broker_core.config.broker import BrokerConfig
     from broker_core.counted_log import CountedLog
@@ -50,8 +52,30 @@ class Wanted(NamedTuple):
     """Whether the producer is one of a unit, and with it a topic that is made."""
 
 
+class _PlainQueues(dict[str, int]):
+    """How many queues of a topic take messages as they are, by topic; 0: `place` has to say.
+
+    Counted when a topic is first asked for, the one question that almost every send asks.
+    """
+
+    def __init__(self, count: Callable[[str], int]) -> None:
+        super().__init__()
+        self._count = count
+
+    def __missing__(self, topic: str) -> int:
+        found = self._count(topic)
+        if found:
+            # Only of topics that exist: what strangers name takes no room.
+            self[topic] = found
+        return found
+
+
 class Placement:
-    """Finds, checks and creates the topics that messages are sent to. Event loop only."""
+    """Finds, checks and creates the topics that messages are sent to. Event loop only.
+
+    Attributes:
+        plain_queues: the first so many queues of a topic take a message as it is.
+    """
 
     def __init__(
         self, config: BrokerConfig, topics: Topics, counted_log: CountedLog, clock: Clock
@@ -59,6 +83,8 @@ class Placement:
         self._config = config
         self._topics = topics
         self._table = topics.table
+        self.plain_queues = _PlainQueues(self._count_plain)
+        topics.clear_on_change(self.plain_queues)
         self.unwritten_topics = topics.writer.unwritten
         self.until_topic_is_written = topics.writer.until_written
         self._counted_log = counted_log
@@ -70,23 +96,7 @@ class Placement:
         config = self._config
         self._is_writable = bool(config.broker_permission & PERM_WRITE)
         self._accept_from = config.start_accept_send_request_time_stamp
-        # Whether more than a topic's name and its queues decides what may be sent.
-        self._is_checked = bool(self._accept_from) or not self._is_writable
-
-    def is_plain(self, topic: str, queue_id: int) -> bool:
-        """Return whether a message may go to this queue as it is; False when `place` has to say.
-
-        The one question that almost every send asks.
-        """
-        topic_config = self._table.get(topic)
-        return (
-            topic_config is not None
-            and 0 <= queue_id < topic_config.write_queue_nums
-            and not self._is_checked
-            and topic[0] != "%"
-            and topic not in NOT_ALLOWED_SEND_TOPICS
-            and topic_config.topic_filter_type == SINGLE_TAG
-        )
+        self.plain_queues.clear()
 
     def sys_flag_of(self, topic: str) -> int:
         """Return the bits that a topic's messages have in their sys_flag."""
@@ -132,6 +142,19 @@ class Placement:
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._config.broker_ip1}] sending message is forbidden",
             )
+
+    def _count_plain(self, topic: str) -> int:
+        topic_config = self._table.get(topic)
+        if (
+            topic_config is None
+            or self._accept_from
+            or not self._is_writable
+            or topic[0] == "%"
+            or topic in NOT_ALLOWED_SEND_TOPICS
+            or topic_config.topic_filter_type != SINGLE_TAG
+        ):
+            return 0
+        return topic_config.write_queue_nums
 
     def _find_or_create(self, wanted: Wanted) -> TopicConfig:
         topic = wanted.topic

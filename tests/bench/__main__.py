@@ -2,16 +2,16 @@
 
     python -m tests.bench [--against OTHER_CHECKOUT] [--rounds 5]
 
-Each round starts a broker of each checkout, loads it with prepared frames, and reads how much
-processor time its process has used. The client's own time does not count, and a machine that is
-busy with other things disturbs the figures less than it disturbs a rate; still, use a quiet one.
+Each round starts a broker of each checkout and loads them in turn, slice by slice, with prepared
+frames; what counts is the processor time of the broker's threads, not the client's. The change is
+the median over pairs of slices in a row, so that a machine whose pace varies disturbs it little;
+still, use a quiet one.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import selectors
 import socket
 import statistics
@@ -27,7 +27,8 @@ from tests.support.raw_remoting import create_topic, frame, pull_fields
 TOPIC = "Bench"
 SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, PULL_MESSAGE = 310, 320, 11
 BATCH = 32
-TICKS = os.sysconf("SC_CLK_TCK")
+SLICES = 25
+WARM_UP_SLICES = 2
 SUCCESS = b'"code":0'
 LENGTHS = struct.Struct(">ii")
 
@@ -102,8 +103,8 @@ class Loader:
 
 
 def processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 def load(port: int, cell: Cell) -> None:
@@ -118,24 +119,46 @@ def load(port: int, cell: Cell) -> None:
             loader.socket.close()
 
 
-def measure(checkout: Path) -> dict[str, float]:
-    """Return the microseconds of processor a message, by cell."""
-    found = {}
+class Measured:
+    """A running broker of one checkout."""
+
+    def __init__(self, checkout: Path, directory: Path) -> None:
+        self._broker = BrokerProcess(directory, mappedFileSizeCommitLog=256 << 20)
+        self._broker.checkout = checkout
+        self._broker.start()
+        create_topic(self._broker.port, TOPIC)
+
+    def measure(self, cell: Cell) -> float:
+        """Return the microseconds of processor a message of one slice of a cell's load."""
+        before = processor_seconds(self._broker.pid)
+        load(self._broker.port, cell)
+        used = processor_seconds(self._broker.pid) - before
+        return used * 1e6 / (cell.requests * cell.messages)
+
+    def stop(self) -> None:
+        self._broker.stop()
+
+
+def measure(checkouts: list[Path], found: dict[tuple[str, int], list[float]]) -> None:
+    """Add the slices of one pair of brokers, by cell and the number of the checkout."""
     with tempfile.TemporaryDirectory() as directory:
-        broker = BrokerProcess(Path(directory), mappedFileSizeCommitLog=256 << 20)
-        broker.checkout = checkout
-        broker.start()
+        brokers = [
+            Measured(checkout, Path(directory) / str(number))
+            for number, checkout in enumerate(checkouts)
+        ]
         try:
-            create_topic(broker.port, TOPIC)
             for cell in CELLS:
-                load(broker.port, cell._replace(requests=cell.requests // 20))
-                before = processor_seconds(broker.pid)
-                load(broker.port, cell)
-                used = processor_seconds(broker.pid) - before
-                found[cell.name] = used * 1e6 / (cell.requests * cell.messages)
+                part = cell._replace(requests=cell.requests // SLICES)
+                for slice_number in range(-WARM_UP_SLICES, SLICES):
+                    # Each first in turn: what runs first finds other caches.
+                    order = range(len(brokers)) if slice_number % 2 else range(len(brokers))[::-1]
+                    for number in order:
+                        cost = brokers[number].measure(part)
+                        if slice_number >= 0:
+                            found.setdefault((cell.name, number), []).append(cost)
         finally:
-            broker.stop()
-    return found
+            for broker in brokers:
+                broker.stop()
 
 
 def main() -> int:
@@ -145,17 +168,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
     checkouts = [*([asked.against.resolve()] if asked.against else []), ROOT]
-    rounds: dict[Path, list[dict[str, float]]] = {checkout: [] for checkout in checkouts}
-    for number in range(asked.rounds):
-        # Each first in turn: what runs first finds other caches.
-        for checkout in checkouts if number % 2 == 0 else reversed(checkouts):
-            rounds[checkout].append(measure(checkout))
-    print("µs of processor a message, medians of", asked.rounds, "rounds")
+    found: dict[tuple[str, int], list[float]] = {}
+    for _ in range(asked.rounds):
+        measure(checkouts, found)
+    print("µs of processor a message, medians of", asked.rounds, "x", SLICES, "slices")
     for cell in CELLS:
-        medians = [
-            statistics.median(one[cell.name] for one in rounds[checkout]) for checkout in checkouts
-        ]
-        change = f"  {medians[-1] / medians[0] - 1:+.1%}" if asked.against else ""
+        medians = [statistics.median(found[cell.name, number]) for number in range(len(checkouts))]
+        change = ""
+        if asked.against:
+            # What disturbs the machine for a while disturbs two slices in a row alike.
+            pairs = zip(found[cell.name, 0], found[cell.name, 1], strict=True)
+            ratio = statistics.median(after / before for before, after in pairs)
+            change = f"  {ratio - 1:+.1%}"
         print(f"{cell.name:<24}", *(f"{median:8.2f}" for median in medians), change)
     return 0
 

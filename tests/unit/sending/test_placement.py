@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from broker_core.errors import RequestRefusedError
+from broker_core.message.data_version import DataVersion
 from broker_core.message.sys_flag import MULTI_TAGS_FLAG
 from broker_core.message.topic_config import PERM_READ, PERM_WRITE, TopicConfig
 from broker_core.protocol.codes import ResponseCode
@@ -65,7 +66,35 @@ def test_a_known_queue_of_a_plain_topic_needs_no_closer_look(
     add(sending, "T")
     add(sending, "%RETRY%g")
 
-    assert sending.placement.is_plain(topic, queue_id) is is_plain
+    assert (0 <= queue_id < sending.placement.plain_queues[topic]) is is_plain
+
+
+def test_what_is_plain_follows_the_topic(sending: Sending) -> None:
+    add(sending, "T")
+    plain_queues = sending.placement.plain_queues
+    assert plain_queues["T"] == 4
+
+    sending.topics.put(msgspec.structs.replace(sending.topics.table["T"], write_queue_nums=2))
+    assert plain_queues["T"] == 2
+
+    sending.topics.follow(DataVersion(counter=7), {})
+    assert plain_queues["T"] == 0
+
+
+def test_a_topic_is_no_longer_plain_when_it_is_deleted(sending: Sending) -> None:
+    add(sending, "T")
+    assert sending.placement.plain_queues["T"] == 4
+
+    sending.topics.delete("T")
+
+    assert sending.placement.plain_queues["T"] == 0
+
+
+def test_topics_that_strangers_name_take_no_room(sending: Sending) -> None:
+    for number in range(10):
+        assert sending.placement.plain_queues[f"unknown{number}"] == 0
+
+    assert not list(sending.placement.plain_queues)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +104,7 @@ def test_nothing_is_plain_while_more_than_the_topic_decides(keys: dict[str, str]
     sending = make_sending(**keys)
     add(sending, "T")
 
-    assert not sending.placement.is_plain("T", 0)
+    assert not sending.placement.plain_queues["T"]
     assert sending.placement.place(wanted("T")) == 0
 
 
@@ -181,7 +210,7 @@ def test_a_permission_that_changes_takes_effect_with_the_next_reading(sending: S
 
     sending.placement.reconfigure()
 
-    assert not sending.placement.is_plain("T", 0)
+    assert not sending.placement.plain_queues["T"]
     with pytest.raises(RequestRefusedError):
         sending.placement.require_writable_broker()
 
@@ -214,6 +243,6 @@ def test_messages_of_a_topic_with_several_tags_say_so(sending: Sending) -> None:
         msgspec.structs.replace(sending.topics.table["T"], topic_filter_type="MULTI_TAG")
     )
 
-    assert not sending.placement.is_plain("T", 0)
+    assert not sending.placement.plain_queues["T"]
     assert sending.placement.sys_flag_of("T") == MULTI_TAGS_FLAG
     assert sending.placement.sys_flag_of("unknown") == 0
