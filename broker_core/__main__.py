@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import faulthandler
 import logging
 import resource
 import signal
@@ -268,4 +269,6 @@ def _say(sentence: str) -> None:
 
 
 if __name__ == "__main__":
+    # A fault in native code ends the process without a word otherwise.
+    faulthandler.enable()
     sys.exit(main())

@@ -7,6 +7,7 @@ import signal
 import socket
 import stat
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,17 +94,25 @@ def test_a_running_session_listens_on_loopback_only(running_spark: Spark) -> Non
 def test_a_process_without_the_secret_gets_nothing_from_its_ports(running_spark: Spark) -> None:
     # Java's ports, and those of this process, which Java reports sums of tasks to.
     java, python = listening(running_spark.java_pid), listening(os.getpid())
-    refusals = {port: stranger.ask(port, stranger.GATEWAY_CALL) for _, port in java}
+    with ThreadPoolExecutor(len(java)) as threads:
+        # Those that say nothing are waited for side by side.
+        ports = sorted({port for _, port in java})
+        found = threads.map(lambda port: stranger.ask(port, stranger.GATEWAY_CALL), ports)
+    refusals = dict(zip(ports, found, strict=True))
 
     # py4j's gateway refuses in words; the driver's RPC and its block manager do not understand.
-    gateway = [port for port, found in refusals.items() if found]
+    gateway = [port for port, answer in refusals.items() if answer]
     assert [refusals[port][:2] for port in gateway] == [b"!x"]
     others = refusals.keys() - gateway
     # The two, and what the streams of earlier tests have left.
     assert len(others) >= 2
-    for port in others:
-        for request in (stranger.for_blocks(), stranger.to_the_driver(port)):
-            assert not stranger.is_answer(stranger.ask(port, request))
+    with ThreadPoolExecutor(len(others)) as threads:
+        answers = [
+            threads.submit(stranger.ask, port, request)
+            for port in others
+            for request in (stranger.for_blocks(), stranger.to_the_driver(port))
+        ]
+    assert not [one for one in answers if stranger.is_answer(one.result())]
     assert python
     for _, port in python:
         assert stranger.ask(port, 1_000 * b"x") == b""

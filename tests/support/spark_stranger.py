@@ -40,13 +40,16 @@ def to_the_driver(port: int) -> bytes:
 
 
 def ask(port: int, request: bytes) -> bytes:
-    """Send a request to a port of this machine; return what comes back first, if anything does."""
-    with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as peer:
-        try:
+    """Send a request to a port of this machine; return what comes back first, if anything does.
+
+    A port whose owner no longer accepts, as those of ended streams, answers nothing.
+    """
+    try:
+        with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as peer:
             peer.sendall(request)
             return peer.recv(65_536)
-        except (ConnectionError, TimeoutError):
-            return b""
+    except (ConnectionError, TimeoutError):
+        return b""
 
 
 def is_answer(found: bytes) -> bool:
