@@ -355,6 +355,8 @@ class Pull:
 
 def code_of(status: GetMessageStatus, queue_offset: int) -> ResponseCode:
     """Return what a status is on the wire."""
+    if status is GetMessageStatus.FOUND:
+        return ResponseCode.SUCCESS  # mostly, and without the hash of an enum
     if status in EMPTY:
         moved = queue_offset != 0
         return ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND
