@@ -18,13 +18,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deploy import checks, java, steps, system_packages
+from deploy import checks, java, second_look, steps, system_packages
 from deploy.steps import Step
 from deploy.terminal import say
 from deploy.virtualenv import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 HEAVY = "spark or interop or fault or browser"
@@ -75,7 +75,7 @@ def stages_of(tier: str, seed: int) -> list[list[Step]]:
         [Step("format", [*ruff, "format", "--check", "."])],
     ]
     types = [[Step("types", mypy)]]
-    options = [f"--hypothesis-seed={seed}", f"--timeout={TEST_SECONDS_MAX}", "--durations=10"]
+    options = [*options_of(seed), "--durations=10"]
 
     def tests(name: str, marks: str, *places: str, seconds_max: float) -> Step:
         report = REPORTS / f"{name}.xml"
@@ -98,6 +98,11 @@ def stages_of(tier: str, seed: int) -> list[list[Step]]:
             return [*lint, *types, *unit]
         case _:
             return [*lint, *types, *unit, heavy]
+
+
+def options_of(seed: int) -> list[str]:
+    """Return pytest's options for a run with a seed."""
+    return [f"--hypothesis-seed={seed}", f"--timeout={TEST_SECONDS_MAX}"]
 
 
 def install_missing(*, may_install: bool) -> list[Tool]:
@@ -145,8 +150,12 @@ def main(arguments: Sequence[str]) -> int:
         if missing and asked.may_install and system_packages.may_install():
             say(f"\ndeploy/test {asked.tier}: NOT RUN: what is missing could not be installed")
             return SETUP_FAILED
-    failed = [name for stage in stages for name in steps.run(stage)]
-    outcomes, reasons = counts([step.report for step in all_steps if step.report is not None])
+    failed = {name: code for stage in stages for name, code in steps.run(stage).items()}
+    reports = [step.report for step in all_steps if step.report is not None]
+    outcomes, reasons = counts(reports)
+    seen_once = look_again(failed, reports, seed)
+    if seen_once:
+        failed = {}
     for reason, number in reasons.most_common():
         say(f"SKIPPED {number}: {reason}")
     verdict = f"FAILED ({', '.join(failed)})" if failed else "passed"
@@ -154,8 +163,20 @@ def main(arguments: Sequence[str]) -> int:
     skipped = f"; NOT EVERYTHING WAS RUN: {'; '.join(reasons)}" if reasons else ""
     seconds = time.monotonic() - began
     ran = f": {tests}" if outcomes else ""
-    say(f"\ndeploy/test {asked.tier}: {verdict} in {seconds:.0f} s, seed {seed}{ran}{skipped}")
+    once = f"; FAILED ONCE, NOT AGAIN ALONE: {', '.join(seen_once)}" if seen_once else ""
+    say(
+        f"\ndeploy/test {asked.tier}: {verdict} in {seconds:.0f} s, seed {seed}{ran}{once}{skipped}"
+    )
     return FAILED if failed else PASSED
+
+
+def look_again(failed: Mapping[str, int], reports: Sequence[Path], seed: int) -> list[str]:
+    """Run what failed once more, alone; return these tests if all of them pass now, else none."""
+    tests = second_look.worth_it(failed.values(), reports) if failed else []
+    if not tests:
+        return []
+    step = second_look.step_of(tests, options_of(seed), REPORTS / f"{second_look.NAME}.xml")
+    return [] if steps.run([step]) else tests
 
 
 def interrupted(signum: int, _: object) -> None:

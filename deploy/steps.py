@@ -42,8 +42,8 @@ class Step:
     seconds_max: float = 900
 
 
-def run(steps: Sequence[Step]) -> list[str]:
-    """Run steps side by side; return the names of those that failed.
+def run(steps: Sequence[Step]) -> dict[str, int]:
+    """Run steps side by side; return the exit codes of those that failed, by name.
 
     Main thread only: a shell that starts us in the background ignores SIGINT, and so would every
     process of ours.
@@ -57,11 +57,11 @@ def run(steps: Sequence[Step]) -> list[str]:
         signal.signal(signal.SIGINT, before)
 
 
-def _run(steps: Sequence[Step]) -> list[str]:
+def _run(steps: Sequence[Step]) -> dict[str, int]:
     running = [Running(step, is_labelled=len(steps) > 1) for step in steps]
     with ThreadPoolExecutor(len(steps)) as pool:
         try:
-            outcomes = list(pool.map(Running.passes, running))
+            codes = list(pool.map(Running.run, running))
         except BaseException:
             # Ctrl-C and SIGTERM reach this thread alone.
             for one in running:
@@ -69,7 +69,7 @@ def _run(steps: Sequence[Step]) -> list[str]:
             for one in running:
                 one.end()
             raise
-    return [step.name for step, passed in zip(steps, outcomes, strict=True) if not passed]
+    return {step.name: code for step, code in zip(steps, codes, strict=True) if code}
 
 
 class Running:
@@ -81,8 +81,8 @@ class Running:
         self._process: subprocess.Popen[str] | None = None
         self._is_given_up = False
 
-    def passes(self) -> bool:
-        """Run the step to its end, say how it ended."""
+    def run(self) -> int:
+        """Run the step to its end, say how it ended; return its exit code."""
         step = self._step
         say(f"\n--- {step.name}: {shlex.join(step.command)}")
         if step.report is not None:
@@ -94,7 +94,7 @@ class Running:
             say(f"{step.name}: no test was collected: that is a failure, not a success.")
         words = "passed" if code == 0 else f"FAILED (exit code {code})"
         say(f"--- {step.name}: {words} in {time.monotonic() - began:.1f} s")
-        return code == 0
+        return code
 
     def interrupt(self) -> None:
         """Ask the process to end, as Ctrl-C does."""

@@ -91,7 +91,7 @@ def test_the_verdict_is_the_last_line_and_tells_what_was_not_run(
     report.write_text(REPORT)
     step = Step("unit", [], report)
     monkeypatch.setattr(gate, "stages_of", lambda tier, seed: [[step]])
-    monkeypatch.setattr(steps, "run", lambda stage: [step.name for step in stage])
+    monkeypatch.setattr(steps, "run", lambda stage: {step.name: 2 for step in stage})
 
     code = gate.main(["unit", "--seed", "7"])
 
@@ -100,3 +100,47 @@ def test_the_verdict_is_the_last_line_and_tells_what_was_not_run(
     assert last.startswith("deploy/test unit: FAILED (unit) in ")
     assert "seed 7: 1 passed, 2 failed, 1 skipped" in last
     assert "NOT EVERYTHING WAS RUN: chromium is missing" in last
+
+
+def test_what_passes_alone_is_named_and_passes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(gate.SEED_VARIABLE, "0")
+    report = tmp_path / "report.xml"
+    report.write_text(
+        '<r><testcase classname="tests.deploy.test_gate" name="a"><failure/></testcase></r>'
+    )
+    stage = [Step("unit", [], report)]
+    ran: list[Step] = []
+
+    def run(some: list[Step]) -> dict[str, int]:
+        ran.extend(some)
+        return {"unit": 1} if some == stage else {}
+
+    monkeypatch.setattr(gate, "stages_of", lambda tier, seed: [stage])
+    monkeypatch.setattr(steps, "run", run)
+
+    code = gate.main(["unit", "--seed", "7"])
+
+    last = capsys.readouterr().out.strip().splitlines()[-1]
+    assert code == 0
+    assert [step.name for step in ran] == ["unit", "again"]
+    assert ran[1].command[-1] == "tests/deploy/test_gate.py::a"
+    assert last.endswith(
+        "1 failed, 0 skipped; FAILED ONCE, NOT AGAIN ALONE: tests/deploy/test_gate.py::a"
+    )
+
+
+def test_what_fails_alone_too_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(gate.SEED_VARIABLE, "0")
+    report = tmp_path / "report.xml"
+    report.write_text(
+        '<r><testcase classname="tests.deploy.test_gate" name="a"><error/></testcase></r>'
+    )
+    monkeypatch.setattr(gate, "stages_of", lambda tier, seed: [[Step("unit", [], report)]])
+    monkeypatch.setattr(steps, "run", lambda stage: {step.name: 1 for step in stage})
+
+    assert gate.main(["unit"]) == 1
+    assert "NOT AGAIN" not in capsys.readouterr().out

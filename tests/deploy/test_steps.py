@@ -36,7 +36,7 @@ def test_steps_of_a_stage_run_at_the_same_time(tmp_path: Path) -> None:
     # Either open returns only when the other one has come.
     reads, writes = (f"open({str(meeting)!r}, {mode!r}).close()" for mode in "rw")
 
-    assert steps.run([python("a", reads), python("b", writes)]) == []
+    assert steps.run([python("a", reads), python("b", writes)]) == {}
 
 
 def test_lines_of_steps_side_by_side_bear_their_names(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,14 +50,14 @@ def test_lines_of_steps_side_by_side_bear_their_names(capsys: pytest.CaptureFixt
 def test_a_step_that_fails_fails_its_stage(capsys: pytest.CaptureFixture[str]) -> None:
     failed = steps.run([python("good", ""), python("bad", "raise SystemExit(3)")])
 
-    assert failed == ["bad"]
+    assert failed == {"bad": 3}
     assert "--- bad: FAILED (exit code 3) in " in capsys.readouterr().out
 
 
 def test_no_tests_are_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = [sys.executable, "-c", "raise SystemExit(5)"]
 
-    assert steps.run([Step("unit", program, tmp_path / "reports" / "unit.xml")]) == ["unit"]
+    assert steps.run([Step("unit", program, tmp_path / "reports" / "unit.xml")]) == {"unit": 5}
     assert "no test was collected" in capsys.readouterr().out
 
 
@@ -77,7 +77,7 @@ def test_a_step_that_hangs_is_interrupted_and_fails(
     hangs = "import signal\ntry: signal.pause()\nexcept KeyboardInterrupt: raise SystemExit(0)"
     stage = [python("hung", hangs, seconds_max=0.5), *[python("good", "")] * others]
 
-    assert steps.run(stage) == ["hung"]
+    assert steps.run(stage) == {"hung": 124}
     said = capsys.readouterr().out
     assert "hung: not done in 0.5 s: interrupted" in said
     assert "--- hung: FAILED (exit code 124) in " in said
@@ -94,7 +94,7 @@ def test_a_step_is_interrupted_where_the_shell_ignores_interrupts(
     finally:
         signal.signal(signal.SIGINT, before)
 
-    assert failed == ["hung"]
+    assert failed == {"hung": 124}
     assert "hung   | interrupted" in capsys.readouterr().out
     assert after is signal.SIG_IGN
 
@@ -112,7 +112,7 @@ def test_a_step_that_ignores_the_interrupt_is_killed_with_its_children(
         "signal.pause()"
     )
 
-    assert steps.run([python("deaf", deaf, seconds_max=2)]) == ["deaf"]
+    assert steps.run([python("deaf", deaf, seconds_max=2)]) == {"deaf": 124}
     child = int(pid.read_text())
     until(lambda: not is_alive(child), "the child to be gone")
 
