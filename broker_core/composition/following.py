@@ -79,6 +79,7 @@ def build_following(
         lambda: store.max_commit_log_offset,
         registration.hurry,
         foundation.clock,
+        lambda: storage.epochs.newest,
     )
     return FollowingParts(sync, ha_admin)
 

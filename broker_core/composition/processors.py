@@ -133,7 +133,7 @@ def build_processors(
             late_ms,
             clock,
             live_update.apply,
-            foundation.extensions.runtime_info,
+            lambda: foundation.extensions.runtime_info() | ha.runtime_info(),
         ),
         sample=_sample(foundation, storage, clients, late_ms, connections),
     )

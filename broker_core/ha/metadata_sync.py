@@ -2,7 +2,8 @@
 
 Source: broker/slave/SlaveSynchronize.java, BrokerController.java handleSlaveSynchronize (4.9.7).
 Differs: filters of consumers come along where the master is one of ours, and a slave says when its
-accounts are not its master's; the original knows nothing of either.
+accounts are not its master's; the original knows nothing of either. It asks where the master's log
+ends, too, to say how far it is behind.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from broker_core.errors import RemotingConnectError, RemotingError, ReplicationError
+from broker_core.ha.master_ends import MasterEnds
 from broker_core.message.data_version import DataVersion
 from broker_core.message.subscription import SubscriptionGroupConfig
 from broker_core.metadata.consumer_filters import TopicFilters
 from broker_core.protocol import java_json
 from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
+from broker_core.protocol.bodies.tables import KVTable
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.client import split_address
@@ -86,12 +89,14 @@ class SyncState:
     """When everything was taken over last."""
     failures: dict[str, str] = field(default_factory=dict)
     """What could not be taken over at the last attempt, and why."""
+    ends: MasterEnds = field(default_factory=MasterEnds)
 
     def follow(self, master_addr: str) -> None:
         """Begin anew with another master."""
         self.master_addr = master_addr
         self.last_at = None
         self.failures.clear()
+        self.ends.clear()
 
 
 class MetadataSync(Service):
@@ -143,6 +148,7 @@ class MetadataSync(Service):
             ("subscription groups", self._take_groups),
             ("consumer filters", self._take_filters),
             ("the version of the accounts", self._compare_accounts),
+            ("the ends of the log", self._note_end),
         ):
             await self._try(state, what, take)
         if not state.failures:
@@ -248,6 +254,15 @@ class MetadataSync(Service):
                 f"its accounts have version {theirs.counter}, this broker's {own.counter}; copy "
                 "the master's plain_acl.yml here"
             )
+
+    async def _note_end(self, master_addr: str) -> None:
+        body = await self._ask(master_addr, RequestCode.GET_BROKER_RUNTIME_INFO)
+        table = java_json.decode_as(body, KVTable).table
+        end = table.get("commitLogMaxOffset", "")
+        if not (end.isascii() and end.isdigit()):
+            raise ValueError(f"commitLogMaxOffset is {end[:20]!r}")
+        if self.state.master_addr == master_addr:
+            self.state.ends.note(self._clock.monotonic(), int(end))
 
     async def _ask(self, address: str, code: RequestCode) -> bytes:
         return _body_of(

@@ -87,3 +87,58 @@ async def test_a_slave_without_a_master_says_why(tmp_path: Path) -> None:
 
         assert told["activated"] is False
         assert "no connection" in told["reason"]
+
+
+async def runtime_info(broker: Broker) -> dict[str, str]:
+    async with client_of(broker) as client:
+        answer = await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+    assert answer.code == ResponseCode.SUCCESS
+    table: dict[str, str] = json_body(answer)["table"]
+    return table
+
+
+async def test_the_runtime_info_of_a_pair_says_who_is_how_far_behind(tmp_path: Path) -> None:
+    async with (
+        running_broker(tmp_path / "m") as master,
+        running_slave(tmp_path / "s", master) as slave,
+        client_of(master) as client,
+    ):
+        slave.metadata_sync.follow(f"127.0.0.1:{master.listen_port}")
+        await client.send("T")
+        await until_caught_up(master, slave)
+        await until_async(
+            lambda: (
+                [each.behind_bytes for each in master.replication.ha_master.connections()] == [0]
+            ),
+            "the slave's report",
+        )
+        await slave.metadata_sync.sync()
+        of_master, of_slave = await runtime_info(master), await runtime_info(slave)
+
+    link = slave_rows(of_master)
+    assert (of_master["brokerRole"], of_master["brokerId"]) == ("ASYNC_MASTER", "0")
+    assert (of_master["haSlaveNums"], of_master["haInSyncSlaveNums"]) == ("1", "1")
+    assert [row.partition(", last contact")[0] for row in link] == ["in sync, lag 0 B 0.0 s"]
+    assert (of_slave["brokerRole"], of_slave["brokerId"]) == ("SLAVE", "1")
+    assert of_slave["haMasterAddress"] == ha_address(master)
+    assert of_slave["haState"] == "following"
+    assert of_slave["haLag"] == "0 B 0.0 s"
+    assert of_slave["haLastContact"].endswith(" s ago")
+    assert not slave_rows(of_slave)
+
+
+async def test_the_runtime_info_of_a_slave_without_its_master_says_why(tmp_path: Path) -> None:
+    async with running_broker(
+        tmp_path, brokerRole="SLAVE", brokerId=1, haMasterAddress="127.0.0.1:1"
+    ) as slave:
+        await until_async(
+            lambda: slave.replication.ha_slave.state().failures > 0, "the first attempt's end"
+        )
+        told = await runtime_info(slave)
+
+    assert "no connection" in told["haReason"]
+    assert not {"haLag", "haLastContact", "haSlaveNums"} & told.keys()
+
+
+def slave_rows(table: dict[str, str]) -> list[str]:
+    return [value for key, value in table.items() if key.startswith("haSlave_")]

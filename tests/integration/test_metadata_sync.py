@@ -281,6 +281,7 @@ def write_accounts(directory: Path) -> None:
                 "delay offsets",
                 "subscription groups",
                 "consumer filters",
+                "the ends of the log",
             },
         ),
     ],

@@ -40,7 +40,7 @@ def case(
     return Case(name or line.split()[0], tuple(line.split()), shape, differs, seconds)
 
 
-MORE = "ours shows more: damage, the state of the store, slow groups, 5.x's spelling of a key"
+MORE = "ours shows more: damage, the store, slow groups, replication, 5.x's spelling of a key"
 IN_FILE = "the original lets anyone who reaches the port set its paths; ours allows a list of keys"
 ACL_OFF = "without access control, the original fails with a null pointer or does not answer"
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.ha.connection import SlaveConnection
     from broker_core.ha.master import HaMaster
+    from broker_core.ha.master_ends import Behind
     from broker_core.ha.metadata_sync import SyncState
     from broker_core.ha.role import Role
     from broker_core.ha.slave import HaSlave
@@ -32,7 +33,7 @@ class HaAdmin:
     """GET_BROKER_HA_STATUS, GET_ALL_CONSUMER_FILTER (ours), NOTIFY_MIN_BROKER_ID_CHANGE. Event loop
     only.
 
-    `master_changed` is called with a broker's name.
+    `master_changed` is called with a broker's name; `epoch` returns the newest one's number.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class HaAdmin:
         max_offset: Callable[[], int],
         master_changed: Callable[[str], None],
         clock: Clock,
+        epoch: Callable[[], int],
     ) -> None:
         self._role = role
         self._ha_master = ha_master
@@ -54,11 +56,52 @@ class HaAdmin:
         self._max_offset = max_offset
         self._master_changed = master_changed
         self._clock = clock
+        self._epoch = epoch
 
     def behind_bytes(self) -> int:
         """Return what the slave that has most of the log lacks of it; all, without a slave."""
         slaves = self._ha_master.connections()
         return min((each.behind_bytes for each in slaves), default=self._max_offset())
+
+    def behind_master(self) -> Behind | None:
+        """Return how far this slave is behind what its master said last; None: not known."""
+        if not self._role.is_slave:
+            return None
+        return self._metadata.ends.behind(self._clock.monotonic(), self._max_offset())
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return the rows of GET_BROKER_RUNTIME_INFO on replication; the original has none."""
+        rows = {
+            "brokerRole": self._role.broker_role,
+            "brokerId": str(self._role.broker_id),
+            "haEpoch": str(self._epoch()),
+        }
+        return rows | (self._slaves_rows() if not self._role.is_slave else self._masters_rows())
+
+    def _slaves_rows(self) -> dict[str, str]:
+        slaves = self._ha_master.connections()
+        rows = {
+            "haSlaveNums": str(len(slaves)),
+            "haInSyncSlaveNums": str(sum(each.is_in_sync for each in slaves)),
+        }
+        for each in slaves:
+            state = "in sync" if each.is_in_sync else "not in sync"
+            rows[f"haSlave_{each.address}"] = (
+                f"{state}, lag {each.behind_bytes} B {each.behind_seconds:.1f} s, "
+                f"last contact {each.last_contact_seconds:.1f} s ago"
+            )
+        return rows
+
+    def _masters_rows(self) -> dict[str, str]:
+        state, behind = self._ha_slave.state(), self.behind_master()
+        rows = {"haMasterAddress": state.master_address, "haState": state.state}
+        if behind is not None:
+            rows["haLag"] = f"{behind.lag_bytes} B {behind.lag_seconds:.1f} s"
+        if state.last_contact_seconds >= 0:
+            rows["haLastContact"] = f"{state.last_contact_seconds:.1f} s ago"
+        if state.reason:
+            rows["haReason"] = state.reason
+        return rows
 
     def ha_status(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_BROKER_HA_STATUS. Answers SUCCESS with HARuntimeInfo.
@@ -95,6 +138,12 @@ class HaAdmin:
             "transferredByteInSecond": 0,
         }
         if is_slave:
+            behind = self.behind_master()
+            if behind is not None:
+                info |= {
+                    "behindMillis": round(behind.lag_seconds * MS),
+                    "diff": behind.lag_bytes,
+                }
             info |= {
                 "failures": state.failures,
                 "localAddr": state.local_address,

@@ -50,6 +50,7 @@ GOOD = {
         b'{"dataVersion":{"counter":3,"timestamp":5},'
         b'"subscriptionGroupTable":{"g":{"groupName":"g"}}}'
     ),
+    RequestCode.GET_BROKER_RUNTIME_INFO: b'{"table":{"commitLogMaxOffset":"4096"}}',
 }
 
 
@@ -151,14 +152,15 @@ async def test_everything_is_taken_over(slave: Slave) -> None:
 async def test_the_original_is_asked_in_its_order_and_only_once_for_what_it_does_not_know(
     slave: Slave,
 ) -> None:
-    codes = [*GOOD, RequestCode.GET_ALL_CONSUMER_FILTER]
+    *tables, end = GOOD
+    codes = [*tables, RequestCode.GET_ALL_CONSUMER_FILTER, end]
     await slave.sync.sync()
     assert slave.master.asked[0] == (VIP, RequestCode.GET_ALL_TOPIC_CONFIG)
     assert {address for address, _ in slave.master.asked[1:]} == {MASTER}
     assert slave.asked == codes
 
     await slave.sync.sync()
-    assert slave.asked == codes[:-1]
+    assert slave.asked == list(GOOD)
 
 
 async def test_a_master_without_the_port_for_topics_is_asked_at_its_own(slave: Slave) -> None:
@@ -177,11 +179,11 @@ async def test_it_asks_after_three_seconds_and_then_every_ten(
     await pass_time(clock, 2_900)
     assert slave.asked == []
     await pass_time(clock, 200)
-    assert len(slave.asked) == 5
+    assert len(slave.asked) == 6
     await pass_time(clock, 9_700)
     assert slave.asked == []
     await pass_time(clock, 400)
-    assert len(slave.asked) == 4
+    assert len(slave.asked) == 5
 
 
 async def test_a_master_asks_nobody(slave: Slave) -> None:
@@ -239,3 +241,29 @@ async def test_without_a_master_the_last_one_is_followed_on(slave: Slave, addres
     slave.sync.follow(address)
 
     assert slave.sync.state.master_addr == MASTER
+
+
+async def test_where_the_masters_log_ends_is_known_until_another_master_is_followed(
+    slave: Slave, clock: ManualClock
+) -> None:
+    await slave.sync.sync()
+    behind = slave.sync.state.ends.behind(clock.monotonic(), 4_000)
+    slave.sync.follow("10.0.0.3:10911")
+
+    assert behind is not None
+    assert behind.lag_bytes == 96
+    assert slave.sync.state.ends.behind(clock.monotonic(), 4_000) is None
+
+
+@pytest.mark.parametrize("end", ["", "-1", "x", "9" * 30 + "x"])
+async def test_an_end_that_is_no_number_is_said_and_stops_nothing_else(
+    slave: Slave, clock: ManualClock, end: str
+) -> None:
+    body = f'{{"table":{{"commitLogMaxOffset":"{end}"}}}}'.encode()
+    slave.master.bodies[RequestCode.GET_BROKER_RUNTIME_INFO] = body
+
+    await slave.sync.sync()
+
+    assert set(slave.sync.state.failures) == {"the ends of the log"}
+    assert slave.sync.state.ends.behind(clock.monotonic(), 0) is None
+    assert list(slave.groups.table) == ["g"]
