@@ -18,6 +18,7 @@ urlpatterns = [
     path("demo/", include("console.demo.urls")),
     path("audit/", include("console.audit.urls")),
     path("accounts/", include("console.accounts.urls")),
+    path("settings/", include("console.preferences.urls")),
     path("words/<str:language>.js", words.words, name="words"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),

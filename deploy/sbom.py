@@ -157,7 +157,7 @@ def vendored() -> Iterator[Component]:
             "name": name,
             "version": version,
             "scope": "required",
-            "purl": f"pkg:npm/{name}@{version}",
+            "purl": f"pkg:npm/{name.replace('@', '%40')}@{version}",
             "licenses": [{"license": {"id": terms}}],
             "components": [
                 {

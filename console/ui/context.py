@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
+
+from console.preferences.middleware import preferences_on
+from console.preferences.models import Place, Preferences
+from console.preferences.views import THEME_COOKIE
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
     from django.utils.functional import Promise
-
-THEMES = ("auto", "light", "dark")
-THEME_COOKIE = "trebuchet_theme"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,30 @@ NAVIGATION = (
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:
-    theme = request.COOKIES.get(THEME_COOKIE, "auto")
     match = request.resolver_match
     user = getattr(request, "user", None)
     staff = bool(user is not None and user.is_staff)
+    mine = preferences_on(request)
     return {
-        "theme": theme if theme in THEMES else "auto",
+        "theme": theme_of(request, mine),
+        "density": mine.density,
+        "zone": mine.zone,
+        "places": SimpleLazyObject(lambda: places_of(request)),
         "navigation": [entry for entry in NAVIGATION if staff or not entry.for_staff],
         "current_namespace": match.namespace if match else "",
         "may_change": staff,
         "name_servers": ";".join(settings.TREBUCHET_NAMESRV),
     }
+
+
+def theme_of(request: HttpRequest, mine: Preferences) -> str:
+    """Return the theme a person chose, else that of the browser's last person."""
+    chosen = mine.theme if mine.pk else request.COOKIES.get(THEME_COOKIE, "")
+    return chosen if chosen in Preferences.Theme.values else Preferences.Theme.AUTO
+
+
+def places_of(request: HttpRequest) -> list[Place]:
+    user = getattr(request, "user", None)
+    if user is None or not user.is_authenticated:
+        return []
+    return list(Place.objects.filter(user=user))

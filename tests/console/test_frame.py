@@ -39,7 +39,9 @@ def test_vendored_files_are_the_ones_in_the_lock() -> None:
     for path, (_file, _name, _version, _licence, licence_file, sha256) in listed.items():
         assert hashlib.sha256(path.read_bytes()).hexdigest() == sha256, path.name
         assert (VENDOR / licence_file).is_file()
-    present = {path.resolve() for path in VENDOR.iterdir() if path.suffix in {".js", ".css"}}
+    present = {
+        path.resolve() for path in VENDOR.iterdir() if path.suffix in {".js", ".css", ".woff2"}
+    }
     assert present <= set(listed)
 
 

@@ -102,8 +102,14 @@ def test_what_the_console_serves_is_in_it_with_the_hashes_of_the_files(document:
     found = named(document, "pkg:npm/")
     files = [one for one in everything(found.values()) if one["type"] == "file"]
 
-    assert {one["name"] for one in found.values()} == {"htmx.org", "uplot", "lucide-static"}
-    assert len(files) == 4
+    assert {one["name"] for one in found.values()} == {
+        "htmx.org",
+        "uplot",
+        "lucide-static",
+        "@fontsource-variable/inter",
+        "@fontsource-variable/jetbrains-mono",
+    }
+    assert len(files) == 6
     for one in files:
         digest = hashlib.sha256((ROOT / one["name"]).read_bytes()).hexdigest()
         assert one["hashes"] == [{"alg": "SHA-256", "content": digest}]

@@ -1,14 +1,14 @@
-/* What every page's script does: theme, navigation, dialogs, notices, ages, charts. No inline handlers anywhere.
+/* What every page's script does: theme, navigation, dialogs, notices, charts. No inline handlers anywhere.
    Words come from Django's catalogue of the page's language: gettext, ngettext and interpolate are its functions. */
 "use strict";
 
 const Trebuchet = (() => {
   const root = document.documentElement;
 
-  /** Resolve a colour variable to what a canvas understands, in the theme of now. */
-  function colour(name) {
+  /** Resolve a colour variable to what a canvas understands, in the theme of now; `share` of it is opaque. */
+  function colour(name, share = 1) {
     const probe = document.createElement("span");
-    probe.style.color = `var(${name})`;
+    probe.style.color = `color-mix(in srgb, var(${name}) ${share * 100}%, transparent)`;
     probe.hidden = false;
     probe.style.position = "absolute";
     document.body.append(probe);
@@ -32,37 +32,17 @@ const Trebuchet = (() => {
     if (box.dataset.state !== "bad") setTimeout(() => box.remove(), 7000);
   }
 
-  /* Theme: the cookie lets the server render the right one, so nothing flashes. */
-  function setTheme(theme) {
-    root.dataset.theme = theme;
-    document.cookie = `trebuchet_theme=${theme};path=/;max-age=31536000;samesite=lax`;
-    document.dispatchEvent(new CustomEvent("trebuchet:theme"));
+  /** Send a form's fields as the page's forms do. */
+  function post(address, fields) {
+    const token = document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "";
+    return fetch(address, { method: "POST", headers: { "X-CSRFToken": token }, body: new URLSearchParams(fields) });
   }
 
-  /* Ages and local times. */
-  function ageText(seconds) {
-    if (seconds < -2) return interpolate(gettext("in %s"), [spanText(-seconds)]);
-    if (seconds < 2) return gettext("just now");
-    return interpolate(gettext("%s ago"), [spanText(seconds)]);
-  }
-  function spanText(seconds) {
-    if (seconds < 90) return interpolate(gettext("%s s"), [Math.round(seconds)]);
-    if (seconds < 5400) return interpolate(gettext("%s min"), [Math.round(seconds / 60)]);
-    if (seconds < 129600) return interpolate(gettext("%s h"), [Math.round(seconds / 3600)]);
-    return interpolate(gettext("%s d"), [Math.round(seconds / 86400)]);
-  }
-  const stamp = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  function refreshTimes(scope = document) {
-    const now = Date.now();
-    for (const element of scope.querySelectorAll("time[data-age]")) {
-      const ms = Number(element.dataset.age);
-      element.textContent = ageText((now - ms) / 1000);
-      if (!element.title) element.title = stamp.format(ms);
-    }
-    for (const element of scope.querySelectorAll("time[data-moment]:not([title])")) {
-      element.title = element.textContent.trim();
-      element.textContent = stamp.format(Number(element.dataset.moment));
-    }
+  /* Theme: the server keeps it, so that it renders the right one and nothing flashes. */
+  function setTheme(theme) {
+    root.dataset.theme = theme;
+    document.dispatchEvent(new CustomEvent("trebuchet:theme"));
+    post(document.querySelector("[data-theme-switch]").dataset.themeSwitch, { theme });
   }
 
   function grouped(value) {
@@ -71,11 +51,6 @@ const Trebuchet = (() => {
   function rateText(value) {
     if (value >= 100 || value === 0) return grouped(Math.round(value));
     return value >= 0.1 ? value.toFixed(1) : "< 0.1";
-  }
-
-  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-  function clockText(seconds) {
-    return clock.format(seconds * 1000);
   }
 
   /* A time chart that follows its box and the theme. series: [{label, colour: "--chart-1", fill}]. */
@@ -97,13 +72,13 @@ const Trebuchet = (() => {
           y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] },
         },
         axes: [
-          { ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map(clockText) },
+          { ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map((each) => Times.clock(each * 1000)) },
           { ...axis, size: 48, values: (_, ticks) => ticks.map((tick) => (options.format || rateText)(tick)) },
         ],
         series: [{}, ...series.map((each) => ({
           label: each.label,
           stroke: colour(each.colour),
-          fill: each.fill ? colour(each.colour).replace("rgb(", "rgba(").replace(")", ", 0.10)") : undefined,
+          fill: each.fill ? colour(each.colour, 0.1) : undefined,
           width: 1.75,
           spanGaps: false,
           points: { show: false },
@@ -189,8 +164,8 @@ const Trebuchet = (() => {
     const into = event.target instanceof HTMLInputElement && event.target.dataset.timestampInto;
     if (!into) return;
     const field = event.target.form?.elements[into];
-    const ms = new Date(event.target.value).getTime();
-    if (field) field.value = Number.isNaN(ms) ? "" : String(ms);
+    const ms = Times.fromInput(event.target.value);
+    if (field) field.value = ms == null ? "" : String(ms);
   });
 
   /* A form whose answer takes a moment says so, and is sent once. */
@@ -224,15 +199,11 @@ const Trebuchet = (() => {
   }
 
   document.addEventListener("DOMContentLoaded", () => {
-    refreshTimes();
     showMatching();
-    setInterval(refreshTimes, 1000);
     for (const box of document.querySelectorAll(".toasts .toast")) fade(box);
     for (const input of document.querySelectorAll("[data-must-equal]")) input.dispatchEvent(new Event("input", { bubbles: true }));
-    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-    for (const element of document.querySelectorAll("[data-timezone]")) element.textContent = zone;
   });
-  document.addEventListener("htmx:afterSwap", (event) => { refreshTimes(event.target); showMatching(); });
+  document.addEventListener("htmx:afterSwap", showMatching);
 
-  return { colour, toast, timeChart, poll, refreshTimes, rateText, grouped, spanText };
+  return { colour, toast, timeChart, poll, post, rateText, grouped };
 })();

@@ -9,18 +9,10 @@ document.addEventListener("DOMContentLoaded", () => {
   const colours = ["--chart-1", "--chart-2", "--chart-3", "--chart-4", "--chart-5", "--chart-6"];
   const markColours = { restart: "--warn", back: "--bad", reset: "--chart-3", change: "--info" };
 
-  for (const input of section.querySelectorAll("input[data-ms]")) {
-    const at = new Date(Number(input.dataset.ms));
-    input.value = new Date(at.getTime() - at.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
-  }
-
   const spanMs = Number(section.dataset.to) - Number(section.dataset.from);
-  const format = new Intl.DateTimeFormat(undefined, {
-    month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
-  });
-  const tick = new Intl.DateTimeFormat(undefined, spanMs <= 86400000
-    ? { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }
-    : { month: "short", day: "numeric", ...(spanMs <= 7 * 86400000 ? { hour: "2-digit", hourCycle: "h23" } : {}) });
+  // Minutes are enough within a day, the day of the month beyond a week.
+  const tick = (ms) => (spanMs <= 86400000 ? Times.clock(ms).slice(0, 5)
+    : spanMs <= 7 * 86400000 ? Times.exact(ms).slice(5, 16) : Times.exact(ms).slice(0, 10));
 
   function numberText(value) {
     if (value == null) return "–";
@@ -53,7 +45,7 @@ document.addEventListener("DOMContentLoaded", () => {
         setCursor: (plot) => {
           const at = plot.cursor.left >= 0 ? plot.posToVal(plot.cursor.left, "x") * 1000 : null;
           const near = at == null ? null : chart.marks.filter((mark) => Math.abs(mark.atMs - at) < spanMs / 80);
-          chart.note.textContent = near?.length ? near.map((mark) => `${format.format(mark.atMs)} ${mark.text}`).join(" · ") : chart.text;
+          chart.note.textContent = near?.length ? near.map((mark) => `${Times.exact(mark.atMs)} ${mark.text}`).join(" · ") : chart.text;
         },
       },
     };
@@ -71,11 +63,11 @@ document.addEventListener("DOMContentLoaded", () => {
         y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.12 : 1] },
       },
       axes: [
-        { ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map((each) => tick.format(each * 1000)) },
+        { ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map((each) => tick(each * 1000)) },
         { ...axis, size: 52, values: (_, ticks) => ticks.map(numberText) },
       ],
       series: [
-        { label: gettext("Time"), value: (_, value) => (value == null ? "–" : format.format(value * 1000)) },
+        { label: gettext("Time"), value: (_, value) => (value == null ? "–" : Times.exact(value * 1000)) },
         ...answer.lines.map((line, index) => ({
           label: line.label,
           stroke: Trebuchet.colour(colours[index % colours.length]),
@@ -87,6 +79,7 @@ document.addEventListener("DOMContentLoaded", () => {
           value: (_, value) => numberText(value),
         })),
       ],
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), Times.zone),
       plugins: [marksPlugin(chart)],
       hooks: { setSelect: [(plot) => narrow(plot)] },
     };
@@ -119,13 +112,13 @@ document.addEventListener("DOMContentLoaded", () => {
     const isKnown = answer.lines.some((line) => line.values.some((value) => value != null));
     chart.text = answer.problem || (isKnown ? "" : gettext("Nothing is kept of this time."));
     chart.note.textContent = chart.text;
-    chart.step.textContent = interpolate(gettext("one point is %s"), [Trebuchet.spanText(answer.stepMs / 1000)]);
+    chart.step.textContent = interpolate(gettext("one point is %s"), [Times.span(answer.stepMs / 1000)]);
     if (answer.lastSampleMs) {
       chart.age.innerHTML = "";
       const age = document.createElement("time");
       age.dataset.age = String(answer.lastSampleMs);
       chart.age.append(gettext("last sample"), " ", age);
-      Trebuchet.refreshTimes(chart.age);
+      Times.refresh(chart.age);
     }
     chart.plot?.destroy();
     chart.plot = new uPlot(options(chart, answer), data, chart.box);
@@ -172,7 +165,7 @@ document.addEventListener("DOMContentLoaded", () => {
       ctx.fillText(line.label, x + 14 * ratio, 36 * ratio);
       x += ctx.measureText(line.label).width + 30 * ratio;
     });
-    ctx.fillText(`${format.format(chart.answer.times[0])} – ${format.format(chart.answer.times.at(-1) + chart.answer.stepMs)}`, x + 8 * ratio, 36 * ratio);
+    ctx.fillText(`${Times.exact(chart.answer.times[0])} – ${Times.exact(chart.answer.times.at(-1) + chart.answer.stepMs)}`, x + 8 * ratio, 36 * ratio);
     ctx.drawImage(drawn, 0, head);
     canvas.toBlob((blob) => {
       const link = document.createElement("a");

@@ -8,10 +8,12 @@ from typing import Any
 from django import template
 from django.conf import settings
 from django.templatetags.static import static
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import get_language, gettext as _, ngettext
 
+from console.gateway.moment import now_ms
 from console.ui import words
 
 register = template.Library()
@@ -21,6 +23,8 @@ BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 THIN_SPACE = "\u202f"
 SECONDS_A_DAY = 86_400
 SECONDS_AN_HOUR = 3_600
+SPAN_SECONDS_MAX = 90
+SPAN_MINUTES_MAX = 90 * 60
 
 
 @register.simple_tag
@@ -119,13 +123,13 @@ def duration(seconds: float | None) -> SafeString | str:
 
 @register.filter
 def moment(timestamp_ms: int | None) -> SafeString:
-    """Show a point in time, UTC in the source; the page's script turns it into local time."""
+    """Show a point in time exactly, in the person's zone; a script knows the browser's."""
     return time_element(timestamp_ms, "moment")
 
 
 @register.filter
 def age(timestamp_ms: int | None, reason: object = "") -> SafeString:
-    """Show how long ago a point in time is; the page's script keeps it current."""
+    """Show how long ago a point in time is, exactly from a day on; the script keeps it current."""
     return time_element(timestamp_ms, "age", reason)
 
 
@@ -134,15 +138,33 @@ def time_element(timestamp_ms: int | None, kind: str, reason: object = "") -> Sa
         return unknown(reason)
     try:
         when = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
+        exact = timezone.localtime(when).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
         return unknown(_("The broker gave a time that no calendar has: %s ms.") % timestamp_ms)
+    seconds = (now_ms() - timestamp_ms) / 1000
+    is_relative = kind == "age" and abs(seconds) < SECONDS_A_DAY
     return format_html(
-        '<time data-{}="{}" datetime="{}">{}</time>',
+        '<time data-{}="{}" datetime="{}" title="{}">{}</time>',
         mark_safe(kind),
         str(timestamp_ms),
         when.isoformat(timespec="milliseconds"),
-        when.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        f"{exact} {timezone.get_current_timezone_name()}",
+        ago(seconds) if is_relative else exact,
     )
+
+
+def ago(seconds: float) -> str:
+    """Say how long ago something was, in its largest unit; the script says the same."""
+    if -2 < seconds < 2:
+        return _("just now")
+    span = abs(seconds)
+    if span < SPAN_SECONDS_MAX:
+        text = _("%s s") % round(span)
+    elif span < SPAN_MINUTES_MAX:
+        text = _("%s min") % round(span / 60)
+    else:
+        text = _("%s h") % round(span / SECONDS_AN_HOUR)
+    return (_("%s ago") if seconds > 0 else _("in %s")) % text
 
 
 @register.inclusion_tag("ui/field.html")

@@ -55,10 +55,9 @@
   // Frames that left before the last filter or clearing carry an older number, and are not shown.
   let round = 0;
 
-  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
   function timeText(ms) {
     const value = Number(ms);
-    return `${clock.format(value)}.${String(value % 1000).padStart(3, "0")}`;
+    return `${Times.clock(value)}.${String(value % 1000).padStart(3, "0")}`;
   }
   function sizeText(bytes) {
     if (bytes == null) return "";
@@ -73,7 +72,7 @@
     if (us < 1000) return `${us} µs`;
     if (us < 1000000) return `${(us / 1000).toFixed(us < 10000 ? 1 : 0)} ms`;
     if (us < 90000000) return `${(us / 1000000).toFixed(1)} s`;
-    return Trebuchet.spanText(us / 1000000);
+    return Times.span(us / 1000000);
   }
 
   /* Rows. */

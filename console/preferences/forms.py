@@ -1,0 +1,35 @@
+"""The form of a person's settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.utils.translation import gettext_lazy as _
+
+from console.preferences.models import Preferences
+from console.preferences.zones import zone_names
+
+
+class SettingsForm(forms.Form):
+    """Time zone, density, theme; the language where there is more than one."""
+
+    zone = forms.ChoiceField(
+        label=_("Time zone"),
+        required=False,
+        help_text=_("All times on all pages; the zone's name stands at the foot of the menu."),
+    )
+    density = forms.ChoiceField(label=_("Density"), choices=Preferences.Density.choices)
+    theme = forms.ChoiceField(label=_("Theme"), choices=Preferences.Theme.choices)
+    language = forms.ChoiceField(label=_("Language"), required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        zone, language = self.fields["zone"], self.fields["language"]
+        assert isinstance(zone, forms.ChoiceField)
+        assert isinstance(language, forms.ChoiceField)
+        zone.choices = [("", _("The browser's")), *((name, name) for name in zone_names())]
+        language.choices = settings.LANGUAGES
+        if len(settings.LANGUAGES) < 2:
+            del self.fields["language"]

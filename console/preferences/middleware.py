@@ -1,0 +1,34 @@
+"""Renders a person's pages in the person's time zone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.utils import timezone
+
+from console.preferences.models import Preferences, preferences_of
+from console.preferences.zones import zone_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.http import HttpRequest, HttpResponse
+
+
+class PersonalPages:
+    """Puts the person's settings on the request as `preferences`; strangers have the defaults."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        preferences = preferences_of(request.user)
+        request.preferences = preferences  # type: ignore[attr-defined]  # Django's way
+        with timezone.override(zone_named(preferences.zone)):
+            return self._get_response(request)
+
+
+def preferences_on(request: HttpRequest) -> Preferences:
+    """Return what the middleware found, the defaults where it did not run."""
+    found = getattr(request, "preferences", None)
+    return found if isinstance(found, Preferences) else Preferences()

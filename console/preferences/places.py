@@ -1,0 +1,49 @@
+"""A person's places: favourites and saved views, by address."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from django.urls import Resolver404, resolve
+
+from console.preferences.models import (
+    ADDRESS_CHARACTERS_MAX,
+    LABEL_CHARACTERS_MAX,
+    PLACES_MAX,
+    Place,
+)
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+def is_address_of_ours(address: str) -> bool:
+    """Return whether a page of this console lives at a path with or without a query."""
+    if len(address) > ADDRESS_CHARACTERS_MAX or not address.isprintable() or "\\" in address:
+        return False
+    try:
+        parts = urlsplit(address)
+        if parts.scheme or parts.netloc or address.startswith("//"):
+            return False
+        resolve(parts.path)
+    except (ValueError, Resolver404):
+        return False
+    return True
+
+
+def keep(user: User, address: str, label: str) -> bool:
+    """Keep a place; False if the address is none of ours or the person has too many."""
+    label = " ".join(label.split())[:LABEL_CHARACTERS_MAX]
+    if not label or not is_address_of_ours(address):
+        return False
+    kind = Place.Kind.VIEW if urlsplit(address).query else Place.Kind.FAVOURITE
+    mine = Place.objects.filter(user=user)
+    if not mine.filter(address=address).exists() and mine.count() >= PLACES_MAX:
+        return False
+    mine.update_or_create(user=user, address=address, defaults={"label": label, "kind": kind})
+    return True
+
+
+def forget(user: User, address: str) -> None:
+    Place.objects.filter(user=user, address=address).delete()

@@ -1,0 +1,63 @@
+/* Times, in one format and in the zone that the person chose, else the browser's: how long ago for less than a day, then
+   2026-11-21 22:45:03. Keeps every <time data-age> and <time data-moment> of the page current. */
+"use strict";
+
+const Times = (() => {
+  const DAY_S = 86400;
+  const zone = document.documentElement.dataset.zone || Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const digits = { timeZone: zone, hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit" };
+  // Swedish writes dates as ISO 8601 does.
+  const stamp = new Intl.DateTimeFormat("sv-SE", { ...digits, year: "numeric", month: "2-digit", day: "2-digit" });
+  const clockFormat = new Intl.DateTimeFormat("sv-SE", digits);
+
+  const exact = (ms) => stamp.format(ms);
+  const clock = (ms) => clockFormat.format(ms);
+
+  function span(seconds) {
+    if (seconds < 90) return interpolate(gettext("%s s"), [Math.round(seconds)]);
+    if (seconds < 5400) return interpolate(gettext("%s min"), [Math.round(seconds / 60)]);
+    if (seconds < 129600) return interpolate(gettext("%s h"), [Math.round(seconds / 3600)]);
+    return interpolate(gettext("%s d"), [Math.round(seconds / DAY_S)]);
+  }
+  function ago(ms, now = Date.now()) {
+    const seconds = (now - ms) / 1000;
+    if (Math.abs(seconds) >= DAY_S) return exact(ms);
+    if (Math.abs(seconds) < 2) return gettext("just now");
+    return interpolate(seconds > 0 ? gettext("%s ago") : gettext("in %s"), [span(Math.abs(seconds))]);
+  }
+
+  /** The instant that the digits of a local time mean in the zone, and back; null where they mean none. */
+  function fromInput(text) {
+    const wanted = Date.parse(`${text}Z`);
+    if (Number.isNaN(wanted)) return null;
+    const shown = (ms) => Date.parse(`${exact(ms).replace(" ", "T")}Z`);
+    // Twice: the first guess may lie on the other side of a change of the clocks.
+    let ms = wanted;
+    for (let turn = 0; turn < 2; turn += 1) ms += wanted - shown(ms);
+    return ms;
+  }
+  const toInput = (ms) => exact(ms).replace(" ", "T");
+
+  function refresh(scope = document) {
+    const now = Date.now();
+    for (const element of scope.querySelectorAll("time[data-age], time[data-moment]:not([data-shown])")) {
+      const isAge = element.dataset.age !== undefined;
+      const ms = Number(isAge ? element.dataset.age : element.dataset.moment);
+      const text = isAge ? ago(ms, now) : exact(ms);
+      if (element.textContent !== text) element.textContent = text;
+      if (element.dataset.shown) continue;
+      element.title = `${exact(ms)} ${zone}`;
+      element.dataset.shown = "true";
+    }
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    refresh();
+    setInterval(refresh, 1000);
+    for (const element of document.querySelectorAll("[data-timezone]")) element.textContent = zone;
+    for (const input of document.querySelectorAll("input[data-ms]")) input.value = toInput(Number(input.dataset.ms));
+  });
+  document.addEventListener("htmx:afterSwap", (event) => refresh(event.target));
+
+  return { zone, exact, clock, span, ago, fromInput, toInput, refresh };
+})();
