@@ -49,13 +49,15 @@ def build_following(
         limits=client_limits_of(foundation.configuration),
         tls=client_context(tls) if tls.use_tls else None,
     )
+    store = storage.store
     tables = FollowedTables(
         storage.topics,
         storage.groups,
         storage.offsets,
         storage.schedule,
         storage.filters,
-        storage.store.delete_topic,
+        storage.store.delete_topics,
+        lambda: store.max_commit_log_offset,
         lambda: _accounts_version(access),
     )
     sync = MetadataSync(role, foundation.address, tables, client, foundation.clock)
@@ -69,7 +71,6 @@ def build_following(
     registration = naming.registration
     registration.on_master = on_master
     role.listen(lambda: registration.identify(role.broker_id))
-    store = storage.store
     ha_admin = HaAdmin(
         role,
         replication.ha_master,

@@ -20,7 +20,11 @@ from broker_core.message.data_version import DataVersion
 from broker_core.message.subscription import SubscriptionGroupConfig
 from broker_core.metadata.consumer_filters import TopicFilters
 from broker_core.protocol import java_json
-from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
+from broker_core.protocol.bodies.registration import (
+    DELETED_TOPICS,
+    WITH_DELETED_TOPICS,
+    TopicConfigSerializeWrapper,
+)
 from broker_core.protocol.bodies.tables import KVTable
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
@@ -28,7 +32,7 @@ from broker_core.remoting.client import split_address
 from broker_core.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from broker_core.clock import Clock
     from broker_core.delay.schedule import ScheduleService
@@ -74,8 +78,9 @@ class FollowedTables:
     offsets: ConsumerOffsets
     schedule: ScheduleService
     filters: ConsumerFilters[Any]
-    delete_queues: Callable[[str], None]
-    """Called with each topic that the master has deleted."""
+    delete_topics: Callable[[Mapping[str, int]], None]
+    """Called with topics that the master has deleted, and where in the log it did."""
+    log_end: Callable[[], int]
     accounts_version: Callable[[], DataVersion | None] = lambda: None
     """Of the accounts, None without access control."""
 
@@ -182,27 +187,40 @@ class MetadataSync(Service):
             state.failures.pop(what, None)
 
     async def _take_topics(self, master_addr: str) -> None:
-        body = await self._topics_of(master_addr)
-        wrapper = TopicConfigSerializeWrapper.decode(body)
+        # What this log has before the master is asked is older than what the answer says.
+        log_end = self._tables.log_end()
+        answer = await self._topics_of(master_addr)
+        wrapper = TopicConfigSerializeWrapper.decode(_body_of(answer))
+        text = answer.ext_fields.get(DELETED_TOPICS)
+        told = {} if text is None else java_json.decode_as(text, dict[str, int])
         if not self._role.is_slave:
             return
         topics = self._tables.topics
         topics.follow(wrapper.data_version, wrapper.topic_config_table)
         # Only what this master had before: another master's table says nothing of deletions.
-        for topic in self._known_topics - wrapper.topic_config_table.keys():
+        gone = self._known_topics - wrapper.topic_config_table.keys()
+        for topic in gone:
             if not topics.is_system(topic):
                 logger.info("topic deleted by the master: topic=%s", topic)
-                self._tables.delete_queues(topic)
+        # An original master does not say where its deleted topics ended.
+        ends = dict.fromkeys(gone, log_end) | told
+        self._tables.delete_topics(
+            {topic: ends[topic] for topic in ends if not topics.is_system(topic)}
+        )
         self._known_topics = set(wrapper.topic_config_table)
 
-    async def _topics_of(self, master_addr: str) -> bytes:
+    async def _topics_of(self, master_addr: str) -> RemotingCommand:
         """Ask as the original does, at the VIP port; at the other one if nobody listens there."""
         host, port = split_address(master_addr)
         vip_address = f"{f'[{host}]' if ':' in host else host}:{port - VIP_PORT_STEP}"
+        fields = {WITH_DELETED_TOPICS: "true"}
+        code = RequestCode.GET_ALL_TOPIC_CONFIG
         try:
-            return await self._ask(vip_address, RequestCode.GET_ALL_TOPIC_CONFIG)
+            request = RemotingCommand.request(code, dict(fields))
+            return await self._client.request(vip_address, request, TIMEOUT_S)
         except RemotingConnectError:
-            return await self._ask(master_addr, RequestCode.GET_ALL_TOPIC_CONFIG)
+            request = RemotingCommand.request(code, dict(fields))
+            return await self._client.request(master_addr, request, TIMEOUT_S)
 
     async def _take_offsets(self, master_addr: str) -> None:
         body = await self._ask(master_addr, RequestCode.GET_ALL_CONSUMER_OFFSET)

@@ -329,6 +329,14 @@ class ConsumeQueue(QueueFiles):
                 high = middle
         return low
 
+    def begin_commit_log_offset(self) -> int:
+        """Return where the first message begins in the log; NO_LIMIT when there is none."""
+        for queue_offset in range(self.min_offset, self.next_offset):
+            unit = self.unit(queue_offset)
+            if unit is not None and unit[1] != FILLER_SIZE:
+                return unit[0]
+        return NO_LIMIT
+
     def end_commit_log_offset(self) -> int:
         """Return where the last message ends in the log; 0 when there is none."""
         for queue_offset in range(self.next_offset - 1, self.min_offset - 1, -1):

@@ -102,18 +102,24 @@ class ConsumeQueues:
             queue.ext.load(None, trust_end=True)
         return queue
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete the queues of a topic; their messages stay in the log until it expires.
+    def delete_topic(self, topic: str, before: int) -> None:
+        """Delete the queues of a topic without a message behind an offset of the log.
 
-        Durably: files that a power cut brings back would have the places of later messages.
+        Their messages stay in the log until it expires. Durably: files that a power cut brings back
+        would have the places of later messages.
         """
         for queue in list(self.table.get(topic, {}).values()):
-            self._delete(queue)
+            if queue.end_commit_log_offset() <= before:
+                self._delete(queue)
         directories = [self._directory]
         if self._extension is not None:
             directories.append(self._extension.directory)
         for directory in directories:
-            if self._storage.is_directory(directory / topic):
+            if not self._storage.is_directory(directory / topic):
+                continue
+            if topic in self.table:
+                self._storage.sync_directory(directory / topic)
+            else:
                 self._storage.remove_directory(directory / topic)
                 self._storage.sync_directory(directory)
 

@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from broker_core.storage import Storage
@@ -44,9 +45,14 @@ class DeletedTopics:
         """Return the commit_log_offset before which a topic's messages are gone; mostly 0."""
         return self._deleted.get(topic, 0)
 
-    def add(self, topic: str, commit_log_offset: int) -> None:
-        """Record a deletion, durably."""
-        self._deleted[topic] = commit_log_offset
+    def all(self) -> dict[str, int]:
+        """Return all deletions."""
+        return dict(self._deleted)
+
+    def add(self, deleted_before: Mapping[str, int]) -> None:
+        """Record deletions, durably; none moves back."""
+        for topic, commit_log_offset in deleted_before.items():
+            self._deleted[topic] = max(commit_log_offset, self.deleted_before(topic))
         self._save()
 
     def clamp(self, max_commit_log_offset: int) -> None:

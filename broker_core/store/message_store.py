@@ -107,7 +107,7 @@ class MessageStore(Service):
         self.queue_flusher = ConsumeQueueFlusher(
             config, clock, storage, self.files, self._flusher, self._write_failed
         )
-        self.replay = Replay(config, self.files, self._visibility.show)
+        self.replay = Replay(config, self.files, self._visibility.show, self._delete_queues)
         self.retention = Retention(config, clock, storage, self.files, self.availability)
         self.stats = StoreStats(clock, self._state, self._reader)
         # Bound here, so that a call goes straight to who does the work.
@@ -296,10 +296,33 @@ class MessageStore(Service):
     def delete_topic(self, topic: str) -> None:
         """Delete a topic's queues; a topic of this name begins at queue offset 0 again."""
         if topic in self._queues.table:
-            self.files.deleted.add(topic, self._log.max_offset)
+            self._delete_queues({topic: self._log.max_offset})
+
+    def delete_topics(self, deleted_before: Mapping[str, int]) -> None:
+        """Take note that topics were deleted, and where in the log; delete what is left of them.
+
+        Queues that have messages behind that are another topic's and stay: a slave hears of a
+        deletion when its log has gone on, or is not there yet.
+        """
+        known, begin = self.files.deleted, self._log.min_offset
+        new = {
+            topic: before
+            for topic, before in deleted_before.items()
+            if before > max(known.deleted_before(topic), begin)
+        }
+        if new:
+            self._delete_queues(new)
+
+    def deleted_topics(self) -> dict[str, int]:
+        """Return the topics that were deleted, and where in the log."""
+        return self.files.deleted.all()
+
+    def _delete_queues(self, before: Mapping[str, int]) -> None:
+        self.files.deleted.add(before)
+        for topic, offset in before.items():
             self._visibility.forget_topic(topic)
-            self._queues.delete_topic(topic)
-            self.replay.forget_queues()
+            self._queues.delete_topic(topic, offset)
+        self.replay.forget_queues()
 
     def delete_expired_files_soon(self) -> None:
         """Delete expired files at whatever hour (DELETE_EXPIRED_COMMITLOG)."""

@@ -136,6 +136,21 @@ class RecordDispatch:
         self._put_keys(queue, head, properties)
         return True
 
+    def topic_begun_anew(self, view: memoryview, head: RecordHead) -> ConsumeQueue | None:
+        """Return the queue that a record is the first of, though it has messages already.
+
+        A master counts on, and begins anew only where the topic was deleted and made again.
+        """
+        queue = None if head.queue_offset else self.queue_of(view, head)
+        if (
+            queue is None
+            or head.sys_flag & TRANSACTION_MASK in NO_UNIT_TYPES
+            or head.commit_log_offset < self._deleted.deleted_before(queue.topic)
+            or not self._expected(queue, head)
+        ):
+            return None
+        return queue
+
     def unit_of(self, commit_log_offset: int) -> tuple[ConsumeQueue, int, int] | None:
         """Return (queue, queue_offset, size) of the unit that points at an offset of the log."""
         for queue in self._queues:

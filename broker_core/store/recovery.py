@@ -93,12 +93,16 @@ class Recovery:
         self._last_timestamps: list[int] = []
         self._damaged: list[DamagedRange] = []
         self._zero_from: int | None = None
+        self._dispatched_end: int | None = None
         self._empty: Future[dict[int, int]] = Future()
         self._records = 0
         self.store_timestamp = 0
 
-    def run(self) -> RecoveryReport:
-        """Bring log, queues and index in line; return the report."""
+    def run(self, *, follows: bool = False) -> RecoveryReport:
+        """Bring log, queues and index in line; return the report.
+
+        follows: the log is a slave's, whose master sends again what is cut.
+        """
         started = self._clock.monotonic()
         self._queues.drop_deleted(self._deleted.deleted_before)
         scan_from, dispatch_from = self._starting_points()
@@ -107,6 +111,7 @@ class Recovery:
             # it: the thread checks those while the records are scanned.
             likely_end = max((queue.end_commit_log_offset() for queue in self._queues), default=0)
             self._empty = thread.submit(_empty_tails, self._log.files, likely_end)
+            self._dispatched_end = likely_end if follows else None
             if self._index is not None:
                 self._replay = IndexReplay(self._index, dispatch_from, clean_exit=self._clean_exit)
                 self._places.keys = self._replay
@@ -230,6 +235,13 @@ class Recovery:
                     return offset
                 offset = following.file_from_offset
                 continue
+            if (
+                self._dispatched_end is not None
+                and offset >= self._dispatched_end
+                and self._places.topic_begun_anew(file.view, head) is not None
+            ):
+                # The slave was killed before it recorded where the deleted topic ended.
+                return offset
             self._records += 1
             self._remember([head.store_timestamp])
             if offset >= dispatch_from and not self._places.dispatch(file.view, head):

@@ -11,6 +11,7 @@ original appends whatever comes, and dispatches it later.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from broker_core.errors import CorruptRecordError, ReplicationError
@@ -22,13 +23,15 @@ from broker_core.store.plain_replay import PlainReplay
 from broker_core.store.record_dispatch import RecordDispatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from broker_core.config.store import StoreConfig
     from broker_core.store.consume_queue import ConsumeQueue
     from broker_core.store.index_service import IndexService
     from broker_core.store.mapped_file import MappedFile
     from broker_core.store.store_files import StoreFiles
+
+logger = logging.getLogger(__name__)
 
 BULK_BYTES_MIN = 256 * 1024
 """With less than this, arrays cost more than they save."""
@@ -45,15 +48,23 @@ class Replay:
     """
 
     def __init__(
-        self, config: StoreConfig, files: StoreFiles, show: Callable[[ConsumeQueue], None]
+        self,
+        config: StoreConfig,
+        files: StoreFiles,
+        show: Callable[[ConsumeQueue], None],
+        delete_queues: Callable[[Mapping[str, int]], None],
     ) -> None:
-        """`show` is called with each queue that has new messages."""
+        """`show` is called with each queue that has new messages.
+
+        `delete_queues` deletes those of topics without a message behind an offset of the log.
+        """
         self.dispatched_where = 0
         self._log = files.log
         self._state = files.put_state
         self._queues = files.queues
         self._deleted = files.deleted
         self._show = show
+        self._delete_queues = delete_queues
         self._is_guarded = config.enabled_append_prop_crc
         self._grown: dict[ConsumeQueue, None] = {}
         self._keys = None if files.index is None else _LiveKeys(files.index)
@@ -203,9 +214,37 @@ class Replay:
                 )
             self.dispatched_where += size
             return True
+        old = self._places.topic_begun_anew(file.view, head)
+        if old is not None:
+            self._begin_anew(old, offset)
         self._places.dispatch(file.view, head)
         self._count(1, size, head.store_timestamp)
         return True
+
+    def _begin_anew(self, old: ConsumeQueue, commit_log_offset: int) -> None:
+        """Delete the queues that a topic had before its master deleted it and made it again.
+
+        A slave asks for topics every ten seconds only, so that this record may be the first that it
+        hears of it. A queue has messages of the deleted topic alone or of the new one: what lies
+        among the former was deleted, too. Of another queue behind them nobody knows yet; its own
+        next record tells, or the master's answer about topics.
+        """
+        queues = self._queues.table[old.topic].values()
+        before, end = -1, old.end_commit_log_offset()
+        while end > before:
+            before = end
+            end = max(
+                (
+                    one.end_commit_log_offset()
+                    for one in queues
+                    if one.begin_commit_log_offset() < before
+                ),
+                default=before,
+            )
+        before = min(before, commit_log_offset)
+        logger.info("topic made again by the master: topic=%s deleted_before=%d", old.topic, before)
+        self._delete_queues({old.topic: before})
+        self._grown.pop(old, None)
 
     def _count(self, records: int, size: int, store_timestamp: int) -> None:
         self.dispatched_where += size

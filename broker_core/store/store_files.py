@@ -167,7 +167,7 @@ class StoreFiles:
             check_crc=self._config.check_crc_on_recover,
             is_guarded=self._config.enabled_append_prop_crc,
         )
-        report = recovery.run()
+        report = recovery.run(follows=self._config.broker_role == "SLAVE")
         if not clean_exit:
             # Written by the process that was killed, durable or not: it counts as durable from here
             # on, and the next checkpoint vouches for it.

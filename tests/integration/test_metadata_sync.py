@@ -10,8 +10,8 @@ import yaml
 
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.broker import running_broker
-from tests.support.client import Client, json_body
-from tests.support.pair import ha_address, until_caught_up
+from tests.support.client import Client, json_body, messages
+from tests.support.pair import assert_same_stores, ha_address, until_caught_up
 from tests.support.ports import free_port
 from tests.support.waiting import until_async
 
@@ -174,6 +174,28 @@ async def test_what_the_master_deletes_goes_at_the_slave(
     assert slave.storage.groups.find("g") is None
     assert slave.storage.offsets.query("g", "T", 0) == -1
     assert slave.storage.store.queue_ids("T") == []
+
+
+async def test_a_topic_deleted_and_made_again_between_two_questions_has_its_own_messages(
+    master: Broker, slave: Broker, client: Client
+) -> None:
+    for queue_id in (0, 1, 1, 2):
+        await client.send("T", b"old", queue_id=queue_id)
+    await until_caught_up(master, slave)
+    await slave.metadata_sync.sync()
+
+    await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")
+    await client.send("T", b"new", queue_id=1)
+    await client.send("T", b"new", queue_id=3)
+    await until_caught_up(master, slave)
+    at_slave = Client(address_of(slave))
+    (pulled,) = messages(await at_slave.pull("T", queue_id=1))
+    await at_slave.shutdown()
+    assert pulled.body == b"new"
+
+    await slave.metadata_sync.sync()
+    assert_same_stores(master, slave)
+    assert slave.storage.store.queue_ids("T") == [1, 3]
 
 
 async def test_a_master_that_moves_is_found_without_waiting_for_the_period(

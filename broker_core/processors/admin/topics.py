@@ -13,6 +13,7 @@ from broker_core.errors import RequestRefusedError
 from broker_core.message import names
 from broker_core.message.topic_config import PERM_MAX, QUEUE_NUMS_MAX, TopicConfig
 from broker_core.protocol import java_json
+from broker_core.protocol.bodies.registration import DELETED_TOPICS, WITH_DELETED_TOPICS
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
 
@@ -105,7 +106,10 @@ class TopicsAdmin:
         return self._answer_when_written(request, topic)
 
     def get_all(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_ALL_TOPIC_CONFIG. Answers SUCCESS with topics.json's content."""
+        """GET_ALL_TOPIC_CONFIG. Answers SUCCESS with topics.json's content.
+
+        A slave of ours is told of deleted topics, too: one may be made again before it asks.
+        """
         # fastjson's text as well, its keys in order and all of them texts; C writes 50,000 topics
         # in the time of one short turn.
         body = msgspec.json.encode(
@@ -114,7 +118,11 @@ class TopicsAdmin:
                 "topicConfigTable": dict(sorted(self._topics.table.items())),
             }
         )
-        return request.answer(ResponseCode.SUCCESS, body=body)
+        answer = request.answer(ResponseCode.SUCCESS, body=body)
+        if WITH_DELETED_TOPICS in request.ext_fields:
+            deleted = msgspec.json.encode(self._store.deleted_topics())
+            answer.ext_fields[DELETED_TOPICS] = deleted.decode()
+        return answer
 
     def get_one(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_TOPIC_CONFIG. Answers SUCCESS with the TopicConfig, or TOPIC_NOT_EXIST."""

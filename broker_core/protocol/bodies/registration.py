@@ -27,6 +27,12 @@ CRC_MASK = 0x7FFFFFFF
 _INT32 = struct.Struct(">i")
 
 
+WITH_DELETED_TOPICS = "withDeletedTopics"
+"""In GET_ALL_TOPIC_CONFIG: a slave of ours wants to know what was deleted, too."""
+DELETED_TOPICS = "deletedTopics"
+"""In its answer: JSON of topics and where in the log the messages of each end."""
+
+
 class TopicConfigSerializeWrapper(msgspec.Struct, rename="camel", kw_only=True):
     """A table of topics with its version (also the answer to GET_ALL_TOPIC_CONFIG)."""
 

@@ -62,6 +62,7 @@ class Master(RemotingClient):
         self.bodies = dict(GOOD)
         self.asked: list[tuple[str, int]] = []
         self.has_vip_port = True
+        self.deleted_topics: str | None = None
 
     async def request(
         self, address: str, command: RemotingCommand, timeout_s: float = 5.0
@@ -72,7 +73,10 @@ class Master(RemotingClient):
         body = self.bodies.get(RequestCode(command.code))
         if body is None:
             return command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
-        return command.answer(ResponseCode.SUCCESS, body=body)
+        answer = command.answer(ResponseCode.SUCCESS, body=body)
+        if self.deleted_topics is not None and "withDeletedTopics" in command.ext_fields:
+            answer.ext_fields["deletedTopics"] = self.deleted_topics
+        return answer
 
 
 class Slave:
@@ -83,7 +87,8 @@ class Slave:
         directory = Path("/store/config")
         self.role = Role("SLAVE", 1)
         self.master = Master()
-        self.deleted: list[str] = []
+        self.deleted: dict[str, int] = {}
+        self.log_end = 40
         self.topics = Topics(config, clock, Document(storage, directory / "topics.json"))
         self.groups = SubscriptionGroups(config, clock, Document(storage, directory / "g.json"))
         self.offsets = ConsumerOffsets(Document(storage, directory / "consumerOffset.json"))
@@ -112,7 +117,8 @@ class Slave:
                     clock,
                     Document(storage, directory / "consumerFilter.json"),
                 ),
-                self.deleted.append,
+                self.deleted.update,
+                lambda: self.log_end,
             ),
             self.master,
             clock,
@@ -227,13 +233,34 @@ async def test_the_queues_of_a_topic_go_only_when_the_same_master_had_it(slave: 
     slave.master.bodies[RequestCode.GET_ALL_TOPIC_CONFIG] = empty
     slave.sync.follow("10.0.0.3:10911")
     await slave.sync.sync()
-    assert (list(slave.topics.table), slave.deleted) == ([], [])
+    assert (list(slave.topics.table), slave.deleted) == ([], {})
 
     slave.master.bodies[RequestCode.GET_ALL_TOPIC_CONFIG] = TOPICS
     await slave.sync.sync()
     slave.master.bodies[RequestCode.GET_ALL_TOPIC_CONFIG] = empty
     await slave.sync.sync()
-    assert slave.deleted == ["T"]
+    assert slave.deleted == {"T": 40}
+
+
+async def test_a_master_of_ours_says_where_deleted_topics_ended(slave: Slave) -> None:
+    await slave.sync.sync()
+    slave.master.bodies[RequestCode.GET_ALL_TOPIC_CONFIG] = TOPICS.replace(b'"T"', b'"U"')
+    slave.master.deleted_topics = '{"T":30,"made-again":20,"RMQ_SYS_TRANS_HALF_TOPIC":9}'
+
+    await slave.sync.sync()
+
+    assert slave.sync.state.failures == {}
+    assert slave.deleted == {"T": 30, "made-again": 20}
+
+
+@pytest.mark.parametrize("told", ["", "[]", '{"T":"x"}'])
+async def test_deletions_that_cannot_be_read_delete_nothing(slave: Slave, told: str) -> None:
+    slave.master.deleted_topics = told
+
+    await slave.sync.sync()
+
+    assert set(slave.sync.state.failures) == {"topics"}
+    assert slave.deleted == {}
 
 
 @pytest.mark.parametrize("address", ["", OWN])

@@ -238,3 +238,97 @@ async def test_a_deleted_topic_on_a_slave_begins_anew(master, clock):
     assert slave.max_offset_in_queue("gone", 0) == 2
     assert len(read_all(slave, "gone")) == 2
     await slave.shutdown()
+
+
+@pytest.mark.parametrize("size", [7, 5_000, 300_000])
+async def test_a_topic_made_again_before_the_slave_heard_of_it_has_its_own_messages(
+    master, clock, size
+):
+    for number in range(900):
+        put(master, topic="again", queue_id=number % 3, body=b"old" * 100)
+    put(master, topic="other")
+    master.delete_topic("again")
+    for number in range(600):
+        # Fewer than before, so that old units would lie behind the new ones.
+        put(master, topic="again", queue_id=number % 2 + 1, body=b"new%d" % number)
+    slave = a_slave(clock)
+    await slave.start()
+    receive(slave, log_of(master), size)
+
+    for queue_id in (1, 2):
+        assert [m.body for m in read_all(slave, "again", queue_id)] == [
+            m.body for m in read_all(master, "again", queue_id)
+        ]
+    assert slave.queue_ids("again") == [1, 2]
+    assert queues_of(slave) == queues_of(master)
+    await slave.shutdown()
+
+
+async def test_a_queue_of_the_new_topic_that_the_old_one_never_had_stays(master, clock):
+    put(master, topic="again", queue_id=1, body=b"old")
+    master.delete_topic("again")
+    for queue_id in (0, 2, 1):
+        put(master, topic="again", queue_id=queue_id, body=b"new")
+    slave = a_slave(clock)
+    await slave.start()
+    receive(slave, log_of(master), 10_000)
+
+    assert queues_of(slave) == queues_of(master)
+    await slave.shutdown()
+
+
+async def test_old_queues_that_get_nothing_new_go_when_the_master_says_where_the_topic_ended(
+    master, clock
+):
+    for queue_id in (0, 1):
+        put(master, topic="again", queue_id=queue_id, body=b"old")
+    master.delete_topic("again")
+    put(master, topic="again", queue_id=0, body=b"new")
+    slave = a_slave(clock)
+    await slave.start()
+    receive(slave, log_of(master), 10_000)
+    slave.delete_topics(master.deleted_topics())
+
+    assert queues_of(slave) == queues_of(master)
+    assert [m.body for m in read_all(slave, "again")] == [b"new"]
+    await slave.shutdown()
+
+
+async def test_messages_of_a_deleted_topic_that_come_late_make_no_queues(master, clock):
+    for _ in range(3):
+        put(master, topic="again", body=b"old")
+    data = log_of(master)
+    master.delete_topic("again")
+    slave = a_slave(clock)
+    await slave.start()
+    receive(slave, data[: len(data) // 2], 10_000)
+    slave.delete_topics(master.deleted_topics())
+    put(master, topic="again", body=b"new")
+    receive(slave, log_of(master)[len(data) // 2 :], 10_000)
+
+    assert queues_of(slave) == queues_of(master)
+    assert [m.body for m in read_all(slave, "again")] == [b"new"]
+    await slave.shutdown()
+
+
+async def test_a_kill_at_any_byte_leaves_the_topic_made_again(master, clock):
+    for queue_id in (0, 1, 1):
+        put(master, topic="again", queue_id=queue_id, body=b"old")
+    master.delete_topic("again")
+    for queue_id in (1, 0, 1, 0):
+        put(master, topic="again", queue_id=queue_id, body=b"new")
+    data = log_of(master)
+    for end in range(0, len(data), 37):
+        storage = FaultyStorage()
+        slave = a_slave(clock, storage)
+        await slave.start()
+        receive(slave, data[: end // 2], 1_000)
+        # It is killed when it has received the rest and looked at nothing.
+        slave.files.log.append_data(memoryview(data[end // 2 : end]))
+        disk = storage.crash()
+        await slave.shutdown()
+        again = a_slave(clock, disk)
+        await again.start()
+        receive(again, data[again.max_commit_log_offset :], 1_000)
+        assert queues_of(again) == queues_of(master), end
+        await again.shutdown()
