@@ -10,6 +10,7 @@ from broker_core.composition.duties import MastersDuties
 from broker_core.composition.following import build_following
 from broker_core.composition.foundation import build_foundation
 from broker_core.composition.lifecycle import Stage, shut_down_all, start_all
+from broker_core.composition.metrics import metrics_stages
 from broker_core.composition.naming import announcement, build_naming, outer_client
 from broker_core.composition.promotion import (
     build_peers,
@@ -69,6 +70,7 @@ class Broker:
                 self.foundation, self.storage, self.access, self.naming, self.replication
             )
             self.metadata_sync = following.metadata_sync
+            self._ha_admin = following.ha_admin
             self.promotion = build_promotion(
                 self.foundation,
                 configured,
@@ -85,7 +87,7 @@ class Broker:
                 self.access,
                 self.naming,
                 self.promotion,
-                following.ha_admin,
+                self._ha_admin,
             )
         except BrokerError:
             self.foundation.extensions.close()
@@ -167,6 +169,7 @@ class Broker:
             *self._administration(),
             Stage(self._serve_slaves, self.replication.ha_master.shutdown),
             Stage(self.replication.start_slave, self.replication.ha_slave.shutdown),
+            *metrics_stages(self.foundation, storage, self.replication, requests, self._ha_admin),
             # A server waits for the answers that are being made: watchers and parked pulls first.
             Stage(shutdown=storage.tracer.shutdown),
             Stage(shutdown=storage.parked_pulls.shutdown),

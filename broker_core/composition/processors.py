@@ -13,7 +13,7 @@ from broker_core.processors.admin.clients import ClientsAdmin
 from broker_core.processors.admin.connections import ConnectionsAdmin
 from broker_core.processors.admin.groups import GroupsAdmin
 from broker_core.processors.admin.messages import MessagesAdmin
-from broker_core.processors.admin.sample import SampleAdmin, Sampled
+from broker_core.processors.admin.sample import SampleAdmin
 from broker_core.processors.admin.topics import TopicsAdmin
 from broker_core.processors.consumer_trace import ConsumerTrace
 from broker_core.processors.heartbeat import HeartbeatProcessor
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from broker_core.composition.naming import NamingParts
     from broker_core.composition.promotion import PromotionParts
     from broker_core.composition.storage import StorageParts
+    from broker_core.metrics.readings import Readings
     from broker_core.processors.admin.ha import HaAdmin
 
 
@@ -70,12 +71,9 @@ def build_processors(
     promotion: PromotionParts,
     ha: HaAdmin,
     late_ms: Callable[[], float],
-    connections: Callable[[], int],
+    readings: Readings,
 ) -> registry.Processors:
-    """Build all processors.
-
-    `late_ms` returns how late the event loop was last, `connections` how many are open.
-    """
+    """Build all processors; `late_ms` returns how late the event loop was last."""
     config, clock = foundation.configuration.broker, foundation.clock
     topics, groups, offsets = storage.topics, storage.groups, storage.offsets
     store, stats, consumers = storage.store, storage.stats, clients.consumers
@@ -135,7 +133,7 @@ def build_processors(
             live_update.apply,
             lambda: foundation.extensions.runtime_info() | ha.runtime_info(),
         ),
-        sample=_sample(foundation, storage, clients, late_ms, connections),
+        sample=SampleAdmin(foundation.configuration, readings, clock),
     )
 
 
@@ -209,32 +207,6 @@ def _sending(
             clock,
             access.gate,
         ),
-    )
-
-
-def _sample(
-    foundation: Foundation,
-    storage: StorageParts,
-    clients: ClientParts,
-    late_ms: Callable[[], float],
-    connections: Callable[[], int],
-) -> SampleAdmin:
-    return SampleAdmin(
-        foundation.configuration,
-        Sampled(
-            topics=storage.topics,
-            groups=storage.groups,
-            offsets=storage.offsets,
-            consumers=clients.consumers,
-            transactions=storage.transactions,
-            store=storage.store,
-            stats=storage.stats,
-        ),
-        foundation.files,
-        foundation.clock,
-        foundation.steady,
-        late_ms,
-        connections,
     )
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker_core.ha.allowed import AllowedSlaves
 from broker_core.ha.master import HaMaster
 from broker_core.ha.slave import HaSlave
 from broker_core.ha.sync_replicas import SyncReplicas
+from broker_core.remoting.allowed import AllowedPeers, Gate
 from broker_core.remoting.tls import client_context
 
 if TYPE_CHECKING:
     from broker_core.composition.foundation import Foundation
     from broker_core.ha.role import Role
     from broker_core.store.message_store import MessageStore
+
+HA_PORT = Gate("haAllowedAddresses", "read the log over the HA port", "a slave")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ def build_replication(foundation: Foundation, store: MessageStore) -> Replicatio
         foundation.clock,
         store.files.log,
         foundation.counted_log,
-        AllowedSlaves(
+        AllowedPeers(
+            HA_PORT,
             ha.ha_allowed_addresses,
             [broker.broker_ip1, broker.broker_ip2],
             has_acl=broker.acl_enable,

@@ -9,6 +9,8 @@ from broker_core.clock import thread_cpu_seconds
 from broker_core.composition.around import surrounded
 from broker_core.composition.foundation import server_limits_of
 from broker_core.composition.processors import build_processors
+from broker_core.metadata.progress import Progress
+from broker_core.metrics.readings import Readings, ReadParts
 from broker_core.processors import registry
 from broker_core.processors.around.administration import (
     BROKERS_OWN,
@@ -28,7 +30,7 @@ from broker_core.remoting.slow_lane import SlowLane
 from broker_core.stats.water_mark import WaterMark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from broker_core.composition.access import AccessParts
     from broker_core.composition.clients import ClientParts
@@ -54,6 +56,8 @@ class RequestParts:
     """Where alone administration is served, if anywhere; the other requests are served, too."""
     overload: Overload
     water_mark: WaterMark
+    lane: SlowLane
+    readings: Readings
 
 
 def build_requests(
@@ -84,6 +88,7 @@ def build_requests(
             "connections": connections(),
         },
     )
+    readings = _readings(foundation, storage, clients, lambda: water_mark.late_ms, connections)
     processors = build_processors(
         foundation,
         storage,
@@ -93,7 +98,7 @@ def build_requests(
         promotion,
         ha,
         lambda: water_mark.late_ms,
-        connections,
+        readings,
     )
 
     def on_connection_lost(connection: Connection) -> None:
@@ -119,10 +124,8 @@ def build_requests(
             on_turn=storage.stats.put_latency.end_turn,
         )
 
-    table, fast_table = (
-        around(registry.handlers(processors)),
-        around(registry.fast_handlers(processors)),
-    )
+    table = around(registry.handlers(processors))
+    fast_table = around(registry.fast_handlers(processors))
     admin_server = None
     if listener := config.admin_listen_address:
         # Nobody outside this machine reaches it, so that no proxy stands before it.
@@ -135,7 +138,35 @@ def build_requests(
     fast_server = server_of("broker's VIP port", fast_table, foundation.proxies)
     servers += [server, fast_server]
     overload = _overload(foundation, storage, servers)
-    return RequestParts(server, fast_server, admin_server, overload, water_mark)
+    return RequestParts(server, fast_server, admin_server, overload, water_mark, lane, readings)
+
+
+def _readings(
+    foundation: Foundation,
+    storage: StorageParts,
+    clients: ClientParts,
+    late_ms: Callable[[], float],
+    connections: Callable[[], int],
+) -> Readings:
+    parts = ReadParts(
+        topics=storage.topics,
+        groups=storage.groups,
+        progress=Progress(storage.offsets, storage.store, foundation.clock),
+        consumers=clients.consumers,
+        producers=clients.producers,
+        transactions=storage.transactions,
+        store=storage.store,
+        stats=storage.stats,
+    )
+    return Readings(
+        foundation.configuration,
+        parts,
+        foundation.files,
+        foundation.clock,
+        foundation.steady,
+        late_ms,
+        connections,
+    )
 
 
 def _overload(

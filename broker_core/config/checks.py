@@ -67,6 +67,11 @@ def host(text: str) -> None:
         raise ValueError("a numeric address, such as 127.0.0.1") from None
 
 
+def host_or_none(text: str) -> None:
+    if text:
+        host(text)
+
+
 def admin_listener(text: str) -> None:
     if text:
         parse_admin_listener(text)

@@ -40,3 +40,12 @@ class ServerConfig:
     proxy_protocol_trusted: str = setting("", check=checks.networks)
     """Addresses and networks, separated by commas, from which such a header is believed; with
     haProxyProtocolEnable nobody else may connect."""
+    metrics_listen_port: int = setting(0, high=PORT_MAX, important=True)
+    """Where Prometheus may ask for metrics; 0: nowhere."""
+    metrics_listen_address: str = setting("", check=checks.host_or_none)
+    """Empty: bindAddress."""
+    metrics_allowed_addresses: str = setting("", check=checks.networks)
+    """Addresses and networks, separated by commas, that may ask. Empty: without aclEnable anybody
+    who reaches the port; with it only this host."""
+    metrics_series_max: int = setting(10_000, low=1, high=1_000_000, live=True)
+    """Of each metric that has a series for each topic or group."""

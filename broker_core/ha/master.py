@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.config.ha import HaConfig
     from broker_core.counted_log import CountedLog
-    from broker_core.ha.allowed import AllowedSlaves
+    from broker_core.remoting.allowed import AllowedPeers
     from broker_core.remoting.tls import TlsGate
     from broker_core.store.commit_log import CommitLog
 
@@ -56,7 +56,7 @@ class HaMaster(Service):
         clock: Clock,
         log: CommitLog,
         counted_log: CountedLog,
-        allowed: AllowedSlaves,
+        allowed: AllowedPeers,
         tls: TlsGate | None,
     ) -> None:
         """With tls, connections are secured, and others refused."""

@@ -1,7 +1,8 @@
 """MasterEnds: where a slave's master said that its log ends, and how far the slave is behind that.
 
 The HA protocol does not tell a slave where its master's log ends, so that the slave asks each time
-it takes over the master's tables. What the master has got since the last answer is not counted.
+it takes over the master's tables. What the master has got since the last answer is not counted. A
+master that does not answer any more may have got anything.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import NamedTuple
 
 ANSWERS_KEPT = 360
 """An hour of answers; a slave that is further behind is at least an hour behind."""
+FRESH_SECONDS = 35.0
+"""Three times in a row the master was not asked, or did not answer."""
 
 
 class Behind(NamedTuple):
@@ -38,8 +41,8 @@ class MasterEnds:
         self._answers.append((now, end))
 
     def behind(self, now: float, own_end: int) -> Behind | None:
-        """Return how far a log that ends at own_end is behind; None before the first answer."""
-        if not self._answers:
+        """Return how far a log that ends at own_end is behind, None while that is not known."""
+        if not self._answers or now - self._answers[-1][0] > FRESH_SECONDS:
             return None
         since = next((at for at, end in self._answers if end > own_end), None)
         if since is None:

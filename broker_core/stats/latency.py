@@ -47,10 +47,12 @@ class Latency:
     Attributes:
         served: requests answered in the current turn of the loop. Their answers leave at its end,
             so `end_turn` counts the whole turn for each.
+        total_ms: how long all requests took together.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.max_ms = 0.0
+        self.total_ms = 0.0
         self.served = 0
         self._longest_s = 0.0
         self._monotonic = monotonic
@@ -67,6 +69,7 @@ class Latency:
         took_ms = seconds * 1000.0
         if took_ms > self.max_ms:
             self.max_ms = took_ms
+        self.total_ms += took_ms
         self._counts[bisect_left(FINE_MS, took_ms)] += 1
 
     def end_turn(self, seconds: float) -> None:
@@ -78,6 +81,7 @@ class Latency:
                 self.max_ms = took_ms
             if seconds > self._longest_s:
                 self._longest_s = seconds
+            self.total_ms += took_ms * served
             self._counts[bisect_left(FINE_MS, took_ms)] += served
 
     def take_longest_ms(self) -> float:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from broker_core.composition.replication import HA_PORT
 from broker_core.config.ha import HaConfig
 from broker_core.counted_log import CountedLog
 from broker_core.errors import RemotingError
 from broker_core.formats.ha_frames import HEADER, HEADER_SIZE, encode_report
-from broker_core.ha.allowed import AllowedSlaves
 from broker_core.ha.master import ANY_END, HaMaster
+from broker_core.remoting.allowed import AllowedPeers
 from tests.support.builders import LOG_FILE_SIZE, put
 from tests.support.waiting import until_async
 
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
     from broker_core.store.message_store import MessageStore
     from tests.support.clock import ManualClock
 
-EVERYBODY = AllowedSlaves("", [], has_acl=False)
+EVERYBODY = AllowedPeers(HA_PORT, "", [], has_acl=False)
 
 
 @asynccontextmanager
 async def serving(
     store: MessageStore,
     clock: ManualClock,
-    allowed: AllowedSlaves = EVERYBODY,
+    allowed: AllowedPeers = EVERYBODY,
     **keys: Any,
 ) -> AsyncIterator[tuple[HaMaster, int]]:
     counted_log = CountedLog(clock)
@@ -479,7 +480,7 @@ async def test_a_peer_that_is_not_allowed_is_refused_with_the_key_to_set(
     master: MessageStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    allowed = AllowedSlaves("10.0.0.0/8", [], has_acl=False)
+    allowed = AllowedPeers(HA_PORT, "10.0.0.0/8", [], has_acl=False)
     async with serving(master, clock, allowed) as (ha, port):
         slave = await FakeSlave.to(port)
 
@@ -489,13 +490,13 @@ async def test_a_peer_that_is_not_allowed_is_refused_with_the_key_to_set(
 
 
 def test_with_access_control_only_this_host_is_allowed_by_default() -> None:
-    allowed = AllowedSlaves("", ["192.0.2.7"], has_acl=True)
+    allowed = AllowedPeers(HA_PORT, "", ["192.0.2.7"], has_acl=True)
 
     assert allowed.refusal("127.0.0.1") is None
     assert allowed.refusal("::1") is None
     assert allowed.refusal("::ffff:192.0.2.7") is None
     assert "haAllowedAddresses=198.51.100.1" in str(allowed.refusal("198.51.100.1"))
-    named = AllowedSlaves("198.51.100.0/24", [], has_acl=True)
+    named = AllowedPeers(HA_PORT, "198.51.100.0/24", [], has_acl=True)
     assert named.refusal("198.51.100.1") is None
     assert named.refusal("127.0.0.1") is not None
-    assert AllowedSlaves("", [], has_acl=False).refusal("198.51.100.1") is None
+    assert AllowedPeers(HA_PORT, "", [], has_acl=False).refusal("198.51.100.1") is None

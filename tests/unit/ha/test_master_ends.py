@@ -13,8 +13,8 @@ def test_a_slave_that_has_what_the_master_said_is_not_behind() -> None:
     ends = MasterEnds()
     ends.note(10.0, 100)
 
-    assert ends.behind(60.0, 100) == Behind(0, 0.0)
-    assert ends.behind(60.0, 150) == Behind(0, 0.0)
+    assert ends.behind(40.0, 100) == Behind(0, 0.0)
+    assert ends.behind(40.0, 150) == Behind(0, 0.0)
 
 
 def test_it_is_behind_since_the_first_answer_that_names_what_it_lacks() -> None:
@@ -33,3 +33,11 @@ def test_a_log_that_was_cut_begins_anew() -> None:
 
     assert ends.behind(25.0, 200) == Behind(0, 0.0)
     assert ends.behind(25.0, 150) == Behind(50, 5.0)
+
+
+def test_a_master_that_falls_silent_is_not_known_to_be_reached() -> None:
+    ends = MasterEnds()
+    ends.note(10.0, 100)
+
+    assert ends.behind(44.0, 100) == Behind(0, 0.0)
+    assert ends.behind(46.0, 100) is None

@@ -1,0 +1,1 @@
+"""What the broker says of itself to Prometheus."""

@@ -1,0 +1,185 @@
+"""Metrics of ours, beyond RocketMQ's: replication, latencies, damage, the process.
+
+Names follow Prometheus: base units, and `_total` for what only grows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker_core.metrics.exposition import Family, Histogram
+from broker_core.stats.latency import FINE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from broker_core.ha.connection import SlaveConnection
+    from broker_core.ha.master_ends import Behind
+    from broker_core.ha.role import Role
+    from broker_core.ha.slave import SlaveState
+    from broker_core.metrics.exposition import Labels, Number
+    from broker_core.metrics.readings import ReadParts
+
+S_PER_MS = 0.001
+FINE_S = tuple(bound * S_PER_MS for bound in FINE_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """How replication goes, asked anew for each scrape."""
+
+    role: Role
+    epoch: Callable[[], int]
+    slaves: Callable[[], list[SlaveConnection]]
+    following: Callable[[], SlaveState]
+    behind_master: Callable[[], Behind | None]
+    min_in_sync_replicas: Callable[[], int]
+
+
+def replication_metrics(replication: Replication) -> Iterator[Family]:
+    """Yield who is master, which slaves it has, and how a slave follows."""
+    is_slave = replication.role.is_slave
+    yield _gauge("is_master", "Whether this broker is its set's master", float(not is_slave))
+    yield _gauge("epoch", "Under which master the log is written", replication.epoch())
+    if is_slave:
+        yield from _following(replication)
+    else:
+        yield from _slaves(replication)
+
+
+def _slaves(replication: Replication) -> Iterator[Family]:
+    slaves = replication.slaves()
+    yield _gauge("slaves", "Slaves that are connected", len(slaves))
+    yield _gauge(
+        "slaves_in_sync",
+        "Slaves that a synchronous master waits for",
+        sum(each.is_in_sync for each in slaves),
+    )
+    yield _gauge(
+        "replicas_in_sync_min",
+        "minInSyncReplicas, this broker included",
+        replication.min_in_sync_replicas(),
+    )
+    named = _named(slaves)
+    for name, text, values in (
+        ("lag_bytes", "Bytes of the log that a slave lacks", [s.behind_bytes for s in slaves]),
+        (
+            "lag_seconds",
+            "How long ago the master got the first byte that a slave lacks",
+            [s.behind_seconds for s in slaves],
+        ),
+        (
+            "last_contact_seconds",
+            "How long ago a slave was heard",
+            [s.last_contact_seconds for s in slaves],
+        ),
+        ("in_sync", "Whether a slave is in sync", [float(s.is_in_sync) for s in slaves]),
+    ):
+        series = list(zip(named, values, strict=True))
+        yield Family(f"trebuchet_slave_{name}", "gauge", text, series)
+
+
+def _named(slaves: Sequence[SlaveConnection]) -> list[Labels]:
+    """Return the labels of slaves: their hosts.
+
+    Their ports are others with each connection, and would make a new series each time.
+    """
+    seen: Counter[str] = Counter()
+    labels: list[Labels] = []
+    for each in slaves:
+        host = each.address.rpartition(":")[0]
+        seen[host] += 1
+        labels.append({"slave": host if seen[host] == 1 else f"{host}#{seen[host]}"})
+    return labels
+
+
+def _following(replication: Replication) -> Iterator[Family]:
+    state, behind = replication.following(), replication.behind_master()
+    contact = state.last_contact_seconds
+    yield _gauge(
+        "following", "Whether this slave follows its master", float(state.state == "following")
+    )
+    yield _gauge(
+        "master_last_contact_seconds",
+        "How long ago the master was heard",
+        contact if contact >= 0 else None,
+    )
+    yield _gauge(
+        "master_lag_bytes",
+        "What this slave lacks of what its master had when it was asked last",
+        None if behind is None else behind.lag_bytes,
+    )
+    yield _gauge(
+        "master_lag_seconds",
+        "Since when it lacks that",
+        None if behind is None else behind.lag_seconds,
+    )
+
+
+def broker_metrics(
+    parts: ReadParts,
+    counters: Mapping[str, int],
+    gauges: Mapping[str, int | None],
+    parked_pulls: int,
+) -> Iterator[Family | Histogram]:
+    """Yield what the broker as a whole has and does."""
+    store, stats = parts.store, parts.stats
+    for name, text, latency in (
+        ("put", "Time from a send to its answer", stats.put_latency),
+        ("get", "Time from a pull to its answer", stats.get_latency),
+        ("flush", "Time of a flush to the disk", stats.flush_latency),
+    ):
+        series: list[tuple[Labels, Sequence[int], float]] = [
+            ({}, latency.counts, latency.total_ms * S_PER_MS)
+        ]
+        yield Histogram(f"trebuchet_{name}_latency_seconds", text, FINE_S, series)
+    for name, text, key in (
+        ("puts", "Messages put, the broker's own copies included", "put"),
+        ("put_bytes", "Bytes of the log put", "putBytes"),
+        ("puts_failed", "Messages that could not be put", "putFailed"),
+        ("got", "Messages handed out", "got"),
+    ):
+        yield Family(f"trebuchet_{name}_total", "counter", text, [({}, counters[key])])
+    yield _gauge("writable", "Whether the store takes messages", float(store.is_writable))
+    yield _gauge(
+        "quarantined_ranges",
+        "Damaged ranges of the log that reading steps over",
+        len(store.files.quarantine.ranges),
+    )
+    yield _gauge("commit_log_min_offset", "Where the log begins", store.min_commit_log_offset)
+    yield _gauge("commit_log_max_offset", "Where the log ends", store.max_commit_log_offset)
+    yield _gauge("disk_bytes", "Size of the disk with the CommitLog", gauges["diskTotal"])
+    yield _gauge("retention_seconds", "fileReservedTime", _seconds(gauges["retentionMs"]))
+    yield _gauge(
+        "half_message_age_seconds",
+        "Age of the oldest half message without an outcome",
+        _seconds(gauges["halfAgeMs"]),
+    )
+    yield _gauge("parked_pulls", "Pulls that wait for messages", parked_pulls)
+    yield _gauge("connections", "Connections that are open", gauges["connections"])
+    yield _gauge(
+        "loop_late_seconds", "How late the event loop was last", _seconds(gauges["lateMs"])
+    )
+
+
+def process_metrics(
+    counters: Mapping[str, int], gauges: Mapping[str, int | None], boot_ms: int
+) -> Iterator[Family]:
+    """Yield what Prometheus' clients say of each process."""
+    cpu_s = counters["cpuMs"] * S_PER_MS
+    yield Family("process_cpu_seconds_total", "counter", "Processor time", [({}, cpu_s)])
+    for name, text, value in (
+        ("resident_memory_bytes", "Resident memory, mapped files included", gauges["rss"]),
+        ("start_time_seconds", "When the broker started, since the epoch", _seconds(boot_ms)),
+    ):
+        yield Family(f"process_{name}", "gauge", text, [({}, value)])
+
+
+def _gauge(name: str, text: str, value: Number) -> Family:
+    return Family(f"trebuchet_{name}", "gauge", text, [({}, value)])
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds * S_PER_MS

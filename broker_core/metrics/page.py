@@ -1,0 +1,86 @@
+"""MetricsPage: everything the broker says to Prometheus, read when it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from broker_core.metrics import own, rocketmq
+from broker_core.metrics.exposition import lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker_core.clock import Clock
+    from broker_core.metrics.own import Replication
+    from broker_core.metrics.readings import Readings
+
+SHARED_S = 1.0
+"""Who asks within a second gets the same page: asking often costs the broker nothing."""
+LINES_AT_ONCE = 500
+"""Lines made before the loop may do other work: about a millisecond."""
+
+
+class MetricsPage:
+    """Event loop only.
+
+    `permission`, `parked_pulls`, `waiting` and `series_max` return brokerPermission, how many pulls
+    and how many administrative requests wait, and metricsSeriesMax.
+    """
+
+    def __init__(
+        self,
+        labels: Mapping[str, str],
+        readings: Readings,
+        replication: Replication,
+        clock: Clock,
+        permission: Callable[[], int],
+        parked_pulls: Callable[[], int],
+        waiting: Callable[[], int],
+        series_max: Callable[[], int],
+    ) -> None:
+        self._labels = labels
+        self._readings = readings
+        self._replication = replication
+        self._clock = clock
+        self._permission = permission
+        self._parked_pulls = parked_pulls
+        self._waiting = waiting
+        self._series_max = series_max
+        self._lock = asyncio.Lock()
+        self._text = b""
+        self._made_at = -SHARED_S
+
+    async def text(self) -> bytes:
+        """Return the page, at most SHARED_S old."""
+        async with self._lock:
+            if not self._text or self._clock.monotonic() - self._made_at >= SHARED_S:
+                self._text = await self._made()
+                self._made_at = self._clock.monotonic()
+        return self._text
+
+    async def _made(self) -> bytes:
+        readings, series_max = self._readings, self._series_max()
+        # One more than is shown, so that the page says that there are more.
+        rows = await readings.parts.progress.rows(series_max + 1)
+        counters, gauges = readings.counters(), readings.gauges()
+        metrics = chain(
+            rocketmq.metrics_of(
+                readings.parts,
+                gauges,
+                rows,
+                self._permission(),
+                self._waiting(),
+                self._clock.now_ms(),
+            ),
+            own.broker_metrics(readings.parts, counters, gauges, self._parked_pulls()),
+            own.replication_metrics(self._replication),
+            own.process_metrics(counters, gauges, readings.boot_ms),
+        )
+        lines = []
+        for line in lines_of(metrics, self._labels, series_max):
+            lines.append(line)
+            if len(lines) % LINES_AT_ONCE == 0:
+                await self._clock.sleep(0)
+        return "".join(lines).encode()
