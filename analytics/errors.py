@@ -3,6 +3,9 @@
 ReportError
  +-- DataLossError        what was to be read is not there any more
  +-- JavaMissingError     analytics.java
+ +-- LakeError            the lake cannot do what was asked
+      +-- LakeStoppedError   lake and log disagree: nothing is written until somebody decides
+      +-- LakeBusyError      somebody else works on the lake just now
 ReportCancelledError
 """
 
@@ -17,6 +20,18 @@ class ReportError(Exception):
 
 class DataLossError(ReportError):
     """Messages that were to be read have been deleted, or never came back."""
+
+
+class LakeError(ReportError):
+    """The lake cannot do what was asked."""
+
+
+class LakeStoppedError(LakeError):
+    """Lake and log disagree; the sentence names the command that decides."""
+
+
+class LakeBusyError(LakeError):
+    """Somebody else works on the lake just now; later it may be free."""
 
 
 class ReportCancelledError(Exception):

@@ -87,6 +87,7 @@ INSTALLED_APPS = [
     "console.groups",
     "console.offsets",
     "console.tracing",
+    "console.lake",
     "console.reports",
     "console.demo",
 ]

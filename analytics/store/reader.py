@@ -72,7 +72,7 @@ class StoreReader:
         Raises:
             ReportError: there is no such store, or it may not be read.
         """
-        planner = Planner(self._log_files(), self._queues, self._split_bytes)
+        planner = Planner(self.files(), self._queues, self._split_bytes)
         return planner.plan(
             from_ms=from_ms,
             to_ms=to_ms,
@@ -82,13 +82,30 @@ class StoreReader:
             queue_ids=queue_ids,
         )
 
+    def files(self) -> list[LogFile]:
+        """Return the files of the log in their order, those without a byte left out.
+
+        Raises:
+            ReportError: there is no such store, or it may not be read.
+        """
+        directory = self._commit_log_path
+        try:
+            return log_files(directory)
+        except FileNotFoundError:
+            if self._store_path.is_dir() and not self._commit_log_is_elsewhere:
+                return []  # a store that has never been written to
+            missing = directory if self._store_path.is_dir() else self._store_path
+            raise ReportError(f"There is no store at {missing}: no such directory.") from None
+        except OSError as error:
+            raise ReportError(f"{directory} cannot be read: {error.strerror}.") from error
+
     def extent(self) -> tuple[int, int]:
         """Return where the first file of the log begins and the last one ends, 0 without any.
 
         Raises:
             ReportError: there is no such store, or it may not be read.
         """
-        files = self._log_files()
+        files = self.files()
         return (files[0].from_offset, files[-1].to_offset) if files else (0, 0)
 
     def end_from(self, start: int, most: int | None = None) -> int:
@@ -101,7 +118,7 @@ class StoreReader:
             ReportError: there is no such store, or it may not be read.
         """
         end = start
-        for file in self._log_files():
+        for file in self.files():
             if file.to_offset <= end or file.from_offset > end:
                 continue
             left = None if most is None else most - (end - start)
@@ -123,7 +140,7 @@ class StoreReader:
 
     def _record_behind(self, start: int, most: int, log_to: int) -> int:
         """Return where a record starts some `most` bytes behind `start`, or the end of the log."""
-        for file in self._log_files():
+        for file in self.files():
             wanted = max(start + most, file.from_offset)
             if wanted < file.to_offset:
                 at = self._queues.record_at_or_after(file, wanted, min(file.to_offset, log_to))
@@ -199,15 +216,3 @@ class StoreReader:
                 f"The machine {socket.gethostname()} does not see the store at "
                 f"{self._commit_log_path}: every worker of a cluster needs that directory."
             )
-
-    def _log_files(self) -> list[LogFile]:
-        directory = self._commit_log_path
-        try:
-            return log_files(directory)
-        except FileNotFoundError:
-            if self._store_path.is_dir() and not self._commit_log_is_elsewhere:
-                return []  # a store that has never been written to
-            missing = directory if self._store_path.is_dir() else self._store_path
-            raise ReportError(f"There is no store at {missing}: no such directory.") from None
-        except OSError as error:
-            raise ReportError(f"{directory} cannot be read: {error.strerror}.") from error

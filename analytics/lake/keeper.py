@@ -1,0 +1,150 @@
+"""Keeper: the process that keeps a lake up with its log.
+
+It looks at the log every ten seconds, which costs milliseconds, and takes a batch when enough is
+new or when something is and a minute has passed. In idle hours it does the maintenance. It is a
+guest on the broker's machine, as reports are: see analytics.guest.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from analytics.errors import LakeBusyError, LakeStoppedError, ReportError
+from analytics.lake.ingest import BATCH_BYTES, Ingest, Look
+from analytics.lake.maintenance import BRONZE_DAYS, maintain
+from analytics.lake.status import Status, warning_of
+
+if TYPE_CHECKING:
+    import threading
+
+    from analytics.lake.ingest import Batch, Source
+    from analytics.lake.place import LakePlace
+
+logger = logging.getLogger(__name__)
+
+CHECK_SECONDS = 10.0
+BATCH_SECONDS = 60.0
+MAINTAIN_SECONDS = 3600.0
+
+
+class Keeper:
+    """Runs in one thread until it is told to stop; the clock is a parameter of each step."""
+
+    def __init__(
+        self,
+        place: LakePlace,
+        source: Source,
+        ingest: Ingest,
+        *,
+        batch_bytes: int = BATCH_BYTES,
+        bronze_days: int = BRONZE_DAYS,
+    ) -> None:
+        self.status = Status(place.uri, source.broker, os.getpid())
+        self._place = place
+        self._ingest = ingest
+        self._batch_bytes = batch_bytes
+        self._bronze_days = bronze_days
+        self._look: Look | None = None
+        self._tried_at = float("-inf")
+        self._maintained_at: float | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set; a batch that has begun is finished."""
+        while not stop.is_set():
+            self.step(time.monotonic(), stop)
+            stop.wait(CHECK_SECONDS)
+
+    def step(self, now: float, stop: threading.Event | None = None) -> list[Batch]:
+        """Look once, and do what is due; return the batches that were taken."""
+        taken: list[Batch] = []
+        status = self.status
+        try:
+            is_due = now - self._tried_at >= BATCH_SECONDS
+            # Somebody may have rebuilt the lake meanwhile: believe what was found for a minute.
+            look = self.look(anew=is_due)
+            while self._wants_batch(look, is_due=is_due) and not (stop and stop.is_set()):
+                self._tried_at, is_due = now, False
+                batch = self._ingest.batch()
+                look = self.look(anew=True)
+                if batch is None:
+                    break
+                self._took(batch)
+                taken.append(batch)
+            if is_due:
+                self._tried_at = now
+            self._maintain(now, is_idle=not taken)
+            status.error, status.error_ms = "", 0
+        except LakeBusyError as error:
+            logger.info("%s", error)
+        except (ReportError, OSError) as error:
+            self._failed(error)
+        self._tell()
+        return taken
+
+    def look(self, *, anew: bool = True) -> Look:
+        """Find out where lake and log stand, and note it in the status."""
+        look = self._ingest.look(None if anew else self._look)
+        status = self.status
+        status.watermark, status.log_from, status.log_to = (
+            look.watermark,
+            look.log_from,
+            look.log_to,
+        )
+        status.warning = warning_of(look, self._ingest)
+        self._look = look
+        return look
+
+    def _wants_batch(self, look: Look, *, is_due: bool) -> bool:
+        return look.pending >= self._batch_bytes or (is_due and self._is_behind(look))
+
+    def _is_behind(self, look: Look) -> bool:
+        return look.log_to != look.watermark
+
+    def _took(self, batch: Batch) -> None:
+        self.status.batch = {**asdict(batch), "at_ms": time.time_ns() // 1_000_000}
+        logger.info(
+            "batch: log_from=%d log_to=%d rows=%d bytes=%d gaps=%d seconds=%.2f",
+            batch.commit_log_from,
+            batch.commit_log_to,
+            batch.rows,
+            batch.size,
+            batch.gaps,
+            batch.seconds,
+        )
+
+    def _maintain(self, now: float, *, is_idle: bool) -> None:
+        if self._maintained_at is None:
+            self._maintained_at = now  # not at once: a restart must not cost more than it has to
+        if not is_idle or now - self._maintained_at < MAINTAIN_SECONDS:
+            return
+        self._maintained_at = now
+        done = maintain(self._place, datetime.now(UTC).date(), bronze_days=self._bronze_days)
+        self.status.maintained_ms = time.time_ns() // 1_000_000
+        logger.info(
+            "maintenance: compacted=%s dropped=%s deleted_files=%d",
+            [day.isoformat() for day in done.compacted],
+            [day.isoformat() for day in done.dropped],
+            done.deleted_files,
+        )
+
+    def _failed(self, error: ReportError | OSError) -> None:
+        sentence = str(error)
+        if sentence != self.status.error:
+            log = logger.error if isinstance(error, LakeStoppedError) else logger.warning
+            log("%s", sentence)
+            self.status.error_ms = time.time_ns() // 1_000_000
+        self.status.error = sentence
+        self._look = None
+
+    def _tell(self) -> None:
+        status = self.status
+        status.checked_ms = time.time_ns() // 1_000_000
+        try:
+            status.write(self._place)
+        except OSError as error:
+            logger.warning("the status cannot be written: %s", error)

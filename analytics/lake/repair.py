@@ -1,0 +1,231 @@
+"""What an operator does to a lake by hand: rebuild, forget, verify."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analytics.errors import LakeError
+from analytics.lake.files import FileWriter
+from analytics.lake.gaps import drop_gaps
+from analytics.lake.parts import without_content
+from analytics.lake.rewriting import LakeFile, files_of, rewritten, rows_of
+from analytics.lake.tables import FORGOTTEN, MESSAGES
+from analytics.lake.watermark import Watermark, fingerprint_before
+from analytics.store.decode import COLUMN_TYPES, RowFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from analytics.lake.ingest import Source
+    from analytics.lake.place import LakePlace
+
+OFFSET = "commit_log_offset"
+# As much of the log is compared at once.
+COMPARED_BYTES = 64 * 1024 * 1024
+DIFFERENCES_SHOWN_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilding:
+    """What a rebuild does: rows at and behind `log_from` go, the log is read again from there."""
+
+    log_from: int
+    log_to: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a comparison of lake and log found in the range that both have."""
+
+    log_from: int
+    log_to: int
+    messages: int
+    repeated: int
+    missing: list[int]
+    surplus: list[int]
+
+    @property
+    def is_equal(self) -> bool:
+        return not (self.repeated or self.missing or self.surplus)
+
+
+def rebuilding(place: LakePlace, source: Source) -> Rebuilding:
+    """Return what a rebuild would do."""
+    plan = source.task(place, frozenset()).reader().plan()
+    rows = 0
+    for file in _files_from(place, source.broker, plan.log_from):
+        for batch in rows_of(place, file, ("broker", OFFSET)):
+            rows += int(pc.sum(_is_from(batch, source.broker, plan.log_from)).as_py() or 0)
+    return Rebuilding(plan.log_from, plan.log_to, rows)
+
+
+def rebuild(place: LakePlace, source: Source) -> Rebuilding:
+    """Take away what the lake has of the log as far as it is there; the next batch reads it again.
+
+    What has expired in the log stays in the lake.
+    """
+    with place.locked():
+        todo = rebuilding(place, source)
+        broker = source.broker
+        files = _files_from(place, broker, todo.log_from)
+        table = MESSAGES.open(place)
+        kept = rewritten(
+            place,
+            files,
+            lambda batch: batch.filter(pc.invert(_is_from(batch, broker, todo.log_from))),
+        )
+        begun = source.task(place, frozenset()).reader().files()
+        moved = Watermark(todo.log_from, fingerprint_before(begun, todo.log_from) or 0, 0)
+        MESSAGES.commit(
+            place,
+            table,
+            [file for file in kept if file.rows],
+            removed=[file.path for file in files],
+            states=moved.states(broker),
+        )
+        drop_gaps(place, broker, todo.log_from)
+        return todo
+
+
+def forget(place: LakePlace, key: str) -> int:
+    """Erase what messages with a key say, in the lake; return how many there were.
+
+    A key is one of KEYS, or the UNIQ_KEY. That there was a message, when and in which topic, stays:
+    numbers of messages do not change. Files with the content are deleted at once.
+    """
+    if not key.strip():
+        raise LakeError("forget needs a key: one of a message's KEYS, or its UNIQ_KEY.")
+    with place.locked():
+        if not MESSAGES.exists(place):
+            return 0
+        table = MESSAGES.open(place)
+        found: dict[str, set[int]] = {}
+        files: list[LakeFile] = []
+        for file in files_of(table):
+            had = len(files)
+            for batch in rows_of(place, file, ("broker", OFFSET, "keys", "uniq_key")):
+                rows = batch.filter(_has_key(batch, key))
+                for broker, offset in zip(
+                    rows.column("broker").to_pylist(), rows.column(OFFSET).to_pylist(), strict=True
+                ):
+                    found.setdefault(broker, set()).add(offset)
+                    files[had:] = [file]
+        if not files:
+            return 0
+        _remember(place, found)
+        written = rewritten(place, files, lambda batch: _masked(batch, found))
+        MESSAGES.commit(place, table, written, removed=[file.path for file in files])
+        # Only files that no version of the future names, however young: they hold the content.
+        MESSAGES.existing(place).vacuum(
+            retention_hours=0, dry_run=False, enforce_retention_duration=False
+        )
+        place.sync_log(MESSAGES.name)
+        return sum(len(offsets) for offsets in found.values())
+
+
+def verify(place: LakePlace, source: Source) -> Verified:
+    """Compare the messages of the lake with those of the log, where both have the range.
+
+    Raises:
+        LakeError: the lake has nothing of this broker yet.
+    """
+    with place.locked():
+        watermark = None
+        if MESSAGES.exists(place):
+            watermark = Watermark.of(MESSAGES.open(place), source.broker)
+        if watermark is None:
+            raise LakeError(f"The lake {place.uri} has nothing of {source.broker} yet.")
+        reader = source.task(place, frozenset()).reader()
+        first, _ = reader.extent()
+        start = min(first, watermark.offset)
+        schema = pa.schema([(OFFSET, COLUMN_TYPES[OFFSET])])
+        messages = repeated = 0
+        missing: list[int] = []
+        surplus: list[int] = []
+        plan = reader.plan(from_offset=first, to_offset=max(first, watermark.offset))
+        for split in plan.splits:
+            batches = list(reader.read(split, schema, RowFilter(), fail_on_data_loss=False))
+            of_log = np.unique(pa.Table.from_batches(batches, schema)[OFFSET].to_numpy())
+            every = _offsets(place, source.broker, split.commit_log_from, split.commit_log_to)
+            of_lake = np.unique(every)
+            repeated += len(every) - len(of_lake)
+            messages += len(of_lake)
+            missing += np.setdiff1d(of_log, of_lake).tolist()
+            surplus += np.setdiff1d(of_lake, of_log).tolist()
+        return Verified(max(start, first), watermark.offset, messages, repeated, missing, surplus)
+
+
+def _files_from(place: LakePlace, broker: str, log_from: int) -> list[LakeFile]:
+    if not MESSAGES.exists(place):
+        return []
+    return [
+        file
+        for file in files_of(MESSAGES.existing(place))
+        if file.broker_from <= broker <= file.broker_to and file.greatest >= log_from
+    ]
+
+
+def _is_from(batch: pa.RecordBatch, broker: str, log_from: int) -> pa.Array:
+    return pc.and_(
+        pc.equal(batch.column("broker"), broker),
+        pc.greater_equal(batch.column(OFFSET), log_from),
+    )
+
+
+def _has_key(batch: pa.RecordBatch, key: str) -> pa.Array:
+    is_unique = pc.fill_null(pc.equal(batch.column("uniq_key"), key), False)
+    keys = batch.column("keys")
+    of_rows = pc.list_parent_indices(keys).filter(pc.equal(pc.list_flatten(keys), key))
+    rows = pa.array(range(batch.num_rows), type=of_rows.type)
+    return pc.or_(is_unique, pc.is_in(rows, value_set=of_rows))
+
+
+def _masked(batch: pa.RecordBatch, found: dict[str, set[int]]) -> pa.RecordBatch:
+    parts = []
+    for broker in pc.unique(batch.column("broker")).to_pylist():
+        rows = batch.filter(pc.equal(batch.column("broker"), broker))
+        parts.append(without_content(rows, frozenset(found.get(broker, ()))))
+    return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+
+
+def _remember(place: LakePlace, found: dict[str, set[int]]) -> None:
+    rows = [(broker, offset) for broker, offsets in found.items() for offset in sorted(offsets)]
+    table = FORGOTTEN.open(place)
+    now = [datetime.now(UTC)] * len(rows)
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([broker for broker, _ in rows], pa.string()),
+            pa.array([offset for _, offset in rows], pa.int64()),
+            pa.array(now, FORGOTTEN.schema.field("forgotten_at").type),
+        ],
+        schema=FORGOTTEN.schema,
+    )
+    with FileWriter(place, FORGOTTEN) as writer:
+        writer.write(batch)
+    FORGOTTEN.commit(place, table, writer.written)
+
+
+def _offsets(place: LakePlace, broker: str, log_from: int, log_to: int) -> NDArray[np.int64]:
+    found: list[NDArray[np.int64]] = []
+    for file in files_of(MESSAGES.existing(place)):
+        if file.may_hold(broker, log_from, log_to):
+            for batch in rows_of(place, file, ("broker", OFFSET)):
+                is_of = pc.equal(batch.column("broker"), broker).to_numpy(zero_copy_only=False)
+                offsets = batch.column(OFFSET).to_numpy()
+                found.append(offsets[is_of & (offsets >= log_from) & (offsets < log_to)])
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+
+def shown(offsets: Sequence[int]) -> str:
+    """Return the first of some offsets as text."""
+    text = ", ".join(map(str, offsets[:DIFFERENCES_SHOWN_MAX]))
+    return text + (", …" if len(offsets) > DIFFERENCES_SHOWN_MAX else "")

@@ -1,0 +1,247 @@
+"""The tables of the lake: their schemas, and how they are opened and committed to.
+
+Invariant: columns are only ever added, at the end.
+Invariant: a commit names files that are durable, and fails when somebody else committed since the
+table was opened.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    Transaction,
+)
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from analytics.errors import LakeBusyError, LakeError
+from analytics.store.decode import COLUMN_TYPES, UTC_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from analytics.lake.files import WrittenFile
+    from analytics.lake.place import LakePlace
+
+logger = logging.getLogger(__name__)
+
+DAY = "day"
+COMMITS_A_CHECKPOINT = 50
+CONFIGURATION: dict[str, str | None] = {
+    "delta.checkpointInterval": str(COMMITS_A_CHECKPOINT),
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+    "delta.logRetentionDuration": "interval 7 days",
+}
+OF_A_MESSAGE = (
+    "commit_log_offset",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "store_timestamp",
+    "born_timestamp",
+    "store_size",
+    "body_size",
+    "flag",
+    "sys_flag",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "body_crc",
+    "tags",
+    "keys",
+    "uniq_key",
+    "properties",
+    "born_host",
+    "store_host",
+    "body",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTable:
+    """A table that the lake keeps.
+
+    Attributes:
+        statistics: the columns whose least and greatest value a commit states for each file.
+        sought: the columns that have a Bloom filter in each file.
+    """
+
+    name: str
+    description: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
+    statistics: tuple[str, ...] = ()
+    sought: tuple[str, ...] = ()
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The columns that are in files: a partition's are in its name."""
+        return pa.schema([field for field in self.schema if field.name not in self.partition_by])
+
+    def _configuration(self) -> dict[str, str | None]:
+        # Readers take a column without statistics for one without values, unless they are told.
+        return {**CONFIGURATION, "delta.dataSkippingStatsColumns": ",".join(self.statistics)}
+
+    def exists(self, place: LakePlace) -> bool:
+        return DeltaTable.is_deltatable(place.table(self.name), place.storage_options())
+
+    def open(self, place: LakePlace) -> DeltaTable:
+        """Return the table as it is now, made when it is not there, with all our columns.
+
+        Raises:
+            LakeError: it cannot be read or made, or has a column of ours with another type.
+        """
+        for name in place.mend(self.name):
+            logger.warning("%s: %s was half written and is taken away", self.name, name)
+        try:
+            try:
+                found = self.existing(place)
+            except TableNotFoundError:
+                DeltaTable.create(
+                    place.table(self.name),
+                    self.schema,
+                    "ignore",
+                    list(self.partition_by) or None,
+                    self.name,
+                    self.description,
+                    self._configuration(),
+                    place.storage_options(),
+                )
+                place.sync_log(self.name)
+                found = self.existing(place)
+            return self._with_all_columns(place, found)
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"The lake {place.uri} cannot be used: {_line(error)}.") from error
+
+    def existing(self, place: LakePlace) -> DeltaTable:
+        """Return the table as it is now.
+
+        Raises:
+            TableNotFoundError: there is none.
+        """
+        return DeltaTable(place.table(self.name), storage_options=place.storage_options())
+
+    def _with_all_columns(self, place: LakePlace, found: DeltaTable) -> DeltaTable:
+        there = {field.name: field for field in found.schema().fields}
+        missing = []
+        for field in Schema.from_arrow(self.schema).fields:
+            if field.name not in there:
+                missing.append(field)
+            elif there[field.name].type != field.type:
+                raise LakeError(
+                    f"The table {self.name} of the lake {place.uri} has the column {field.name} "
+                    f"with the type {there[field.name].type} instead of {field.type}: it was not "
+                    "made by this program."
+                )
+        if not missing:
+            return found
+        found.alter.add_columns(missing)
+        place.sync_log(self.name)
+        return self.existing(place)
+
+    def commit(
+        self,
+        place: LakePlace,
+        opened: DeltaTable,
+        added: Sequence[WrittenFile],
+        *,
+        removed: Sequence[str] = (),
+        states: Mapping[str, int] | None = None,
+        changes_data: bool = True,
+    ) -> None:
+        """Commit all of this at once to the table as it was opened.
+
+        Raises:
+            LakeBusyError: somebody else has committed since then; nothing is committed.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        adds = [
+            AddAction(one.path, one.size, one.partition, now_ms, changes_data, one.statistics)
+            for one in added
+        ]
+        removes = [RemoveAction(path, changes_data, now_ms) for path in removed]
+        transactions = [Transaction(name, number) for name, number in (states or {}).items()]
+        try:
+            opened.create_write_transaction(
+                [*adds, *removes],
+                "append",
+                opened.schema(),
+                list(self.partition_by) or None,
+                commit_properties=CommitProperties(
+                    max_commit_retries=0, app_transactions=transactions
+                ),
+                # Whatever this wrote would not be durable: see checkpoint.
+                post_commithook_properties=PostCommitHookProperties(
+                    create_checkpoint=False, cleanup_expired_logs=False
+                ),
+            )
+        except CommitFailedError as error:
+            raise LakeBusyError(
+                f"Somebody else has just written to the table {self.name} of the lake "
+                f"{place.uri}: nothing was committed."
+            ) from error
+        place.sync_log(self.name)
+
+    def checkpoint(self, place: LakePlace) -> bool:
+        """Write a checkpoint when enough commits follow the last; return whether that was so."""
+        opened = self.existing(place)
+        if not opened.version() or opened.version() % COMMITS_A_CHECKPOINT:
+            return False
+        opened.create_checkpoint()
+        place.sync_log(self.name)
+        return True
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")
+
+
+MESSAGES = LakeTable(
+    "bronze.messages",
+    "one row for each message of each broker's log",
+    pa.schema(
+        [
+            pa.field(DAY, pa.date32()),
+            pa.field("broker", pa.string()),
+            *(pa.field(name, COLUMN_TYPES[name]) for name in OF_A_MESSAGE),
+        ]
+    ),
+    partition_by=(DAY,),
+    statistics=("broker", "commit_log_offset", "topic", "store_timestamp"),
+    sought=("uniq_key", "keys.list.element"),
+)
+GAPS = LakeTable(
+    "bronze.gaps",
+    "ranges of a broker's log that the lake could not read",
+    pa.schema(
+        [
+            pa.field("broker", pa.string()),
+            pa.field("commit_log_from", pa.int64()),
+            pa.field("commit_log_to", pa.int64()),
+            pa.field("reason", pa.string()),
+            pa.field("found_at", UTC_TIMESTAMP),
+        ]
+    ),
+    statistics=("broker", "commit_log_from", "commit_log_to"),
+)
+FORGOTTEN = LakeTable(
+    "bronze.forgotten",
+    "messages whose content was erased on request",
+    pa.schema(
+        [
+            pa.field("broker", pa.string()),
+            pa.field("commit_log_offset", pa.int64()),
+            pa.field("forgotten_at", UTC_TIMESTAMP),
+        ]
+    ),
+    statistics=("broker", "commit_log_offset"),
+)
+TABLES = (MESSAGES, GAPS, FORGOTTEN)

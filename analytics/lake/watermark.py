@@ -1,0 +1,75 @@
+"""Watermark: up to where a broker's log is in the lake, kept in the table's own log.
+
+Delta commits it with the files of a batch, as three numbers of applications: a batch and its
+watermark are there together, or neither is.
+
+The bytes before it have a fingerprint: a log that lost its end, or whose broker took over another
+one's, uses offsets a second time, and must not be read on as if nothing had been.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analytics.store.log_files import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltalake import DeltaTable
+
+    from analytics.store.log_files import LogFile
+
+FINGERPRINT_BYTES = 4096
+NO_FINGERPRINT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """The next batch begins at `offset`; `batch_ms` is when the last one was committed."""
+
+    offset: int
+    fingerprint: int
+    batch_ms: int
+
+    @classmethod
+    def of(cls, opened_table: DeltaTable, broker: str) -> Watermark | None:
+        """Return the watermark of a broker's log, None before its first batch."""
+        offset, fingerprint, batch_ms = map(opened_table.transaction_version, _names(broker))
+        if offset is None:
+            return None
+        return cls(offset, fingerprint or NO_FINGERPRINT, batch_ms or 0)
+
+    def states(self, broker: str) -> dict[str, int]:
+        """Return what a commit says to set this watermark."""
+        numbers = (self.offset, self.fingerprint, self.batch_ms)
+        return dict(zip(_names(broker), numbers, strict=True))
+
+
+def _names(broker: str) -> tuple[str, str, str]:
+    return f"bronze-{broker}", f"bronze-{broker}-fingerprint", f"bronze-{broker}-time"
+
+
+def fingerprint_before(files: Sequence[LogFile], offset: int) -> int | None:
+    """Return a number made of the last bytes before an offset, None when they are not there.
+
+    Where the log begins at the offset there is nothing to tell it by: NO_FINGERPRINT.
+    """
+    if not files or offset <= files[0].from_offset:
+        return NO_FINGERPRINT
+    file = next((each for each in files if each.from_offset < offset <= each.to_offset), None)
+    if file is None:
+        return None
+    count = min(FINGERPRINT_BYTES, offset - file.from_offset)
+    try:
+        with opened(file.path) as descriptor:
+            data = os.pread(descriptor, count, offset - count - file.from_offset)
+    except OSError:
+        return None
+    if len(data) < count:
+        return None
+    digest = hashlib.blake2b(data, digest_size=8).digest()
+    return (int.from_bytes(digest) >> 1) or 1

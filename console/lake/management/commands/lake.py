@@ -1,0 +1,41 @@
+"""`manage.py lake COMMAND`: the analytics program's lake, told where everything of ours is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+PROGRAM = "manage.py lake"
+
+
+class Command(BaseCommand):
+    """Hands its arguments on as they are, `--help` included."""
+
+    help = "Keep a lake of Delta tables that grows from the broker's log (docs/lake.md)."
+    requires_system_checks: list[str] = []
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """End with the program's own exit code."""
+        sys.exit(self._run(argv[2:]))
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run what `call_command` asks for."""
+        self._run([str(each) for each in args])
+
+    def _run(self, arguments: list[str]) -> int:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(settings.BASE_DIR),
+            "TREBUCHET_DATA": str(settings.TREBUCHET_DATA),
+            "TREBUCHET_STORE": str(settings.TREBUCHET_STORE),
+            "TREBUCHET_COMMIT_LOG": settings.TREBUCHET_COMMIT_LOG,
+            "TREBUCHET_LAKE_PROGRAM": PROGRAM,
+        }
+        command = [sys.executable, "-m", "analytics.lake", *arguments]
+        return subprocess.run(command, env=environment, cwd=Path.cwd()).returncode

@@ -1,0 +1,148 @@
+"""The command line of the lake: what it prints, refuses and answers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.lake.__main__ import main
+from analytics.lake.tables import MESSAGES
+from tests.analytics.lake.lakes import Lake, put_offsets
+from tests.analytics.store_builder import StoreBuilder
+from tests.support.sources import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECONDS = 120
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> StoreBuilder:
+    builder = StoreBuilder(tmp_path / "store").put_many(20)
+    builder.write()
+    return builder
+
+
+@pytest.fixture
+def environment(builder: StoreBuilder, tmp_path: Path) -> dict[str, str]:
+    return {"TREBUCHET_DATA": str(tmp_path), "TREBUCHET_STORE": str(builder.root)}
+
+
+def test_the_commands_of_an_operator(
+    environment: dict[str, str], builder: StoreBuilder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*arguments: str, code: int = 0) -> str:
+        assert main(arguments, environment) == code
+        return capsys.readouterr().out
+
+    assert "20 messages in 1 batches" in said("ingest")
+    assert "has each of them once" in said("verify")
+    assert "Nothing was changed" in said("rebuild")
+    assert "20 messages of broker-a are taken out" in said("rebuild", "--yes")
+    assert "20 messages in 1 batches" in said("ingest")
+    assert "No message" in said("forget", "unknown")
+    assert "20 messages have lost their content" in said("forget", "FD00")
+    assert "compacted: 0 days" in said("maintain")
+    assert f"watermark   {builder.position}" in said("status")
+    found: dict[str, Any] = json.loads(said("status", "--json"))
+    assert (found["watermark"], found["pending_bytes"]) == (builder.position, 0)
+    assert [table["rows"] for table in found["tables"]] == [20, 0, 20]
+
+
+def test_verify_answers_1_where_lake_and_log_differ(
+    environment: dict[str, str],
+    builder: StoreBuilder,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["ingest"], environment)
+    lake = Lake(tmp_path / "lake", builder.root)
+    table = MESSAGES.open(lake.place)
+    (path,) = table.file_uris()
+    MESSAGES.commit(lake.place, table, [], removed=[path.split("messages/")[1]])
+
+    code = main(["verify"], environment)
+
+    said = capsys.readouterr().out
+    assert code == 1
+    assert "20 are not in the lake: offsets 0, " in said
+    assert "manage.py lake rebuild --broker broker-a --yes" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changed", "sentence"),
+    [
+        (["status"], {"TREBUCHET_STORE": ""}, "Which store?"),
+        (["status"], {"TREBUCHET_DATA": ""}, "Which lake?"),
+        (["status"], {"TREBUCHET_STORE": "/nowhere"}, "There is no store at /nowhere"),
+        (["status", "--broker", "a b"], {}, "not a broker's name"),
+        (["verify"], {}, "nothing of broker-a yet"),
+        (["forget", " "], {}, "needs a key"),
+        (["run"], {"TREBUCHET_LAKE": "gs://x"}, "neither a directory nor s3://"),
+        (["run"], {"TREBUCHET_LAKE_DAYS": "ten"}, "a number of days"),
+        (["run"], {"TREBUCHET_LAKE_BODIES": "/nowhere"}, "cannot be read"),
+    ],
+)
+def test_a_refusal_is_one_sentence(
+    environment: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    changed: dict[str, str],
+    sentence: str,
+) -> None:
+    code = main(arguments, environment | changed)
+
+    said = capsys.readouterr().err
+    assert code == 1
+    assert sentence in said
+    assert len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["bogus"], ["forget"], ["status", "--bogus"]])
+def test_bad_arguments_are_one_sentence(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments, {})
+
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["run", "status", "rebuild", "verify", "forget", "maintain"])
+def test_each_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"], {})
+
+    assert "--lake URI" in capsys.readouterr().out
+
+
+def test_the_process_keeps_the_lake_up_until_it_is_asked_to_end(
+    environment: dict[str, str], builder: StoreBuilder, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "analytics.lake", "run"]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stderr is not None
+        said = ""
+        for said in process.stderr:
+            if "batch:" in said:
+                break
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=SECONDS)
+
+    assert "rows=20" in said
+    assert process.returncode == 0
+    assert "ended" in rest
+    assert Lake(tmp_path / "lake", builder.root).offsets() == put_offsets(builder)

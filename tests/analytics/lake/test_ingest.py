@@ -1,0 +1,359 @@
+"""Ingest: each message once, whatever dies when; and what stops it."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+
+from analytics.errors import LakeBusyError, LakeError, LakeStoppedError, ReportError
+from analytics.lake.place import LakePlace
+from analytics.lake.tables import MESSAGES
+from tests.analytics.lake.killed import WRITING
+from tests.analytics.lake.lakes import Lake, put_offsets
+from tests.analytics.store_builder import START_MS, StoreBuilder
+from tests.support.sources import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEPS = ("opened", "flushed", WRITING, "written", "noted", "committed", "checkpointed")
+PROCESS_SECONDS = 120
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> StoreBuilder:
+    return StoreBuilder(tmp_path / "store")
+
+
+def lake_of(builder: StoreBuilder, *, batch_bytes: int = 1 << 26) -> Lake:
+    return Lake(builder.root.parent / "lake", builder.root, batch_bytes=batch_bytes)
+
+
+def test_each_message_is_in_the_lake_once_with_what_it_says(builder: StoreBuilder) -> None:
+    properties = b"KEYS\x01k1 k2\x02UNIQ_KEY\x01FD01\x02TAGS\x01paid"
+    builder.put_many(200)
+    said = builder.put("orders", queue_id=2, properties=properties, reconsume_times=3)
+    builder.write()
+    lake = lake_of(builder)
+
+    lake.take_all()
+
+    assert lake.offsets() == put_offsets(builder)
+    last = lake.rows(
+        *("commit_log_offset", "broker", "topic", "queue_id", "keys", "tags", "uniq_key"),
+        *("properties", "store_timestamp", "reconsume_times", "store_size", "body", "day"),
+    )[-1]
+    stored_at = datetime.fromtimestamp(said.store_timestamp / 1000, UTC)
+    assert last == (
+        *(said.commit_log_offset, "broker-a", "orders", 2, ["k1", "k2"], "paid", "FD01"),
+        [("KEYS", "k1 k2"), ("UNIQ_KEY", "FD01"), ("TAGS", "paid")],
+        *(stored_at, 3, said.size, None, stored_at.date()),
+    )
+
+
+def test_what_the_broker_keeps_for_itself_stays_out(builder: StoreBuilder) -> None:
+    builder.put("orders")
+    for topic in ("RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC"):
+        builder.put(topic)
+    builder.write()
+    lake = lake_of(builder)
+
+    lake.take_all()
+
+    assert [row[0] for row in lake.rows("topic")] == ["orders"]
+
+
+def test_a_batch_begins_where_the_last_one_ended(builder: StoreBuilder) -> None:
+    builder.put_many(300).write()
+    lake = lake_of(builder, batch_bytes=6000)
+
+    taken = lake.take_all()
+
+    assert len(taken) > 4
+    assert all(
+        one.commit_log_to == after.commit_log_from for one, after in itertools.pairwise(taken)
+    )
+    assert lake.offsets() == put_offsets(builder)
+    builder.put_many(10).write()
+    assert [batch.rows for batch in lake.take_all()] == [10]
+    assert lake.ingest.batch() is None
+
+
+@pytest.mark.fault
+def test_killed_at_every_step_the_lake_has_each_message_once(builder: StoreBuilder) -> None:
+    builder.put_many(400)
+    spoiled = builder.stored[200]
+    builder.overwrite(spoiled.commit_log_offset, b"\xff" * 8)
+    builder.write()
+    lake = lake_of(builder, batch_bytes=4000)
+    place, store = lake.place.uri, str(builder.root)
+
+    for step in STEPS:
+        # The spoiled record comes late enough for each step to be reached before.
+        nth = 1 if step == "noted" else 2
+        command = [sys.executable, "-m", "tests.analytics.lake.killed"]
+        done = subprocess.run(
+            [*command, place, store, "4000", step, str(nth)], cwd=ROOT, timeout=PROCESS_SECONDS
+        )
+        assert done.returncode == -signal.SIGKILL, step
+    lake.take_all()
+
+    expected = [at for at in put_offsets(builder) if at != spoiled.commit_log_offset]
+    assert lake.offsets() == expected
+    assert [gap[:2] for gap in lake.gaps()] == [
+        (spoiled.commit_log_offset, spoiled.commit_log_offset + spoiled.size)
+    ]
+
+
+def test_what_expired_unread_is_a_gap(builder: StoreBuilder) -> None:
+    builder.put_many(200).write()
+    lake = lake_of(builder)
+    taken_to = lake.take_all()[-1].commit_log_to
+    known = put_offsets(builder)
+    builder.put_many(300).write()
+    starts = sorted(builder.files)
+    begins = next(start for start in starts[1:] if start > taken_to)
+    for start in starts:
+        if start < begins:
+            builder.path_of(start).unlink()
+
+    lake.take_all()
+
+    assert lake.gaps() == [(taken_to, begins, "expired before the lake read it")]
+    later = [at for at in put_offsets(builder) if at >= begins]
+    assert later
+    assert lake.offsets() == known + later
+
+
+def test_a_log_that_lost_its_end_stops_the_lake(builder: StoreBuilder) -> None:
+    builder.put_many(30).write()
+    lake = lake_of(builder)
+    lake.take_all()
+    before = lake.offsets()
+    lost = builder.stored[-3]
+    builder.overwrite(
+        lost.commit_log_offset, bytes(3 * 4096)[: builder.position - lost.commit_log_offset]
+    )
+    builder.write(queues=False)
+
+    with pytest.raises(LakeStoppedError, match=r"ends before \d+.*lake rebuild --broker broker-a"):
+        lake.ingest.batch()
+
+    assert lake.offsets() == before
+
+
+def test_new_records_short_of_the_watermark_before_old_bytes_stop_the_lake(
+    builder: StoreBuilder,
+) -> None:
+    builder.put_many(200).write()
+    lake = lake_of(builder)
+    lake.take_all()
+    # After a cut the broker writes over what it had: here one record, and the old bytes after it.
+    other = StoreBuilder(builder.root)
+    other.put_many(185)
+    other.put("orders", body=b"another, and longer than the one that was here")
+    for start, content in other.files.items():
+        used = max(0, min(other.position - start, len(content)))
+        builder.files[start][:used] = content[:used]
+    builder.units = other.units
+    builder.write()
+
+    with pytest.raises(LakeStoppedError, match="ends before"):
+        lake.ingest.batch()
+
+
+def test_other_bytes_before_the_watermark_stop_the_lake(tmp_path: Path) -> None:
+    one = StoreBuilder(tmp_path / "store").put_many(50)
+    one.write()
+    lake = Lake(tmp_path / "lake", one.root)
+    lake.take_all()
+    other = StoreBuilder(one.root)
+    for number, stored in enumerate(one.stored):
+        other.put(stored.topic, queue_id=number % 3, body=stored.body.replace(b"0", b"x"))
+    other.put_many(50).write()
+
+    with pytest.raises(LakeStoppedError, match="other bytes before"):
+        lake.ingest.batch()
+
+
+def test_bytes_that_cannot_be_flushed_are_not_taken(
+    builder: StoreBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder.put_many(10).write()
+    lake = lake_of(builder)
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", refuse)
+        with pytest.raises(LakeError, match="cannot be flushed"):
+            lake.ingest.batch()
+
+    assert lake.offsets() == []
+    lake.take_all()
+    assert lake.offsets() == put_offsets(builder)
+
+
+def test_a_record_half_written_is_not_taken_before_it_is_whole(builder: StoreBuilder) -> None:
+    builder.put_many(10)
+    torn = builder.put("orders", body=b"x" * 100)
+    builder.overwrite(torn.commit_log_offset + 60, bytes(40))
+    builder.write()
+    lake = lake_of(builder)
+    lake.take_all()
+    assert lake.offsets() == put_offsets(builder)[:-1]
+
+    builder.stored.pop()
+    builder.position = torn.commit_log_offset
+    builder.put("orders", body=b"x" * 100)
+    builder.write()
+    lake.take_all()
+
+    assert lake.offsets() == put_offsets(builder)
+    assert lake.gaps() == []
+
+
+def test_a_commit_fails_when_somebody_else_has_committed(builder: StoreBuilder) -> None:
+    builder.put_many(10).write()
+    lake = lake_of(builder)
+    stale = MESSAGES.open(lake.place)
+    lake.take_all()
+
+    with pytest.raises(LakeBusyError):
+        MESSAGES.commit(lake.place, stale, [], states={"bronze-broker-a": 0})
+
+    assert lake.ingest.batch() is None
+
+
+def test_a_lake_that_somebody_works_on_is_busy(builder: StoreBuilder) -> None:
+    builder.put_many(1).write()
+    lake = lake_of(builder)
+
+    with (
+        lake.place.locked(),
+        pytest.raises(LakeBusyError, match="Another process"),
+        lake.place.locked(wait_seconds=0),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("left", [b"", b'{"commitInfo":{"timest', bytes(300)])
+def test_a_commit_that_a_power_cut_left_half_written_is_done_again(
+    builder: StoreBuilder, left: bytes
+) -> None:
+    builder.put_many(100).write()
+    lake = lake_of(builder, batch_bytes=4000)
+    lake.ingest.batch()
+    lake.ingest.batch()
+    log = lake.place.table(MESSAGES.name) + "/_delta_log"
+    last = max(name for name in os.listdir(log) if name.endswith(".json"))  # noqa: PTH208
+    with open(f"{log}/{last}", "wb") as file:  # noqa: PTH123
+        file.write(left)
+
+    lake.take_all()
+
+    assert lake.offsets() == put_offsets(builder)
+
+
+def test_a_table_without_a_newer_column_gets_it(builder: StoreBuilder) -> None:
+    builder.put_many(5).write()
+    lake = lake_of(builder)
+    older = pa.schema([field for field in MESSAGES.schema if field.name != "store_host"])
+    DeltaTable.create(lake.place.table(MESSAGES.name), older, partition_by=["day"])
+
+    lake.take_all()
+
+    assert {row[0] for row in lake.rows("store_host")} == {"127.0.0.1:10911"}
+
+
+def test_readers_find_rows_by_columns_that_have_no_statistics(builder: StoreBuilder) -> None:
+    builder.put_many(20).write()
+    lake = lake_of(builder)
+    lake.take_all()
+
+    rows = MESSAGES.existing(lake.place).to_pyarrow_dataset()
+
+    assert rows.count_rows(filter=pc.field("uniq_key") == "FD00") == 20
+    assert rows.count_rows(filter=pc.field("topic") == "unknown") == 0
+
+
+def test_a_table_that_somebody_else_made_is_refused(builder: StoreBuilder) -> None:
+    builder.put_many(5).write()
+    lake = lake_of(builder)
+    other = pa.schema([("day", pa.date32()), ("topic", pa.int64())])
+    DeltaTable.create(lake.place.table(MESSAGES.name), other, partition_by=["day"])
+
+    with pytest.raises(LakeError, match="the column topic"):
+        lake.ingest.batch()
+
+
+def test_a_message_whose_time_is_no_date_is_a_gap(builder: StoreBuilder) -> None:
+    wrong = builder.put("orders", store_timestamp=2**62)
+    builder.put("orders", store_timestamp=START_MS)
+    builder.write()
+    lake = lake_of(builder)
+
+    lake.take_all()
+
+    assert lake.gaps() == [(0, wrong.size, "the store timestamp is not a date")]
+    assert lake.offsets() == [wrong.size]
+
+
+def test_a_store_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake", tmp_path / "nowhere")
+
+    with pytest.raises(ReportError, match="There is no store"):
+        lake.ingest.batch()
+
+
+def test_an_empty_store_is_no_batch(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    lake = Lake(tmp_path / "lake", tmp_path / "store")
+
+    assert lake.ingest.batch() is None
+    assert lake.offsets() == []
+
+
+def test_looking_at_an_idle_log_takes_milliseconds(builder: StoreBuilder) -> None:
+    for number in range(400):
+        builder.put(f"topic-{number % 100}", queue_id=number % 4)
+    builder.write()
+    lake = lake_of(builder)
+    lake.take_all()
+    look = lake.ingest.look()
+    used = []
+
+    for _ in range(5):
+        started = time.process_time()
+        look = lake.ingest.look(look)
+        used.append(time.process_time() - started)
+
+    assert look.pending == 0
+    assert min(used) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("uri", "sentence"),
+    [
+        ("", "neither a directory"),
+        ("gs://bucket/lake", "neither a directory"),
+        ("s3:///lake", "names no bucket"),
+        ("s3a://bucket/lake", "--state"),
+    ],
+)
+def test_a_place_that_is_none_is_refused(uri: str, sentence: str) -> None:
+    with pytest.raises(LakeError, match=sentence):
+        LakePlace.of(uri, None, {})
