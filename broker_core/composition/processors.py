@@ -133,7 +133,7 @@ def build_processors(
             live_update.apply,
             lambda: foundation.extensions.runtime_info() | ha.runtime_info(),
         ),
-        sample=SampleAdmin(foundation.configuration, readings, clock),
+        sample=SampleAdmin(foundation.configuration, foundation.role, readings, ha.gauges, clock),
     )
 
 

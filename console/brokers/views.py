@@ -14,15 +14,18 @@ from console.audit.record import change
 from console.gateway.access import gateway
 from console.gateway.answers import RuntimeInfo
 from console.gateway.errors import GatewayError
+from console.history.charts import REPLICATION_CHARTS
 from console.history.database import HistoryError
 from console.history.metrics import BROKER
 from console.history.pages import history_context
 from console.history.reading import subjects_of
+from console.overview.replication import sets_of
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-    from console.gateway.answers import BrokerNode
+    from console.gateway.answers import BrokerNode, Cluster
+    from console.overview.replication import BrokerSet
 
 
 @page
@@ -31,9 +34,11 @@ def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
     name = f"{broker_name}:{broker_id}"
     node: BrokerNode | None = None
     answer: RuntimeInfo | GatewayError | None
+    sets: tuple[BrokerSet, ...] = ()
     try:
-        nodes = gateway().cluster.registered().nodes
-        node = next((each for each in nodes if is_called(each, broker_name, broker_id)), None)
+        cluster = gateway().cluster.registered()
+        node = next((e for e in cluster.nodes if is_called(e, broker_name, broker_id)), None)
+        sets = set_of(cluster, broker_name)
         answer = gateway().cluster.runtime().get(node.address) if node is not None else None
     except GatewayError as error:
         answer = error
@@ -41,13 +46,25 @@ def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
         if isinstance(answer, GatewayError):
             raise answer
         raise Http404
-    context = history_context(request, BROKER, name) | {
+    # A broker without slaves has nothing in these charts, one that is gone may have had some.
+    more = REPLICATION_CHARTS if sets or node is None else ()
+    context = history_context(request, BROKER, name, more) | {
         "broker_name": broker_name,
         "node": node,
         "info": answer if isinstance(answer, RuntimeInfo) else None,
         "problem": answer if isinstance(answer, GatewayError) else None,
+        "sets": sets,
+        "read_at_ms": sets[0].read_at_ms if sets else None,
     }
     return render(request, "brokers/detail.html", context)
+
+
+def set_of(cluster: Cluster, broker_name: str) -> tuple[BrokerSet, ...]:
+    """Return a broker's set, if it has a slave."""
+    if all(each.broker_name != broker_name for each in cluster.in_sets):
+        return ()
+    found = sets_of(cluster, gateway().cluster.replication())
+    return tuple(each for each in found if each.broker_name == broker_name)
 
 
 def is_called(node: BrokerNode, broker_name: str, broker_id: int) -> bool:

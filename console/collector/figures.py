@@ -1,8 +1,9 @@
 """What two samples of a broker say: counters are what was added between them, gauges the later.
 
 A counter never jumps. What a broker counts since its start begins at 0 with a new start; offsets of
-queues go on over starts. Where the later number is smaller for another reason (a queue that was
-deleted and made anew, a log that lost its end), what was added is not known.
+queues go on over starts. After a failover another process is the master: what it has counted since
+its own start is not what was added. Where the later number is smaller for another reason (a queue
+that was deleted and made anew, a log that lost its end), what was added is not known.
 """
 
 from __future__ import annotations
@@ -43,6 +44,13 @@ GAUGES = {
     "lateMs": metrics.LATE,
     "connections": metrics.CONNECTIONS,
     "replicationBehind": metrics.REPLICATION_BEHIND,
+    "replicationBehindMs": metrics.REPLICATION_AGE,
+    "slaves": metrics.SLAVES,
+    "slavesInSync": metrics.SLAVES_IN_SYNC,
+    "replicasInSyncMin": metrics.REPLICAS_MIN,
+    "epoch": metrics.EPOCH,
+    "following": metrics.FOLLOWING,
+    "masterSilentMs": metrics.MASTER_SILENT,
 }
 LATENCIES = {"put": metrics.PUT_TOOK, "get": metrics.GET_TOOK, "flush": metrics.FLUSH_TOOK}
 RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
@@ -66,6 +74,7 @@ class Figures:
         self._before = before
         self._now = now
         self._is_restarted = before is not None and before.boot_timestamp != now.boot_timestamp
+        self._is_another = before is not None and is_failover(before, now)
         self._ends_before = (
             {}
             if before is None
@@ -88,7 +97,7 @@ class Figures:
 
     def _since_start(self, now: int | None, before: int | None) -> int | None:
         """Return what was added to a number that begins at 0 with each start of the broker."""
-        if self._before is None or now is None:
+        if self._before is None or now is None or self._is_another:
             return None
         if self._is_restarted:
             return now
@@ -226,6 +235,18 @@ class Figures:
             group.oldest = None if group.oldest is None else max(group.oldest, oldest)
         else:
             group.oldest = None
+
+
+def is_failover(before: BrokerSample, now: BrokerSample) -> bool:
+    """Tell whether another broker has become the master of the set."""
+    epochs = before.gauges.get("epoch"), now.gauges.get("epoch")
+    return (
+        now.broker_id == MASTER_ID
+        and before.boot_timestamp != now.boot_timestamp
+        and epochs[0] is not None
+        and epochs[1] is not None
+        and epochs[1] > epochs[0]
+    )
 
 
 def moved(before: ProgressSample, now: ProgressSample) -> tuple[int, int]:

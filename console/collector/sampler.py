@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from console.collector.figures import Figures
+from console.collector.figures import Figures, is_failover
 from console.gateway.errors import GatewayError
 from console.gateway.sample import BrokerSample, decoded, encoded
 from console.history import metrics
@@ -39,7 +39,7 @@ PROCESSES = "processes"
 NOTICED = {each.code for each in (metrics.LAG, metrics.REWOUND, metrics.RETRIED, metrics.DEAD)}
 """Figures that let a subject be judged while they are above 0."""
 NOTICED_MS = 3_600_000
-RESTART = "restart"
+RESTART, FAILOVER = "restart", "failover"
 
 
 class Moment(NamedTuple):
@@ -113,7 +113,9 @@ class Sampler:
             if value and column.code in NOTICED:
                 self.noticed[subject] = now.wall_ms
         was = source.before
-        if was is not None and was.boot_timestamp != sample.boot_timestamp:
+        if was is not None and is_failover(was, sample):
+            self._store.add_event(Event(sample.sampled_at, FAILOVER, sample.broker_name))
+        elif was is not None and was.boot_timestamp != sample.boot_timestamp:
             self._store.add_event(Event(sample.boot_timestamp, RESTART, sample.broker_name))
         source.before = sample
         return len(figures)

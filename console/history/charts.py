@@ -202,6 +202,38 @@ BROKER_CHARTS = (
         _("The broker's table of transactions"),
     ),
 )
+REPLICATION_CHARTS = (
+    Chart(
+        "replication",
+        BROKER,
+        _("Replication lag"),
+        "MiB",
+        (
+            _line("lag", _("lag"), metrics.REPLICATION_BEHIND, scale=MIB),
+            _line("peak", _("most"), metrics.REPLICATION_BEHIND, How.PEAK, MIB),
+        ),
+        _("Of a master the slave furthest behind; of a slave itself"),
+    ),
+    Chart(
+        "replication-age",
+        BROKER,
+        _("Replication lag by time"),
+        "s",
+        (_line("age", _("age of what is lacking"), metrics.REPLICATION_AGE, How.PEAK, SECONDS),),
+        _("Of a master the slave furthest behind; of a slave itself"),
+    ),
+    Chart(
+        "slaves",
+        BROKER,
+        _("Slaves"),
+        "",
+        (
+            _line("connected", _("connected"), metrics.SLAVES),
+            _line("in-sync", _("in sync"), metrics.SLAVES_IN_SYNC),
+        ),
+        _("The master's HA connections"),
+    ),
+)
 PROCESS_CHARTS = (
     Chart(
         "process-cpu",
@@ -222,7 +254,13 @@ PROCESS_CHARTS = (
 )
 CHARTS = {
     (chart.kind, chart.slug): chart
-    for chart in (*TOPIC_CHARTS, *GROUP_CHARTS, *BROKER_CHARTS, *PROCESS_CHARTS)
+    for chart in (
+        *TOPIC_CHARTS,
+        *GROUP_CHARTS,
+        *BROKER_CHARTS,
+        *REPLICATION_CHARTS,
+        *PROCESS_CHARTS,
+    )
 }
 OF_KIND = {
     TOPIC: TOPIC_CHARTS,

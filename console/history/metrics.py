@@ -66,7 +66,15 @@ FLUSH_TOOK = _counter(25, "flush_took", "calls")
 OLDEST_AGE = _gauge(26, "oldest_age", "ms")
 RETENTION = _gauge(27, "retention", "ms")
 REPLICATION_BEHIND = _gauge(28, "replication_behind", "B")
-"""How far the slowest slave is behind; brokers without slaves have none."""
+"""How far the slowest slave is behind, or this slave; brokers without slaves have none."""
+REPLICATION_AGE = _gauge(29, "replication_age", "ms")
+SLAVES = _gauge(30, "slaves", "")
+SLAVES_IN_SYNC = _gauge(31, "slaves_in_sync", "")
+REPLICAS_MIN = _gauge(32, "replicas_min", "")
+"""minInSyncReplicas, the master included."""
+EPOCH = _gauge(33, "epoch", "")
+FOLLOWING = _gauge(34, "following", "")
+MASTER_SILENT = _gauge(35, "master_silent", "ms")
 
 ALL = {
     each.code: each
@@ -74,7 +82,8 @@ ALL = {
         *(PUT, PUT_BYTES, GOT, PUT_FAILED, RETAINED, CONSUMED, REWOUND, LAG, LAG_AGE, MEMBERS),
         *(RETRIED, DEAD, DISK_USED, DISK_TOTAL, LOG_BYTES, FLUSH_BEHIND, HALF_PENDING, HALF_AGE),
         *(CPU, RSS, LATE, CONNECTIONS, PUT_TOOK, GET_TOOK, FLUSH_TOOK, OLDEST_AGE, RETENTION),
-        REPLICATION_BEHIND,
+        *(REPLICATION_BEHIND, REPLICATION_AGE, SLAVES, SLAVES_IN_SYNC, REPLICAS_MIN, EPOCH),
+        *(FOLLOWING, MASTER_SILENT),
     )
 }
 COUNTER_CODES = frozenset(each.code for each in ALL.values() if each.kind is Kind.COUNTER)

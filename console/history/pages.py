@@ -13,6 +13,8 @@ from console.history.reading import collector_state
 from console.verdicts.reading import verdicts_about
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from django.http import HttpRequest
 
     from console.history.charts import Chart
@@ -29,13 +31,20 @@ def chart_row(chart: Chart, name: str, query: str) -> dict[str, Any]:
     }
 
 
-def history_context(request: HttpRequest, kind: str, name: str) -> dict[str, Any]:
-    """Return the context of history/_charts.html for a page about one subject."""
+def history_context(
+    request: HttpRequest, kind: str, name: str, more: Sequence[Chart] = ()
+) -> dict[str, Any]:
+    """Return the context of history/_charts.html for a page about one subject.
+
+    `more` charts come first.
+    """
     now = now_ms()
     asked = asked_range(request.GET, now)
     return {
         "time_range": asked,
-        "history_charts": [chart_row(chart, name, asked.query) for chart in OF_KIND[kind]],
+        "history_charts": [
+            chart_row(chart, name, asked.query) for chart in (*more, *OF_KIND[kind])
+        ],
         "collector": collector_state(now),
         "verdicts": verdicts_about(kind, name),
     }

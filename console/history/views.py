@@ -112,6 +112,8 @@ def words(mark: Mark) -> str:
     match mark.what:
         case "restart":
             return _("%(broker)s was started") % {"broker": mark.detail}
+        case "failover":
+            return _("A slave became the master of %(broker)s") % {"broker": mark.detail}
         case "back":
             return _("Offsets went back by %(count)s messages") % {"count": mark.detail}
         case "reset":

@@ -39,6 +39,9 @@ FULL_SHARE = 0.85
 """RocketMQ deletes messages early from here on, and refuses them at 0.90."""
 DISK_DAYS_WARN, DISK_DAYS_BAD = 7.0, 1.0
 DISK_HOURS_MIN = 6
+BEHIND_MS, VERY_BEHIND_MS = float(MINUTE_MS), 10.0 * MINUTE_MS
+GONE_MINUTES = 3
+"""Long enough that a slave was not merely restarted."""
 SLOTS_AN_HOUR = 6
 """Of the disk's values, which are by ten minutes."""
 
@@ -283,6 +286,48 @@ def slope_of(known: list[tuple[int, float]]) -> float:
     return sum((x - middle) * (y - mean) for x, y in known) / spread if spread else 0.0
 
 
+def slave_behind(seen: Seen) -> Found | None:
+    """Judge: a slave has lacked a message for minutes, and does not catch up."""
+    lags, ages = seen.own.values(metrics.REPLICATION_BEHIND), recent_ages(seen)
+    if not ages or min(ages) < BEHIND_MS:
+        return None
+    now, before = mean_of(lags, 0, 1), mean_of(lags, STILL_MINUTES, STILL_MINUTES + 1)
+    # One that is new, or was away, has much to get, and gets it.
+    if now is None or (before is not None and now < 0.95 * before):
+        return None
+    severity = Severity.BAD if ages[-1] >= VERY_BEHIND_MS else Severity.WARN
+    return Found(severity, {"lag": now, "age_ms": ages[-1]})
+
+
+def recent_ages(seen: Seen) -> list[float]:
+    """Return how far behind a slave was in the last minutes; nothing if one is not known."""
+    values = seen.own.values(metrics.REPLICATION_AGE)[-GONE_MINUTES:]
+    known = [value for value in values if value is not None]
+    return known if len(known) == GONE_MINUTES else []
+
+
+def slave_gone(seen: Seen) -> Found | None:
+    """Judge: a slave that was connected within the hour has been away for minutes."""
+    counts = seen.own.values(metrics.SLAVES)
+    recent = [count for count in counts[-GONE_MINUTES:] if count is not None]
+    most = max((count for count in counts if count is not None), default=0.0)
+    if len(recent) < GONE_MINUTES or max(recent) > most - 1:
+        return None
+    away = next(n for n, count in enumerate(reversed(counts)) if (count or 0) > recent[-1])
+    severity = Severity.WARN if recent[-1] else Severity.BAD
+    return Found(severity, {"before": most, "now": recent[-1], "minutes": away})
+
+
+def few_replicas(seen: Seen) -> Found | None:
+    """Judge: the master takes no messages, since too few slaves are in sync."""
+    least = seen.own.last(metrics.REPLICAS_MIN)
+    synced = seen.own.values(metrics.SLAVES_IN_SYNC)[-2:]
+    if least is None or len(synced) < 2 or None in synced:
+        return None
+    most = max(count for count in synced if count is not None) + 1
+    return Found(Severity.BAD, {"now": most, "least": least}) if most < least else None
+
+
 RULES = (
     Rule("queue-stuck", metrics.PROGRESS, one_queue_stuck),
     Rule("stopped", metrics.PROGRESS, stopped),
@@ -293,6 +338,9 @@ RULES = (
     Rule("no-consumer", metrics.GROUP, no_consumer),
     Rule("dead-letters", metrics.GROUP, dead_letters),
     Rule("many-retries", metrics.GROUP, many_retries),
+    Rule("few-replicas", metrics.BROKER, few_replicas),
+    Rule("slave-gone", metrics.BROKER, slave_gone),
+    Rule("slave-behind", metrics.BROKER, slave_behind),
     Rule("puts-fail", metrics.BROKER, puts_fail),
     Rule("disk-fills", metrics.BROKER, disk_fills),
     Rule("slow-flush", metrics.BROKER, slow_flush),

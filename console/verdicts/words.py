@@ -175,7 +175,55 @@ def half_messages(seen: Evidence) -> str:
     }
 
 
+def few_replicas(seen: Evidence) -> str:
+    return _("%(now)d of %(least)d replicas are in sync, this broker included.") % {
+        "now": seen["now"],
+        "least": seen["least"],
+    }
+
+
+def slave_gone(seen: Evidence) -> str:
+    return _("Slaves %(before)d → %(now)d, for %(minutes)d min.") % {
+        "before": seen["before"],
+        "now": seen["now"],
+        "minutes": seen["minutes"],
+    }
+
+
+def slave_behind(seen: Evidence) -> str:
+    return _("%(lag)s of the log are lacking, the oldest for %(age)s.") % {
+        "lag": bytes_text(seen["lag"]),
+        "age": span(seen["age_ms"]),
+    }
+
+
 WORDS: dict[str, Words] = {
+    "few-replicas": Words(
+        gettext_lazy("Not enough replicas in sync"),
+        few_replicas,
+        gettext_lazy(
+            "Slaves are down or too far behind, and the master refuses messages that too few "
+            "brokers would have (minInSyncReplicas)."
+        ),
+        gettext_lazy(
+            "Bring slaves back. If messages must be taken before that, lower minInSyncReplicas."
+        ),
+    ),
+    "slave-gone": Words(
+        gettext_lazy("A slave is gone"),
+        slave_gone,
+        gettext_lazy("It has ended, its disk is full, or the network between the two is cut."),
+        gettext_lazy("Look at the slave's log. Until it is back, messages are on fewer disks."),
+    ),
+    "slave-behind": Words(
+        gettext_lazy("A slave is behind"),
+        slave_behind,
+        gettext_lazy("Its disk or the network is slower than what the master takes."),
+        gettext_lazy(
+            "Compare the disks and the network of both. After a promotion, what it lacks would "
+            "be missing."
+        ),
+    ),
     "queue-stuck": Words(
         gettext_lazy("One queue is stuck"),
         queue_stuck,

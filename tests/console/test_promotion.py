@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 
 from console.audit.models import Entry
-from console.gateway.answers import BrokerNode
+from console.gateway.answers import BrokerNode, Replication
 
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker
@@ -64,3 +64,32 @@ def test_nothing_is_promoted_until_the_address_is_typed(actors, with_slave) -> N
 
     assert "Nothing was promoted" in answer.content.decode()
     assert not Entry.objects.filter(action="broker.promote").exists()
+
+
+@pytest.mark.parametrize("broker_id", [0, 1])
+def test_the_pages_of_a_pair_show_both_and_how_far_the_slave_is(
+    actors, with_slave, broker_id: int
+) -> None:
+    page = actors.reader.get(reverse("brokers:detail", args=["broker-a", broker_id]))
+
+    content = page.content.decode()
+    assert SLAVE.address in content
+    for fact in ("Behind by time", "Last contact", "Replication lag"):
+        assert fact in content
+
+
+def test_a_broker_without_slaves_shows_nothing_of_replication(actors, brokers) -> None:
+    content = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0])).content.decode()
+
+    assert "Replication" not in content
+
+
+def test_a_slave_that_does_not_follow_says_why_on_its_page(actors, with_slave) -> None:
+    with_slave.replication[SLAVE.address] = Replication(
+        SLAVE, 0, is_master=False, max_offset=4096, reason="no connection to 127.0.0.1:1"
+    )
+
+    content = actors.reader.get(reverse(PAGE[0], args=PAGE[1])).content.decode()
+
+    assert "no connection to 127.0.0.1:1" in content
+    assert "The master has no connection of this slave." in content

@@ -10,10 +10,13 @@ from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.broker import running_broker
 from tests.support.client import Client, json_body
 from tests.support.clock import ManualClock
+from tests.support.pair import running_slave, until_caught_up
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from broker_core.broker import Broker
 
 SHARED_MS = 1_001
 
@@ -159,3 +162,49 @@ async def test_who_asks_within_a_second_gets_the_same_answer(client, clock) -> N
 
     assert at_once.body == before.body
     assert later["counters"]["put"] == 1
+
+
+async def body_of(broker: Broker) -> Any:
+    asking = Client(f"127.0.0.1:{broker.listen_port}")
+    answer = await asking.ask(RequestCode.GET_BROKER_SAMPLE)
+    await asking.shutdown()
+    return json_body(answer)
+
+
+async def test_a_pair_says_how_replication_goes(tmp_path: Path) -> None:
+    async with (
+        running_broker(tmp_path / "m", minInSyncReplicas=2) as master,
+        running_slave(tmp_path / "s", master) as slave,
+    ):
+        slave.metadata_sync.follow(f"127.0.0.1:{master.listen_port}")
+        asking = Client(f"127.0.0.1:{master.listen_port}")
+        await asking.send("T")
+        await asking.shutdown()
+        await until_caught_up(master, slave)
+        await slave.metadata_sync.sync()
+        of_master, of_slave = await body_of(master), await body_of(slave)
+
+    assert of_master["gauges"]["slaves"] == 1
+    assert of_master["gauges"]["replicasInSyncMin"] == 2
+    assert of_master["gauges"]["replicationBehindMs"] >= 0
+    assert (of_slave["brokerId"], of_slave["gauges"]["following"]) == (1, 1)
+    assert of_slave["gauges"]["replicationBehind"] == 0
+    assert of_slave["gauges"]["masterSilentMs"] >= 0
+    assert not {"slaves", "slavesInSync", "replicasInSyncMin"} & of_slave["gauges"].keys()
+
+
+async def test_a_promoted_slave_gives_its_sample_as_the_master(tmp_path: Path) -> None:
+    async with (
+        running_broker(tmp_path / "m") as master,
+        running_slave(tmp_path / "s", master) as slave,
+    ):
+        await slave.foundation.role.changed("ASYNC_MASTER")
+
+        assert (await body_of(slave))["brokerId"] == 0
+
+
+async def test_a_master_without_slaves_has_no_lag(client, clock) -> None:
+    gauges = (await sample(client, clock))["gauges"]
+
+    assert (gauges["slaves"], gauges["slavesInSync"], gauges["epoch"]) == (0, 0, 0)
+    assert "replicationBehind" not in gauges

@@ -69,6 +69,30 @@ class HaAdmin:
             return None
         return self._metadata.ends.behind(self._clock.monotonic(), self._max_offset())
 
+    def gauges(self) -> dict[str, int | None]:
+        """Return what a sample keeps of replication; of several slaves the one furthest behind."""
+        found: dict[str, int | None] = {"epoch": self._epoch()}
+        if self._role.is_slave:
+            state, behind = self._ha_slave.state(), self.behind_master()
+            silent_s = state.last_contact_seconds
+            return found | {
+                "following": int(state.state == "following"),
+                "masterSilentMs": round(silent_s * MS) if silent_s >= 0 else None,
+                "replicationBehind": None if behind is None else behind.lag_bytes,
+                "replicationBehindMs": None if behind is None else round(behind.lag_seconds * MS),
+            }
+        slaves = self._ha_master.connections()
+        found |= {
+            "slaves": len(slaves),
+            "slavesInSync": sum(each.is_in_sync for each in slaves),
+        }
+        if slaves:
+            found |= {
+                "replicationBehind": max(each.behind_bytes for each in slaves),
+                "replicationBehindMs": round(max(each.behind_seconds for each in slaves) * MS),
+            }
+        return found
+
     def runtime_info(self) -> dict[str, str]:
         """Return the rows of GET_BROKER_RUNTIME_INFO on replication; the original has none."""
         rows = {

@@ -25,8 +25,11 @@ from broker_core.protocol.codes import ResponseCode
 from broker_core.stats.latency import FINE_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker_core.clock import Clock
     from broker_core.config.configuration import Configuration
+    from broker_core.ha.role import Role
     from broker_core.metrics.readings import Readings
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
@@ -37,10 +40,19 @@ SHARED_S = 1.0
 
 
 class SampleAdmin:
-    """GET_BROKER_SAMPLE. Event loop only."""
+    """GET_BROKER_SAMPLE. Event loop only. `replication` returns its gauges."""
 
-    def __init__(self, configuration: Configuration, readings: Readings, clock: Clock) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        role: Role,
+        readings: Readings,
+        replication: Callable[[], dict[str, int | None]],
+        clock: Clock,
+    ) -> None:
         self._configuration = configuration
+        self._role = role
+        self._replication = replication
         self._readings = readings
         self._clock = clock
         self._lock = asyncio.Lock()
@@ -61,11 +73,11 @@ class SampleAdmin:
         body = {
             "version": VERSION,
             "brokerName": config.broker_name,
-            "brokerId": config.broker_id,
+            "brokerId": self._role.broker_id,
             "bootTimestamp": self._readings.boot_ms,
             "sampledAt": self._clock.now_ms(),
             "counters": self._readings.counters(),
-            "gauges": self._readings.gauges(),
+            "gauges": self._gauges(),
             "latencyBoundsMs": FINE_MS,
             "latencies": {
                 "put": stats.put_latency.counts,
@@ -78,6 +90,12 @@ class SampleAdmin:
         body["topics"] = await self._topics()
         body["groups"] = self._groups()
         return body
+
+    def _gauges(self) -> dict[str, int | None]:
+        found = self._readings.gauges() | self._replication()
+        if not self._role.is_slave:
+            found["replicasInSyncMin"] = self._configuration.ha.min_in_sync_replicas
+        return found
 
     async def _topics(self) -> list[tuple[str, int, list[int]]]:
         queues = self._readings.parts.store.files.queues.table

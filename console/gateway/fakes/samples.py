@@ -24,11 +24,12 @@ DISK_BYTES = 100 << 30
 
 
 class FakeSamples:
-    """The sample of one broker; `boot_timestamp` says when it was started."""
+    """The sample of one broker; `boot_timestamp` says when it was started, `gauges` has more."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
         self.boot_timestamp = 1
+        self.gauges: dict[str, int | None] = {}
 
     def take(self) -> dict[BrokerNode, BrokerSample | GatewayError]:
         self._broker.check()
@@ -48,7 +49,12 @@ class FakeSamples:
             boot_timestamp=self.boot_timestamp,
             sampled_at=now_ms(),
             counters={"put": total, "putBytes": total * 100, "putFailed": 0, "got": 0, "cpuMs": 0},
-            gauges={"diskUsed": DISK_BYTES // 4, "diskTotal": DISK_BYTES, "halfPending": 0},
+            gauges={
+                "diskUsed": DISK_BYTES // 4,
+                "diskTotal": DISK_BYTES,
+                "halfPending": 0,
+                **self.gauges,
+            },
             topics=[
                 TopicSample(
                     name,

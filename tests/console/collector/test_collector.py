@@ -229,3 +229,15 @@ def test_what_a_sample_covers(accounted, wall_before, covered) -> None:
 @pytest.mark.parametrize(("wall", "left"), [(0, 10_000), (1, 9_999), (9_700, 10_300)])
 def test_samples_are_taken_as_ten_seconds_begin(wall, left) -> None:
     assert until_next_ms(wall) == left
+
+
+def test_a_failover_is_a_mark_and_a_restart_is_another(world) -> None:
+    world.samples.gauges = {"epoch": 1}
+    world.collector.turn()
+    world.samples.boot_timestamp = START_MS + 1
+    world.turn()
+    world.samples.gauges, world.samples.boot_timestamp = {"epoch": 2}, START_MS + 2
+    world.turn()
+
+    events = world.store.events(0, 1 << 60)
+    assert sorted(each.what for each in events) == ["failover", "restart"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.history import metrics
-from tests.console.collector.support import START_MS, Found, sample
+from tests.console.collector.support import BOOT_MS, START_MS, Found, sample
 
 T, P, G, B = metrics.TOPIC, metrics.PROGRESS, metrics.GROUP, metrics.BROKER
 PAIR = metrics.pair("billing", "Orders")
@@ -145,3 +145,34 @@ def test_topics_of_the_broker_itself_are_left_out() -> None:
 
     assert found.of(T, "SCHEDULE_TOPIC_XXXX", metrics.RETAINED) is None
     assert found.of(T, "%RETRY%billing", metrics.RETAINED) == 1
+
+
+def test_replication_is_kept_of_masters_and_slaves() -> None:
+    gauges = {"slaves": 2, "slavesInSync": 1, "replicationBehind": 500, "epoch": 3}
+    of_master = Found(None, sample(gauges=gauges))
+    of_slave = Found(
+        None,
+        sample(broker_id=1, gauges={"following": 1, "masterSilentMs": 40, "replicationBehind": 7}),
+    )
+
+    assert of_master.of(metrics.BROKER, "0", metrics.SLAVES) == 2
+    assert of_master.of(metrics.BROKER, "0", metrics.SLAVES_IN_SYNC) == 1
+    assert of_master.of(metrics.BROKER, "0", metrics.REPLICATION_BEHIND) == 500
+    assert of_master.of(metrics.BROKER, "0", metrics.EPOCH) == 3
+    assert of_slave.of(metrics.BROKER, "1", metrics.REPLICATION_BEHIND) == 7
+    assert of_slave.of(metrics.BROKER, "1", metrics.MASTER_SILENT) == 40
+
+
+def test_what_a_promoted_slave_has_counted_since_its_start_is_not_what_was_added() -> None:
+    before = sample({"T": [0, 0, 5]}, counters={"put": 900}, gauges={"epoch": 1})
+    promoted = sample(
+        {"T": [0, 0, 7]},
+        counters={"put": 40},
+        gauges={"epoch": 2},
+        boot_timestamp=BOOT_MS - 1,
+    )
+
+    found = Found(before, promoted)
+
+    assert found.of(metrics.BROKER, "0", metrics.PUT) is None
+    assert found.of(metrics.TOPIC, "T", metrics.PUT) == 2

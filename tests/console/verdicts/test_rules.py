@@ -98,6 +98,11 @@ def broker(
         "failed": metrics.PUT_FAILED,
         "half": metrics.HALF_PENDING,
         "half_age": metrics.HALF_AGE,
+        "lag": metrics.REPLICATION_BEHIND,
+        "age": metrics.REPLICATION_AGE,
+        "slaves": metrics.SLAVES,
+        "synced": metrics.SLAVES_IN_SYNC,
+        "least": metrics.REPLICAS_MIN,
     }
     series: dict[Metric | tuple[Metric, int], Series] = {
         metrics.DISK_TOTAL: flat(100 * GIB),
@@ -196,6 +201,26 @@ SPEAKING = {
         broker(flush={6: 98, 12: 2}),
         {"slow-flush": Severity.WARN},
     ),
+    "a slave that falls behind": (
+        broker(lag=climb(0, 9_000), age=climb(0, 5 * MIN)),
+        {"slave-behind": Severity.WARN},
+    ),
+    "a slave that stands": (
+        broker(lag=flat(5_000), age=OLD),
+        {"slave-behind": Severity.BAD},
+    ),
+    "one of two slaves leaves": (
+        broker(slaves=[*flat(2, 55), *flat(1, 5)]),
+        {"slave-gone": Severity.WARN},
+    ),
+    "the only slave leaves": (
+        broker(slaves=[*flat(1, 50), *flat(0, 10)]),
+        {"slave-gone": Severity.BAD},
+    ),
+    "too few replicas": (
+        broker(slaves=flat(1), synced=[*flat(1, 50), *flat(0, 10)], least=flat(2)),
+        {"few-replicas": Severity.BAD},
+    ),
     "half messages double": (
         broker(half=[*flat(50, 40), *climb(60, 400, 20)]),
         {"half-messages": Severity.WARN},
@@ -244,6 +269,22 @@ SILENT = {
     "members are unknown": group(members=flat(None), lag=climb(0, 5_000), age=OLD),
     "dead letters of an hour ago": group(members=flat(2), dead=[50, *flat(0, 59)]),
     "a retry now and then": group(members=flat(2), retried=flat(1), consumed=flat(100)),
+    "a slave that catches up": broker(lag=climb(9e9, 1e9), age=flat(20 * MIN)),
+    "a slave that is a little behind": broker(lag=climb(0, 9_000), age=flat(20_000)),
+    "a slave that was behind": broker(
+        lag=[*flat(9e6, 55), *flat(0, 5)], age=[*OLD[5:], *flat(0, 5)]
+    ),
+    "a slave of which little is known": broker(
+        lag=flat(9_000), age=[*OLD[:57], None, 60 * MIN, 60 * MIN]
+    ),
+    "a slave that was restarted": broker(slaves=[*flat(1, 57), 0, 0, 1], synced=flat(1)),
+    "a slave that has just gone": broker(slaves=[*flat(1, 58), 0, 0]),
+    "a slave that goes, and nobody knows": broker(slaves=[*flat(1, 50), *flat(None, 10)]),
+    "a master without slaves": broker(slaves=flat(0), synced=flat(0), least=flat(1)),
+    "a new slave": broker(slaves=[*flat(0, 50), *flat(1, 10)]),
+    "enough replicas": broker(slaves=flat(1), synced=flat(1), least=flat(2)),
+    "one minute with too few replicas": broker(synced=[*flat(1, 59), 0], least=flat(2)),
+    "replicas are unknown": broker(synced=flat(None), least=flat(2)),
     "failures of long ago": broker(failed=[9, *flat(0, 59)]),
     "the disk that is emptied each night": broker(
         disk=[50 * GIB + (n % 144) / 144 * 20 * GIB for n in range(432)]
