@@ -28,12 +28,14 @@ from analytics.lake.keeper import Keeper
 from analytics.lake.maintenance import BRONZE_DAYS, maintain
 from analytics.lake.place import LakePlace
 from analytics.lake.repair import forget, rebuild, rebuilding, shown, verify
-from analytics.lake.status import status_of
+from analytics.lake.status import read_status, status_of
 from broker_core.log_lines import log_to_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import FrameType
+
+    from analytics.lake.parts import Executor
 
 logger = logging.getLogger("analytics.lake")
 
@@ -43,11 +45,14 @@ EXIT_BAD_ARGUMENTS = 2
 MEMORY_BYTES_MAX = 1536 * 1024 * 1024
 BROKER_NAME = re.compile(r"[A-Za-z0-9_.|%-]{1,127}")
 BROKER_DEFAULT = "broker-a"
+# Whether deploy/up keeps a lake; where it is then follows from TREBUCHET_DATA.
+PLAIN_WORDS = frozenset({"", "true", "on", "1", "yes", "false", "off", "0", "no"})
 EPILOG = """\
 environment, for what is not given:
   TREBUCHET_LAKE         the lake: a directory, or s3://bucket/prefix
                          (default: lake in TREBUCHET_DATA)
-  TREBUCHET_LAKE_BROKER  the broker's name, brokerName (default: broker-a)
+  TREBUCHET_LAKE_BROKER  the broker's name, brokerName (default: whose log was kept last, else
+                         broker-a)
   TREBUCHET_LAKE_BODIES  a file that says whose bodies are kept (default: nobody's)
   TREBUCHET_LAKE_DAYS    for how many days messages are kept (default: 30)
   TREBUCHET_STORE, TREBUCHET_COMMIT_LOG
@@ -103,21 +108,23 @@ def parser_of(program: str) -> argparse.ArgumentParser:
 class Command:
     """One command with what it works on."""
 
-    def __init__(self, given: argparse.Namespace, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        given: argparse.Namespace,
+        environment: Mapping[str, str],
+        executor: Executor | None,
+    ) -> None:
         """Raises ReportError where the arguments and the environment name nothing usable."""
         data = environment.get("TREBUCHET_DATA", "")
         home = Path(data) / "lake" if data else None
         lake = given.lake or environment.get("TREBUCHET_LAKE", "")
-        if lake.lower() in ("", "true", "on", "1", "yes"):
+        if lake.lower() in PLAIN_WORDS:
             lake = str(home or "")
         store = given.store or environment.get("TREBUCHET_STORE", "")
-        broker = given.broker or environment.get("TREBUCHET_LAKE_BROKER", "") or BROKER_DEFAULT
         if not lake:
             raise ReportError("Which lake? Give --lake, or set TREBUCHET_LAKE.")
         if not store:
             raise ReportError("Which store? Give --store, or set TREBUCHET_STORE.")
-        if not BROKER_NAME.fullmatch(broker):
-            raise ReportError(f"{broker!r} is not a broker's name.")
         commit_log = given.commit_log or environment.get("TREBUCHET_COMMIT_LOG", "")
         rules = environment.get("TREBUCHET_LAKE_BODIES", "")
         self.given = given
@@ -125,13 +132,19 @@ class Command:
         self.place = LakePlace.of(
             lake, given.state or (home if "://" in lake else None), environment
         )
+        broker = given.broker or environment.get("TREBUCHET_LAKE_BROKER", "")
+        if not broker:
+            # Whose log is kept here already, as its process says.
+            broker = str((read_status(self.place.state) or {}).get("broker", BROKER_DEFAULT))
+        if not BROKER_NAME.fullmatch(broker):
+            raise ReportError(f"{broker!r} is not a broker's name.")
         self.source = Source(
             broker,
             Path(store),
             Path(commit_log) if commit_log else None,
             BodyRules.read(Path(rules) if rules else None),
         )
-        self.ingest = Ingest(self.place, self.source)
+        self.ingest = Ingest(self.place, self.source, executor)
 
     def execute(self) -> int:
         """Run it and print what a person wants to know.
@@ -269,13 +282,17 @@ def _time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def main(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+def main(
+    arguments: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    executor: Executor | None = None,
+) -> int:
     environment = os.environ if environment is None else environment
     program = environment.get("TREBUCHET_LAKE_PROGRAM", "python -m analytics.lake")
     given = parser_of(program).parse_args(arguments)
     log_to_stderr("%(levelname)s %(name)s: %(message)s")
     try:
-        return Command(given, environment).execute()
+        return Command(given, environment, executor).execute()
     except ReportError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return EXIT_REFUSED

@@ -99,7 +99,8 @@ class Ingest:
         self._executor = executor or HereExecutor()
         self._batch_bytes = batch_bytes
         self._observer = observer
-        self._reader: StoreReader = source.task(place, frozenset()).reader()
+        task = source.task(place, frozenset())
+        self._reader: StoreReader = task.reader(self._executor.split_bytes)
 
     def look(self, known: Look | None = None) -> Look:
         """Return where lake and log stand, without a lock; give what was found the time before.

@@ -16,6 +16,7 @@ from analytics.lake.bodies import BodyRules
 from analytics.lake.files import FileWriter
 from analytics.lake.tables import DAY, MESSAGES, OF_A_MESSAGE
 from analytics.store.decode import COLUMN_TYPES, DAMAGE_TYPE, RowFilter
+from analytics.store.plan import SPLIT_BYTES_DEFAULT
 from analytics.store.reader import StoreReader
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from analytics.store.plan import Split
 
     class Executor(Protocol):
-        """Runs `write_part` for each part of a batch, wherever."""
+        """Runs `write_part` for each part of a batch, wherever; parts are of so many bytes."""
+
+        @property
+        def split_bytes(self) -> int: ...
 
         def write(self, task: WriteTask, parts: Sequence[Split]) -> list[WrittenPart]: ...
 
@@ -52,8 +56,8 @@ class WriteTask:
     rules: BodyRules = field(default_factory=BodyRules)
     forgotten: frozenset[int] = frozenset()
 
-    def reader(self, **options: int) -> StoreReader:
-        return StoreReader(self.store, commit_log_path=self.commit_log, **options)
+    def reader(self, split_bytes: int = SPLIT_BYTES_DEFAULT) -> StoreReader:
+        return StoreReader(self.store, commit_log_path=self.commit_log, split_bytes=split_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class WrittenPart:
 
 class HereExecutor:
     """Writes the parts of a batch in this process, one after the other; needs no Java."""
+
+    split_bytes = SPLIT_BYTES_DEFAULT
 
     def write(self, task: WriteTask, parts: Sequence[Split]) -> list[WrittenPart]:
         return [write_part(task, parts)] if parts else []
