@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from broker_core.errors import ReplicationError
 from broker_core.formats.paths import StorePaths
 from broker_core.ha.comparison import LogComparison
+from broker_core.ha.damage import DamageCheck
 from broker_core.ha.epochs import Epochs
 from broker_core.ha.mastership import Mastership
 from broker_core.ha.peers import Peers, SetMember
@@ -138,5 +139,14 @@ def build_promotion(
     return PromotionParts(
         ending,
         Mastership(role, configured, epochs, peers, ending, foundation.clock),
-        ReplicationAdmin(set_member(foundation), role, epochs, store.files.log, promotion),
+        ReplicationAdmin(
+            set_member(foundation),
+            role,
+            epochs,
+            store.files,
+            DamageCheck(
+                store.files, is_guarded=foundation.configuration.store.enabled_append_prop_crc
+            ),
+            promotion,
+        ),
     )

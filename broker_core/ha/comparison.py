@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.errors import RemotingError, ReplicationError
 from broker_core.ha.divergence import Place, find_shared_end, save_aside
-from broker_core.ha.epochs import LogRange, shared_end
+from broker_core.ha.epochs import FIRST_EPOCH, LogRange, shared_end
 from broker_core.ha.peers import WithoutEpochsError
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HA_PORT_STEP = 1
+DOUBTS_MAX = 3
+"""A connection may break in the middle of a record; more often than that it is the record."""
 
 
 class LogComparison:
@@ -56,6 +58,8 @@ class LogComparison:
         self._ending = ending
         self._master_address = master_address
         self.master_role = ""
+        self._doubted = -1
+        self._doubts = 0
 
     async def before_transfer(self, ha_address: str) -> None:
         """Return when the master at this HA address may be followed.
@@ -64,12 +68,15 @@ class LogComparison:
             ReplicationError: it may not, and why.
         """
         # What came of a record that is not whole was another master's, perhaps.
-        self._store.replay.cut()
+        replay = self._store.replay
+        replay.cut()
         address = self._master_address() or _beside(ha_address)
         try:
-            state = await self._peers.state_of(address, follows=True)
+            state = await self._peers.state_of(address, follows=True, doubted=replay.doubted_where)
         except WithoutEpochsError:
+            replay.step_over(())
             await self._compare_with_original(address)
+            self._doubt(address, replay.doubted_where)
             return
         except RemotingError as error:
             raise ReplicationError(
@@ -107,6 +114,7 @@ class LogComparison:
             raise ReplicationError(
                 f"the logs part, and what the master lacks cannot be saved: {error}"
             ) from error
+        self._store.replay.step_over(state.damaged)
         self.master_role = state.broker_role
 
     async def _part_at(self, end: int, own: LogRange, address: str, state: BrokerState) -> None:
@@ -128,6 +136,12 @@ class LogComparison:
         raise ReplicationError(reason)
 
     async def _compare_with_original(self, address: str) -> None:
+        if self._epochs.newest > FIRST_EPOCH:
+            raise ReplicationError(
+                f"the master at {address} knows no epochs, and this broker followed one of epoch "
+                f"{self._epochs.newest}: that master was replaced. If it is to be followed all the "
+                "same, stop this broker, move epoch.json out of its store directory and start it"
+            )
         own = self._own_range()
         try:
             other = await self._peers.range_of_original(address)
@@ -149,6 +163,23 @@ class LogComparison:
                 f"master at {address}, which knows no epochs, up to offset {end} only. Stop this "
                 f"broker and run `python -m broker_core truncate -c FILE --at {end}`: it saves the "
                 "rest aside before it cuts it. Or follow another master"
+            )
+
+    def _doubt(self, address: str, doubted: int | None) -> None:
+        """Say what to do when a master that cannot be asked sends no record again and again."""
+        if doubted is None or doubted != self._store.max_commit_log_offset:
+            return
+        self._doubts = self._doubts + 1 if doubted == self._doubted else 1
+        self._doubted = doubted
+        if self._doubts == DOUBTS_MAX:
+            logger.warning(
+                "the log of the master at %s is damaged at offset %d: %d times no whole record "
+                "came from there. This slave serves what it has. To go on behind the damage, stop "
+                "it, move its store directory away and start it: it begins with the master's last "
+                "file",
+                address,
+                doubted,
+                DOUBTS_MAX,
             )
 
     def _own_range(self) -> LogRange:

@@ -132,7 +132,7 @@ def messages_of(log: CommitLog, offset_from: int, offset_to: int) -> Iterator[di
                 continue
             message = record.decode_examined(file.view, position, head)
         except CorruptRecordError as error:
-            following = _next_record(file, position + 1, limit)
+            following = next_record(file, position + 1, limit)
             yield {
                 "commitLogOffset": offset,
                 "size": following - position,
@@ -312,7 +312,7 @@ class _Records:
         while position + _SIZE_AND_MAGIC.size <= limit:
             size, magic = _SIZE_AND_MAGIC.unpack_from(file.view, position)
             if magic not in RECORD_MAGICS or size < _SIZE_AND_MAGIC.size:
-                position = _next_record(file, position + 1, limit)
+                position = next_record(file, position + 1, limit)
                 continue
             if position + size > limit:
                 return
@@ -333,7 +333,7 @@ class _Records:
         return self._ends[index]
 
 
-def _next_record(file: MappedFile, position: int, limit: int) -> int:
+def next_record(file: MappedFile, position: int, limit: int) -> int:
     """Return where the next readable record begins, `limit` without one."""
     starts = []
     for magic in (record.MESSAGE_MAGIC_BYTES, record.MESSAGE_MAGIC_V2_BYTES):

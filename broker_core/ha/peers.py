@@ -45,6 +45,8 @@ class Question(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Whether it asks as a slave: its master can ask it in turn from then on."""
     places: Annotated[tuple[tuple[Natural, Natural], ...], msgspec.Meta(max_length=PLACES_MAX)] = ()
     """Offset and size of records whose fingerprints are asked for."""
+    doubted: Natural | None = None
+    """Where what the slave got is no record: the master looks whether its own log is damaged."""
 
 
 class BrokerState(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -61,6 +63,8 @@ class BrokerState(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     former_broker_id: int | None = None
     """Of a promoted master: its id before, which is free now."""
     fingerprints: tuple[str | None, ...] = ()
+    damaged: tuple[tuple[Natural, Natural], ...] = ()
+    """Told to slaves: ranges of the log, [from, to), that hold no readable record."""
 
     @property
     def is_slave(self) -> bool:
@@ -110,7 +114,12 @@ class Peers:
         await self._client.shutdown()
 
     async def state_of(
-        self, address: str, places: Sequence[Place] = (), *, follows: bool = False
+        self,
+        address: str,
+        places: Sequence[Place] = (),
+        *,
+        follows: bool = False,
+        doubted: int | None = None,
     ) -> BrokerState:
         """Ask a broker, as one that follows it, or not.
 
@@ -125,6 +134,7 @@ class Peers:
             broker_addr=self._own.broker_addr,
             follows=follows,
             places=tuple((place.commit_log_offset, place.size) for place in places),
+            doubted=doubted,
         )
         body = msgspec.json.encode(question)
         request = RemotingCommand.request(RequestCode.GET_REPLICATION_STATE, body=body)

@@ -21,9 +21,10 @@ from broker_core.store.bulk_scan import BulkScan
 from broker_core.store.index_replay import IndexReplay
 from broker_core.store.plain_replay import PlainReplay
 from broker_core.store.record_dispatch import RecordDispatch
+from broker_core.store.results import DamagedRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from broker_core.config.store import StoreConfig
     from broker_core.store.consume_queue import ConsumeQueue
@@ -45,6 +46,7 @@ class Replay:
 
     Attributes:
         dispatched_where: up to here the log's records are checked and dispatched.
+        doubted_where: where what came last was no record, or not a whole one; None for nowhere.
     """
 
     def __init__(
@@ -59,10 +61,12 @@ class Replay:
         `delete_queues` deletes those of topics without a message behind an offset of the log.
         """
         self.dispatched_where = 0
+        self.doubted_where: int | None = None
         self._log = files.log
         self._state = files.put_state
         self._queues = files.queues
         self._deleted = files.deleted
+        self._quarantine = files.quarantine
         self._show = show
         self._delete_queues = delete_queues
         self._is_guarded = config.enabled_append_prop_crc
@@ -73,6 +77,7 @@ class Replay:
         self._plain = self._new_plain()
         self._bulk: BulkScan | None = None
         self._singles = 0
+        self._damaged: list[tuple[int, int]] = []
 
     def start(self) -> None:
         """Begin behind what recovery has dispatched."""
@@ -103,9 +108,14 @@ class Replay:
         # What was begun is begun anew: nothing that was learnt on the way may remain.
         self.forget_queues()
         if self.dispatched_where < self._log.max_offset:
+            self.doubted_where = self.dispatched_where
             flushed_where = min(self._log.flushed_where, self.dispatched_where)
             self._log.continue_at(self.dispatched_where)
             self._log.flushed_where = flushed_where
+
+    def step_over(self, damaged: Iterable[tuple[int, int]]) -> None:
+        """Take what comes for ranges of the log, [from, to), as it is: no record is in them."""
+        self._damaged = sorted(damaged)
 
     def forget_queues(self) -> None:
         """Ask for each queue again: some were deleted."""
@@ -138,6 +148,13 @@ class Replay:
         """Dispatch a record or a stretch of them; False when none is whole."""
         offset = self.dispatched_where
         available = self._log.max_offset - offset
+        while self._damaged and self._damaged[0][1] <= offset:
+            del self._damaged[0]
+        if self._damaged:
+            damaged_from, damaged_to = self._damaged[0]
+            if damaged_from <= offset:
+                return self._pass(min(available, damaged_to - offset))
+            available = min(available, damaged_from - offset)
         if available < BLANK_SIZE_MIN:
             return False
         file = self._log.file_at(offset)
@@ -158,6 +175,18 @@ class Replay:
         self._singles -= 1
         self._take_plain()
         return self._dispatch_one(file, position, limit)
+
+    def _pass(self, size: int) -> bool:
+        """Step over so much of a damaged range; False when nothing of it is here."""
+        if not size:
+            return False
+        found = DamagedRange(*self._damaged[0], "damaged on the master")
+        if self._quarantine.add(found):
+            self._quarantine.save()
+            logger.error("damaged range of the master stepped over: from=%d to=%d", *found[:2])
+        self._take_plain()
+        self.dispatched_where += size
+        return True
 
     def _take_plain(self) -> None:
         """Take note of the queues that got units the quick way."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.broker import running_broker
-from tests.support.builders import batch_item
+from tests.support.builders import batch_item, read_all
 from tests.support.certificates import certificate
-from tests.support.client import Client
-from tests.support.pair import assert_same_stores, running_slave, until_caught_up
+from tests.support.client import Client, json_body
+from tests.support.pair import (
+    assert_same_logs,
+    assert_same_stores,
+    running_slave,
+    until_caught_up,
+)
 from tests.support.ports import free_port
 from tests.support.waiting import until_async
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from broker_core.broker import Broker
     from broker_core.protocol.command import RemotingCommand
@@ -208,6 +214,89 @@ async def test_a_wiped_slave_gets_what_the_master_has(tmp_path: Path) -> None:
         async with running_slave(tmp_path / "s", master) as slave:
             await until_caught_up(master, slave)
             assert_same_stores(master, slave)
+
+
+def damage(broker: Broker, commit_log_offset: int, size: int) -> None:
+    """Change bytes of a broker's log as a bad disk does, under the running broker."""
+    (name, *_) = sorted((broker.storage.store.files.paths.commit_log).iterdir())
+    with name.open("r+b") as file:
+        file.seek(commit_log_offset)
+        data = file.read(size)
+        file.seek(commit_log_offset)
+        file.write(bytes(byte ^ 0x40 for byte in data))
+
+
+@pytest.mark.parametrize(
+    ("position", "size"),
+    [(0, 1), (3, 1), (4, 4), (28, 8), (100, 1), (0, 900)],
+    ids=["huge size", "another size", "magic", "place", "body", "two records"],
+)
+async def test_damage_in_the_middle_of_the_masters_log_does_not_stop_its_slave(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, position: int, size: int
+) -> None:
+    keys: dict[str, Any] = {"haHousekeepingInterval": 1_000, "haSendHeartbeatInterval": 100}
+    async with running_broker(tmp_path / "m", **keys) as master:
+        await send_some(master, 40)
+        queue = master.storage.store.files.queues.find("T", 0)
+        assert queue is not None
+        unit = queue.unit(5)
+        assert unit is not None
+        damage(master, unit[0] + position, size)
+        async with running_slave(tmp_path / "s", master, **keys) as slave:
+            await until_caught_up(master, slave)
+            await send_some(master, 8)
+            await until_caught_up(master, slave)
+
+            assert_same_logs(master, slave)
+            there, here = master.storage.store, slave.storage.store
+            (found,) = there.files.quarantine.ranges
+            assert found.offset_from == unit[0]
+            assert [known[:2] for known in here.files.quarantine.ranges] == [found[:2]]
+            read = read_all(here, "T")
+            assert [one.queue_offset for one in read] == [n for n in range(12) if n != 5]
+            for queue_id in range(4):
+                assert here.max_offset_in_queue("T", queue_id) == 12
+        async with running_slave(tmp_path / "s", master, **keys) as slave:
+            await send_some(master, 4)
+            await until_caught_up(master, slave)
+            assert_same_logs(master, slave)
+    assert "a slave found a damaged range" in caplog.text
+    assert f"damaged range of the master stepped over: from={unit[0]}" in caplog.text
+
+
+async def test_a_slave_that_doubts_what_is_whole_or_no_record_damages_nothing(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path / "m") as master:
+        await send_some(master, 8)
+        store = master.storage.store
+        queue = store.files.queues.find("T", 1)
+        assert queue is not None
+        unit = queue.unit(1)
+        assert unit is not None
+        client = Client(f"127.0.0.1:{master.listen_port}")
+        for doubted in (
+            0,
+            unit[0],
+            unit[0] + 1,
+            unit[0] + 90,
+            store.max_commit_log_offset,
+            1 << 60,
+        ):
+            question = {
+                "clusterName": "DefaultCluster",
+                "brokerName": master.configuration.broker.broker_name,
+                "brokerAddr": "",
+                "follows": True,
+                "doubted": doubted,
+            }
+            answer = await client.ask(
+                RequestCode.GET_REPLICATION_STATE, json.dumps(question).encode()
+            )
+            assert answer.code == ResponseCode.SUCCESS
+            assert json_body(answer)["damaged"] == []
+        await client.shutdown()
+        assert store.files.quarantine.ranges == []
 
 
 async def test_a_port_with_tls_serves_nobody_without_it(tmp_path: Path) -> None:

@@ -14,13 +14,14 @@ from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
+    from broker_core.ha.damage import DamageCheck
     from broker_core.ha.epochs import Epochs
     from broker_core.ha.peers import SetMember
     from broker_core.ha.promotion import Promotion
     from broker_core.ha.role import Role
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
-    from broker_core.store.commit_log import CommitLog
+    from broker_core.store.store_files import StoreFiles
 
 ADDRESS_MAX = 255
 
@@ -33,18 +34,21 @@ class ReplicationAdmin:
         own: SetMember,
         role: Role,
         epochs: Epochs,
-        log: CommitLog,
+        files: StoreFiles,
+        damage: DamageCheck,
         promotion: Promotion,
     ) -> None:
         self._own = own
         self._role = role
         self._epochs = epochs
-        self._log = log
+        self._files = files
+        self._damage = damage
         self._promotion = promotion
 
-    def state(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    async def state(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_REPLICATION_STATE with a Question as body. Answers SUCCESS with a BrokerState.
 
+        A place that a slave doubts is looked at first.
         SYSTEM_ERROR for a body that cannot be read, or a question of another set.
         """
         try:
@@ -59,10 +63,13 @@ class ReplicationAdmin:
                 ResponseCode.SYSTEM_ERROR,
                 f"this is {own.broker_name}, not {question.broker_name[:ADDRESS_MAX]}",
             )
-        if question.follows and not self._role.is_slave:
+        serves = question.follows and not self._role.is_slave
+        if serves:
             self._know(question.broker_addr, own.broker_addr)
+            if question.doubted is not None:
+                await self._damage.look(question.doubted)
         role = self._epochs.role
-        log = self._log
+        log = self._files.log
         state = BrokerState(
             cluster_name=own.cluster_name,
             broker_name=own.broker_name,
@@ -76,6 +83,7 @@ class ReplicationAdmin:
             fingerprints=tuple(
                 fingerprint(log, Place(offset, size)) for offset, size in question.places
             ),
+            damaged=tuple(known[:2] for known in self._files.quarantine.ranges) if serves else (),
         )
         return request.answer(ResponseCode.SUCCESS, body=msgspec.json.encode(state))
 

@@ -332,3 +332,38 @@ async def test_a_kill_at_any_byte_leaves_the_topic_made_again(master, clock):
         receive(again, data[again.max_commit_log_offset :], 1_000)
         assert queues_of(again) == queues_of(master), end
         await again.shutdown()
+
+
+@pytest.mark.parametrize("size", [7, 5_000, 300_000])
+async def test_a_damaged_range_of_the_master_is_kept_and_stepped_over(master, clock, size):
+    for number in range(900):
+        put(master, queue_id=number % 2, body=b"%03d" % number * 100)
+    data = bytearray(log_of(master))
+    queue = master.files.queues.find("TopicTest", 0)
+    first, (begin, length, _) = queue.unit(250)[0], queue.unit(251)
+    last = begin + length
+    assert last - first == 3 * length
+    data[first:last] = bytes(last - first)
+    storage = FaultyStorage()
+    slave = a_slave(clock, storage)
+    await slave.start()
+    with pytest.raises(ReplicationError, match=f"offset {first}"):
+        receive(slave, bytes(data), size)
+    assert slave.replay.doubted_where == slave.max_commit_log_offset == first
+    assert len(read_all(slave)) == 250, "what came before is served"
+
+    slave.replay.step_over([(first, last)])
+    receive(slave, bytes(data[first:]), size)
+
+    assert log_of(slave) == bytes(data)
+    for queue_id in (0, 1):
+        assert slave.max_offset_in_queue("TopicTest", queue_id) == 450
+    numbers = [int(m.body[:3]) for queue_id in (0, 1) for m in read_all(slave, queue_id=queue_id)]
+    assert sorted(numbers) == [n for n in range(900) if n not in {500, 501, 502}]
+    assert [known[:2] for known in slave.files.quarantine.ranges] == [(first, last)]
+    disk = storage.crash()
+    await slave.shutdown()
+    again = a_slave(clock, disk)
+    assert again.max_commit_log_offset == len(data)
+    assert again.max_offset_in_queue("TopicTest", 1) == 450
+    again.close()
