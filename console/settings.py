@@ -82,6 +82,7 @@ INSTALLED_APPS = [
     "console.collector",
     "console.history",
     "console.verdicts",
+    "console.alerts",
     "console.brokers",
     "console.topics",
     "console.groups",

@@ -32,6 +32,11 @@ SOONEST_MS = 500
 """A sample later than this before the next ten seconds begin stands for them, too."""
 
 
+def monotonic_ms() -> int:
+    """Return the time of the clock that nobody sets."""
+    return int(time.monotonic() * 1000)
+
+
 class CollectorClock(Protocol):
     """The time, and a wait that a signal ends."""
 
@@ -44,7 +49,7 @@ class SystemTime:
     """The machine's clocks."""
 
     def now(self) -> Moment:
-        return Moment(now_ms(), int(time.monotonic() * 1000))
+        return Moment(now_ms(), monotonic_ms())
 
     def wait_ms(self, milliseconds: int, stop: threading.Event) -> None:
         stop.wait(milliseconds / 1000)

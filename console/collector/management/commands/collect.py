@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from console.collector.collector import Collector, SystemTime
+from console.alerts.evaluator import Evaluator
+from console.collector.collector import Collector, SystemTime, monotonic_ms
 from console.gateway.access import gateway
 from console.history.access import history_store
 from console.history.database import HistoryError
 from console.verdicts.judge import Judge
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import FrameType
+
+    from console.history.metrics import Subject
 
 READY = "collecting"
 
@@ -30,9 +34,13 @@ class Command(BaseCommand):
         store = history_store()
         try:
             with store.database.held():
-                collector = Collector(
-                    gateway().samples, store, SystemTime(), os.getpid(), Judge(store).judge
-                )
+                judge, alerts = Judge(store), Evaluator(store, monotonic_ms)
+
+                def look(now_ms: int, noticed: Mapping[Subject, int]) -> None:
+                    judge.judge(now_ms, noticed)
+                    alerts.look(now_ms)
+
+                collector = Collector(gateway().samples, store, SystemTime(), os.getpid(), look)
 
                 def stop(_number: int, _frame: FrameType | None) -> None:
                     collector.stop.set()

@@ -1,0 +1,1 @@
+"""Alerts: rules over verdicts and history that tell people, by webhook and e-mail."""

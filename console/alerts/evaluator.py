@@ -1,0 +1,266 @@
+"""Evaluator: applies the rules once a minute, in the collector, and keeps what came of it.
+
+A round is one transaction: lives of alerts, messages in the outbox, and the time of the round.
+Durations are counted by a clock that nobody can set; over a restart by the wall's, within limits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import TYPE_CHECKING
+
+from django.db import DatabaseError, connection, transaction
+
+from console.alerts.life import Life, Sign, Stage, Why, step
+from console.alerts.models import Alert, Message, Preferences, Rule, Silence, Window, preferences
+from console.alerts.notices import announce, thread_of
+from console.alerts.observing import Key, Observation, Seen, concerns, terms_of
+from console.alerts.windows import is_about, is_open
+from console.history.database import HistoryError
+from console.history.metrics import BROKER, Subject
+from console.history.tiers import DAY_MS, HOUR_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.history.store import HistoryStore
+
+logger = logging.getLogger(__name__)
+
+EVERY_MS = MINUTE_MS - 5_000
+"""Samples come every ten seconds, a little early or late."""
+PASSED_MS_MAX = 2 * MINUTE_MS
+"""What was not looked at for longer is not known to have been so."""
+OPEN_MAX = 500
+"""Alerts of a rule that are open at once; more say nothing new."""
+ENDED_MAX, MESSAGES_MAX = 20_000, 10_000
+FORGET_EVERY_MS = HOUR_MS
+MESSAGES_KEPT_MS = 30 * DAY_MS
+
+
+class Evaluator:
+    """One thread only: the collector's."""
+
+    def __init__(self, store: HistoryStore, monotonic_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._monotonic_ms = monotonic_ms
+        self._looked: int | None = None
+        self._forgot: int | None = None
+        self._told = ""
+
+    def look(self, now_ms: int) -> None:
+        """Apply the rules if a minute has passed; trouble with a database waits for the next."""
+        at = self._monotonic_ms()
+        if self._looked is not None and at - self._looked < EVERY_MS:
+            return
+        try:
+            self._round(now_ms, at)
+        except (DatabaseError, HistoryError) as error:
+            # A connection that broke stays broken; the next round opens another one.
+            if not connection.in_atomic_block:
+                connection.close()
+            self._tell(f"rules are not applied: {error}")
+            return
+        self._looked = at
+
+    def _round(self, now_ms: int, at: int) -> None:
+        kept = preferences()
+        rules = list(Rule.objects.filter(enabled=True).order_by("pk"))
+        observation = Observation(self._store, rules, now_ms)
+        passed = self._passed(kept, now_ms, at)
+        problems = []
+        if observation.left_out:
+            problems.append(f"{observation.left_out} figures of rules were not looked at")
+        with transaction.atomic():
+            # A page may have changed or deleted one meanwhile: what is stored now is applied.
+            current = {
+                rule.pk: rule.version
+                for rule in Rule.objects.select_for_update().filter(enabled=True)
+            }
+            quiet = Quiet(now_ms)
+            for rule in rules:
+                if current.get(rule.pk) != rule.version:
+                    continue
+                full = Lives(rule, quiet, now_ms).go_on(observation, passed)
+                if full:
+                    problems.append(f"{rule.name}: {full} alerts beyond {OPEN_MAX}")
+                announce(rule, passed, now_ms)
+            self._end_those_of_others(passed, now_ms)
+            problem = "; ".join(problems)[:400]
+            Preferences.objects.filter(pk=kept.pk).update(looked_ms=now_ms, looked_problem=problem)
+        self._tell(problem)
+        if self._forgot is None or at - self._forgot >= FORGET_EVERY_MS:
+            forget(kept.keep_days, now_ms)
+            self._forgot = at
+
+    def _passed(self, kept: Preferences, now_ms: int, at: int) -> int:
+        """Return the time since the last round, of this process or of the one before."""
+        if self._looked is not None:
+            passed = at - self._looked
+        else:
+            passed = now_ms - kept.looked_ms if kept.looked_ms is not None else 0
+        return min(max(0, passed), PASSED_MS_MAX)
+
+    def _end_those_of_others(self, passed: int, now_ms: int) -> None:
+        """End the alerts of rules that are switched off, and tell whom their beginning was told."""
+        for rule in Rule.objects.filter(enabled=False, alerts__open_key__isnull=False).distinct():
+            end_all(rule, now_ms)
+        for rule in Rule.objects.filter(enabled=False, alerts__owes_end=True).distinct():
+            announce(rule, passed, now_ms)
+
+    def _tell(self, problem: str) -> None:
+        """Log what is new, once."""
+        if problem and problem != self._told:
+            logger.warning("alerts: %s", problem)
+        self._told = problem
+
+
+class Quiet:
+    """What tells nobody now: threads that are silenced, subjects in maintenance."""
+
+    def __init__(self, now_ms: int) -> None:
+        # A silence that began in what is the future now was made before a clock was set back.
+        self._silenced = set(
+            Silence.objects.filter(until_ms__gt=now_ms).values_list("rule_id", "thread")
+        )
+        self._windows = [
+            window for window in Window.objects.filter(enabled=True) if is_open(window, now_ms)
+        ]
+
+    def muted(self, alert: Alert) -> str:
+        if (alert.rule_id, alert.thread) in self._silenced:
+            return Alert.Muted.SILENCE
+        name = alert.broker if alert.kind == BROKER else alert.name
+        if any(
+            is_about(each.broker_pattern, each.name_pattern, alert.broker, name)
+            for each in self._windows
+        ):
+            return Alert.Muted.WINDOW
+        return Alert.Muted.NO
+
+
+class Lives:
+    """The alerts of one rule in one round."""
+
+    def __init__(self, rule: Rule, quiet: Quiet, now_ms: int) -> None:
+        self._rule = rule
+        self._quiet = quiet
+        self._now_ms = now_ms
+        self._terms = terms_of(rule)
+
+    def go_on(self, observation: Observation, passed: int) -> int:
+        """Take each alert one step on, and open those that begin; return how many found no room."""
+        seen, otherwise = observation.of(self._rule)
+        others = Seen(otherwise, "", {})
+        alerts = {
+            Key(each.what, Subject(each.kind, each.broker, each.name)): each
+            for each in self._rule.alerts.filter(open_key__isnull=False)
+        }
+        room = OPEN_MAX - len(alerts)
+        full = 0
+        for key, alert in alerts.items():
+            self._step(alert, key, seen.get(key, others), passed)
+        for key, each in seen.items():
+            if key in alerts or each.sign is not Sign.HOLDS:
+                continue
+            if room <= 0:
+                full += 1
+                continue
+            room -= 1
+            self._open(key, each)
+        return full
+
+    def _step(self, alert: Alert, key: Key, seen: Seen, passed: int) -> None:
+        if not concerns(self._rule, key):
+            end(alert, Why.RULE, self._now_ms)
+            return
+        before = Life(Stage(alert.state), alert.held_ms, alert.clear_ms, alert.unknown_ms)
+        after = step(before, seen.sign, passed, self._terms)
+        if after is None:
+            alert.delete()
+            return
+        if after.stage is Stage.RESOLVED:
+            assert after.why is not None
+            end(alert, after.why, self._now_ms)
+            return
+        if seen.sign is Sign.HOLDS:
+            alert.severity = seen.severity
+            alert.evidence = self._evidence(seen)
+        self._take(alert, after)
+        alert.save()
+
+    def _open(self, key: Key, seen: Seen) -> None:
+        life = step(None, Sign.HOLDS, 0, self._terms)
+        assert life is not None
+        alert = Alert(
+            rule=self._rule,
+            rule_name=self._rule.name,
+            what=key.what,
+            kind=key.subject.kind,
+            broker=key.subject.broker,
+            name=key.subject.name,
+            severity=seen.severity,
+            evidence=self._evidence(seen),
+            began_ms=self._now_ms,
+            open_key=open_key(self._rule, key),
+        )
+        self._take(alert, life)
+        alert.save(force_insert=True)
+
+    def _take(self, alert: Alert, life: Life) -> None:
+        if life.stage is Stage.FIRING and alert.fired_ms is None:
+            alert.fired_ms = self._now_ms
+        alert.state = life.stage.value
+        alert.held_ms, alert.clear_ms = life.held_ms, life.clear_ms
+        alert.unknown_ms = life.unknown_ms
+        alert.rule_name = self._rule.name
+        if not alert.announced:
+            # Once its beginning is told its end is told in the same thread, however rules change.
+            alert.thread = thread_of(self._rule, alert.what, alert.kind, alert.broker, alert.name)
+        alert.muted = self._quiet.muted(alert) if life.stage is Stage.FIRING else ""
+
+    def _evidence(self, seen: Seen) -> dict[str, float | str]:
+        if self._rule.source == Rule.Source.VERDICT:
+            return dict(seen.evidence)
+        return {**seen.evidence, "level": self._rule.fires_at, "compare": self._rule.compare}
+
+
+def open_key(rule: Rule, key: Key) -> str:
+    parts = (str(rule.pk), key.what, *key.subject)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def end(alert: Alert, why: Why, now_ms: int) -> None:
+    """End an alert; one that never fired leaves nothing behind."""
+    if alert.state == Alert.State.PENDING:
+        alert.delete()
+        return
+    alert.state = Alert.State.RESOLVED
+    # A clock that was set back must not end it before it began.
+    alert.ended_ms = max(now_ms, alert.fired_ms or 0)
+    alert.ended_why = why.value
+    alert.owes_end = alert.announced
+    alert.open_key = None
+    alert.muted = ""
+    alert.save()
+
+
+def end_all(rule: Rule, now_ms: int) -> None:
+    """End all alerts of a rule, since it is switched off or deleted."""
+    for alert in rule.alerts.filter(open_key__isnull=False):
+        end(alert, Why.RULE, now_ms)
+
+
+def forget(keep_days: int, now_ms: int) -> None:
+    """Delete alerts and messages that are older than wanted, or beyond the limits."""
+    old = now_ms - keep_days * DAY_MS
+    ended = Alert.objects.filter(state=Alert.State.RESOLVED, owes_end=False)
+    ended.filter(ended_ms__lt=old).delete()
+    for last in ended.order_by("-pk").values_list("pk", flat=True)[ENDED_MAX : ENDED_MAX + 1]:
+        ended.filter(pk__lte=last).delete()
+    done = Message.objects.exclude(state=Message.State.WAITING)
+    done.filter(created_ms__lt=now_ms - MESSAGES_KEPT_MS).delete()
+    for last in done.order_by("-pk").values_list("pk", flat=True)[MESSAGES_MAX : MESSAGES_MAX + 1]:
+        done.filter(pk__lte=last).delete()
+    Silence.objects.filter(until_ms__lt=old).delete()

@@ -1,0 +1,104 @@
+"""Life: how an alert goes from its first sign to its end. Pure: what is seen and time passed in.
+
+    nothing -> pending -> firing -> resolved
+              \\-> nothing
+
+Between the level where it fires and the one where it clears an alert stays what it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+MINUTE_MS = 60_000
+PENDING_UNKNOWN_MS_MAX = 15 * MINUTE_MS
+UNKNOWN_MS_MAX = 60 * MINUTE_MS
+"""What fires and cannot be seen any more ends after this; its end says so."""
+MISSING_MS_MAX = 24 * 60 * MINUTE_MS
+"""The same where being unknown is what fires: a subject gone for a day is gone for good."""
+
+
+class Sign(Enum):
+    """What is seen of a subject in one round."""
+
+    HOLDS = "holds"
+    BETWEEN = "between"
+    CLEAR = "clear"
+    UNKNOWN = "unknown"
+
+
+class Stage(Enum):
+    """Where an alert is in its life."""
+
+    PENDING = "pending"
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+class Why(Enum):
+    """Why an alert has ended."""
+
+    CLEAR = "clear"
+    UNKNOWN = "unknown"
+    RULE = "rule"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """For how long something must be so."""
+
+    for_ms: int
+    clear_ms: int
+    unknown_ms_max: int = UNKNOWN_MS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """`held_ms` is since its first sign, `clear_ms` since it is clear (-1: it is not)."""
+
+    stage: Stage
+    held_ms: int = 0
+    clear_ms: int = -1
+    unknown_ms: int = 0
+    why: Why | None = None
+
+
+def step(life: Life | None, sign: Sign, passed_ms: int, terms: Terms) -> Life | None:
+    """Return the life after one more round; None: there is no alert."""
+    if life is None:
+        if sign is not Sign.HOLDS:
+            return None
+        return Life(Stage.PENDING if terms.for_ms else Stage.FIRING)
+    match life.stage:
+        case Stage.PENDING:
+            return _pending(life, sign, passed_ms, terms)
+        case Stage.FIRING:
+            return _firing(life, sign, passed_ms, terms)
+        case Stage.RESOLVED:
+            return life
+
+
+def _pending(life: Life, sign: Sign, passed_ms: int, terms: Terms) -> Life | None:
+    if sign is Sign.UNKNOWN:
+        unknown = life.unknown_ms + passed_ms
+        return replace(life, unknown_ms=unknown) if unknown < PENDING_UNKNOWN_MS_MAX else None
+    if sign is not Sign.HOLDS:
+        return None
+    held = life.held_ms + passed_ms
+    stage = Stage.FIRING if held >= terms.for_ms else Stage.PENDING
+    return replace(life, stage=stage, held_ms=held, unknown_ms=0)
+
+
+def _firing(life: Life, sign: Sign, passed_ms: int, terms: Terms) -> Life:
+    if sign is Sign.UNKNOWN:
+        unknown = life.unknown_ms + passed_ms
+        if unknown < terms.unknown_ms_max:
+            return replace(life, unknown_ms=unknown)
+        return replace(life, stage=Stage.RESOLVED, unknown_ms=unknown, why=Why.UNKNOWN)
+    if sign is not Sign.CLEAR:
+        return replace(life, clear_ms=-1, unknown_ms=0)
+    clear = 0 if life.clear_ms < 0 else life.clear_ms + passed_ms
+    if clear < terms.clear_ms:
+        return replace(life, clear_ms=clear, unknown_ms=0)
+    return replace(life, stage=Stage.RESOLVED, clear_ms=clear, unknown_ms=0, why=Why.CLEAR)

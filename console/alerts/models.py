@@ -1,0 +1,268 @@
+"""What alerts keep: rules, channels, alerts and their messages, maintenance windows, silences.
+
+Times are ms since 1970 UTC by the wall's clock and are shown; durations are counted apart, so that
+a clock that is set changes no alert.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+if TYPE_CHECKING:
+    from typing import Any
+
+NAME_CHARACTERS_MAX = 80
+PATTERN_CHARACTERS_MAX = 255
+KEY_CHARACTERS_MAX = 700
+URL_CHARACTERS_MAX = 2_000
+ACTOR_CHARACTERS_MAX = 150
+RULES_MAX, CHANNELS_MAX, WINDOWS_MAX, SILENCES_MAX = 200, 50, 100, 200
+KEEP_DAYS_DEFAULT = 90
+
+
+class Channel(models.Model):
+    """Where messages go. `url` and `secret` never leave the console except to that place."""
+
+    class Kind(models.TextChoices):
+        """The shape of a message, and how it travels."""
+
+        WEBHOOK = "webhook", _("Webhook (JSON, signed)")
+        SLACK = "slack", _("Slack")
+        TEAMS = "teams", _("Microsoft Teams")
+        DINGTALK = "dingtalk", _("DingTalk")
+        EMAIL = "email", _("E-mail")
+
+    name = models.CharField(max_length=NAME_CHARACTERS_MAX, unique=True)
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    enabled = models.BooleanField(default=True)
+    url = models.CharField(max_length=URL_CHARACTERS_MAX, blank=True)
+    secret = models.CharField(max_length=255, blank=True)
+    addresses: models.JSONField[Any, Any] = models.JSONField(default=list)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Rule(models.Model):
+    """When an alert fires, for how long that must be so, and who is told."""
+
+    class Source(models.TextChoices):
+        """What a rule looks at."""
+
+        VERDICT = "verdict", _("Verdicts")
+        THRESHOLD = "threshold", _("A figure of the history")
+
+    class Compare(models.TextChoices):
+        """How a figure is compared."""
+
+        ABOVE = "above", _("is above")
+        BELOW = "below", _("is below")
+        MISSING = "missing", _("is not known any more")
+
+    class Severity(models.TextChoices):
+        """How urgent, as verdicts say it."""
+
+        BAD = "bad", _("urgent")
+        WARN = "warn", _("warning")
+
+    class GroupBy(models.TextChoices):
+        """Which alerts share one message."""
+
+        ALERT = "alert", _("each alert for itself")
+        GROUP = "group", _("one message a consumer group")
+        TOPIC = "topic", _("one message a topic")
+        BROKER = "broker", _("one message a broker")
+        RULE = "rule", _("one message for all")
+
+    name = models.CharField(max_length=NAME_CHARACTERS_MAX, unique=True)
+    enabled = models.BooleanField(default=True)
+    source = models.CharField(max_length=16, choices=Source.choices)
+    verdicts: models.JSONField[Any, Any] = models.JSONField(
+        default=list
+    )  # rules of verdicts; empty: all
+    least = models.CharField(max_length=8, choices=Severity.choices, default=Severity.BAD)
+    series = models.CharField(max_length=80, blank=True)
+    compare = models.CharField(max_length=8, choices=Compare.choices, default=Compare.ABOVE)
+    fires_at = models.FloatField(default=0)
+    clears_at = models.FloatField(default=0)
+    severity = models.CharField(max_length=8, choices=Severity.choices, default=Severity.WARN)
+    broker_pattern = models.CharField(max_length=PATTERN_CHARACTERS_MAX, default="*")
+    name_pattern = models.CharField(max_length=PATTERN_CHARACTERS_MAX, default="*")
+    for_minutes = models.PositiveIntegerField(default=2)
+    clear_minutes = models.PositiveIntegerField(default=5)
+    repeat_minutes = models.PositiveIntegerField(default=240)
+    group_by = models.CharField(max_length=8, choices=GroupBy.choices, default=GroupBy.ALERT)
+    channels = models.ManyToManyField(Channel, blank=True, related_name="rules")
+    # Counts changes: a form that was opened on an older one does not overwrite this one.
+    version = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Window(models.Model):
+    """Maintenance: while it is open, alerts about its subjects tell nobody."""
+
+    class Kind(models.TextChoices):
+        """Once, or again and again."""
+
+        ONCE = "once", _("Once")
+        WEEKLY = "weekly", _("Every week")
+
+    name = models.CharField(max_length=NAME_CHARACTERS_MAX, unique=True)
+    enabled = models.BooleanField(default=True)
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    zone = models.CharField(max_length=64)
+    begins = models.CharField(max_length=16)  # once: 2026-11-22T22:30; weekly: 22:30; in the zone
+    minutes = models.PositiveIntegerField()
+    weekdays: models.JSONField[Any, Any] = models.JSONField(default=list)  # 0 is Monday
+    broker_pattern = models.CharField(max_length=PATTERN_CHARACTERS_MAX, default="*")
+    name_pattern = models.CharField(max_length=PATTERN_CHARACTERS_MAX, default="*")
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Silence(models.Model):
+    """Somebody knows: the alerts of one thread of a rule tell nobody until then."""
+
+    rule = models.ForeignKey(Rule, on_delete=models.CASCADE, related_name="silences")
+    thread = models.CharField(max_length=KEY_CHARACTERS_MAX)
+    about = models.CharField(max_length=KEY_CHARACTERS_MAX)
+    began_ms = models.BigIntegerField()
+    until_ms = models.BigIntegerField(db_index=True)
+    by = models.CharField(max_length=ACTOR_CHARACTERS_MAX)
+
+    class Meta:
+        ordering = ["-until_ms"]
+
+    def __str__(self) -> str:
+        return self.about
+
+
+class Alert(models.Model):
+    """One rule's word about one subject, from its first sign to its end.
+
+    `open_key` is what makes it one while it is open; an alert that has ended has none.
+    """
+
+    class State(models.TextChoices):
+        """The life of an alert. Pending ones that do not fire leave nothing behind."""
+
+        PENDING = "pending", _("Pending")
+        FIRING = "firing", _("Firing")
+        RESOLVED = "resolved", _("Resolved")
+
+    class Muted(models.TextChoices):
+        """Why an alert that fires tells nobody."""
+
+        NO = "", _("no")
+        SILENCE = "silence", _("Silenced")
+        WINDOW = "window", _("In maintenance")
+
+    rule = models.ForeignKey(Rule, null=True, on_delete=models.SET_NULL, related_name="alerts")
+    rule_name = models.CharField(max_length=NAME_CHARACTERS_MAX)
+    what = models.CharField(max_length=80)  # the rule of a verdict, or a series
+    kind = models.CharField(max_length=16)
+    broker = models.CharField(max_length=PATTERN_CHARACTERS_MAX)
+    name = models.CharField(max_length=520)
+    thread = models.CharField(max_length=KEY_CHARACTERS_MAX)
+    state = models.CharField(max_length=8, choices=State.choices, db_index=True)
+    severity = models.CharField(max_length=8)
+    evidence: models.JSONField[Any, Any] = models.JSONField(default=dict)
+    muted = models.CharField(max_length=8, choices=Muted.choices, blank=True)
+    held_ms = models.BigIntegerField(default=0)
+    clear_ms = models.BigIntegerField(default=-1)
+    unknown_ms = models.BigIntegerField(default=0)
+    began_ms = models.BigIntegerField()
+    fired_ms = models.BigIntegerField(null=True, db_index=True)
+    ended_ms = models.BigIntegerField(null=True, db_index=True)
+    ended_why = models.CharField(max_length=16, blank=True)
+    announced = models.BooleanField(default=False)  # its beginning is in the outbox
+    owes_end = models.BooleanField(default=False, db_index=True)  # its end is not there yet
+    open_key = models.CharField(max_length=64, unique=True, null=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.rule_name}: {self.name} ({self.state})"
+
+
+class Thread(models.Model):
+    """The alerts that share messages; how long ago the last one was written."""
+
+    rule = models.ForeignKey(Rule, on_delete=models.CASCADE, related_name="threads")
+    key = models.CharField(max_length=KEY_CHARACTERS_MAX)
+    quiet_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["rule", "key"], name="one_thread_a_key")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class Message(models.Model):
+    """The outbox and its log: one message to one channel, sent in the order of the ids."""
+
+    class State(models.TextChoices):
+        """What became of it."""
+
+        WAITING = "waiting", _("Waiting")
+        SENT = "sent", _("Delivered")
+        FAILED = "failed", _("Given up")
+        LEFT_OUT = "left-out", _("Left out")
+
+    channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="messages")
+    state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING)
+    created_ms = models.BigIntegerField()
+    content: models.JSONField[Any, Any] = models.JSONField(default=dict)
+    tries = models.PositiveIntegerField(default=0)
+    next_ms = models.BigIntegerField(default=0)
+    last_ms = models.BigIntegerField(null=True)
+    outcome = models.CharField(max_length=400, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["state", "channel", "id"], name="alerts_outbox"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.channel_id} {self.state}"
+
+
+class Preferences(models.Model):
+    """One row: the dead man's switch, how long alerts are kept, and when rules were applied last.
+
+    `heartbeat_url` is a secret as a channel's address is.
+    """
+
+    heartbeat_url = models.CharField(max_length=URL_CHARACTERS_MAX, blank=True)
+    heartbeat_seconds = models.PositiveIntegerField(default=60)
+    heartbeat_ms = models.BigIntegerField(null=True)
+    heartbeat_outcome = models.CharField(max_length=400, blank=True)
+    keep_days = models.PositiveIntegerField(default=KEEP_DAYS_DEFAULT)
+    looked_ms = models.BigIntegerField(null=True)
+    looked_problem = models.CharField(max_length=400, blank=True)
+
+    def __str__(self) -> str:
+        return "preferences"
+
+
+def preferences() -> Preferences:
+    """Return the one row."""
+    return Preferences.objects.get_or_create(pk=1)[0]

@@ -1,0 +1,196 @@
+"""Notices: from what fires and what has ended to messages in the outbox, without a storm.
+
+Nothing here remembers what was sent: an alert says whether its beginning and its end are in the
+outbox, and each round writes what is missing, in the transaction that changed the alerts. So a
+process that dies loses nothing and writes nothing twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from console.alerts.life import MINUTE_MS
+from console.alerts.models import Alert, Channel, Message, Rule, Thread
+from console.alerts.wording import words_of
+from console.history.metrics import GROUP, PROGRESS, TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+BETWEEN_MS_MIN = 5 * MINUTE_MS
+"""Two messages of a thread are at least this far apart."""
+COMBINED_FROM = 10
+"""From this many threads of a rule in one round on, one message speaks of all."""
+LISTED_MAX = 20
+WAITING_MAX = 100
+"""A channel that has this many messages waiting gets one about what fires now instead."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What one thread has to say."""
+
+    key: str
+    firing: list[Alert] = field(default_factory=list)
+    ended: list[Alert] = field(default_factory=list)
+    is_repeat: bool = False
+
+
+def thread_of(rule: Rule, what: str, kind: str, broker: str, name: str) -> str:
+    """Return the thread of an alert: alerts of one thread share their messages."""
+    group, _at, topic = name.partition("@")
+    match rule.group_by:
+        case Rule.GroupBy.RULE:
+            return "*"
+        case Rule.GroupBy.BROKER:
+            return f"broker {broker}"
+        case Rule.GroupBy.GROUP if kind in {GROUP, PROGRESS}:
+            return f"group {group}"
+        case Rule.GroupBy.TOPIC if kind in {TOPIC, PROGRESS}:
+            return f"topic {topic or name}"
+        case _alone:
+            return f"{what} {broker} {name}"
+
+
+def announce(rule: Rule, passed_ms: int, now_ms: int) -> int:
+    """Write what one rule has to say into the outbox; return the number of messages.
+
+    Within the transaction of its alerts.
+    """
+    channels = list(rule.channels.filter(enabled=True))
+    if not channels:
+        # Alerts that fire are told to a channel that is added later; their ends are too late.
+        rule.alerts.filter(owes_end=True).update(owes_end=False)
+        return 0
+    alerts = list(rule.alerts.filter(state=Alert.State.FIRING).order_by("id"))
+    ended = list(rule.alerts.filter(owes_end=True).order_by("id"))
+    threads = {each.key: each for each in rule.threads.all()}
+    for thread in threads.values():
+        thread.quiet_ms += passed_ms
+    told = [
+        each
+        for each in told_of(alerts, ended)
+        if is_due(each, threads.get(each.key), rule.repeat_minutes * MINUTE_MS)
+    ]
+    if len(told) > COMBINED_FROM:
+        contents = [combined(rule, told)]
+    else:
+        contents = [content_of(rule, each) for each in told]
+    for content in contents:
+        for channel in channels:
+            put(channel, content, now_ms)
+    _remember(rule, told, threads, {each.thread for each in (*alerts, *ended)})
+    return len(contents) * len(channels)
+
+
+def told_of(firing: Iterable[Alert], ended: Iterable[Alert]) -> list[Told]:
+    """Return the threads in the order of their alerts; who is muted has nothing to say."""
+    threads: dict[str, Told] = {}
+    for alert in ended:
+        threads.setdefault(alert.thread, Told(alert.thread)).ended.append(alert)
+    for alert in firing:
+        if not alert.muted:
+            threads.setdefault(alert.thread, Told(alert.thread)).firing.append(alert)
+    return list(threads.values())
+
+
+def is_due(told: Told, thread: Thread | None, repeat_ms: int) -> bool:
+    is_news = bool(told.ended) or any(not each.announced for each in told.firing)
+    if is_news:
+        return thread is None or thread.quiet_ms >= BETWEEN_MS_MIN
+    told.is_repeat = bool(repeat_ms and thread is not None and thread.quiet_ms >= repeat_ms)
+    return told.is_repeat
+
+
+def _remember(
+    rule: Rule, told: Sequence[Told], threads: dict[str, Thread], alive: set[str]
+) -> None:
+    """Note what is in the outbox now, and forget threads that have nothing more to say."""
+    keys = {each.key for each in told}
+    firing = [alert.pk for each in told for alert in each.firing if not alert.announced]
+    Alert.objects.filter(pk__in=firing).update(announced=True)
+    ended = [alert.pk for each in told for alert in each.ended]
+    Alert.objects.filter(pk__in=ended).update(owes_end=False)
+    for key in keys - threads.keys():
+        Thread.objects.create(rule=rule, key=key)
+    for key, thread in threads.items():
+        if key in keys:
+            thread.quiet_ms = 0
+        elif key not in alive and thread.quiet_ms >= BETWEEN_MS_MIN:
+            thread.delete()
+            continue
+        thread.save(update_fields=["quiet_ms"])
+
+
+def put(channel: Channel, content: dict[str, Any], now_ms: int) -> Message:
+    """Put a message into the outbox; one about everything where too many wait already."""
+    waiting = channel.messages.filter(state=Message.State.WAITING)
+    count = waiting.count()
+    if count >= WAITING_MAX:
+        waiting.update(state=Message.State.LEFT_OUT, outcome="")
+        content = of_everything(channel, count + 1)
+    return Message.objects.create(channel=channel, created_ms=now_ms, content=content)
+
+
+def content_of(rule: Rule, told: Told) -> dict[str, Any]:
+    """Return a message about one thread: what fires in it, and what has ended."""
+    return made(
+        rule.name,
+        told.firing,
+        told.ended,
+        {"repeat": told.is_repeat, "rule_id": rule.pk, "thread": told.key},
+    )
+
+
+def combined(rule: Rule, told: Sequence[Told]) -> dict[str, Any]:
+    firing = [alert for each in told for alert in each.firing]
+    ended = [alert for each in told for alert in each.ended]
+    return made(rule.name, firing, ended, {"repeat": all(each.is_repeat for each in told)})
+
+
+def of_everything(channel: Channel, left_out: int) -> dict[str, Any]:
+    """Return a message about all that fires for a channel, in the place of many."""
+    firing = Alert.objects.filter(
+        state=Alert.State.FIRING, muted="", rule__channels=channel
+    ).order_by("id")
+    return made("", list(firing), [], {"left_out": left_out})
+
+
+def made(
+    name: str, firing: Sequence[Alert], ended: Sequence[Alert], more: dict[str, Any]
+) -> dict[str, Any]:
+    shown = [*firing, *ended][:LISTED_MAX]
+    severities = {alert.severity for alert in (firing or ended)}
+    return {
+        "status": "firing" if firing else "resolved",
+        "severity": "bad" if "bad" in severities else "warn",
+        "rule": name,
+        "firing": len(firing),
+        "resolved": len(ended),
+        "alerts": [told_alert(alert) for alert in shown],
+        "more": len(firing) + len(ended) - len(shown),
+        **more,
+    }
+
+
+def told_alert(alert: Alert) -> dict[str, Any]:
+    words = words_of(alert)
+    return {
+        "id": alert.pk,
+        "status": alert.state,
+        "severity": alert.severity,
+        "title": words.title,
+        "subject": words.subject,
+        "evidence": words.evidence,
+        "step": words.step,
+        "path": words.url,
+        "kind": alert.kind,
+        "broker": alert.broker,
+        "name": alert.name,
+        "rule": alert.rule_name,
+        "what": alert.what,
+        "fired_ms": alert.fired_ms,
+        "ended_ms": alert.ended_ms,
+        "ended_why": alert.ended_why,
+    }

@@ -1,0 +1,100 @@
+"""What alerts say: title, subject, evidence and page of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext as _
+
+from console.alerts.models import Rule
+from console.alerts.series import SERIES
+from console.history.metrics import BROKER, GROUP, PROCESS, PROGRESS, TOPIC
+from console.ui.templatetags.ui import grouped
+from console.verdicts.judge import Verdict
+from console.verdicts.words import shown
+
+if TYPE_CHECKING:
+    from console.alerts.models import Alert
+
+
+class Words(NamedTuple):
+    """An alert in words; `url` is the path of its subject's page, empty where there is none."""
+
+    title: str
+    subject: str
+    evidence: str
+    step: str
+    url: str
+
+
+def number(value: float) -> str:
+    if abs(value) >= 100 or value == round(value):
+        return grouped(round(value))
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def words_of(alert: Alert) -> Words:
+    """Return an alert in the language of whoever asks."""
+    subject, url = place_of(alert.kind, alert.broker, alert.name)
+    series = SERIES.get(alert.what)
+    if series is not None:
+        title = f"{series.chart.title}: {series.line.label}"
+        return Words(title, subject, threshold_text(alert), "", url)
+    verdict = Verdict(
+        alert.what,
+        alert.severity,
+        alert.kind,
+        alert.broker,
+        alert.name,
+        alert.began_ms,
+        alert.began_ms,
+        alert.evidence,
+    )
+    said = shown(verdict)
+    if said is None:
+        return Words(alert.what, subject, "", "", url)
+    return Words(said.title, said.subject, said.evidence, said.step, said.url)
+
+
+def threshold_text(alert: Alert) -> str:
+    """Return the value that fired; the rule may say something else by now."""
+    unit = f" {SERIES[alert.what].unit}" if SERIES[alert.what].unit else ""
+    level, value = alert.evidence.get("level"), alert.evidence.get("value")
+    compare = alert.evidence.get("compare")
+    if compare == Rule.Compare.MISSING:
+        return _("Known within the hour, and not any more.")
+    if value is None or level is None:
+        return _("The value is not known.")
+    said = {"value": f"{number(value)}{unit}", "level": f"{number(level)}{unit}"}
+    if compare == Rule.Compare.BELOW:
+        return _("%(value)s, below %(level)s.") % said
+    return _("%(value)s, above %(level)s.") % said
+
+
+def place_of(kind: str, broker: str, name: str) -> tuple[str, str]:
+    """Return what a subject is called, and the path of its page."""
+    try:
+        match kind:
+            case "progress":
+                group, _at, topic = name.partition("@")
+                return f"{group} · {topic}", reverse("groups:detail", args=[group])
+            case "group":
+                return name, reverse("groups:detail", args=[name])
+            case "topic":
+                return name, reverse("topics:detail", args=[name])
+            case "broker":
+                return broker, reverse("brokers:detail", args=[broker, int(name)])
+            case _other:
+                return name, ""
+    except (NoReverseMatch, ValueError):
+        return name, ""
+
+
+assert {PROGRESS, GROUP, TOPIC, BROKER, PROCESS} == {
+    "progress",
+    "group",
+    "topic",
+    "broker",
+    "process",
+}

@@ -1,0 +1,22 @@
+"""A history of the test's own, rules over it, and rounds that pass at the test's word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.history.database import SqliteDatabase
+from console.history.store import HistoryStore
+from tests.console.alerts.support import Rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def rounds(db, tmp_path: Path) -> Iterator[Rounds]:
+    store = HistoryStore(SqliteDatabase(tmp_path / "rounds.sqlite3"))
+    yield Rounds(store)
+    store.database.close()
