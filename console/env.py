@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 PORT_MAX = 65_535
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
@@ -50,6 +50,13 @@ class Environment:
         if word in FALSE_WORDS:
             return False
         raise refused(name, word, "true or false")
+
+    def choice(self, name: str, words: Sequence[str], *, default: str) -> str:
+        """Return one of these words."""
+        word = self._variables.get(name, "").strip().lower() or default
+        if word not in words:
+            raise refused(name, word, ", ".join(words[:-1]) + f" or {words[-1]}")
+        return word
 
     def directory(self, name: str, default: Path) -> Path:
         """Return an absolute path; whether it exists is the caller's business."""

@@ -211,6 +211,22 @@ WHITENOISE_KEEP_ONLY_HASHED_FILES = False
 # Only pages of this console load these files.
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 
+# Where alerts may be sent beyond the public internet: host names and networks. ONLY: nowhere else.
+TREBUCHET_ALERT_TARGETS = env.names("TREBUCHET_ALERT_TARGETS")
+TREBUCHET_ALERT_TARGETS_ONLY = env.flag("TREBUCHET_ALERT_TARGETS_ONLY", default=False)
+# Where people reach this console: messages link there.
+TREBUCHET_URL = env.text(
+    "TREBUCHET_URL", f"{'https' if TREBUCHET_HTTPS else 'http'}://{TREBUCHET_WEB}"
+).rstrip("/")
+TREBUCHET_SMTP = env.text("TREBUCHET_SMTP", "")
+EMAIL_HOST, EMAIL_PORT = env.host_port("TREBUCHET_SMTP", ":25") if TREBUCHET_SMTP else ("", 25)
+EMAIL_HOST_USER = env.text("TREBUCHET_SMTP_USER", "")
+EMAIL_HOST_PASSWORD = env.secret("TREBUCHET_SMTP_PASSWORD") or ""
+SMTP_TLS = env.choice("TREBUCHET_SMTP_TLS", ("starttls", "tls", "none"), default="starttls")
+EMAIL_USE_TLS, EMAIL_USE_SSL = SMTP_TLS == "starttls", SMTP_TLS == "tls"
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.text("TREBUCHET_MAIL_FROM", "trebuchet@localhost")
+
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English")]
 LOCALE_PATHS = [BASE_DIR / "console" / "locale"]

@@ -16,6 +16,7 @@ urlpatterns = [
     path("offsets/", include("console.offsets.urls")),
     path("reports/", include("console.reports.urls")),
     path("demo/", include("console.demo.urls")),
+    path("alerts/", include("console.alerts.urls")),
     path("audit/", include("console.audit.urls")),
     path("accounts/", include("console.accounts.urls")),
     path("settings/", include("console.preferences.urls")),

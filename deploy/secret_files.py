@@ -29,6 +29,7 @@ FILED = (
     REDIS_URL,
     "TREBUCHET_SECRET_KEY",
     "TREBUCHET_SECRET_KEY_FALLBACKS",
+    "TREBUCHET_SMTP_PASSWORD",
 )
 """What the console reads through console.env.Environment.secret while it runs."""
 NAMES = (ADMIN_PASSWORD, *FILED)

@@ -59,6 +59,8 @@ SERVICE_CALLS: tuple[Setting, ...] = (
 )
 NO_RESOURCES: Setting = ("SystemCallFilter", "~@resources")
 """Who never makes itself more or less important; raising the number of open files is its own."""
+SENDS = ("TREBUCHET_ALERT_TARGETS", "TREBUCHET_SMTP")
+"""Where one of these is set, the collector sends alerts to other machines."""
 OWN_LIMITS: Setting = ("SystemCallFilter", "setrlimit prlimit64")
 
 
@@ -187,7 +189,8 @@ def _network(name: str, place: Place) -> Iterator[Setting]:
     yield "RestrictAddressFamilies", "AF_INET AF_INET6 AF_UNIX"
     listens = place.listens.get(name, ())
     is_public = any(not host.startswith(("127.", "::1", "localhost")) for host, _ in listens)
-    if not (is_public or place.is_remote):
+    sends = name == "collector" and any(place.variables.get(each) for each in SENDS)
+    if not (is_public or place.is_remote or sends):
         yield "IPAddressAllow", "localhost"
         yield "IPAddressDeny", "any"
     if any(port < PRIVILEGED_PORTS for _, port in listens):

@@ -32,6 +32,7 @@ EVERY_MS = MINUTE_MS - 5_000
 """Samples come every ten seconds, a little early or late."""
 PASSED_MS_MAX = 2 * MINUTE_MS
 """What was not looked at for longer is not known to have been so."""
+WELL_MS = 3 * MINUTE_MS
 OPEN_MAX = 500
 """Alerts of a rule that are open at once; more say nothing new."""
 ENDED_MAX, MESSAGES_MAX = 20_000, 10_000
@@ -48,6 +49,11 @@ class Evaluator:
         self._looked: int | None = None
         self._forgot: int | None = None
         self._told = ""
+
+    def is_well(self) -> bool:
+        """Whether samples come and rules were applied lately; any thread."""
+        looked = self._looked
+        return looked is not None and self._monotonic_ms() - looked <= WELL_MS
 
     def look(self, now_ms: int) -> None:
         """Apply the rules if a minute has passed; trouble with a database waits for the next."""

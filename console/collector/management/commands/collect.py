@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from console.alerts.courier import Courier
 from console.alerts.evaluator import Evaluator
 from console.collector.collector import Collector, SystemTime, monotonic_ms
 from console.gateway.access import gateway
+from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.database import HistoryError
 from console.verdicts.judge import Judge
@@ -36,10 +38,11 @@ class Command(BaseCommand):
             with store.database.held():
                 judge, alerts = Judge(store), Evaluator(store, monotonic_ms)
 
-                def look(now_ms: int, noticed: Mapping[Subject, int]) -> None:
-                    judge.judge(now_ms, noticed)
-                    alerts.look(now_ms)
+                def look(at_ms: int, noticed: Mapping[Subject, int]) -> None:
+                    judge.judge(at_ms, noticed)
+                    alerts.look(at_ms)
 
+                courier = Courier(now_ms, monotonic_ms, alerts.is_well)
                 collector = Collector(gateway().samples, store, SystemTime(), os.getpid(), look)
 
                 def stop(_number: int, _frame: FrameType | None) -> None:
@@ -49,7 +52,11 @@ class Command(BaseCommand):
                 signal.signal(signal.SIGINT, stop)
                 self.stdout.write(f"{READY}: one sample of every broker every 10 s")
                 self.stdout.flush()
-                collector.run()
+                courier.start()
+                try:
+                    collector.run()
+                finally:
+                    courier.end()
         except HistoryError as error:
             raise CommandError(str(error)) from error
         self.stdout.write("Collector ended.")

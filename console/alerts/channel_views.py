@@ -1,0 +1,202 @@
+"""The pages of channels: where messages go, whether they arrive, and the dead man's switch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.db.models import Count, Max, Q
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+
+from console.accounts.permissions import (
+    administrators_action,
+    administrators_form,
+    administrators_page,
+)
+from console.alerts.forms import ChannelForm, PreferencesForm
+from console.alerts.models import CHANNELS_MAX, Channel, Message, Preferences, preferences
+from console.alerts.payloads import headline
+from console.alerts.targets import TargetError, parsed
+from console.audit.record import change
+from console.gateway.moment import now_ms
+from console.history.reading import collector_state
+from console.ui.lists import stored_page_of
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+STATES = {
+    Message.State.WAITING: "info",
+    Message.State.SENT: "ok",
+    Message.State.FAILED: "bad",
+    Message.State.LEFT_OUT: "warn",
+}
+TESTS_WAITING_MAX = 3
+
+
+def place_of(channel: Channel) -> str:
+    """Return where a channel leads, without what is secret of it."""
+    if channel.kind == Channel.Kind.EMAIL:
+        return ", ".join(channel.addresses)
+    return shown_url(channel.url)
+
+
+def shown_url(url: str) -> str:
+    try:
+        return parsed(url).shown
+    except TargetError:
+        return "…"
+
+
+def audited(channel: Channel) -> dict[str, Any]:
+    return {
+        "enabled": channel.enabled,
+        "kind": channel.kind,
+        "place": place_of(channel),
+        "addresses": channel.addresses,
+    }
+
+
+def row_of(message: Message) -> dict[str, Any]:
+    content = message.content
+    try:
+        title = headline(content)
+    except (KeyError, TypeError):
+        title = _("(not readable)")
+    return {"message": message, "title": title, "state": STATES[Message.State(message.state)]}
+
+
+@administrators_page
+def listing(request: HttpRequest) -> HttpResponse:
+    sent = Max("messages__last_ms", filter=Q(messages__state=Message.State.SENT))
+    waiting = Count("messages", filter=Q(messages__state=Message.State.WAITING))
+    failed = Count("messages", filter=Q(messages__state=Message.State.FAILED))
+    channels = Channel.objects.annotate(sent_ms=sent, waiting=waiting, failed=failed)
+    kept = preferences()
+    recent = Message.objects.select_related("channel")[:10]
+    context = {
+        "rows": [{"channel": each, "place": place_of(each)} for each in channels],
+        "recent": [row_of(each) for each in recent],
+        "kept": kept,
+        "heartbeat": shown_url(kept.heartbeat_url) if kept.heartbeat_url else "",
+        "form": PreferencesForm(instance=kept),
+        "collector": collector_state(now_ms()),
+        "has_mail": bool(settings.EMAIL_HOST),
+    }
+    return render(request, "alerts/channels.html", context)
+
+
+@administrators_form
+def create(request: HttpRequest) -> HttpResponse:
+    if Channel.objects.count() >= CHANNELS_MAX:
+        told = _("There are %(count)d channels already.") % {"count": CHANNELS_MAX}
+        messages.error(request, told)
+        return redirect("alerts:channels")
+    return edited(request, Channel())
+
+
+@administrators_form
+def edit(request: HttpRequest, pk: int) -> HttpResponse:
+    return edited(request, get_object_or_404(Channel, pk=pk))
+
+
+def edited(request: HttpRequest, channel: Channel) -> HttpResponse:
+    is_new = channel.pk is None
+    before = None if is_new else audited(channel)
+    old = (channel.url, channel.secret)
+    form = ChannelForm(request.POST if request.method == "POST" else None, instance=channel)
+    if request.method == "POST" and form.is_valid():
+        action = "alert-channel.create" if is_new else "alert-channel.update"
+        with change(request, action, form.cleaned_data["name"], before=before) as entry:
+            saved = form.save()
+            changed = {
+                "address_changed": saved.url != old[0],
+                "secret_changed": saved.secret != old[1],
+            }
+            entry.after = audited(saved) | changed
+        if form.made_secret:
+            # The one time that it is shown: the receiver needs it, and nobody can read it later.
+            return render(
+                request, "alerts/secret.html", {"channel": saved, "secret": form.made_secret}
+            )
+        messages.success(request, _("The channel %(name)s is kept.") % {"name": saved.name})
+        return redirect("alerts:channel-edit", pk=saved.pk)
+    context: dict[str, Any] = {
+        "form": form,
+        "channel": channel,
+        "is_new": is_new,
+        "place": "" if is_new else place_of(channel),
+        "has_mail": bool(settings.EMAIL_HOST),
+    }
+    if not is_new:
+        context |= log_context(request, channel)
+    status = 422 if request.method == "POST" else 200
+    return render(request, "alerts/channel.html", context, status=status)
+
+
+def log_context(request: HttpRequest, channel: Channel) -> dict[str, Any]:
+    shown = stored_page_of(request, channel.messages.all())
+    return {
+        "channel": channel,
+        "page": shown,
+        "rows": [row_of(each) for each in shown.object_list],
+        "is_active": channel.messages.filter(state=Message.State.WAITING).exists(),
+        "collector": collector_state(now_ms()),
+    }
+
+
+@administrators_page
+def log(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show only the delivery log; the page asks for it while something waits."""
+    channel = get_object_or_404(Channel, pk=pk)
+    return render(request, "alerts/_log.html", log_context(request, channel))
+
+
+@administrators_action
+def test(request: HttpRequest, pk: int) -> HttpResponse:
+    """Send a message along the way that alerts take."""
+    channel = get_object_or_404(Channel, pk=pk)
+    waiting = channel.messages.filter(state=Message.State.WAITING, content__status="test").count()
+    if waiting >= TESTS_WAITING_MAX:
+        messages.info(request, _("Tests wait already; the log below shows what comes of them."))
+        return redirect("alerts:channel-edit", pk=pk)
+    with change(request, "alert-channel.test", channel.name):
+        content = {"status": "test", "channel": channel.name, "alerts": []}
+        Message.objects.create(channel=channel, created_ms=now_ms(), content=content)
+    messages.success(request, _("A test is on its way; the log below shows what comes of it."))
+    return redirect("alerts:channel-edit", pk=pk)
+
+
+@administrators_action
+def delete(request: HttpRequest, pk: int) -> HttpResponse:
+    channel = get_object_or_404(Channel, pk=pk)
+    with change(request, "alert-channel.delete", channel.name, before=audited(channel)):
+        channel.delete()
+    messages.success(request, _("The channel %(name)s is deleted.") % {"name": channel.name})
+    return redirect("alerts:channels")
+
+
+@administrators_form
+def preferences_form(request: HttpRequest) -> HttpResponse:
+    kept = preferences()
+    before = audited_preferences(kept)
+    form = PreferencesForm(request.POST if request.method == "POST" else None, instance=kept)
+    if request.method == "POST" and form.is_valid():
+        with change(request, "alert.preferences", "alerts", before=before) as entry:
+            entry.after = audited_preferences(form.save())
+        messages.success(request, _("Kept."))
+        return redirect("alerts:channels")
+    status = 422 if request.method == "POST" else 200
+    heartbeat = shown_url(kept.heartbeat_url) if kept.heartbeat_url else ""
+    context = {"form": form, "kept": kept, "heartbeat": heartbeat}
+    return render(request, "alerts/preferences.html", context, status=status)
+
+
+def audited_preferences(kept: Preferences) -> dict[str, Any]:
+    return {
+        "heartbeat": shown_url(kept.heartbeat_url) if kept.heartbeat_url else "",
+        "heartbeat_seconds": kept.heartbeat_seconds,
+        "keep_days": kept.keep_days,
+    }

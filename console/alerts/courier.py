@@ -1,0 +1,139 @@
+"""Courier: takes the outbox out, each channel in its order, in a thread of the collector.
+
+A message is marked as sent after the answer, so a process that dies in between sends it again: at
+least once, with the same id. The first message that waits holds back those behind it, for as long
+as trying again may help.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from django.db import DatabaseError, connection
+from django.db.models import Min
+
+from console.alerts.delivering import Outcome, deliver
+from console.alerts.heartbeat import Heartbeat
+from console.alerts.models import Channel, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 1.0
+BACKOFF_MS_MIN, BACKOFF_MS_MAX = 10_000, 600_000
+TRIES_MAX = 450
+"""Three days of trying."""
+REFUSED_TRIES_MAX = 5
+"""Who refuses a message may be wrong for some minutes, while it is being set up anew."""
+PACE_MS = {Channel.Kind.DINGTALK: 3_000, Channel.Kind.SLACK: 1_000}
+"""DingTalk takes 20 messages a minute, Slack one a second."""
+
+
+class Courier:
+    """`run` in a thread of its own until `stop` is set."""
+
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+        is_collecting: Callable[[], bool],
+    ) -> None:
+        """`is_collecting` says whether the dead man's switch may be held down."""
+        self.stop = threading.Event()
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
+        self._paced: dict[int, int] = {}
+        self._heartbeat = Heartbeat(now_ms, monotonic_ms, is_collecting)
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        for name, work in (("courier", self.turn), ("heartbeat", self._heartbeat.turn)):
+            thread = threading.Thread(target=self._run, args=[work], name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def end(self, seconds: float = 2.0) -> None:
+        """Stop; what is on its way may be sent again by the next process."""
+        self.stop.set()
+        for thread in self._threads:
+            thread.join(seconds)
+
+    def _run(self, work: Callable[[], None]) -> None:
+        while not self.stop.is_set():
+            try:
+                work()
+            except DatabaseError as error:
+                connection.close()
+                logger.warning("alerts: the outbox cannot be read: %s", error)
+            self.stop.wait(LOOK_EVERY_S)
+        connection.close()
+
+    def turn(self) -> None:
+        """Try the first message of each channel that is due."""
+        firsts = (
+            Message.objects.filter(state=Message.State.WAITING, channel__enabled=True)
+            .order_by()
+            .values("channel")
+            .annotate(first=Min("id"))
+        )
+        numbers = [each["first"] for each in firsts]
+        for message in (
+            Message.objects.filter(pk__in=numbers).select_related("channel").order_by("pk")
+        ):
+            if self.stop.is_set():
+                return
+            if self._is_due(message):
+                self._try(message)
+
+    def _is_due(self, message: Message) -> bool:
+        wait = message.next_ms - self._now_ms()
+        # More than the longest wait: the clock was set back meanwhile.
+        if 0 < wait <= BACKOFF_MS_MAX:
+            return False
+        return self._monotonic_ms() >= self._paced.get(message.channel_id, 0)
+
+    def _try(self, message: Message) -> None:
+        now = self._now_ms()
+        try:
+            outcome = deliver(message, now)
+        except Exception:
+            # The boundary: one message that cannot be made must not hold back all others.
+            logger.exception("alerts: message %d cannot be made", message.pk)
+            outcome = Outcome(False, "internal error; see the collector's log", is_refused=True)
+        pace = PACE_MS.get(Channel.Kind(message.channel.kind), 0)
+        self._paced[message.channel_id] = self._monotonic_ms() + pace
+        tries = message.tries + 1
+        values = {"tries": tries, "last_ms": now, "outcome": outcome.what[:400]}
+        limit = REFUSED_TRIES_MAX if outcome.is_refused else TRIES_MAX
+        if outcome.arrived:
+            values["state"] = Message.State.SENT
+        elif tries >= limit or message.content.get("status") == "test":
+            values["state"] = Message.State.FAILED
+        else:
+            values["next_ms"] = now + wait_ms(tries, outcome.retry_after_s)
+        Message.objects.filter(pk=message.pk).update(**values)
+        self._tell(message, tries, outcome)
+
+    def _tell(self, message: Message, tries: int, outcome: Outcome) -> None:
+        """Log what changes: the first failure, and what follows a failure."""
+        if outcome.arrived and tries > 1:
+            logger.info("alerts: channel %r takes messages again", message.channel.name)
+        elif not outcome.arrived and tries == 1:
+            logger.warning(
+                "alerts: message %d to %r did not arrive: %s",
+                message.pk,
+                message.channel.name,
+                outcome.what,
+            )
+
+
+def wait_ms(tries: int, retry_after_s: int | None) -> int:
+    """Return how long to wait after so many tries: twice as long each time, within limits."""
+    wait = BACKOFF_MS_MIN << min(tries - 1, 10)
+    if retry_after_s is not None:
+        wait = max(wait, retry_after_s * 1_000)
+    return min(wait, BACKOFF_MS_MAX)

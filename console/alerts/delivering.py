@@ -1,0 +1,146 @@
+"""One delivery of a message, by HTTP or mail: whether it arrived, and whether to try again."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import smtplib
+import ssl
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from django.conf import settings
+from django.core.mail import BadHeaderError, EmailMessage, get_connection
+from django.utils.translation import gettext as _
+
+from console.alerts.models import Channel
+from console.alerts.payloads import body_of, cut, dingtalk_query, headline, plain, signature
+from console.alerts.posting import request
+from console.alerts.targets import TargetError, parsed
+
+if TYPE_CHECKING:
+    from console.alerts.models import Message
+    from console.alerts.posting import Answer
+
+logger = logging.getLogger(__name__)
+
+LATER = {408, 425, 429}
+"""Of the statuses that blame the message, those that will not blame it later."""
+TEXT_SHOWN_MAX = 200
+DINGTALK_TOO_OFTEN = {130101, 410100}
+
+
+class Outcome(NamedTuple):
+    """What became of one try. `is_refused`: trying again will hardly help."""
+
+    arrived: bool
+    what: str
+    is_refused: bool = False
+    retry_after_s: int | None = None
+
+
+def deliver(message: Message, now_ms: int) -> Outcome:
+    """Try once; never raises for what the other side or the network does."""
+    try:
+        if message.channel.kind == Channel.Kind.EMAIL:
+            return by_mail(message)
+        return by_http(message, now_ms)
+    except TargetError as error:
+        return Outcome(False, str(error), is_refused=True)
+    except ssl.SSLCertVerificationError as error:
+        what = _("The certificate is not trusted: %(why)s.") % {"why": error.verify_message}
+        return Outcome(False, what)
+    except (OSError, http.client.HTTPException) as error:
+        # Its text may hold what the peer sent; its kind says enough.
+        what = error.strerror if isinstance(error, OSError) and error.strerror else ""
+        return Outcome(False, _("No answer: %(why)s.") % {"why": what or type(error).__name__})
+
+
+def by_http(message: Message, now_ms: int) -> Outcome:
+    channel = message.channel
+    target = parsed(channel.url)
+    body = body_of(message)
+    headers = {
+        "Content-Type": "application/json; charset=utf-8",
+        "X-Trebuchet-Delivery": str(message.pk),
+    }
+    if channel.kind == Channel.Kind.DINGTALK and channel.secret:
+        target = replace(target, path=target.path + dingtalk_query(channel.secret, now_ms))
+    elif channel.kind == Channel.Kind.WEBHOOK and channel.secret:
+        timestamp = str(now_ms // 1000)
+        headers["X-Trebuchet-Timestamp"] = timestamp
+        headers["X-Trebuchet-Signature"] = signature(channel.secret, timestamp, body)
+    return outcome_of(channel.kind, request("POST", target, headers, body))
+
+
+def outcome_of(kind: str, answer: Answer) -> Outcome:
+    """Judge an answer; DingTalk says in the body of a 200 that it refuses."""
+    status = f"{answer.status} {answer.reason}".strip()
+    if 200 <= answer.status < 300:
+        if kind == Channel.Kind.DINGTALK:
+            return outcome_of_dingtalk(answer)
+        return Outcome(True, status)
+    if 300 <= answer.status < 400:
+        return Outcome(
+            False, _("%(status)s: redirects are not followed.") % {"status": status}, True
+        )
+    what = status
+    if kind != Channel.Kind.WEBHOOK and answer.text.strip():
+        what = f"{status}: {shown_text(answer.text)}"
+    is_refused = 400 <= answer.status < 500 and answer.status not in LATER
+    return Outcome(False, what, is_refused, answer.retry_after_s)
+
+
+def outcome_of_dingtalk(answer: Answer) -> Outcome:
+    try:
+        said = json.loads(answer.text)
+        code, text = int(said["errcode"]), str(said.get("errmsg", ""))
+    except (ValueError, KeyError, TypeError):
+        return Outcome(False, _("The answer is not DingTalk's."))
+    if code == 0:
+        return Outcome(True, "errcode 0")
+    return Outcome(False, f"errcode {code}: {shown_text(text)}", code not in DINGTALK_TOO_OFTEN)
+
+
+def shown_text(text: str) -> str:
+    return " ".join(text.split())[:TEXT_SHOWN_MAX]
+
+
+def by_mail(message: Message) -> Outcome:
+    channel = message.channel
+    if not settings.EMAIL_HOST:
+        return Outcome(False, _("No mail server is set (TREBUCHET_SMTP)."), is_refused=True)
+    host = settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].strip("<> ") or "trebuchet"
+    mail = EmailMessage(
+        subject=cut(headline(message.content)),
+        body=plain(message.content),
+        to=list(channel.addresses),
+        headers={
+            # The same at every try: a mailbox shows what comes twice once.
+            "Message-ID": f"<alert-{message.pk}-{message.created_ms}@{host}>",
+            "Auto-Submitted": "auto-generated",
+        },
+        connection=get_connection(fail_silently=False),
+    )
+    try:
+        mail.send()
+    except smtplib.SMTPRecipientsRefused as error:
+        codes = sorted({code for code, _text in error.recipients.values()})
+        return Outcome(
+            False,
+            _("The mail server refuses the recipients: %(codes)s.")
+            % {"codes": ", ".join(str(code) for code in codes)},
+            all(code >= 500 for code in codes),
+        )
+    except smtplib.SMTPAuthenticationError as error:
+        what = _("The mail server refuses the name or password: %(code)s.")
+        return Outcome(False, what % {"code": error.smtp_code})
+    except smtplib.SMTPResponseException as error:
+        what = _("The mail server answers %(code)s.") % {"code": error.smtp_code}
+        return Outcome(False, what, error.smtp_code >= 500)
+    except smtplib.SMTPException as error:
+        return Outcome(False, _("No answer: %(why)s.") % {"why": type(error).__name__})
+    except BadHeaderError:
+        return Outcome(False, _("The message cannot be a mail."), is_refused=True)
+    return Outcome(True, _("The mail server has taken it."))

@@ -1,0 +1,374 @@
+"""The forms of the alert pages."""
+
+from __future__ import annotations
+
+import secrets as random_secrets
+from datetime import datetime, time
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.utils.translation import gettext, gettext_lazy as _
+
+from console.alerts.models import Channel, Preferences, Rule, Window
+from console.alerts.observing import MISSING_MINUTES_MAX
+from console.alerts.series import SERIES
+from console.alerts.targets import TargetError, parsed
+from console.alerts.windows import MINUTES_MAX, zones
+from console.verdicts.words import WORDS
+
+MINUTES_IN_A_DAY = 1_440
+ADDRESSES_MAX = 20
+PATTERN_HELP = _("* stands for anything; several patterns with blanks between them.")
+PLAIN = {"autocomplete": "off", "spellcheck": "false"}
+SECRET_BYTES = 32
+
+
+class RuleForm(forms.ModelForm[Rule]):
+    """When an alert fires, and who is told."""
+
+    verdicts = forms.MultipleChoiceField(
+        label=_("Which verdicts"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        choices=lambda: [(name, words.title) for name, words in WORDS.items()],
+        help_text=_("None ticked: all of them, and those of later versions."),
+    )
+    series = forms.ChoiceField(label=_("Figure"), required=False)
+    version = forms.IntegerField(widget=forms.HiddenInput, required=False)
+
+    class Meta:
+        model = Rule
+        fields = (
+            *("name", "enabled", "source", "verdicts", "least", "series", "compare", "fires_at"),
+            *("clears_at", "severity", "broker_pattern", "name_pattern", "for_minutes"),
+            *("clear_minutes", "repeat_minutes", "group_by", "channels", "version"),
+        )
+        labels = {
+            "name": _("Name"),
+            "enabled": _("Switched on"),
+            "source": _("Looks at"),
+            "least": _("How urgent at least"),
+            "compare": _("Fires when the figure"),
+            "fires_at": _("Level"),
+            "clears_at": _("Clears at"),
+            "severity": _("How urgent"),
+            "broker_pattern": _("Brokers"),
+            "name_pattern": _("Groups, topics or brokers"),
+            "for_minutes": _("Fires after"),
+            "clear_minutes": _("Ends after"),
+            "repeat_minutes": _("Says so again every"),
+            "group_by": _("Messages"),
+            "channels": _("Who is told"),
+        }
+        help_texts = {
+            "clears_at": _(
+                "Between the two levels an alert stays as it is, so that it does not flap."
+            ),
+            "broker_pattern": PATTERN_HELP,
+            "name_pattern": PATTERN_HELP,
+            "for_minutes": _("minutes for which it must be so"),
+            "clear_minutes": _("minutes for which it must be over"),
+            "repeat_minutes": _("minutes; 0: never again"),
+        }
+        widgets = {
+            "channels": forms.CheckboxSelectMultiple,
+            "name": forms.TextInput(attrs=PLAIN),
+            "broker_pattern": forms.TextInput(attrs=PLAIN),
+            "name_pattern": forms.TextInput(attrs=PLAIN),
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("fires_at", "clears_at", "compare", "least", "severity"):
+            self.fields[name].required = False
+        series = self.fields["series"]
+        assert isinstance(series, forms.ChoiceField)
+        kinds: dict[str, list[tuple[str, str]]] = {}
+        names = {
+            "topic": gettext("Topics"),
+            "group": gettext("Groups"),
+            "broker": gettext("Brokers"),
+            "process": gettext("Processes of this appliance"),
+        }
+        for key, each in SERIES.items():
+            kinds.setdefault(names[each.kind], []).append((key, each.label))
+        series.choices = list(kinds.items())
+        for name in ("for_minutes", "clear_minutes"):
+            self._limit(name, MINUTES_IN_A_DAY)
+        self._limit("repeat_minutes", 7 * MINUTES_IN_A_DAY)
+        self.fields["version"].initial = self.instance.version
+
+    def _limit(self, name: str, most: int) -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.IntegerField)
+        field.max_value = most
+        field.widget.attrs |= {"min": 0, "max": most}
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        for name in ("for_minutes", "clear_minutes", "repeat_minutes"):
+            most = 7 * MINUTES_IN_A_DAY if name == "repeat_minutes" else MINUTES_IN_A_DAY
+            if (cleaned.get(name) or 0) > most:
+                self.add_error(name, gettext("At most %(most)d minutes.") % {"most": most})
+        for name in ("broker_pattern", "name_pattern"):
+            if name in cleaned and not cleaned[name].strip(", "):
+                self.add_error(name, gettext("Enter a pattern; * stands for all."))
+        if cleaned.get("source") == Rule.Source.THRESHOLD:
+            self._clean_threshold(cleaned)
+        # What the other source uses is not asked for, and keeps a value that the model takes.
+        cleaned["least"] = cleaned.get("least") or Rule.Severity.BAD
+        cleaned["severity"] = cleaned.get("severity") or Rule.Severity.WARN
+        cleaned["compare"] = cleaned.get("compare") or Rule.Compare.ABOVE
+        for name in ("fires_at", "clears_at"):
+            cleaned[name] = cleaned.get(name) or 0.0
+        return cleaned
+
+    def _clean_threshold(self, cleaned: dict[str, Any]) -> None:
+        if not cleaned.get("series"):
+            self.add_error("series", gettext("Choose a figure."))
+        compare = cleaned.get("compare") or Rule.Compare.ABOVE
+        if compare == Rule.Compare.MISSING:
+            if (cleaned.get("for_minutes") or 0) > MISSING_MINUTES_MAX:
+                self.add_error(
+                    "for_minutes",
+                    gettext("At most %(most)d minutes for a figure that is missing.")
+                    % {"most": MISSING_MINUTES_MAX},
+                )
+            return
+        fires, clears = cleaned.get("fires_at"), cleaned.get("clears_at")
+        if fires is None:
+            if "fires_at" not in self.errors:
+                self.add_error("fires_at", gettext("Enter the level."))
+            return
+        if clears is None:
+            cleaned["clears_at"] = fires
+        elif compare == Rule.Compare.ABOVE and clears > fires:
+            self.add_error("clears_at", gettext("It must not be above the level that fires."))
+        elif compare == Rule.Compare.BELOW and clears < fires:
+            self.add_error("clears_at", gettext("It must not be below the level that fires."))
+
+
+class ChannelForm(forms.ModelForm[Channel]):
+    """A channel. What is secret is never shown again: empty fields keep what is there."""
+
+    url = forms.CharField(
+        label=_("Address"),
+        required=False,
+        max_length=2_000,
+        widget=forms.TextInput(attrs={**PLAIN, "placeholder": "https://"}),
+        help_text=_("It is not shown again. Left empty, it stays as it is."),
+    )
+    secret = forms.CharField(
+        label=_("Secret"),
+        required=False,
+        max_length=255,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text=_(
+            "Webhook: signs each message (empty: one is made and shown once). DingTalk: the SEC… "
+            "of its signature. Left empty later, it stays as it is."
+        ),
+    )
+    to = forms.CharField(
+        label=_("Recipients"),
+        required=False,
+        max_length=2_000,
+        widget=forms.TextInput(attrs=PLAIN),
+        help_text=_("Mail addresses with blanks or commas between them."),
+    )
+
+    class Meta:
+        model = Channel
+        fields = ("name", "enabled", "kind")
+        labels = {"name": _("Name"), "enabled": _("Switched on"), "kind": _("Kind")}
+        widgets = {"name": forms.TextInput(attrs=PLAIN)}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.made_secret = ""
+        self.fields["to"].initial = " ".join(self.instance.addresses)
+
+    def clean_url(self) -> str:
+        url = str(self.cleaned_data["url"]).strip()
+        if url:
+            try:
+                parsed(url)
+            except TargetError as error:
+                raise ValidationError(str(error)) from error
+        return url
+
+    def clean_to(self) -> list[str]:
+        found = str(self.cleaned_data["to"]).replace(",", " ").split()
+        if len(found) > ADDRESSES_MAX:
+            raise ValidationError(gettext("At most %(most)d recipients.") % {"most": ADDRESSES_MAX})
+        for each in found:
+            validate_email(each)
+        return found
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if cleaned.get("kind") == Channel.Kind.EMAIL:
+            if not cleaned.get("to") and "to" not in self.errors:
+                self.add_error("to", gettext("Enter a mail address."))
+        elif not cleaned.get("url") and not self.instance.url and "url" not in self.errors:
+            self.add_error("url", gettext("Enter the address that takes the messages."))
+        return cleaned
+
+    def save(self, commit: bool = True) -> Channel:
+        channel = super().save(commit=False)
+        is_mail = channel.kind == Channel.Kind.EMAIL
+        channel.addresses = self.cleaned_data["to"] if is_mail else []
+        if is_mail:
+            channel.url = channel.secret = ""
+        else:
+            channel.url = self.cleaned_data["url"] or channel.url
+            channel.secret = self.cleaned_data["secret"] or channel.secret
+        if channel.kind == Channel.Kind.WEBHOOK and not channel.secret:
+            channel.secret = self.made_secret = random_secrets.token_urlsafe(SECRET_BYTES)
+        if commit:
+            channel.save()
+        return channel
+
+
+class WindowForm(forms.ModelForm[Window]):
+    """A maintenance window, in the zone of who enters it."""
+
+    begins_once = forms.CharField(
+        label=_("Begins"),
+        required=False,
+        widget=forms.TextInput(attrs={"type": "datetime-local"}),
+    )
+    begins_at = forms.CharField(
+        label=_("Begins at"), required=False, widget=forms.TextInput(attrs={"type": "time"})
+    )
+    weekdays = forms.TypedMultipleChoiceField(
+        label=_("On"),
+        required=False,
+        coerce=int,
+        widget=forms.CheckboxSelectMultiple,
+        choices=[
+            (0, _("Monday")),
+            (1, _("Tuesday")),
+            (2, _("Wednesday")),
+            (3, _("Thursday")),
+            (4, _("Friday")),
+            (5, _("Saturday")),
+            (6, _("Sunday")),
+        ],
+    )
+
+    class Meta:
+        model = Window
+        fields = (
+            *("name", "enabled", "kind", "weekdays", "minutes", "zone"),
+            *("broker_pattern", "name_pattern"),
+        )
+        labels = {
+            "name": _("Name"),
+            "enabled": _("Switched on"),
+            "kind": _("Repeats"),
+            "minutes": _("Lasts (minutes)"),
+            "zone": _("Time zone"),
+            "broker_pattern": _("Brokers"),
+            "name_pattern": _("Groups, topics or brokers"),
+        }
+        help_texts = {"broker_pattern": PATTERN_HELP, "name_pattern": PATTERN_HELP}
+        widgets = {
+            "name": forms.TextInput(attrs=PLAIN),
+            "zone": forms.TextInput(attrs={**PLAIN, "list": "zones", "data-zone": ""}),
+            "broker_pattern": forms.TextInput(attrs=PLAIN),
+            "name_pattern": forms.TextInput(attrs=PLAIN),
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            once = self.instance.kind == Window.Kind.ONCE
+            self.fields["begins_once" if once else "begins_at"].initial = self.instance.begins
+        else:
+            self.fields["minutes"].initial = 60
+
+    def clean_zone(self) -> str:
+        zone = str(self.cleaned_data["zone"]).strip()
+        if zone not in zones():
+            raise ValidationError(gettext("Enter a zone such as Europe/Berlin or UTC."))
+        return zone
+
+    def clean_minutes(self) -> int:
+        minutes = int(self.cleaned_data["minutes"])
+        if not 1 <= minutes <= MINUTES_MAX:
+            raise ValidationError(gettext("From 1 to %(most)d minutes.") % {"most": MINUTES_MAX})
+        return minutes
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        once = cleaned.get("kind") == Window.Kind.ONCE
+        name = "begins_once" if once else "begins_at"
+        text = str(cleaned.get(name) or "").strip()
+        try:
+            if once:
+                begins = datetime.fromisoformat(text).replace(tzinfo=None)
+                if not 2000 < begins.year < 9000:
+                    raise ValueError
+                self.instance.begins = begins.isoformat(timespec="minutes")
+            else:
+                self.instance.begins = time.fromisoformat(text).strftime("%H:%M")
+        except ValueError:
+            self.add_error(name, gettext("Enter when it begins."))
+        if not once and not cleaned.get("weekdays"):
+            self.add_error("weekdays", gettext("Choose at least one day."))
+        return cleaned
+
+
+class PreferencesForm(forms.ModelForm[Preferences]):
+    """The dead man's switch, and how long alerts are kept."""
+
+    heartbeat_url = forms.CharField(
+        label=_("Address"),
+        required=False,
+        max_length=2_000,
+        widget=forms.TextInput(attrs={**PLAIN, "placeholder": "https://"}),
+        help_text=_("It is not shown again. Left empty, it stays as it is."),
+    )
+    off = forms.BooleanField(label=_("Send no heartbeat"), required=False)
+
+    class Meta:
+        model = Preferences
+        fields = ("heartbeat_seconds", "keep_days")
+        labels = {
+            "heartbeat_seconds": _("Every (seconds)"),
+            "keep_days": _("Days for which ended alerts are kept"),
+        }
+
+    def clean_heartbeat_url(self) -> str:
+        url = str(self.cleaned_data["heartbeat_url"]).strip()
+        if url:
+            try:
+                parsed(url)
+            except TargetError as error:
+                raise ValidationError(str(error)) from error
+        return url
+
+    def clean_heartbeat_seconds(self) -> int:
+        seconds = int(self.cleaned_data["heartbeat_seconds"])
+        if not 10 <= seconds <= 86_400:
+            raise ValidationError(gettext("From 10 to 86400 seconds."))
+        return seconds
+
+    def clean_keep_days(self) -> int:
+        days = int(self.cleaned_data["keep_days"])
+        if not 1 <= days <= 366:
+            raise ValidationError(gettext("From 1 to 366 days."))
+        return days
+
+    def save(self, commit: bool = True) -> Preferences:
+        kept = super().save(commit=False)
+        if self.cleaned_data["off"]:
+            kept.heartbeat_url = ""
+        elif self.cleaned_data["heartbeat_url"]:
+            kept.heartbeat_url = self.cleaned_data["heartbeat_url"]
+        if commit:
+            # Not what the collector writes meanwhile.
+            kept.save(update_fields=["heartbeat_url", "heartbeat_seconds", "keep_days"])
+        return kept

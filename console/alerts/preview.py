@@ -1,0 +1,157 @@
+"""Preview: how often a rule would have fired in the last 24 hours, from the history."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from console.alerts.life import Life, Sign, Stage, step
+from console.alerts.models import Rule
+from console.alerts.observing import MISSING_SLOTS, is_meant, sign_of, terms_of
+from console.alerts.series import SERIES
+from console.history import metrics
+from console.history.points import Points
+from console.history.series import values_of
+from console.history.tiers import DAY_MS, MIDDLE, MINUTE_MS
+from console.verdicts.rules import RULES, Seen
+from console.verdicts.window import MINUTES, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from console.history.metrics import Subject
+    from console.history.store import HistoryStore
+
+SLOTS = DAY_MS // MINUTE_MS
+SUBJECTS_MAX = 300
+VERDICT_EVERY = 5
+"""Minutes between two looks at verdicts: each costs a thousand times a threshold's."""
+SECONDS_MAX = 2.5
+
+
+class Fired(NamedTuple):
+    """One alert that would have been; `ended_ms` None: it would still fire."""
+
+    subject: Subject
+    fired_ms: int
+    ended_ms: int | None
+
+
+class Preview(NamedTuple):
+    """What would have fired, the newest first; `looked_at` of `subjects` had their turn."""
+
+    fired: list[Fired]
+    looked_at: int
+    subjects: int
+
+
+def preview(store: HistoryStore, rule: Rule, now_ms: int) -> Preview:
+    """Replay the last day; stops after SECONDS_MAX, or SUBJECTS_MAX subjects."""
+    kinds = kinds_of(rule)
+    ids = {
+        subject: number
+        for subject, number in store.all_subjects().items()
+        if subject.kind in kinds and is_meant(rule, subject)
+    }
+    until = time.monotonic() + SECONDS_MAX
+    first = now_ms // MINUTE_MS - SLOTS
+    fired: list[Fired] = []
+    looked_at = 0
+    for subject in list(ids)[:SUBJECTS_MAX]:
+        if time.monotonic() > until:
+            break
+        looked_at += 1
+        fired += of_subject(store, rule, subject, ids[subject], first)
+    return Preview(sorted(fired, key=lambda each: -each.fired_ms), looked_at, len(ids))
+
+
+def kinds_of(rule: Rule) -> set[str]:
+    if rule.source == Rule.Source.THRESHOLD:
+        return {SERIES[rule.series].kind} if rule.series in SERIES else set()
+    return {each.kind for each in RULES if not rule.verdicts or each.name in rule.verdicts}
+
+
+def of_subject(
+    store: HistoryStore, rule: Rule, subject: Subject, number: int, first: int
+) -> Iterator[Fired]:
+    low = first - MISSING_SLOTS
+    points = store.read([number], MIDDLE, low, SLOTS + MISSING_SLOTS)[number]
+    if rule.source == Rule.Source.THRESHOLD:
+        values = values_of([points], SERIES[rule.series].line.line)
+        signs = [
+            sign_of(rule, values[max(0, index + 1 - MISSING_SLOTS) : index + 1])
+            for index in range(MISSING_SLOTS, len(values))
+        ]
+        yield from lives(rule, subject, signs, first, 1)
+        return
+    windows = [
+        (each, Window(each, part, (first + index) * MINUTE_MS))
+        for index in range(0, SLOTS, VERDICT_EVERY)
+        for each, part in [(subject, slots_of(points, index, MINUTES))]
+    ]
+    others = companions(store, subject, low)
+    for verdict in RULES:
+        if verdict.kind != subject.kind or (rule.verdicts and verdict.name not in rule.verdicts):
+            continue
+        signs = []
+        for index, (_subject, own) in zip(range(0, SLOTS, VERDICT_EVERY), windows, strict=True):
+            group = others.get(metrics.GROUP)
+            broker = others.get(metrics.BROKER)
+            found = verdict.judge(
+                Seen(
+                    own,
+                    None if group is None else window_at(group, subject, index, own.now_ms),
+                    None if broker is None else window_at(broker, subject, index, own.now_ms),
+                )
+            )
+            is_it = found is not None and (
+                rule.least != Rule.Severity.BAD or found.severity == Rule.Severity.BAD
+            )
+            signs.append(Sign.HOLDS if is_it else Sign.CLEAR)
+        yield from lives(rule, subject, signs, first, VERDICT_EVERY)
+
+
+def companions(store: HistoryStore, subject: Subject, low: int) -> dict[str, Points]:
+    """Return what a rule looks at besides its subject: the group, and the broker."""
+    ids = store.all_subjects()
+    group = subject._replace(kind=metrics.GROUP, name=subject.name.partition("@")[0])
+    found = {}
+    for kind, each in [
+        (metrics.GROUP, group),
+        *((metrics.BROKER, one) for one in ids if one[:2] == (metrics.BROKER, subject.broker)),
+    ]:
+        if each in ids and subject.kind != metrics.BROKER:
+            read = store.read([ids[each]], MIDDLE, low, SLOTS + MISSING_SLOTS)
+            found[kind] = read[ids[each]]
+    return found
+
+
+def window_at(points: Points, subject: Subject, index: int, now_ms: int) -> Window:
+    return Window(subject, slots_of(points, index, MINUTES), now_ms)
+
+
+def slots_of(points: Points, low: int, count: int) -> Points:
+    """Return a part of the slots, sharing their numbers."""
+    return Points(points.first + low, points.columns, points.table[:, :, low : low + count])
+
+
+def lives(
+    rule: Rule, subject: Subject, signs: Sequence[Sign], first: int, every: int
+) -> Iterable[Fired]:
+    """Yield the alerts that these signs make, one each `every` minutes from `first` on."""
+    terms = terms_of(rule)
+    life: Life | None = None
+    fired_ms: int | None = None
+    for index, sign in enumerate(signs):
+        at = (first + index * every) * MINUTE_MS
+        life = step(life, sign, every * MINUTE_MS, terms)
+        if life is None:
+            fired_ms = None
+        elif life.stage is Stage.FIRING and fired_ms is None:
+            fired_ms = at
+        elif life.stage is Stage.RESOLVED:
+            if fired_ms is not None:
+                yield Fired(subject, fired_ms, at)
+            life, fired_ms = None, None
+    if fired_ms is not None:
+        yield Fired(subject, fired_ms, None)

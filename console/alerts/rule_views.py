@@ -1,0 +1,170 @@
+"""The pages of rules: the list, the editor with its preview."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.db import transaction
+from django.db.models import Count, Q
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+
+from console.accounts.permissions import (
+    administrators_action,
+    administrators_form,
+    administrators_page,
+    page,
+)
+from console.alerts.evaluator import end_all
+from console.alerts.forms import RuleForm
+from console.alerts.models import RULES_MAX, Alert, Rule
+from console.alerts.notices import announce
+from console.alerts.preview import preview
+from console.alerts.series import SERIES
+from console.alerts.wording import number, place_of
+from console.audit.record import change
+from console.gateway.moment import now_ms
+from console.history.access import history_store
+from console.history.database import HistoryError
+from console.verdicts.words import WORDS
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+FIRED_SHOWN = 8
+
+
+def described(rule: Rule) -> str:
+    """Return what a rule looks at, in a line."""
+    if rule.source == Rule.Source.VERDICT:
+        names = [str(WORDS[each].title) for each in rule.verdicts if each in WORDS]
+        kinds = ", ".join(names) or _("all verdicts")
+        return f"{kinds} ({rule.get_least_display()})"
+    series = SERIES.get(rule.series)
+    if series is None:
+        return rule.series
+    what = f"{series.chart.title}: {series.line.label}"
+    if rule.compare == Rule.Compare.MISSING:
+        return f"{what} {rule.get_compare_display()}"
+    return f"{what} {rule.get_compare_display()} {number(rule.fires_at)} {series.unit}".strip()
+
+
+def audited(rule: Rule) -> dict[str, Any]:
+    """Return what the audit compares before and after."""
+    names = [each.name for each in Rule._meta.fields]
+    values = {name: getattr(rule, name) for name in names if name not in ("id", "version")}
+    channels = [each.name for each in rule.channels.all()] if rule.pk else []
+    return values | {"channels": channels}
+
+
+@page
+def listing(request: HttpRequest) -> HttpResponse:
+    firing = Count("alerts", filter=Q(alerts__state=Alert.State.FIRING))
+    rules = Rule.objects.annotate(firing=firing).prefetch_related("channels")
+    context = {
+        "rows": [{"rule": rule, "what": described(rule)} for rule in rules],
+        "is_full": len(rules) >= RULES_MAX,
+    }
+    return render(request, "alerts/rules.html", context)
+
+
+@administrators_form
+def create(request: HttpRequest) -> HttpResponse:
+    if Rule.objects.count() >= RULES_MAX:
+        messages.error(request, _("There are %(count)d rules already.") % {"count": RULES_MAX})
+        return redirect("alerts:rules")
+    return edited(request, Rule())
+
+
+@administrators_form
+def edit(request: HttpRequest, pk: int) -> HttpResponse:
+    return edited(request, get_object_or_404(Rule, pk=pk))
+
+
+def edited(request: HttpRequest, rule: Rule) -> HttpResponse:
+    is_new = rule.pk is None
+    before, version = (None, 1) if is_new else (audited(rule), rule.version)
+    form = RuleForm(request.POST if request.method == "POST" else None, instance=rule)
+    if request.method == "POST" and form.is_valid():
+        if not is_new and form.cleaned_data["version"] != version:
+            form.add_error(
+                None,
+                _("Somebody else has changed this rule meanwhile; open it again to see how."),
+            )
+        else:
+            name = form.cleaned_data["name"]
+            action = "alert-rule.create" if is_new else "alert-rule.update"
+            with change(request, action, name, before=before) as entry, transaction.atomic():
+                saved = form.save(commit=False)
+                saved.version = version if is_new else version + 1
+                saved.save()
+                form.save_m2m()
+                entry.after = audited(saved)
+            messages.success(request, _("The rule %(name)s applies from now on.") % {"name": name})
+            return redirect("alerts:rules")
+    context = {"form": form, "rule": rule, "is_new": is_new}
+    status = 422 if request.method == "POST" else 200
+    return render(request, "alerts/rule.html", context, status=status)
+
+
+@administrators_page
+def show_preview(request: HttpRequest) -> HttpResponse:
+    """Show how often the rule of the form would have fired."""
+    pk = request.GET.get("pk", "")
+    known = (
+        Rule.objects.filter(pk=int(pk)).first()
+        if pk.isascii() and pk.isdigit() and len(pk) < 10
+        else None
+    )
+    form = RuleForm(request.GET, instance=known or Rule())
+    context: dict[str, Any] = {"form": form}
+    if form.is_valid():
+        rule = form.save(commit=False)
+        try:
+            found = preview(history_store(), rule, now_ms())
+        except HistoryError as error:
+            context["problem"] = str(error)
+        else:
+            context |= {
+                "found": found,
+                "count": len(found.fired),
+                "shown": [
+                    {"subject": place_of(*each.subject)[0], "fired": each}
+                    for each in found.fired[:FIRED_SHOWN]
+                ],
+            }
+    return render(request, "alerts/_preview.html", context)
+
+
+@administrators_action
+def switch(request: HttpRequest, pk: int) -> HttpResponse:
+    rule = get_object_or_404(Rule, pk=pk)
+    on = request.POST.get("enabled") == "on"
+    before, after = {"enabled": rule.enabled}, {"enabled": on}
+    with change(request, "alert-rule.switch", rule.name, before=before, after=after):
+        Rule.objects.filter(pk=pk).update(enabled=on, version=rule.version + 1)
+    messages.success(
+        request,
+        _("The rule applies again.")
+        if on
+        else _("The rule is off; its alerts end within a minute."),
+    )
+    return redirect("alerts:rules")
+
+
+@administrators_action
+def delete(request: HttpRequest, pk: int) -> HttpResponse:
+    """Delete a rule; its alerts end, which is told, and stay in the history."""
+    rule = get_object_or_404(Rule, pk=pk)
+    with (
+        change(request, "alert-rule.delete", rule.name, before=audited(rule)),
+        transaction.atomic(),
+    ):
+        now = now_ms()
+        end_all(rule, now)
+        rule.threads.all().delete()
+        announce(rule, 0, now)
+        rule.delete()
+    messages.success(request, _("The rule %(name)s is deleted.") % {"name": rule.name})
+    return redirect("alerts:rules")

@@ -1,0 +1,151 @@
+"""Targets: where messages may go. The console must not be led into the network that it stands in.
+
+An address of the public internet is allowed over https. Everything else (loopback, link-local,
+private, multicast, and addresses that hide an IPv4 one) only where TREBUCHET_ALERT_TARGETS names
+the host or a network with it. The address that was checked is the one that is connected to.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+URL_CHARACTERS_MAX = 2_000
+PORTS = {"http": 80, "https": 443}
+# Their last bits are an IPv4 address, which a translator on the way may reach.
+TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class TargetError(Exception):
+    """An address that no message goes to; the text says why, for people, and names no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An address taken apart."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def host_header(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def shown(self) -> str:
+        """The address without its path, which is often a secret."""
+        return f"{self.scheme}://{self.host_header}/…"
+
+
+def parsed(url: str) -> Target:
+    """Take an address apart.
+
+    Raises:
+        TargetError: it is none, or carries a name and password.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        host = (parts.hostname or "").encode("idna").decode("ascii") if parts.hostname else ""
+    except ValueError:
+        raise TargetError(_("This is not an address.")) from None
+    is_printable = url.isascii() and url.isprintable() and " " not in url
+    if parts.scheme not in PORTS or not host or not is_printable or len(url) > URL_CHARACTERS_MAX:
+        raise TargetError(_("Enter an address that begins with https:// and names a host."))
+    if parts.username is not None or parts.password is not None:
+        raise TargetError(_("Leave name and password out of the address."))
+    path = parts.path or "/"
+    if parts.query:
+        path = f"{path}?{parts.query}"
+    return Target(parts.scheme, host, port or PORTS[parts.scheme], path)
+
+
+def checked(target: Target) -> list[Address]:
+    """Return the addresses of a target that may be connected to; looks its name up.
+
+    Raises:
+        TargetError: none may, or there are none.
+    """
+    allowed = Allowed(settings.TREBUCHET_ALERT_TARGETS)
+    is_named = allowed.names_host(target.host)
+    if target.scheme == "http" and not is_named and not allowed.has_networks:
+        raise TargetError(_("Only https is allowed there."))
+    try:
+        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise TargetError(_("The name %(host)s is not known.") % {"host": target.host}) from None
+    addresses = [ipaddress.ip_address(str(each[4][0]).partition("%")[0]) for each in found]
+    good = [
+        each
+        for each in dict.fromkeys(addresses)
+        if is_named
+        or allowed.has(each)
+        or (
+            target.scheme == "https"
+            and is_public(each)
+            and not settings.TREBUCHET_ALERT_TARGETS_ONLY
+        )
+    ]
+    # One address that is refused is enough: the name may answer with another one next time.
+    if not good or len(good) < len(set(addresses)):
+        raise TargetError(
+            _(
+                "%(host)s is not allowed: it is not on the public internet over https, and "
+                "TREBUCHET_ALERT_TARGETS does not name it."
+            )
+            % {"host": target.host}
+        )
+    return good
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is one of the internet, and hides no other."""
+    if isinstance(address, ipaddress.IPv6Address) and (
+        address.ipv4_mapped
+        or address.sixtofour
+        or address.teredo
+        or any(address in each for each in TRANSLATED)
+    ):
+        return False
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+class Allowed:
+    """What an administrator of the machine allows beyond the public internet."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._hosts = set()
+        self._networks = []
+        for word in words:
+            try:
+                self._networks.append(ipaddress.ip_network(word, strict=False))
+            except ValueError:
+                self._hosts.add(word.lower())
+
+    @property
+    def has_networks(self) -> bool:
+        return bool(self._networks)
+
+    def names_host(self, host: str) -> bool:
+        return host.lower() in self._hosts
+
+    def has(self, address: Address) -> bool:
+        return any(address in each for each in self._networks)
+
+
+def first_of(addresses: Sequence[Address]) -> str:
+    """Return the address to connect to: IPv4 first, which works wherever IPv6 does."""
+    return str(min(addresses, key=lambda each: each.version))
