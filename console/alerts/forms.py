@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets as random_secrets
 from datetime import datetime, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -18,6 +18,16 @@ from console.alerts.targets import TargetError, parsed
 from console.alerts.windows import MINUTES_MAX, zones
 from console.verdicts.words import WORDS
 
+if TYPE_CHECKING:
+    # At run time Django's class takes no parameter.
+    RuleModelForm = forms.ModelForm[Rule]
+    ChannelModelForm = forms.ModelForm[Channel]
+    WindowModelForm = forms.ModelForm[Window]
+    PreferencesModelForm = forms.ModelForm[Preferences]
+else:
+    RuleModelForm = ChannelModelForm = forms.ModelForm
+    WindowModelForm = PreferencesModelForm = forms.ModelForm
+
 MINUTES_IN_A_DAY = 1_440
 ADDRESSES_MAX = 20
 PATTERN_HELP = _("* stands for anything; several patterns with blanks between them.")
@@ -25,7 +35,7 @@ PLAIN = {"autocomplete": "off", "spellcheck": "false"}
 SECRET_BYTES = 32
 
 
-class RuleForm(forms.ModelForm[Rule]):
+class RuleForm(RuleModelForm):
     """When an alert fires, and who is told."""
 
     verdicts = forms.MultipleChoiceField(
@@ -150,7 +160,7 @@ class RuleForm(forms.ModelForm[Rule]):
             self.add_error("clears_at", gettext("It must not be below the level that fires."))
 
 
-class ChannelForm(forms.ModelForm[Channel]):
+class ChannelForm(ChannelModelForm):
     """A channel. What is secret is never shown again: empty fields keep what is there."""
 
     url = forms.CharField(
@@ -231,7 +241,7 @@ class ChannelForm(forms.ModelForm[Channel]):
         return channel
 
 
-class WindowForm(forms.ModelForm[Window]):
+class WindowForm(WindowModelForm):
     """A maintenance window, in the zone of who enters it."""
 
     begins_once = forms.CharField(
@@ -321,7 +331,7 @@ class WindowForm(forms.ModelForm[Window]):
         return cleaned
 
 
-class PreferencesForm(forms.ModelForm[Preferences]):
+class PreferencesForm(PreferencesModelForm):
     """The dead man's switch, and how long alerts are kept."""
 
     heartbeat_url = forms.CharField(

@@ -13,7 +13,7 @@ from console.history import metrics
 from console.history.points import Points
 from console.history.series import values_of
 from console.history.tiers import DAY_MS, MIDDLE, MINUTE_MS
-from console.verdicts.rules import RULES, Seen
+from console.verdicts.rules import RULES, Seen, Severity
 from console.verdicts.window import MINUTES, Window
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def of_subject(
                 )
             )
             is_it = found is not None and (
-                rule.least != Rule.Severity.BAD or found.severity == Rule.Severity.BAD
+                rule.least != Rule.Severity.BAD or found.severity is Severity.BAD
             )
             signs.append(Sign.HOLDS if is_it else Sign.CLEAR)
         yield from lives(rule, subject, signs, first, VERDICT_EVERY)

@@ -44,7 +44,7 @@ def described(rule: Rule) -> str:
     series = SERIES.get(rule.series)
     if series is None:
         return rule.series
-    what = f"{series.chart.title}: {series.line.label}"
+    what = series.title
     if rule.compare == Rule.Compare.MISSING:
         return f"{what} {rule.get_compare_display()}"
     return f"{what} {rule.get_compare_display()} {number(rule.fires_at)} {series.unit}".strip()

@@ -25,9 +25,14 @@ class Series(NamedTuple):
         return self.chart.unit
 
     @property
+    def title(self) -> str:
+        """The chart with its line, once where they have one name."""
+        chart, line = str(self.chart.title), str(self.line.label)
+        return chart if chart.casefold() == line.casefold() else f"{chart}: {line}"
+
+    @property
     def label(self) -> str:
-        unit = f" ({self.unit})" if self.unit else ""
-        return f"{self.chart.title}: {self.line.label}{unit}"
+        return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
 SERIES: dict[str, Series] = {

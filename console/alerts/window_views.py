@@ -14,6 +14,7 @@ from console.alerts.models import WINDOWS_MAX, Window
 from console.alerts.windows import is_open, next_span, zones
 from console.audit.record import change
 from console.gateway.moment import now_ms
+from console.preferences.middleware import preferences_on
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -51,7 +52,12 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
 def edited(request: HttpRequest, window: Window) -> HttpResponse:
     is_new = window.pk is None
     before = None if is_new else audited(window)
-    form = WindowForm(request.POST if request.method == "POST" else None, instance=window)
+    zone = preferences_on(request).zone
+    form = WindowForm(
+        request.POST if request.method == "POST" else None,
+        instance=window,
+        initial={"zone": zone} if is_new and zone in zones() else None,
+    )
     if request.method == "POST" and form.is_valid():
         action = "alert-window.create" if is_new else "alert-window.update"
         with change(request, action, form.cleaned_data["name"], before=before) as entry:

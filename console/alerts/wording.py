@@ -39,8 +39,7 @@ def words_of(alert: Alert) -> Words:
     subject, url = place_of(alert.kind, alert.broker, alert.name)
     series = SERIES.get(alert.what)
     if series is not None:
-        title = f"{series.chart.title}: {series.line.label}"
-        return Words(title, subject, threshold_text(alert), "", url)
+        return Words(series.title, subject, threshold_text(alert), "", url)
     verdict = Verdict(
         alert.what,
         alert.severity,

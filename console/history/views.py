@@ -12,6 +12,7 @@ from django.http import Http404, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import page
+from console.alerts.marks import alert_marks
 from console.audit.models import Entry
 from console.gateway.moment import now_ms
 from console.history.charts import CHARTS
@@ -44,7 +45,9 @@ def points(request: HttpRequest, kind: str, slug: str, name: str) -> HttpRespons
     asked = asked_range(request.GET, now_ms())
     data = chart_data(chart, name[:NAME_CHARACTERS_MAX], asked)
     state = collector_state(asked.now_ms)
-    marks = sorted([*data.marks, *changes(name, asked)])[:MARKS_MAX]
+    alerts = alert_marks(kind, name, asked.low_ms, asked.high_ms)
+    found_marks = [*data.marks, *changes(name, asked), *(Mark(*each) for each in alerts)]
+    marks = sorted(found_marks)[:MARKS_MAX]
     return JsonResponse(
         {
             "unit": str(chart.unit),
@@ -116,6 +119,10 @@ def words(mark: Mark) -> str:
             return _("A slave became the master of %(broker)s") % {"broker": mark.detail}
         case "back":
             return _("Offsets went back by %(count)s messages") % {"count": mark.detail}
+        case "alert":
+            return _("Alert: %(title)s") % {"title": mark.detail}
+        case "alert-end":
+            return _("The alert ended: %(title)s") % {"title": mark.detail}
         case "reset":
             return _("Offsets were set (%(action)s)") % {"action": mark.detail}
         case _other:

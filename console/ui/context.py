@@ -35,6 +35,7 @@ class NavigationEntry:
 NAVIGATION = (
     NavigationEntry(_("Overview"), "gauge", "overview:index"),
     NavigationEntry(_("Live"), "radio", "tracing:river"),
+    NavigationEntry(_("Alerts"), "bell", "alerts:list"),
     NavigationEntry(_("Topics"), "layers", "topics:list"),
     NavigationEntry(_("Groups"), "users", "groups:list"),
     NavigationEntry(_("Offsets"), "milestone", "offsets:index"),

@@ -13,6 +13,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
+from console.alerts.links import silence_token
+from console.alerts.models import Alert, Channel, Rule, Silence, Window
 from console.audit import record
 from console.audit.models import Entry
 from console.demo import views as demo_views
@@ -33,6 +35,34 @@ TOPIC = {
     "perm": 6,
 }
 SLAVE = BrokerNode("DefaultCluster", "broker-a", 1, "127.0.0.1:10931")
+ALERT_RULE: dict[str, object] = {
+    "name": "urgent",
+    "source": "verdict",
+    "enabled": "on",
+    "least": "bad",
+    "broker_pattern": "*",
+    "name_pattern": "*",
+    "for_minutes": 2,
+    "clear_minutes": 5,
+    "repeat_minutes": 240,
+    "group_by": "alert",
+    "version": 1,
+}
+ALERT_CHANNEL: dict[str, object] = {
+    "name": "room",
+    "kind": "slack",
+    "url": "https://hooks.slack.com/services/T/B/x",
+}
+ALERT_WINDOW: dict[str, object] = {
+    "name": "night",
+    "kind": "weekly",
+    "weekdays": [0, 6],
+    "begins_at": "02:00",
+    "minutes": 60,
+    "zone": "Europe/Berlin",
+    "broker_pattern": "*",
+    "name_pattern": "*",
+}
 SCHEDULE = {"kind": "interval", "every": 2, "period": "hours", "hours": "24", "enabled": "on"}
 # Every address that takes a POST: what to send, what the audit calls it.
 CHANGES: dict[str, tuple[dict[str, object], str]] = {
@@ -42,6 +72,21 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     ),
     "accounts:sign-in": ({"username": "ada", "password": PASSWORD}, "account.sign-in"),
     "accounts:sign-out": ({}, "account.sign-out"),
+    "alerts:channel-create": (ALERT_CHANNEL, "alert-channel.create"),
+    "alerts:channel-delete": ({}, "alert-channel.delete"),
+    "alerts:channel-edit": (ALERT_CHANNEL, "alert-channel.update"),
+    "alerts:channel-test": ({}, "alert-channel.test"),
+    "alerts:preferences": ({"heartbeat_seconds": 60, "keep_days": 30}, "alert.preferences"),
+    "alerts:rule-create": ({**ALERT_RULE, "name": "other"}, "alert-rule.create"),
+    "alerts:rule-delete": ({}, "alert-rule.delete"),
+    "alerts:rule-edit": (ALERT_RULE, "alert-rule.update"),
+    "alerts:rule-switch": ({"enabled": "off"}, "alert-rule.switch"),
+    "alerts:silence": ({"minutes": 60}, "alert.silence"),
+    "alerts:silence-end": ({}, "alert.silence-end"),
+    "alerts:silence-link": ({"minutes": 60}, "alert.silence"),
+    "alerts:window-create": ({**ALERT_WINDOW, "name": "other"}, "alert-window.create"),
+    "alerts:window-delete": ({}, "alert-window.delete"),
+    "alerts:window-edit": (ALERT_WINDOW, "alert-window.update"),
     "brokers:promote": ({"name": SLAVE.address, "force": "on"}, "broker.promote"),
     "demo:start": ({}, "demo.start"),
     "demo:stop": ({}, "demo.stop"),
@@ -93,11 +138,44 @@ def world(actors, brokers, monkeypatch) -> dict[str, str]:
         name="Traffic", task=schedules.SCHEDULED_TASK, interval=hourly, kwargs='{"parameters": {}}'
     )
     return {
+        **alerts_world(),
         "brokers:promote": reverse("brokers:promote", args=[SLAVE.broker_name, SLAVE.broker_id]),
         "reports:cancel": reverse("reports:cancel", args=[run.pk]),
         "reports:schedule": reverse("reports:schedule", args=[schedule.pk]),
         "reports:schedule-switch": reverse("reports:schedule-switch", args=[schedule.pk]),
     }
+
+
+def alerts_world() -> dict[str, str]:
+    """Make an alert with its rule, a channel, a silence and a window; return their addresses."""
+    rule = Rule.objects.create(name="urgent", source="verdict")
+    channel = Channel.objects.create(name="chat", kind="slack", url="https://example.com/x")
+    window = Window.objects.create(
+        name="night", kind="weekly", zone="UTC", begins="01:00", minutes=5
+    )
+    alert = Alert.objects.create(
+        rule=rule,
+        what="dead-letters",
+        kind="group",
+        broker="broker-a",
+        name="billing",
+        thread="x",
+        state="firing",
+        severity="bad",
+        began_ms=1,
+        fired_ms=1,
+        open_key="x",
+    )
+    silence = Silence.objects.create(rule=rule, thread="y", about="y", began_ms=1, until_ms=2**50)
+    found = {
+        **{f"alerts:rule-{word}": rule.pk for word in ("edit", "switch", "delete")},
+        **{f"alerts:channel-{word}": channel.pk for word in ("edit", "test", "delete")},
+        **{f"alerts:window-{word}": window.pk for word in ("edit", "delete")},
+        "alerts:silence": alert.pk,
+        "alerts:silence-end": silence.pk,
+        "alerts:silence-link": silence_token(alert.pk),
+    }
+    return {name: reverse(name, args=[each]) for name, each in found.items()}
 
 
 def form_of(client: Client, url: str) -> dict[str, str]:

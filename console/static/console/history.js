@@ -7,7 +7,9 @@ document.addEventListener("DOMContentLoaded", () => {
   if (!section) return;
   const isLive = section.dataset.live !== "";
   const colours = ["--chart-1", "--chart-2", "--chart-3", "--chart-4", "--chart-5", "--chart-6"];
-  const markColours = { restart: "--warn", failover: "--bad", back: "--bad", reset: "--chart-3", change: "--info" };
+  const markColours = {
+    restart: "--warn", failover: "--bad", back: "--bad", alert: "--bad", "alert-end": "--ok", reset: "--chart-3", change: "--info",
+  };
 
   const spanMs = Number(section.dataset.to) - Number(section.dataset.from);
   // Minutes are enough within a day, the day of the month beyond a week.

@@ -73,18 +73,21 @@ def main(word: str, *arguments: str) -> None:
 
     match word:
         case "prepare":
-            prepare(*arguments, FIRST_MS, PATTERN * CYCLES, for_minutes=2, clear_minutes=2)
+            prepare(arguments[0], FIRST_MS, PATTERN * CYCLES, for_minutes=2, clear_minutes=2)
         case "rounds":
             rounds()
         case "now":
             began = int(time.time_ns() // 60_000_000_000) * 60_000 - 5 * 60_000
-            prepare(*arguments, began, [500] * 30, for_minutes=0)
+            prepare(arguments[0], began, [500] * 30, for_minutes=0)
             kept = preferences()
             kept.heartbeat_url = arguments[0].replace("/hook", "/beat")
             kept.save()
         case "over":
             Rule.objects.update(enabled=False)
             Thread.objects.update(quiet_ms=10**9)
+
+        case _other:
+            raise SystemExit(f"no such word: {word}")
 
 
 if __name__ == "__main__":

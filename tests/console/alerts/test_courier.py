@@ -10,10 +10,10 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from django.conf import settings as django_settings
 
-from console.alerts import courier as courier_module, posting
+from console.alerts import posting
 from console.alerts.courier import BACKOFF_MS_MAX, REFUSED_TRIES_MAX, TRIES_MAX, Courier, wait_ms
+from console.alerts.heartbeat import Heartbeat
 from console.alerts.models import Channel, Message, preferences
 from tests.support.clock import ManualClock
 from tests.support.http_sink import HttpSink, http_sink
@@ -313,9 +313,7 @@ def test_heartbeats_come_while_the_collector_works_and_no_longer(sink, clock) ->
     kept = preferences()
     kept.heartbeat_url, kept.heartbeat_seconds = sink.url("/beat"), 60
     kept.save()
-    beat = courier_module.Heartbeat(
-        clock.now_ms, lambda: int(clock.monotonic() * 1000), lambda: works
-    )
+    beat = Heartbeat(clock.now_ms, lambda: int(clock.monotonic() * 1000), lambda: works)
 
     for _ in range(6):
         beat.turn()
@@ -335,9 +333,8 @@ def test_a_heartbeat_that_fails_is_shown(sink, clock) -> None:
     kept.save()
     sink.status = 404
 
-    beat = courier_module.Heartbeat(clock.now_ms, lambda: 0, lambda: True)
+    beat = Heartbeat(clock.now_ms, lambda: 0, lambda: True)
     beat.turn()
 
     assert preferences().heartbeat_outcome == "404 Not Found"
     assert preferences().heartbeat_ms is None
-    assert django_settings.TREBUCHET_URL.startswith("http")

@@ -139,6 +139,6 @@ def test_the_collector_that_is_killed_tells_by_hook_and_mail_once_it_runs_again(
 
     assert [each["status"] for each in distinct(sink)] == ["firing", "resolved"]
     assert [each["Subject"] for each in post.mails] == [
-        "Firing: billing: Lag: lag",
-        "Resolved: billing: Lag: lag",
+        "Firing: billing: Lag",
+        "Resolved: billing: Lag",
     ]

@@ -1,0 +1,22 @@
+"""What other pages show of alerts: how many fire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+from django.db.models import Count
+
+from console.alerts.models import Alert
+
+register = template.Library()
+
+
+@register.inclusion_tag("alerts/_firing.html")
+def alerts_firing() -> dict[str, Any]:
+    """Render a line that leads to the alerts, nothing while none fires."""
+    firing = Alert.objects.filter(state=Alert.State.FIRING).order_by()
+    counts = dict(firing.values_list("muted").annotate(number=Count("pk")))
+    told = counts.pop("", 0)
+    is_urgent = bool(told) and firing.filter(muted="", severity="bad").exists()
+    return {"count": told, "quiet": sum(counts.values()), "state": "bad" if is_urgent else "warn"}
