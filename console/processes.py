@@ -15,6 +15,7 @@ APPLIANCE = {
     "broker": "broker_core",
     "web": "console.serving",
     "collector": "collect",
+    "lake": "analytics.lake",
     "worker": "worker",
     "beat": "beat",
 }

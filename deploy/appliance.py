@@ -1,7 +1,7 @@
 """The appliance in the foreground: what deploy/up does inside .venv.
 
 Order: data directory, broker configuration, ports, Java, Redis, the console's tables; only then
-processes: redis, broker, web, collector, worker, beat. They stop in the reverse order.
+processes: redis, broker, web, collector, lake, worker, beat. They stop in the reverse order.
 """
 
 from __future__ import annotations
@@ -54,9 +54,18 @@ REMIND_EVERY_S = 30.0
 TRY_AGAIN_EVERY_S = 60.0
 STOP_GRACE_S = 10.0
 MISSING_REDIS = "redis-is-missing.sock"
-READY_LINES = {"collector": "collecting", "worker": " ready.", "beat": "beat: Starting"}
+READY_LINES = {
+    "collector": "collecting",
+    "lake": "keeping: ",
+    "worker": " ready.",
+    "beat": "beat: Starting",
+}
 """These have no port to ask: each is ready when it logs these words."""
-WITHOUT = {"collector": "no history is kept", "slave": "no second broker has them"}
+WITHOUT = {
+    "collector": "no history is kept",
+    "lake": "the lake does not grow",
+    "slave": "no second broker has them",
+}
 """What is not done without a process; without any other reports are not run."""
 ASKED_TO_STOP, NOT_KEPT_RUNNING, NOT_STARTED = 0, 1, 2
 

@@ -41,6 +41,8 @@ class BrokerSettings:
     routes lead to itself."""
     namesrv_port: int | None
     """The embedded name server's port; None when the configuration names others."""
+    name: str
+    """brokerName."""
 
     @property
     def ports(self) -> list[tuple[str, int, str]]:
@@ -118,6 +120,7 @@ def settings(file: Path) -> BrokerSettings:
         namesrv=namesrv,
         console_namesrv=listener if is_led else namesrv,
         namesrv_port=namesrv_port,
+        name=table["brokerName"],
     )
 
 

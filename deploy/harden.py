@@ -135,11 +135,13 @@ def place_of(
         or urlsplit(asked.redis_url or "").hostname not in own
         or broker.namesrv_port is None
         or bool(environment.get("TREBUCHET_BROKERS"))
+        or "://" in (asked.lake or "")
     )
+    lakes = [Path(asked.lake)] if asked.lake is not None and asked.lake.startswith("/") else []
     return units.Place(
         user=asked.user or options.DEFAULT_USER,
         reads=[ROOT, Path(sys.base_prefix), broker.file],
-        writes=[asked.data, Path(broker.store), Path(broker.commit_log)],
+        writes=[asked.data, Path(broker.store), Path(broker.commit_log), *lakes],
         variables=variables,
         credentials=credentials,
         listens={

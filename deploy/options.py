@@ -36,6 +36,8 @@ environment:
   TREBUCHET_BROKERS         further brokers that it asks with this account, host:port separated by
                             semicolons; others must be confirmed on the overview
   TREBUCHET_SLAVE           true: the same as --slave
+  TREBUCHET_LAKE            true, a directory or s3://bucket/prefix: keep the broker's messages as
+                            Delta tables there, true in the data directory (docs/lake.md)
   TREBUCHET_LOG_LEVEL       the console's log level (default INFO)
   DATABASE_URL              the console's database, e.g. postgres://user@host/name
                             (default: SQLite in the data directory)
@@ -75,6 +77,8 @@ class Options:
     """The user to run as, if somebody chose one."""
     has_slave: bool = False
     """Whether a second broker of the set runs beside the first."""
+    lake: str | None = None
+    """Where a lake is kept, or `true`; None for nowhere."""
 
 
 class OptionError(Exception):
@@ -122,7 +126,12 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         has_slave=given.slave
         or environment.get("TREBUCHET_SLAVE", "").strip().lower() in ("1", "true", "yes"),
         user=environment.get("TREBUCHET_USER", "").strip() or None,
+        lake=_lake(environment.get("TREBUCHET_LAKE", "").strip()),
     )
+
+
+def _lake(text: str) -> str | None:
+    return None if text.lower() in ("", "0", "false", "no", "off") else text
 
 
 def _host_port(text: str) -> tuple[str, int]:

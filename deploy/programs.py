@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 SLAVE = "slave"
+LAKE = "lake"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,9 @@ def chosen(
         Program("web", web, priority=30, stop_seconds=15),
         Program("collector", collector, priority=35, stop_seconds=15),
     ]
+    if asked.lake is not None:
+        lake = [sys.executable, "-m", "analytics.lake", "run"]
+        found.append(Program(LAKE, lake, priority=37, stop_seconds=60))
     if slave is not None:
         command = [sys.executable, "-m", "broker_core", "-c", str(slave.file)]
         found.append(Program(SLAVE, command, priority=25, stop_seconds=60))
@@ -90,6 +94,7 @@ def variables(
         "TREBUCHET_BROKERS": own_brokers(broker, further_brokers, slave),
         "TREBUCHET_COMMIT_LOG": broker.commit_log,
         "TREBUCHET_DATA": str(asked.data),
+        "TREBUCHET_LAKE_BROKER": broker.name,
         "TREBUCHET_NAMESRV": broker.console_namesrv,
         "TREBUCHET_STORE": broker.store,
         "TREBUCHET_WEB": f"{asked.web_host}:{asked.web_port}",

@@ -25,6 +25,8 @@ RUNTIME = "trebuchet"
 REDIS_SOCKET = f"/run/{RUNTIME}/redis.sock"
 PRIVILEGED_PORTS = 1024
 HOMES = ("/home/", "/root/", "/run/user/")
+MAKES_ITSELF_LESS = frozenset({"worker", "lake"})
+"""Reports and the lake make themselves less important than the broker."""
 RUNS_JAVA = frozenset({"worker"})
 """Java writes machine code and then runs it; and it looks at the machine to size itself."""
 SANDBOX: tuple[Setting, ...] = (
@@ -151,13 +153,13 @@ def _sandbox(name: str, place: Place) -> Iterator[Setting]:
     yield from SANDBOX
     yield from SERVICE_CALLS
     if name in RUNS_JAVA:
-        # Reports make themselves less important than the broker.
         yield "MemoryDenyWriteExecute", "no"
     else:
         yield "MemoryDenyWriteExecute", "yes"
+        yield "ProcSubset", "pid"
+    if name not in MAKES_ITSELF_LESS:
         yield NO_RESOURCES
         yield OWN_LIMITS
-        yield "ProcSubset", "pid"
     yield from _files(name, place)
     yield from _network(name, place)
 
