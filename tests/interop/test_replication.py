@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import RequestCode
 from tests.conftest import require_java
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
@@ -26,6 +29,7 @@ TOPIC = "replicated"
 QUEUES = 4
 LOG_BYTES = 1 << 18
 CAUGHT_UP_SECONDS = 120.0
+DOCUMENTS = ("topics", "subscriptionGroup", "consumerOffset", "delayOffset")
 OK, NO_SLAVE = 0, 11
 KEYS = {
     # Small files, so that there are several of each kind.
@@ -103,6 +107,58 @@ def log_of(store: Path, offset_from: int, offset_to: int) -> str:
     return digest.hexdigest()
 
 
+def leave_metadata(port: int, number: int) -> None:
+    """Have a master make a topic and a group, take an offset, and deliver a delayed message."""
+    raw_remoting.create_topic(port, f"made-{number}")
+    delayed = raw_remoting.send_fields(f"made-{number}", properties="DELAY\x011")
+    committed = {
+        "consumerGroup": f"group-{number}",
+        "topic": TOPIC,
+        "queueId": "1",
+        "commitOffset": str(10 + number),
+    }
+    group = json.dumps({"groupName": f"group-{number}", "retryMaxTimes": number}).encode()
+    with RawClient(port) as client:
+        for code, fields, body in (
+            (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group),
+            (RequestCode.UPDATE_CONSUMER_OFFSET, committed, b""),
+            (raw_remoting.SEND_MESSAGE, delayed, b"late"),
+        ):
+            assert client.ask(code, fields, body).code in {OK, NO_SLAVE}
+
+
+def documents_of(store: Path) -> dict[str, Any]:
+    """Return what the configuration files say; the original writes them in place."""
+    found = {}
+    for name in DOCUMENTS:
+        file = store / "config" / f"{name}.json"
+        try:
+            found[name] = java_json.decode(file.read_bytes())
+        except (OSError, ValueError):
+            return {}
+    return found
+
+
+def until_same_documents(master: Path, slave: Path, number: int) -> None:
+    """Wait until both ends' files say the same, of what was left last, too."""
+
+    def are_same() -> bool:
+        there, here = documents_of(master), documents_of(slave)
+        return (
+            bool(there)
+            and here == there
+            and f"made-{number}" in there["topics"]["topicConfigTable"]
+            and f"group-{number}" in there["subscriptionGroup"]["subscriptionGroupTable"]
+            and f"{TOPIC}@group-{number}" in there["consumerOffset"]["offsetTable"]
+            and there["delayOffset"]["offsetTable"] == {"1": number + 1}
+        )
+
+    try:
+        until(are_same, "the slave's files to be its master's", seconds=CAUGHT_UP_SECONDS)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{documents_of(master)}\n{documents_of(slave)}") from None
+
+
 def first_offset(store: Path) -> int:
     return int(min((store / "commitlog").iterdir()).name)
 
@@ -151,8 +207,10 @@ def test_our_slave_follows_a_real_master(tmp_path: Path) -> None:
             until_caught_up(master.port, slave.port)
             assert send(master.port, range(900, 1300)) == {OK}
         assert NO_SLAVE in send(master.port, range(1300, 1400))
+        leave_metadata(master.port, 0)
         with ours(slave):
             until_caught_up(master.port, slave.port)
+            until_same_documents(master.store, slave.store, 0)
             assert send(master.port, range(1400, 1500)) == {OK}
             master.__exit__(None, None, None)
             with master:
@@ -162,6 +220,8 @@ def test_our_slave_follows_a_real_master(tmp_path: Path) -> None:
                     seconds=CAUGHT_UP_SECONDS,
                 )
                 assert send(master.port, range(1510, 1800)) == {OK}
+                leave_metadata(master.port, 1)
+                until_same_documents(master.store, slave.store, 1)
                 until_caught_up(master.port, slave.port)
                 end = max_offset(slave.port)
     assert_same(master.store, slave.store, end)
@@ -184,8 +244,10 @@ def test_a_real_slave_follows_our_master(tmp_path: Path) -> None:
             until_caught_up(master.port, slave.port)
             assert send(master.port, range(900, 1300)) == {OK}
         assert NO_SLAVE in send(master.port, range(1300, 1400))
+        leave_metadata(master.port, 0)
         with slave:
             until_caught_up(master.port, slave.port)
+            until_same_documents(master.store, slave.store, 0)
             assert send(master.port, range(1400, 1500)) == {OK}
             assert master.stop() == 0
             master.start()
@@ -195,6 +257,8 @@ def test_a_real_slave_follows_our_master(tmp_path: Path) -> None:
                 seconds=CAUGHT_UP_SECONDS,
             )
             assert send(master.port, range(1510, 1800)) == {OK}
+            leave_metadata(master.port, 1)
+            until_same_documents(master.store, slave.store, 1)
             until_caught_up(master.port, slave.port)
             end = max_offset(slave.port)
     finally:
