@@ -11,7 +11,8 @@ from pyspark.sql import Observation, functions as F  # noqa: N812 - as in Spark'
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from analytics.errors import ReportError
-from analytics.progress import reading_followed
+from analytics.facts import facts_of
+from analytics.progress import READING, reading_followed
 from analytics.reports.report import step_for
 from analytics.schemas import DAMAGE_COLUMN, messages_with
 from analytics.session import CLUSTER_PREFIX, LOOPBACK, MASTER_DEFAULT, MEMORY_DEFAULT
@@ -64,11 +65,14 @@ class Outcome:
     step_seconds: int
 
 
-def collect(spark: Spark, request: Request, plan: ReadPlan, lines: ProgressLines) -> Outcome:
+def collect(
+    spark: Spark, request: Request, plan: ReadPlan, lines: ProgressLines, stage: str = READING
+) -> Outcome:
     """Read what is planned and compute the report; the job group is JOB_GROUP.
 
     Raises:
-        ReportError: no worker of a cluster takes the work.
+        ReportError: no worker of a cluster takes the work, or the store's configuration cannot
+            be understood.
         PySparkException, Py4JError: Spark failed, or was cancelled.
     """
     report = request.report
@@ -81,11 +85,14 @@ def collect(spark: Spark, request: Request, plan: ReadPlan, lines: ProgressLines
         F.collect_list(DAMAGE_COLUMN).alias("damages"),
     )
     sound = messages.where(F.col(DAMAGE_COLUMN).isNull()).drop(DAMAGE_COLUMN)
+    if report.prepare is not None:
+        sound = report.prepare(sound, facts_of(request.store))
     step_seconds = step_for(report, _span_seconds(request, plan))
     with reading_followed(
         spark,
         JOB_GROUP,
         lines,
+        stage,
         total_bytes=plan.split_bytes,
         tasks=len(plan.shares(request.split_bytes)),
     ):
@@ -107,6 +114,7 @@ def _messages(spark: Spark, request: Request, plan: ReadPlan) -> DataFrame:
         "startingOffset": plan.log_from,
         "endingOffset": plan.log_to,
         "splitBytes": request.split_bytes,
+        "includeSystemTopics": "true" if request.report.system_topics else None,
         # What expires meanwhile is a range that the result names.
         "failOnDataLoss": "false",
     }

@@ -13,6 +13,7 @@ import json
 import logging
 import threading
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.3
+READING = "reading"
+COMPARING = "comparing"
 
 
 class ProgressLines:
@@ -67,13 +70,14 @@ class ProgressLines:
 
 @contextmanager
 def reading_followed(
-    spark: Spark, job_group: str, lines: ProgressLines, *, total_bytes: int, tasks: int
+    spark: Spark, job_group: str, lines: ProgressLines, stage: str, *, total_bytes: int, tasks: int
 ) -> Iterator[None]:
-    """Report a job group's first stage, the one that reads the log, from a thread of its own."""
+    """Report the stage that reads the log, the first of the jobs to come, from a thread."""
     stop = threading.Event()
+    reading = _Reading(spark, job_group, frozenset(_jobs(spark, job_group)))
     following = threading.Thread(
         target=_follow,
-        args=(spark, job_group, lines, total_bytes, tasks, stop),
+        args=(reading, lines, stage, total_bytes, tasks, stop),
         name="progress",
         daemon=True,
     )
@@ -85,39 +89,51 @@ def reading_followed(
         following.join()
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The jobs of a group, without those that were there before."""
+
+    spark: Spark
+    job_group: str
+    before: frozenset[int]
+
+    def first_stage(self) -> tuple[int, int]:
+        """Return how many tasks of the first stage are done, and how many rows they have read."""
+        tracker = self.spark.session.sparkContext.statusTracker()
+        stages = [
+            stage
+            for job in set(_jobs(self.spark, self.job_group)) - self.before
+            if (info := tracker.getJobInfo(job)) is not None
+            for stage in info.stageIds
+        ]
+        if not stages or (first := tracker.getStageInfo(min(stages))) is None:
+            return 0, 0
+        return first.numCompletedTasks, self.spark.records_read(min(stages))
+
+
 def _follow(
-    spark: Spark,
-    job_group: str,
+    reading: _Reading,
     lines: ProgressLines,
+    stage: str,
     total_bytes: int,
     tasks: int,
     stop: threading.Event,
 ) -> None:
     total = max(1, tasks)
-    lines.progress("reading", 0, total)
+    lines.progress(stage, 0, total)
     ended = False
     while not ended:
         ended = stop.wait(POLL_SECONDS)
         try:
-            done, rows = _first_stage(spark, job_group)
+            done, rows = reading.first_stage()
         except (Py4JError, OSError):
             # Spark is going away; the thread that runs the report says why.
             return
-        lines.progress("reading", done, total, rows, total_bytes * min(done, total) // total)
+        lines.progress(stage, done, total, rows, total_bytes * min(done, total) // total)
 
 
-def _first_stage(spark: Spark, job_group: str) -> tuple[int, int]:
-    """Return how many tasks of the reading stage are done, and how many rows they have read."""
-    tracker = spark.session.sparkContext.statusTracker()
-    stages = [
-        stage
-        for job in tracker.getJobIdsForGroup(job_group)
-        if (info := tracker.getJobInfo(job)) is not None
-        for stage in info.stageIds
-    ]
-    if not stages or (first := tracker.getStageInfo(min(stages))) is None:
-        return 0, 0
-    return first.numCompletedTasks, spark.records_read(min(stages))
+def _jobs(spark: Spark, job_group: str) -> list[int]:
+    return list(spark.session.sparkContext.statusTracker().getJobIdsForGroup(job_group))
 
 
 def _line(**event: object) -> str:

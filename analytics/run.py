@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import shutil
 import tempfile
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,9 @@ from analytics import sink
 from analytics.collect import JOB_GROUP, collect
 from analytics.errors import ReportCancelledError, ReportError, sentence_in
 from analytics.java import require_java
+from analytics.progress import COMPARING
 from analytics.reports.describe import description
+from analytics.reports.report import COMPARE, TOPIC
 from analytics.reports.summaries import summaries_of
 from analytics.reports.totals import totals_of
 from analytics.session import start_spark
@@ -68,12 +72,7 @@ class ReportRun:
         """
         started = time.monotonic()
         self._lines.progress("starting", 0, 1)
-        topic = self._request.parameters.get("topic")
-        plan = self._reader().plan(
-            from_ms=self._request.from_ms,
-            to_ms=self._request.to_ms,
-            topics=None if topic is None else frozenset({str(topic)}),
-        )
+        plan = self._plan(self._request)
         logger.info(
             "plan: log_from=%d log_to=%d parts=%d split_bytes=%d skipped_bytes=%d",
             plan.log_from,
@@ -87,12 +86,12 @@ class ReportRun:
         require_java()
         try:
             self._work = self._make_work_directory()
-            outcome = self._compute(plan, self._work)
+            outcome, before = self._compute(plan, self._work)
             table = outcome.table
             self._check_cancelled(publishing=True)
             self._lines.progress("writing", 0, 1, outcome.rows_read, plan.split_bytes)
             totals = totals_of(self._request.report, table)
-            about = self._about(plan, totals, outcome)
+            about = self._about(plan, totals, outcome) | before
             try:
                 sink.publish(table, about, work=self._work, out=self._request.out)
             except OSError as error:
@@ -124,10 +123,15 @@ class ReportRun:
         if self._work is not None:
             shutil.rmtree(self._work, ignore_errors=True)
 
-    def _reader(self) -> StoreReader:
-        request = self._request
-        return StoreReader(
+    def _plan(self, request: Request) -> ReadPlan:
+        reader = StoreReader(
             request.store, commit_log_path=request.commit_log, split_bytes=request.split_bytes
+        )
+        topic = request.parameters.get(TOPIC.name)
+        return reader.plan(
+            from_ms=request.from_ms,
+            to_ms=request.to_ms,
+            topics=None if topic is None else frozenset({str(topic)}),
         )
 
     def _make_work_directory(self) -> Path:
@@ -139,7 +143,7 @@ class ReportRun:
         except OSError as error:
             raise ReportError(f"{out} cannot be written to: {error.strerror}.") from error
 
-    def _compute(self, plan: ReadPlan, work: Path) -> Outcome:
+    def _compute(self, plan: ReadPlan, work: Path) -> tuple[Outcome, dict[str, Any]]:
         request = self._request
         scratch = work / "spark"
         scratch.mkdir(mode=0o700)
@@ -149,7 +153,8 @@ class ReportRun:
             with self._lock:
                 self._spark = spark
             self._check_cancelled()
-            return collect(spark, request, plan, self._lines)
+            outcome = collect(spark, request, plan, self._lines)
+            return outcome, self._period_before(spark)
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             self._check_cancelled()
             logger.exception("Spark failed")
@@ -162,6 +167,23 @@ class ReportRun:
                 self._spark = None
             if spark is not None:
                 spark.stop()
+
+    def _period_before(self, spark: Spark) -> dict[str, Any]:
+        """Return the totals of the period before, {} when nobody asked for them.
+
+        Without totals: the log does not reach back to its beginning.
+        """
+        earlier = period_before(self._request, int(datetime.now(UTC).timestamp() * 1000))
+        if earlier is None:
+            return {}
+        before: dict[str, Any] = {"from": str(earlier.from_ms), "to": str(earlier.to_ms)}
+        plan = self._plan(earlier)
+        assert earlier.from_ms is not None
+        expired = plan.log_from > 0
+        if expired and (plan.stored_from_ms is None or plan.stored_from_ms > earlier.from_ms):
+            return {"before": before}
+        outcome = collect(spark, earlier, plan, self._lines, COMPARING)
+        return {"before": before | {"totals": totals_of(earlier.report, outcome.table)}}
 
     def _about(self, plan: ReadPlan, totals: Mapping[str, str], outcome: Outcome) -> dict[str, Any]:
         """Return the fields of result.json besides the rows, the report's description included."""
@@ -205,6 +227,18 @@ class ReportRun:
             if self._cancelled:
                 raise ReportCancelledError
             self._publishing = publishing
+
+
+def period_before(request: Request, now_ms: int) -> Request | None:
+    """Return the request for the period before, as long as the one that is asked for.
+
+    None: it is not asked for, or the period has no beginning.
+    """
+    if not request.parameters.get(COMPARE.name) or request.from_ms is None:
+        return None
+    to_ms = now_ms if request.to_ms is None else request.to_ms
+    from_ms = max(0, 2 * request.from_ms - to_ms)
+    return dataclasses.replace(request, from_ms=from_ms, to_ms=request.from_ms)
 
 
 def _text(number: int | None) -> str | None:

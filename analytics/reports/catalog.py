@@ -4,9 +4,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.reports import traffic
+from analytics.reports import (
+    anomalies,
+    changes,
+    delays,
+    duplicates,
+    keys,
+    lag,
+    latency,
+    ordering,
+    owners,
+    queues,
+    retries,
+    senders,
+    sizes,
+    topics,
+    traffic,
+    transactions,
+)
 
 if TYPE_CHECKING:
     from analytics.reports.report import Report
 
-REPORTS: dict[str, Report] = {report.name: report for report in (traffic.REPORT,)}
+REPORTS: dict[str, Report] = {
+    report.name: report
+    for report in (
+        traffic.REPORT,
+        retries.REPORT,
+        lag.REPORT,
+        latency.REPORT,
+        keys.REPORT,
+        queues.REPORT,
+        senders.REPORT,
+        sizes.REPORT,
+        duplicates.REPORT,
+        ordering.REPORT,
+        delays.REPORT,
+        transactions.REPORT,
+        topics.REPORT,
+        owners.REPORT,
+        anomalies.REPORT,
+        changes.REPORT,
+    )
+}

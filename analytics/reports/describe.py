@@ -3,11 +3,13 @@
     {"name": "traffic", "title": ..., "question": ...,
      "parameters": [{"name": "hours", "type": "integer", "label": ..., "help": ..., "default": 24,
                      "minimum": 1, "maximum": 8784, "choices": [{"value": 1, "label": ...}, ...]}],
-     "columns": [{"name": "bytes", "type": "bigint", "label": ..., "unit": "bytes"}, ...],
+     "columns": [{"name": "bytes", "type": "bigint", "label": ..., "unit": "bytes", "link": ""},
+                 {"name": "topic", "type": "string", "label": ..., "unit": "", "link": "topic"}],
      "sorted_by": ["time", "topic"],
      "totals": [{"name": ..., "label": ..., "how": "sum", "column": ..., "unit": ..., "note": ...}],
      "chart": {"label": ..., "time": ..., "value": ..., "series": ..., "step_seconds": 60} | null,
      "breakdown": {"label": ..., "by": "topic", "sums": ["messages", "bytes"]} | null,
+     "bars": {"label": ..., "by": "topic", "value": "messages", "ranked": true} | null,
      "needs": [{"name": "java", "label": ..., "check": [program, arguments ...]}]}
 
 `check` ends with code 0 when what is needed is there. Otherwise it ends with 1 and prints one line,
@@ -43,6 +45,7 @@ def description(report: Report) -> dict[str, Any]:
                 "type": TYPE_NAMES[column.type],
                 "label": column.label,
                 "unit": column.unit,
+                "link": column.link,
             }
             for column in report.columns
         ],
@@ -50,6 +53,7 @@ def description(report: Report) -> dict[str, Any]:
         "totals": [asdict(total) for total in report.totals],
         "chart": None if report.chart is None else asdict(report.chart),
         "breakdown": None if report.breakdown is None else asdict(report.breakdown),
+        "bars": None if report.bars is None else asdict(report.bars),
         "needs": [
             {"name": need.name, "label": need.label, "check": [sys.executable, "-m", need.module]}
             for need in report.needs

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pyspark.sql.types import (
@@ -21,11 +21,15 @@ from pyspark.sql.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    from analytics.facts import StoreFacts
 
 Value: TypeAlias = int | str
 ParameterType: TypeAlias = Literal["integer", "text", "topic"]
-Unit: TypeAlias = Literal["", "messages", "bytes", "milliseconds"]
+Unit: TypeAlias = Literal["", "messages", "bytes", "milliseconds", "permille"]
+Link: TypeAlias = Literal["", "topic", "group"]
 
 TYPE_NAMES: dict[DataType, str] = {
     LongType(): "bigint",
@@ -73,21 +77,22 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the result."""
+    """A column of the result; `link` says what its values name, so that a page can lead there."""
 
     name: str
     type: DataType
     label: str
     unit: Unit = ""
+    link: Link = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A number over all rows: a column's sum, its distinct values, or how many rows there are."""
+    """A number over all rows: a column's sum, maximum or distinct values, or the rows' number."""
 
     name: str
     label: str
-    how: Literal["sum", "distinct", "rows"]
+    how: Literal["sum", "max", "distinct", "rows"]
     column: str = ""
     unit: Unit = ""
     note: str = ""
@@ -117,6 +122,32 @@ class Breakdown:
 
 
 @dataclass(frozen=True, slots=True)
+class Bars:
+    """Sums of a column for each value of another, as bars: the largest first, or in row order."""
+
+    label: str
+    by: str
+    value: str
+    ranked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A value in a sentence, and its unit."""
+
+    value: Value
+    unit: Unit = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What matters in a result: a sentence with places `%(name)s` for its figures."""
+
+    text: str
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """What must be there before a run can start; `module` prints what is missing, see describe."""
 
@@ -130,7 +161,9 @@ class Report:
     """One report.
 
     `reads` are columns of MESSAGES; `transform` makes `columns` of them, given the parameters and
-    the step of time in seconds; the result is sorted by `sorted_by`.
+    the step of time in seconds; the result is sorted by `sorted_by`. `prepare` comes before it and
+    adds what the store's configuration files say. `find` says what matters in a result that has
+    rows. `system_topics` shows the transform what the broker keeps for itself, too.
     """
 
     name: str
@@ -144,6 +177,10 @@ class Report:
     totals: tuple[Total, ...] = ()
     chart: Chart | None = None
     breakdown: Breakdown | None = None
+    bars: Bars | None = None
+    find: Callable[[pa.Table], Finding] | None = None
+    prepare: Callable[[DataFrame, StoreFacts], DataFrame] | None = None
+    system_topics: bool = False
     needs: tuple[Need, ...] = ()
 
     @property
@@ -188,3 +225,20 @@ TOPIC = Parameter(
     maximum=255,
 )
 """Narrows what is read to one topic. For every report of messages."""
+
+COMPARE = Parameter(
+    name="compare",
+    type="integer",
+    label=gettext_noop("Comparison"),
+    help=gettext_noop("The period before is as long; the log is read for it as well."),
+    default=1,
+    minimum=0,
+    maximum=1,
+    choices=(
+        Choice(1, gettext_noop("With the period before")),
+        Choice(0, gettext_noop("None")),
+    ),
+)
+"""Asks for the totals of the period before. For every report of messages."""
+
+MESSAGE_PARAMETERS = (HOURS, TOPIC, COMPARE)

@@ -1,10 +1,12 @@
-"""What a page shows of all rows of a result: sums by a column, the points of a chart.
+"""What a page shows of all rows of a result: a sentence, sums by a column, the points of a chart.
 
 Made here, where all rows are: whoever shows a result keeps some of them only.
 
     {"breakdown": {"rows": [{"by": "orders", "sums": ["12", "3400"]}, ...], "count": 1},
      "chart": {"stepSeconds": 60, "times": [1795251420, ...],
-               "series": [{"label": "orders", "values": [12, ...]}, {"label": null, ...}]}}
+               "series": [{"label": "orders", "values": [12, ...]}, {"label": null, ...}]},
+     "bars": {"rows": [{"by": "orders", "value": "12"}, ...], "count": 40, "others": "7"},
+     "finding": {"text": "... %(topic)s ...", "figures": {"topic": {"value": ..., "unit": ""}}}}
 """
 
 from __future__ import annotations
@@ -20,22 +22,48 @@ from analytics.reports.report import POINTS_MAX, STEPS_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analytics.reports.report import Breakdown, Chart, Report
+    from analytics.reports.report import Bars, Breakdown, Chart, Report
 
     Ints = NDArray[np.int64]
 
 BREAKDOWN_ROWS_MAX = 1_000
 CHART_SERIES_MAX = 5
+BARS_MAX = 12
 
 
 def summaries_of(report: Report, table: pa.Table, step_seconds: int) -> dict[str, Any]:
-    """Return the breakdown and the chart of a result, as far as the report has them."""
+    """Return the sentence, breakdown and charts of a result, as far as the report has them."""
     found: dict[str, Any] = {}
     if report.breakdown is not None:
         found["breakdown"] = breakdown_of(report.breakdown, table)
     if report.chart is not None:
         found["chart"] = chart_of(report.chart, table, step_seconds)
+    if report.bars is not None:
+        found["bars"] = bars_of(report.bars, table)
+    if report.find is not None and table.num_rows:
+        finding = report.find(table)
+        found["finding"] = {
+            "text": finding.text,
+            "figures": {
+                name: {"value": str(figure.value), "unit": figure.unit}
+                for name, figure in finding.figures.items()
+            },
+        }
     return found
+
+
+def bars_of(wanted: Bars, table: pa.Table) -> dict[str, Any]:
+    """Return up to BARS_MAX sums, how many there are, and the sum of those left out."""
+    values, codes = _encoded(table[wanted.by])
+    sums = _sums(codes, _whole(table[wanted.value]), len(values))
+    order = list(range(len(values)))
+    if wanted.ranked:
+        order.sort(key=lambda code: (-int(sums[code]), values[code]))
+    return {
+        "rows": [{"by": values[code], "value": str(int(sums[code]))} for code in order[:BARS_MAX]],
+        "count": len(values),
+        "others": str(sum(int(sums[code]) for code in order[BARS_MAX:])),
+    }
 
 
 def breakdown_of(wanted: Breakdown, table: pa.Table) -> dict[str, Any]:

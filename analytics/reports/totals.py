@@ -1,4 +1,4 @@
-"""The totals of a result: sums, distinct values, the number of rows."""
+"""The totals of a result: sums, maxima, distinct values, the number of rows."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ def _number(total: Total, table: pa.Table) -> int:
     match total.how:
         case "sum":
             return int(pc.sum(table[total.column]).as_py() or 0)
+        case "max":
+            return int(pc.max(table[total.column]).as_py() or 0)
         case "distinct":
             return int(pc.count_distinct(table[total.column]).as_py())
         case "rows":

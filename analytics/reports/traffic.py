@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - as in Spark's own documentation
 from pyspark.sql.types import LongType, StringType, TimestampType
 
+from analytics.reports.findings import largest
 from analytics.reports.report import (
-    HOURS,
     JAVA,
-    TOPIC,
+    MESSAGE_PARAMETERS,
     Breakdown,
     Chart,
     Column,
+    Finding,
     Report,
     Total,
     gettext_noop,
@@ -22,6 +23,7 @@ from analytics.reports.report import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from analytics.reports.report import Value
@@ -41,15 +43,27 @@ def by_topic_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds:
     return traffic.select("topic", "time", "messages", "bytes")
 
 
+def busiest_topic(table: pa.Table) -> Finding:
+    """Say which topic stored most messages."""
+    return largest(
+        table,
+        "topic",
+        "messages",
+        gettext_noop(
+            "%(name)s stored most: %(part)s of %(all)s messages, which is %(share)s of them."
+        ),
+    )
+
+
 REPORT = Report(
     name="traffic",
     title=gettext_noop("Traffic by topic and time"),
     question=gettext_noop("How many messages and how many bytes did each topic store, and when?"),
-    parameters=(HOURS, TOPIC),
+    parameters=MESSAGE_PARAMETERS,
     reads=("topic", "store_timestamp", "store_size"),
     transform=by_topic_and_time,
     columns=(
-        Column("topic", StringType(), gettext_noop("Topic")),
+        Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
         Column("time", TimestampType(), gettext_noop("From (UTC)")),
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
         Column("bytes", LongType(), gettext_noop("Bytes"), "bytes"),
@@ -93,6 +107,7 @@ REPORT = Report(
         series="topic",
         step_seconds=60,
     ),
+    find=busiest_topic,
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("messages", "bytes")),
     needs=(JAVA,),
 )

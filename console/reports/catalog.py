@@ -53,12 +53,13 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a result."""
+    """A column of a result; `link` says what its values name: a topic, a group."""
 
     name: str
     type: Literal["bigint", "int", "string", "timestamp"]
     label: str
     unit: str = ""
+    link: str = ""
 
     @property
     def is_number(self) -> bool:
@@ -92,6 +93,15 @@ class Breakdown(msgspec.Struct, frozen=True):
     sums: tuple[str, ...]
 
 
+class Bars(msgspec.Struct, frozen=True):
+    """Sums of a column for each value of another, as bars."""
+
+    label: str
+    by: str
+    value: str
+    ranked: bool = True
+
+
 class Need(msgspec.Struct, frozen=True):
     """A requirement of a run; the command `check` ends with code 0 if it is met."""
 
@@ -111,6 +121,7 @@ class Report(msgspec.Struct, frozen=True):
     totals: tuple[Total, ...] = ()
     chart: Chart | None = None
     breakdown: Breakdown | None = None
+    bars: Bars | None = None
     needs: tuple[Need, ...] = ()
 
     def column(self, name: str) -> Column:

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext, gettext as _
+from django.utils.translation import gettext, gettext as _, ngettext
 
 from console.reports import catalog, schedules
 from console.reports.models import ReportRun, RunState
-from console.ui.templatetags.ui import byte_size, count, unknown
+from console.reports.results import BarSums, Before, Finding
+from console.ui.templatetags.ui import byte_size, count, duration, percent, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +26,12 @@ if TYPE_CHECKING:
 
 LOG_LINES_SHOWN = 12
 TOTALS_IN_TABLE_MAX = 2
+PERMILLE = 1_000
+MS_A_SECOND, MS_A_MINUTE = 1_000, 60_000
+
+MANY_TIMES_PERCENT = 1_000
+# The pages of what a result's values name.
+PAGES = {"topic": "topics:detail", "group": "groups:detail"}
 
 STATE_COLOURS = {
     RunState.QUEUED: "off",
@@ -76,7 +85,26 @@ def in_words(parameter: Parameter, value: Any) -> str:
 def shown_value(value: Any, unit: str) -> SafeString | str:
     """Show a number that JSON carries as a string; a dash for None."""
     number = whole(value)
-    return byte_size(number) if unit == "bytes" else count(number)
+    match unit:
+        case "bytes":
+            return byte_size(number)
+        case "permille":
+            return percent(None if number is None else number / PERMILLE)
+        case "milliseconds":
+            return milliseconds_text(number)
+        case _:
+            return count(number)
+
+
+def milliseconds_text(number: int | None) -> SafeString | str:
+    """Show a time in milliseconds below a minute, in larger units above."""
+    if number is None:
+        return unknown()
+    if abs(number) < MS_A_SECOND:
+        return f"{number} ms"
+    if abs(number) < MS_A_MINUTE:
+        return f"{number / MS_A_SECOND:.1f} s"
+    return duration(number / MS_A_SECOND)
 
 
 def shown_cell(value: Any, column: Column) -> SafeString | str:
@@ -100,14 +128,93 @@ def shown_time(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShownTotal:
-    """A total with its value."""
+    """A total with its value, and that of the period before where it is known."""
 
     total: Total
     value: int | None
+    before: int | None = None
 
     @property
     def text(self) -> SafeString | str:
         return shown_value(self.value, self.total.unit)
+
+    @property
+    def before_text(self) -> SafeString | str:
+        return shown_value(self.before, self.total.unit)
+
+    @property
+    def change(self) -> str:
+        """The change against the period before: "+12 %"; "" where there is none to speak of."""
+        if self.value is None or self.before is None or self.value == self.before:
+            return ""
+        if self.total.unit == "permille":
+            points = (self.value - self.before) * 100 / PERMILLE
+            return _("%(points)s points") % {"points": f"{points:+.1f}"}
+        if not self.before:
+            return ""
+        change = (self.value - self.before) * 100 / self.before
+        return f"{change:+.0f} %" if abs(change) < MANY_TIMES_PERCENT else many_times(change)
+
+
+def many_times(change_percent: float) -> str:
+    return _("%(times)s times as much") % {"times": f"{change_percent / 100 + 1:.0f}"}
+
+
+def sentence(result: Mapping[str, Any]) -> str:
+    """Return what matters in a result, "" where its report says nothing."""
+    if "finding" not in result:
+        return ""
+    finding = msgspec.convert(result["finding"], Finding)
+    figures = {
+        name: figure_text(figure.value, figure.unit) for name, figure in finding.figures.items()
+    }
+    return gettext(finding.text) % figures
+
+
+def figure_text(value: str, unit: str) -> SafeString | str:
+    """Show a figure of a sentence; one without a unit is a name, or a number as it is."""
+    return shown_value(value, unit) if unit else value
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of a chart by value; `length` is in thousandths of the longest."""
+
+    label: str
+    text: SafeString | str
+    length: int
+    href: str = ""
+
+
+def shown_bars(report: Report, result: Mapping[str, Any]) -> list[Bar]:
+    """Return the bars of a result, the sum of all others last."""
+    if report.bars is None or "bars" not in result:
+        return []
+    found = msgspec.convert(result["bars"], BarSums)
+    column, by = report.column(report.bars.value), report.column(report.bars.by)
+    pairs = [(bar.by, int(bar.value), href_of(bar.by, by)) for bar in found.rows]
+    left_out = found.count - len(found.rows)
+    if left_out:
+        others = ngettext("%(number)s more", "%(number)s more", left_out)
+        pairs.append((others % {"number": count(left_out)}, int(found.others), ""))
+    longest = max([1, *(value for _, value, _ in pairs)])
+    return [
+        Bar(
+            label or "-",
+            shown_value(value, column.unit),
+            max(0, value) * PERMILLE // longest,
+            href,
+        )
+        for label, value, href in pairs
+    ]
+
+
+def href_of(value: Any, column: Column) -> str:
+    """Return the page of what a value names, "" where there is none."""
+    page = PAGES.get(column.link)
+    if page is None or not value:
+        return ""
+    return reverse(page, args=[str(value)])
 
 
 def report_of(run: ReportRun) -> Report | None:
@@ -180,8 +287,58 @@ class ShownRun:
         result, report = self.run.result, self.report
         if result is None or report is None:
             return []
-        values = result.get("totals") or {}
-        return [ShownTotal(total, whole(values.get(total.name))) for total in report.totals]
+        values, before = result.get("totals") or {}, {}
+        if self.before is not None:
+            before = self.before.totals or {}
+        return [
+            ShownTotal(total, whole(values.get(total.name)), whole(before.get(total.name)))
+            for total in report.totals
+        ]
+
+    @property
+    def before(self) -> Before | None:
+        """The period before, None if nobody asked for it."""
+        if self.run.result is None or "before" not in self.run.result:
+            return None
+        return msgspec.convert(self.run.result["before"], Before)
+
+    @property
+    def stage(self) -> str:
+        """What the program does now, in words."""
+        match self.run.stage:
+            case "":
+                return _("Waiting for a worker")
+            case "starting":
+                return _("Starting Spark")
+            case "reading":
+                return _("Reading the log")
+            case "comparing":
+                return _("Reading the period before")
+            case "writing":
+                return _("Writing the result")
+            case other:
+                return other
+
+    @property
+    def before_from_ms(self) -> int | None:
+        return None if self.before is None else whole(self.before.from_ms)
+
+    @property
+    def before_to_ms(self) -> int | None:
+        return None if self.before is None else whole(self.before.to_ms)
+
+    @property
+    def sentence(self) -> str:
+        return "" if self.run.result is None else sentence(self.run.result)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the reading will take at the speed so far, None before that can be said."""
+        run, seconds = self.run, self.run.seconds
+        share = run.progress_done / run.progress_total if run.progress_total else 0
+        if seconds is None or run.stage != "reading" or not 0 < share < 1:
+            return None
+        return seconds / share - seconds
 
     @property
     def first_totals(self) -> list[ShownTotal]:

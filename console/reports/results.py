@@ -52,8 +52,45 @@ class BreakdownSums(msgspec.Struct, frozen=True):
     count: int
 
 
+class Bar(msgspec.Struct, frozen=True):
+    """A value, and the sum of all rows that have it."""
+
+    by: str
+    value: str
+
+
+class BarSums(msgspec.Struct, frozen=True):
+    """The bars shown, how many values there are, and the sum of those without a bar."""
+
+    rows: list[Bar]
+    count: int
+    others: str = "0"
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """A value in a sentence."""
+
+    value: str
+    unit: str = ""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A sentence with places for its figures."""
+
+    text: str
+    figures: dict[str, Figure]
+
+
+class Before(msgspec.Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
+    """The totals of the period before; None if the log does not reach back so far."""
+
+    from_ms: str
+    to_ms: str
+    totals: dict[str, str] | None = None
+
+
 def check(report: Report, result: Mapping[str, Any]) -> None:
-    """Check that rows, breakdown and chart of a result are what its report describes.
+    """Check that all parts of a result are what its report describes.
 
     Raises:
         ValueError: they are not.
@@ -71,6 +108,15 @@ def check(report: Report, result: Mapping[str, Any]) -> None:
             points = msgspec.convert(result["chart"], ChartPoints)
             if any(len(each.values) != len(points.times) for each in points.series):
                 raise ValueError("the chart's values are more or fewer than its times")
+        if report.bars is not None:
+            for bar in msgspec.convert(result["bars"], BarSums).rows:
+                int(bar.value)
+        if "finding" in result:
+            finding = msgspec.convert(result["finding"], Finding)
+            # A place without its figure would fail on the page.
+            finding.text % {name: figure.value for name, figure in finding.figures.items()}
+        if "before" in result:
+            msgspec.convert(result["before"], Before)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"it is not what the report describes: {error!r}") from error
 

@@ -26,7 +26,13 @@ from console.reports.models import (
     ReportRun,
     RunState,
 )
-from console.reports.presenting import ShownRun, ShownSchedule, report_of, shown_schedules
+from console.reports.presenting import (
+    ShownRun,
+    ShownSchedule,
+    report_of,
+    shown_bars,
+    shown_schedules,
+)
 from console.reports.tasks import run_report
 
 if TYPE_CHECKING:
@@ -157,6 +163,7 @@ def shown_result(run: ReportRun, result: dict[str, Any], report: Report) -> dict
         "row_count": run.result_rows,
         "rows_kept": len(rows),
         "rows_left_out": max(0, len(rows) - ROWS_SHOWN),
+        "bars": shown_bars(report, result),
     }
     if report.breakdown is not None and "breakdown" in result:
         found = result["breakdown"]

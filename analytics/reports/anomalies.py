@@ -1,0 +1,157 @@
+"""The anomalies report: hours in which a topic stored much more or less than it uses to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window, functions as F  # noqa: N812 - as in Spark's own documentation
+from pyspark.sql.types import LongType, StringType, TimestampType
+
+from analytics.reports.findings import top
+from analytics.reports.report import (
+    JAVA,
+    MESSAGE_PARAMETERS,
+    Bars,
+    Breakdown,
+    Column,
+    Figure,
+    Finding,
+    Parameter,
+    Report,
+    Total,
+    gettext_noop,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from analytics.reports.report import Value
+
+SCORE_DEFAULT, SCORE_MAX = 5, 1_000
+# Fewer hours to compare with say nothing about what is usual.
+HOURS_THAT_TELL = 6
+HOUR_S, WEEK_HOURS = 3_600, 168
+# As large as the standard deviation where values are normally distributed.
+DEVIATION_OF_MAD = 1.4826
+
+SCORE = Parameter(
+    name="score",
+    type="integer",
+    label=gettext_noop("Unusual from"),
+    help=gettext_noop("How many times the usual deviation from the median an hour is away."),
+    default=SCORE_DEFAULT,
+    minimum=2,
+    maximum=SCORE_MAX,
+)
+
+
+def unusual_hours(messages: DataFrame, parameters: Mapping[str, Value], _step: int) -> DataFrame:
+    """MESSAGES -> ANOMALIES: one row for each topic and hour that is far from the median.
+
+    An hour is compared with the same hours of the week of its topic, where each of these occurs at
+    least HOURS_THAT_TELL times, else with all hours of its topic; fewer are not judged. Hours
+    without a message count from the topic's first message on. The first and the last hour of the
+    log are left out: they are not whole. The score is the distance from the median in usual
+    deviations: the median of absolute deviations, at least the square root of the median, which
+    chance alone explains.
+    """
+    wide = Window.partitionBy("topic")
+    same_hour = Window.partitionBy("topic", F.col("hour") % WEEK_HOURS)
+    group = Window.partitionBy("topic", "kind")
+    # Window functions do not nest: each has a column of its own first.
+    same = _every_hour(messages).select("*", F.count(F.lit(1)).over(same_hour).alias("same"))
+    fewest = same.select("*", F.min("same").over(wide).alias("fewest"))
+    kind = F.when(F.col("fewest") >= HOURS_THAT_TELL, F.col("hour") % WEEK_HOURS).otherwise(-1)
+    measured = fewest.select("*", kind.alias("kind")).select(
+        "*",
+        F.median("messages").over(group).alias("usual"),
+        F.count(F.lit(1)).over(group).alias("compared_with"),
+    )
+    away = measured.select("*", F.abs(F.col("messages") - F.col("usual")).alias("away"))
+    mad = F.median("away").over(group)
+    chance = F.greatest(mad * DEVIATION_OF_MAD, F.sqrt("usual"), F.lit(1.0))
+    scored = away.select("*", F.floor(F.col("away") / chance).alias("score"))
+    least = int(parameters.get(SCORE.name, SCORE_DEFAULT))
+    found = scored.where((F.col("score") >= least) & (F.col("compared_with") >= HOURS_THAT_TELL))
+    return found.select(
+        "topic",
+        F.timestamp_seconds(F.col("hour") * HOUR_S).alias("time"),
+        "messages",
+        F.floor("usual").alias("usual"),
+        F.when(F.col("messages") > F.col("usual"), "more").otherwise("less").alias("direction"),
+        "score",
+        "compared_with",
+        F.lit(1).cast("bigint").alias("hours"),
+    )
+
+
+def _every_hour(messages: DataFrame) -> DataFrame:
+    """Return topic, hour since the epoch and messages, for each whole hour, those with 0 too."""
+    hour = F.floor(F.unix_seconds("store_timestamp") / HOUR_S).cast("bigint").alias("hour")
+    counted = messages.groupBy("topic", hour).agg(F.count(F.lit(1)).alias("messages"))
+    everything = Window.partitionBy(F.lit(1))
+    bounded = counted.select(
+        "*",
+        F.min("hour").over(everything).alias("first"),
+        F.max("hour").over(everything).alias("last"),
+    )
+    whole = bounded.where("hour > first AND hour < last")
+    topics = whole.groupBy("topic").agg(
+        F.map_from_entries(F.collect_list(F.struct("hour", "messages"))).alias("counts"),
+        F.expr("sequence(min(hour), max(last) - 1)").alias("hours"),
+    )
+    one_each = topics.select("topic", "counts", F.explode("hours").alias("hour"))
+    return one_each.select(
+        "topic", "hour", F.coalesce(F.try_element_at("counts", "hour"), F.lit(0)).alias("messages")
+    )
+
+
+def most_unusual(table: pa.Table) -> Finding:
+    """Say which hour of which topic is furthest from what is usual."""
+    first = top(table, "score", "time", "topic")
+    return Finding(
+        gettext_noop(
+            "%(topic)s is furthest from what is usual: %(messages)s messages in the hour from "
+            "%(time)s UTC, where %(usual)s are the median of %(number)s hours."
+        ),
+        {
+            "topic": Figure(first["topic"]),
+            "messages": Figure(first["messages"], "messages"),
+            "time": Figure(f"{first['time']:%Y-%m-%d %H:%M}"),
+            "usual": Figure(first["usual"], "messages"),
+            "number": Figure(first["compared_with"], "messages"),
+        },
+    )
+
+
+REPORT = Report(
+    name="anomalies",
+    title=gettext_noop("Unusual hours"),
+    question=gettext_noop("In which hours did a topic store far more or less than it uses to?"),
+    parameters=(*MESSAGE_PARAMETERS, SCORE),
+    reads=("topic", "store_timestamp"),
+    transform=unusual_hours,
+    columns=(
+        Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
+        Column("time", TimestampType(), gettext_noop("Hour from (UTC)")),
+        Column("messages", LongType(), gettext_noop("Messages"), "messages"),
+        Column("usual", LongType(), gettext_noop("Median"), "messages"),
+        Column("direction", StringType(), gettext_noop("Direction")),
+        Column("score", LongType(), gettext_noop("Usual deviations away")),
+        Column("compared_with", LongType(), gettext_noop("Hours compared")),
+        Column("hours", LongType(), gettext_noop("Hours")),
+    ),
+    sorted_by=("score", "time", "topic"),
+    totals=(
+        Total("hours", gettext_noop("Unusual hours"), "rows"),
+        Total("topics", gettext_noop("Topics"), "distinct", "topic"),
+        Total("score", gettext_noop("Furthest away"), "max", "score"),
+    ),
+    bars=Bars(gettext_noop("Unusual hours by topic"), by="topic", value="hours"),
+    breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("hours", "score")),
+    find=most_unusual,
+    needs=(JAVA,),
+)

@@ -1,0 +1,182 @@
+"""What a result says beside its rows: the sentence, bars, the period before, links."""
+
+from __future__ import annotations
+
+import copy
+import html
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from console.reports import catalog, results
+from console.reports.models import ReportRun, RunState
+from console.reports.presenting import ShownRun, milliseconds_text
+
+pytestmark = pytest.mark.django_db
+
+REPORT: dict[str, Any] = {
+    "name": "weights",
+    "title": "Weights",
+    "question": "How heavy?",
+    "parameters": [],
+    "columns": [
+        {"name": "topic", "type": "string", "label": "Topic", "link": "topic"},
+        {"name": "group", "type": "string", "label": "Group", "link": "group"},
+        {"name": "host", "type": "string", "label": "Host", "link": "planet"},
+        {"name": "weight", "type": "bigint", "label": "Weight", "unit": "bytes"},
+    ],
+    "totals": [
+        {"name": "weight", "label": "Weight", "unit": "bytes"},
+        {"name": "share", "label": "Share", "unit": "permille"},
+        {"name": "things", "label": "Things"},
+    ],
+    "bars": {"label": "Weight by topic", "by": "topic", "value": "weight"},
+}
+ROW = {"topic": "a/b", "group": "%RETRY%x", "host": "<h>", "weight": "2048"}
+RESULT: dict[str, Any] = {
+    "report": REPORT,
+    "rows": [ROW],
+    "totals": {"weight": "2048", "share": "500", "things": "30"},
+    "bars": {
+        "rows": [{"by": "a/b", "value": "2048"}, {"by": "c", "value": "512"}],
+        "count": 5,
+        "others": "1024",
+    },
+    "finding": {
+        "text": "%(name)s has %(weight)s, %(share)s of all, for %(time)s.",
+        "figures": {
+            "name": {"value": "<b>100%</b>"},
+            "weight": {"value": "2048", "unit": "bytes"},
+            "share": {"value": "123", "unit": "permille"},
+            "time": {"value": "1500", "unit": "milliseconds"},
+        },
+    },
+    "before": {
+        "from": "1795251442000",
+        "to": "1795255042000",
+        "totals": {"weight": "1024", "share": "250", "things": "30"},
+    },
+}
+
+
+def run_of(result: dict[str, Any]) -> ReportRun:
+    now = timezone.now()
+    return ReportRun.objects.create(
+        report="weights",
+        state=RunState.DONE,
+        started_at=now,
+        finished_at=now,
+        result=result,
+        result_rows=len(result["rows"]),
+    )
+
+
+def page_of(result: dict[str, Any]) -> str:
+    client = Client()
+    client.force_login(get_user_model().objects.create_user("reader"))
+    answer = client.get(reverse("reports:run", args=[run_of(result).pk]))
+    assert answer.status_code == 200
+    return re.sub(r"[ \n]+", " ", answer.content.decode())
+
+
+def test_the_sentence_has_its_figures_with_units_and_no_markup_of_messages() -> None:
+    page = page_of(RESULT)
+
+    (sentence,) = re.findall(r'id="report-finding">([^<]*)</p>', page)
+    assert html.unescape(sentence) == "<b>100%</b> has 2.0 KiB, 12.3 % of all, for 1.5 s."
+
+
+def test_the_bars_have_the_length_of_their_value_and_the_others_come_last() -> None:
+    bars = page_of(RESULT).partition('id="report-bars"')[2].partition("</dl>")[0]
+
+    assert re.findall(r'value="(\d+)"', bars) == ["1000", "250", "500"]
+    assert "3 more" in bars
+    assert "1.0 KiB" in bars
+
+
+def test_values_lead_to_the_pages_of_what_they_name() -> None:
+    page = page_of(RESULT)
+
+    assert f'<a href="{reverse("topics:detail", args=["a/b"])}">a/b</a>' in page
+    assert f'<a href="{reverse("groups:detail", args=["%RETRY%x"])}">%RETRY%x</a>' in page
+    assert "&lt;h&gt;" in page
+
+
+def test_totals_are_compared_with_the_period_before() -> None:
+    shown = ShownRun(run_of(RESULT))
+
+    assert [(str(each.before_text), each.change) for each in shown.totals] == [
+        ("1.0 KiB", "+100 %"),
+        ("25.0 %", "+25.0 points"),
+        ("30", ""),
+    ]
+    assert 'data-moment="1795251442000"' in page_of(RESULT)
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "change"),
+    [("5", "0", ""), ("0", "5", "-100 %"), ("5000", "5", "1000 times as much")],
+)
+def test_a_change_is_said_where_it_has_a_meaning(now: str, before: str, change: str) -> None:
+    result = copy.deepcopy(RESULT)
+    result["totals"]["things"] = now
+    result["before"]["totals"]["things"] = before
+
+    assert ShownRun(run_of(result)).totals[2].change == change
+
+
+def test_a_log_that_does_not_reach_back_is_not_compared_with_zero() -> None:
+    result = {**RESULT, "before": {"from": "1", "to": "2"}}
+
+    page = page_of(result)
+
+    assert "The log does not reach back" in page
+    assert "report-before" not in page
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        {"finding": {"text": "%(absent)s.", "figures": {}}},
+        {"finding": {"text": "100 %y", "figures": {}}},
+        {"finding": "text"},
+        {"bars": {"rows": [{"by": "a", "value": "much"}], "count": 1}},
+        {"bars": None},
+        {"before": {"from": "1"}},
+    ],
+)
+def test_a_result_that_no_page_could_show_is_refused(spoiled: dict[str, Any]) -> None:
+    report = catalog.report_of(REPORT)
+    results.check(report, RESULT)
+
+    with pytest.raises(ValueError, match="not what the report describes"):
+        results.check(report, RESULT | spoiled)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 ms"), (999, "999 ms"), (1_500, "1.5 s"), (90_000, "1 min 30 s")]
+)
+def test_milliseconds_are_shown_in_a_unit_that_fits(number: int, text: str) -> None:
+    assert milliseconds_text(number) == text
+
+
+@pytest.mark.parametrize(
+    ("stage", "done", "seconds"), [("reading", 1, 30), ("reading", 0, None), ("comparing", 1, None)]
+)
+def test_the_time_left_follows_from_the_tasks_that_are_done(
+    stage: str, done: int, seconds: int | None
+) -> None:
+    run = ReportRun(
+        state=RunState.RUNNING, stage=stage, progress_done=done, progress_total=4, report="weights"
+    )
+    run.started_at = timezone.now() - timedelta(seconds=10)
+
+    left = ShownRun(run).seconds_left
+
+    assert left is None if seconds is None else abs((left or 0) - seconds) < 10
