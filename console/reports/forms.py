@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from zoneinfo import available_timezones
 
 from celery.schedules import ParseException, crontab_parser
 from django import forms
 from django.utils.translation import gettext, gettext_lazy, gettext_lazy as _
+from django_celery_beat.models import PeriodicTask
+
+from console.reports.schedules import UTC_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +27,8 @@ CRON_FIELDS = (
     (_("day of week"), 7, 0),
 )
 CRON_CHARS_MAX = 200
+NAME_CHARS_MAX = 200
+_NO_PLACES = ("Etc/", "SystemV/", "posix/", "right/")
 
 
 class ParametersForm(forms.Form):
@@ -106,14 +112,19 @@ class ScheduleForm(forms.Form):
     KINDS = [("interval", _("At intervals")), ("cron", _("At set times"))]
     PERIODS = [("minutes", _("minutes")), ("hours", _("hours")), ("days", _("days"))]
 
+    name = forms.CharField(label=_("Name"), max_length=NAME_CHARS_MAX, required=False)
     enabled = forms.BooleanField(label=_("Switched on"), required=False)
+    catch_up = forms.BooleanField(
+        label=_("Catch up: run once, late, for times that passed while nothing ran"),
+        required=False,
+    )
     kind = forms.ChoiceField(label=_("Repeats"), choices=KINDS)
     every = forms.IntegerField(
         label=_("Every"), min_value=1, max_value=EVERY_MAX, initial=1, required=False
     )
     period = forms.ChoiceField(label=_("Unit"), choices=PERIODS, initial="hours", required=False)
     cron = forms.CharField(
-        label=_("Times (cron, UTC)"),
+        label=_("Times (cron)"),
         required=False,
         max_length=CRON_CHARS_MAX,
         help_text=_(
@@ -122,6 +133,38 @@ class ScheduleForm(forms.Form):
         ),
         widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off"}),
     )
+
+    timezone = forms.ChoiceField(
+        label=_("Time zone"), required=False, widget=forms.Select(attrs={"data-zone-select": ""})
+    )
+
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        initial: Mapping[str, Any],
+        schedule_id: int | None = None,
+    ) -> None:
+        """`schedule_id` is the schedule that is edited, None for a new one."""
+        super().__init__(data, initial=dict(initial))
+        self._schedule_id = schedule_id
+        zone = self.fields["timezone"]
+        assert isinstance(zone, forms.ChoiceField)
+        zone.choices = [(name, name.replace("_", " ")) for name in zone_names()]
+        if schedule_id is None:
+            zone.widget.attrs["data-zone-of-browser"] = ""
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"].strip()
+        others = PeriodicTask.objects.filter(name=name).exclude(pk=self._schedule_id)
+        if name and others.exists():
+            raise forms.ValidationError(gettext("Another schedule has this name."))
+        if not name and self._schedule_id is None:
+            raise forms.ValidationError(gettext("Enter a name."))
+        return name
+
+    def clean_timezone(self) -> str:
+        return self.cleaned_data["timezone"] or str(self.initial.get("timezone", UTC_NAME))
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
@@ -136,6 +179,14 @@ class ScheduleForm(forms.Form):
             except ValueError as error:
                 self.add_error("cron", str(error))
         return cleaned
+
+
+def zone_names() -> list[str]:
+    """Return the names of time zones that people choose from, UTC first."""
+    places = {
+        name for name in available_timezones() if "/" in name and not name.startswith(_NO_PLACES)
+    }
+    return [UTC_NAME, *sorted(places)]
 
 
 def checked_cron(text: str) -> str:

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from django.db.models import Max
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext, gettext as _, ngettext
 
-from console.reports import catalog, schedules
+from console.reports import catalog, health, schedules
 from console.reports.models import ReportRun, RunState
 from console.reports.results import BarSums, Before, Finding
 from console.ui.templatetags.ui import byte_size, count, duration, percent, unknown
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from django_celery_beat.models import PeriodicTask
 
     from console.reports.catalog import Column, Parameter, Report, Total
+    from console.reports.health import Problem
 
 LOG_LINES_SHOWN = 12
 TOTALS_IN_TABLE_MAX = 2
@@ -372,6 +374,45 @@ class ShownSchedule:
     @property
     def later_ms(self) -> list[int | None]:
         return self.next_ms[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownReport:
+    """A report to start or schedule, with what it lacks and its last run."""
+
+    report: Report
+    problems: list[Problem]
+    last: ReportRun | None
+
+    @property
+    def state(self) -> RunState | None:
+        return None if self.last is None else self.last.shown_state
+
+    @property
+    def colour(self) -> str:
+        return "off" if self.state is None else STATE_COLOURS[self.state]
+
+    @property
+    def last_ms(self) -> int | None:
+        return None if self.last is None else milliseconds(self.last.created_at)
+
+
+def shown_reports() -> list[ShownReport]:
+    newest = ReportRun.objects.order_by().values("report").annotate(last=Max("pk")).values("last")
+    runs = ReportRun.objects.filter(pk__in=newest).defer("result", "log_tail")
+    last = {run.report: run for run in runs}
+    return [
+        ShownReport(
+            report,
+            [
+                problem
+                for need in report.needs
+                if (problem := health.need_problem(need.check)) is not None
+            ],
+            last.get(name),
+        )
+        for name, report in catalog.known_reports().items()
+    ]
 
 
 def shown_schedules() -> list[ShownSchedule]:

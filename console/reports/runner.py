@@ -45,11 +45,14 @@ logger = logging.getLogger(__name__)
 # The runner writes the row at most this often; the page asks once a second.
 UPDATE_EVERY_S = 0.25
 CANCEL_ASKED_EVERY_S = 0.5
-# SIGTERM first, so that the program can end Spark and remove its unfinished output.
-GRACE_S = 30.0
+# SIGTERM first, so that the program can end Spark. Whoever cancelled waits for it, and whatever
+# it leaves behind is removed here.
+GRACE_S = 2.0
 LINE_BYTES_MAX = 65_536
 LOG_LINES_KEPT = 400
 OUTPUT_PREFIX = "run-"
+PARQUET_NAME = "result.parquet"
+PARQUET_KEPT = 100
 RESULT_BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -103,6 +106,7 @@ class Runner:
         else:
             # The last rows are the newest; the program itself may have left out older ones.
             rows = result["rows"]
+            keep_parquet(run.pk, self._out / PARQUET_NAME)
             self._finish(
                 RunState.DONE,
                 result={**result, "rows": rows[-RESULT_ROWS_MAX:]},
@@ -273,6 +277,26 @@ class Runner:
 def output_directory() -> Path:
     """Return where each run's program writes, in a directory of its own."""
     return Path(settings.TREBUCHET_DATA) / "reports"
+
+
+def parquet_path(run_id: int) -> Path:
+    """Return where the file with all rows of a result is kept."""
+    return Path(settings.TREBUCHET_DATA) / "parquet" / f"{run_id}.parquet"
+
+
+def keep_parquet(run_id: int, made: Path) -> None:
+    """Keep a run's Parquet file, and of all files the PARQUET_KEPT newest."""
+    kept = parquet_path(run_id)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        made.replace(kept)
+    except OSError as error:
+        # The result itself is in the database.
+        logger.warning("Parquet file not kept: run=%s: %s", run_id, error.strerror)
+        return
+    files = [path for path in kept.parent.glob("*.parquet") if path.stem.isdecimal()]
+    for path in sorted(files, key=lambda path: int(path.stem))[:-PARQUET_KEPT]:
+        path.unlink(missing_ok=True)
 
 
 def remove_leftovers() -> None:

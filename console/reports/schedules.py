@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 SCHEDULED_TASK = "console.reports.run_scheduled_report"
 NEXT_RUNS = 5
 MINUTE_S = 60
+UTC_NAME = "UTC"
+# A run that beat sends later than this is one that it missed before.
+LATE_S = 300
+# How far back the time is looked for that a run is due to, the nearest first.
+LOOKED_BACK = tuple(timedelta(hours=hours) for hours in (1, 25, 8 * 24, 32 * 24, 367 * 24))
 
 INTERVAL_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 
@@ -40,10 +45,45 @@ def arguments(schedule: PeriodicTask) -> dict[str, Any]:
 
 
 def slot(schedule: PeriodicTask, now: datetime) -> str:
-    """Return the name of the time slot that `now` lies in; each slot gets one run."""
+    """Return the name of the time slot that `now` lies in; each slot gets one run.
+
+    The slot of a time of day is the time on the wall, which a change of the clocks may bring twice;
+    that of any other schedule begins at a whole interval, or minute, of UTC.
+    """
     seconds = interval_seconds(schedule) or MINUTE_S
+    due = due_at(schedule, now)
+    if due is not None and schedule.crontab.hour != "*":
+        zone = schedule.crontab.timezone
+        return f"{schedule.pk}@{due.astimezone(zone):%Y-%m-%dT%H:%M} {zone}"
     start = int(now.timestamp()) // seconds * seconds
     return f"{schedule.pk}@{datetime.fromtimestamp(start, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def due_at(schedule: PeriodicTask, now: datetime) -> datetime | None:
+    """Return the last time of a cron schedule in a year up to now, None without one."""
+    if schedule.crontab is None:
+        return None
+    cron: crontab = schedule.crontab.schedule
+    for span in LOOKED_BACK:
+        found, after = None, next_time(cron, now - span)
+        while after <= now:
+            found, after = after, next_time(cron, after)
+        if found is not None:
+            return found
+    return None
+
+
+def is_late(schedule: PeriodicTask, now: datetime) -> bool:
+    """Return whether a run that beat sends now is one that it missed before."""
+    due = due_at(schedule, now)
+    return due is not None and (now - due).total_seconds() > LATE_S
+
+
+def next_time(cron: crontab, after: datetime) -> datetime:
+    """Return the next time after another."""
+    last, delta, _now = cron.remaining_delta(after)
+    found: datetime = (last + delta).astimezone(UTC)
+    return found
 
 
 def interval_seconds(schedule: PeriodicTask) -> int | None:
@@ -70,8 +110,7 @@ def next_runs(schedule: PeriodicTask, now: datetime, count: int = NEXT_RUNS) -> 
     times: list[datetime] = []
     after = now
     for _ in range(count):
-        last, delta, _unused = cron.remaining_delta(after)
-        after = (last + delta).astimezone(UTC)
+        after = next_time(cron, after)
         times.append(after)
     return times
 
@@ -131,8 +170,8 @@ def set_interval(schedule: PeriodicTask, every: int, period: str) -> None:
     schedule.save()
 
 
-def set_cron(schedule: PeriodicTask, text: str) -> None:
-    """Give a schedule five cron fields, already checked, in UTC."""
+def set_cron(schedule: PeriodicTask, text: str, zone: str = UTC_NAME) -> None:
+    """Give a schedule five cron fields, already checked, in a time zone."""
     minute, hour, day_of_month, month_of_year, day_of_week = text.split()
     cron, _ = CrontabSchedule.objects.get_or_create(
         minute=minute,
@@ -140,7 +179,7 @@ def set_cron(schedule: PeriodicTask, text: str) -> None:
         day_of_month=day_of_month,
         month_of_year=month_of_year,
         day_of_week=day_of_week,
-        timezone="UTC",
+        timezone=zone,
     )
     schedule.crontab, schedule.interval = cron, None
     schedule.save()

@@ -46,9 +46,15 @@ def run_report(self: Task[..., None], run_id: int) -> None:
 
 @app.task(bind=True, name=schedules.SCHEDULED_TASK)
 def run_scheduled_report(
-    self: Task[..., None], report: str, parameters: dict[str, Any] | None = None
+    self: Task[..., None],
+    report: str,
+    parameters: dict[str, Any] | None = None,
+    catch_up: bool = True,
 ) -> None:
-    """Run a schedule's report, once for each slot, unless its last run is still active."""
+    """Run a schedule's report, once for each slot, unless its last run is still active.
+
+    Without `catch_up`, a time that passed while beat or every worker was down gets no run.
+    """
     mark_lost()
     sender = (self.request.headers or {}).get("periodic_task_name") or self.request.get(
         "periodic_task_name"
@@ -56,6 +62,9 @@ def run_scheduled_report(
     schedule = PeriodicTask.objects.filter(name=sender, task=schedules.SCHEDULED_TASK).first()
     if schedule is not None and ReportRun.objects.active().filter(schedule=schedule).exists():
         logger.warning("slot skipped, the last run is still active: schedule=%s", schedule.name)
+        return
+    if schedule is not None and not catch_up and schedules.is_late(schedule, timezone.now()):
+        logger.warning("slot skipped, its time has passed: schedule=%s", schedule.name)
         return
     slot = None if schedule is None else schedules.slot(schedule, timezone.now())
     run, is_new = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.reports import views
+from console.reports import schedule_views, views
 
 app_name = "reports"
 urlpatterns = [
@@ -16,7 +16,10 @@ urlpatterns = [
     path("runs/<int:run_id>/progress/", views.run_progress, name="progress"),
     path("runs/<int:run_id>/chart/", views.run_chart, name="chart"),
     path("runs/<int:run_id>/csv/", views.run_csv, name="csv"),
+    path("runs/<int:run_id>/parquet/", views.run_parquet, name="parquet"),
     path("runs/<int:run_id>/cancel/", views.cancel, name="cancel"),
-    path("schedules/<int:schedule_id>/", views.schedule_page, name="schedule"),
-    path("schedules/<int:schedule_id>/switch/", views.schedule_switch, name="schedule-switch"),
+    path("schedules/new/<str:report>/", schedule_views.create, name="schedule-new"),
+    path("schedules/<int:schedule_id>/", schedule_views.edit, name="schedule"),
+    path("schedules/<int:schedule_id>/switch/", schedule_views.switch, name="schedule-switch"),
+    path("schedules/<int:schedule_id>/delete/", schedule_views.delete, name="schedule-delete"),
 ]

@@ -1,24 +1,29 @@
-"""The report pages: the list, runs, schedules."""
+"""The report pages: the list, and runs."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import redis
 from django.contrib import messages
-from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import (
+    FileResponse,
+    Http404,
+    HttpResponse,
+    JsonResponse,
+    StreamingHttpResponse,
+)
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext, gettext as _, ngettext
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_safe
 from kombu.exceptions import OperationalError
 
-from console.accounts.permissions import administrators_action, require_administrator
+from console.accounts.permissions import administrators_action
 from console.audit.models import Entry
 from console.audit.record import change
-from console.reports import catalog, health, results, schedules
-from console.reports.forms import ParametersForm, ScheduleForm, StartForm
+from console.reports import catalog, health, results
+from console.reports.forms import ParametersForm, StartForm
 from console.reports.models import (
     QUEUED_SECONDS_MAX,
     SENTENCE_CHARS_MAX,
@@ -28,18 +33,18 @@ from console.reports.models import (
 )
 from console.reports.presenting import (
     ShownRun,
-    ShownSchedule,
     report_of,
     shown_bars,
+    shown_reports,
     shown_schedules,
 )
+from console.reports.runner import parquet_path
 from console.reports.tasks import run_report
 
 if TYPE_CHECKING:
     from django.forms import Form
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
-    from django_celery_beat.models import PeriodicTask
 
     from console.reports.catalog import Report
 
@@ -57,6 +62,7 @@ def report_list(request: HttpRequest) -> HttpResponse:
         "reports/list.html",
         {
             "problems": health.problems(),
+            "reports": shown_reports(),
             "schedules": shown_schedules(),
             "runs": recent_runs(),
             **start_dialog(),
@@ -148,6 +154,7 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
         "problems": health.problems() if run.is_active else [],
         **start_dialog(run),
     }
+    context["parquet"] = shown.is_done and parquet_path(run.pk).is_file()
     if run.result is not None and shown.report is not None:
         context |= shown_result(run, run.result, shown.report)
     return render(request, "reports/run.html", context)
@@ -224,6 +231,17 @@ def run_csv(request: HttpRequest, run_id: int) -> HttpResponseBase:
     return response
 
 
+@require_safe
+def run_parquet(request: HttpRequest, run_id: int) -> HttpResponseBase:
+    """Return the file with all rows of the result, as long as it is kept."""
+    run = found_run(run_id)
+    try:
+        file = parquet_path(run.pk).open("rb")
+    except OSError as error:
+        raise Http404(_("The Parquet file of this run is not kept any more.")) from error
+    return FileResponse(file, as_attachment=True, filename=f"{run.report}-{run.pk}.parquet")
+
+
 @administrators_action
 def cancel(request: HttpRequest, run_id: int) -> HttpResponse:
     """Cancel a run: a waiting one at once, a running one by a mark for its worker."""
@@ -236,66 +254,6 @@ def cancel(request: HttpRequest, run_id: int) -> HttpResponse:
         else:
             messages.info(request, _("The run had ended already."))
     return redirect("reports:run", run_id=run.pk)
-
-
-@require_http_methods(["GET", "POST"])
-def schedule_page(request: HttpRequest, schedule_id: int) -> HttpResponse:
-    """Show and change when a schedule runs."""
-    schedule = found_schedule(schedule_id)
-    arguments = schedules.arguments(schedule)
-    report = catalog.known_reports().get(str(arguments.get("report", "")))
-    posted = request.POST if request.method == "POST" else None
-    form = ScheduleForm(posted, initial=schedule_initial(schedule))
-    parameters = None
-    if report is not None:
-        initial = arguments.get("parameters") or {}
-        parameters = ParametersForm(report, posted, initial=initial)
-    if request.method == "POST":
-        require_administrator(request)
-        if form.is_valid() and (parameters is None or parameters.is_valid()):
-            before = audited(schedule)
-            with change(request, "schedule.update", schedule.name, before=before) as entry:
-                schedule.enabled = form.cleaned_data["enabled"]
-                if parameters is not None:
-                    arguments["parameters"] = parameters.parameters()
-                    schedule.kwargs = json.dumps(arguments)
-                if form.cleaned_data["kind"] == "interval":
-                    schedules.set_interval(
-                        schedule, form.cleaned_data["every"], form.cleaned_data["period"]
-                    )
-                else:
-                    schedules.set_cron(schedule, form.cleaned_data["cron"])
-                entry.after = audited(schedule)
-            messages.success(request, _("The schedule was changed."))
-            return redirect("reports:list")
-    return render(
-        request,
-        "reports/schedule.html",
-        {
-            "form": form,
-            "parameters": parameters,
-            "schedule": schedule,
-            "shown": shown_schedule(schedule_id),
-            "problems": [] if report is not None else health.problems(),
-        },
-        status=200 if request.method == "GET" else 422,
-    )
-
-
-@administrators_action
-def schedule_switch(request: HttpRequest, schedule_id: int) -> HttpResponse:
-    """Switch a schedule on or off."""
-    schedule = found_schedule(schedule_id)
-    before = {"enabled": schedule.enabled}
-    after = {"enabled": request.POST.get("enabled") == "on"}
-    with change(request, "schedule.switch", schedule.name, before=before, after=after):
-        schedule.enabled = after["enabled"]
-        schedule.save()
-    messages.success(
-        request,
-        _("The schedule runs again.") if schedule.enabled else _("The schedule is switched off."),
-    )
-    return redirect("reports:list")
 
 
 def per_step(seconds: int) -> str:
@@ -315,34 +273,7 @@ def per_step(seconds: int) -> str:
     return words % {"number": number}
 
 
-def audited(schedule: PeriodicTask) -> dict[str, Any]:
-    """Return the values of a schedule that the audit compares before and after a change."""
-    parameters = schedules.arguments(schedule).get("parameters") or {}
-    return {**schedule_initial(schedule), "parameters": parameters}
-
-
-def schedule_initial(schedule: PeriodicTask) -> dict[str, Any]:
-    initial: dict[str, Any] = {"enabled": schedule.enabled}
-    if schedule.interval is not None:
-        return initial | {
-            "kind": "interval",
-            "every": schedule.interval.every,
-            "period": schedule.interval.period,
-        }
-    cron = schedules.expression(schedule.crontab) if schedule.crontab is not None else "0 * * * *"
-    return initial | {"kind": "cron", "cron": cron}
-
-
 def found_run(run_id: int) -> ReportRun:
     return get_object_or_404(
         ReportRun.objects.select_related("schedule", "requested_by"), pk=run_id
     )
-
-
-def found_schedule(schedule_id: int) -> PeriodicTask:
-    found: PeriodicTask = get_object_or_404(schedules.all_schedules(), pk=schedule_id)
-    return found
-
-
-def shown_schedule(schedule_id: int) -> ShownSchedule | None:
-    return next((each for each in shown_schedules() if each.schedule.pk == schedule_id), None)

@@ -100,6 +100,8 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     ),
     "reports:cancel": ({}, "report.cancel"),
     "reports:schedule": (SCHEDULE, "schedule.update"),
+    "reports:schedule-delete": ({}, "schedule.delete"),
+    "reports:schedule-new": ({**SCHEDULE, "name": "New"}, "schedule.create"),
     "reports:schedule-switch": ({"enabled": "on"}, "schedule.switch"),
     "reports:start": ({"report": "traffic", "traffic-hours": "1"}, "report.start"),
     "topics:create": (TOPIC, "topic.create"),
@@ -142,6 +144,7 @@ def world(actors, brokers, monkeypatch) -> dict[str, str]:
         "brokers:promote": reverse("brokers:promote", args=[SLAVE.broker_name, SLAVE.broker_id]),
         "reports:cancel": reverse("reports:cancel", args=[run.pk]),
         "reports:schedule": reverse("reports:schedule", args=[schedule.pk]),
+        "reports:schedule-delete": reverse("reports:schedule-delete", args=[schedule.pk]),
         "reports:schedule-switch": reverse("reports:schedule-switch", args=[schedule.pk]),
     }
 

@@ -72,6 +72,41 @@
     }).observe(element);
   }
 
+  /* The chart as it is seen, with its title, its series and their sums above it. */
+  function picture(element, chart, name) {
+    const drawn = element.querySelector("canvas");
+    const ratio = devicePixelRatio;
+    const head = 44 * ratio;
+    const canvas = document.createElement("canvas");
+    canvas.width = drawn.width;
+    canvas.height = drawn.height + head;
+    const ctx = canvas.getContext("2d");
+    ctx.fillStyle = Trebuchet.colour("--surface");
+    ctx.fillRect(0, 0, canvas.width, canvas.height);
+    ctx.fillStyle = Trebuchet.colour("--text");
+    ctx.font = `600 ${13 * ratio}px system-ui`;
+    const title = element.closest(".card").querySelector("h2").textContent.trim();
+    ctx.fillText(`${title} · ${chart.step}`, 12 * ratio, 18 * ratio);
+    ctx.font = `${11 * ratio}px system-ui`;
+    let x = 12 * ratio;
+    chart.series.forEach((each, index) => {
+      ctx.fillStyle = Trebuchet.colour(`--chart-${index + 1}`);
+      ctx.fillRect(x, 28 * ratio, 9 * ratio, 9 * ratio);
+      ctx.fillStyle = Trebuchet.colour("--muted");
+      const text = `${each.label} ${Trebuchet.grouped(each.values.reduce((sum, value) => sum + value, 0))}`;
+      ctx.fillText(text, x + 14 * ratio, 36 * ratio);
+      x += ctx.measureText(text).width + 30 * ratio;
+    });
+    ctx.drawImage(drawn, 0, head);
+    canvas.toBlob((blob) => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(blob);
+      link.download = `${name}.png`;
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
+  }
+
   document.addEventListener("DOMContentLoaded", async () => {
     const element = document.querySelector("[data-report-chart]");
     if (!element) return;
@@ -81,6 +116,11 @@
       return;
     }
     const chart = await answer.json();
-    if (chart.series?.length) draw(element, chart);
+    if (!chart.series?.length) return;
+    draw(element, chart);
+    const button = document.querySelector("[data-report-png]");
+    if (!button) return;
+    button.hidden = false;
+    button.addEventListener("click", () => picture(element, chart, button.dataset.reportPng));
   });
 })();

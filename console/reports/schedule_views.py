@@ -1,0 +1,181 @@
+"""The pages of schedules: make, change, switch, delete."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.http import Http404
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext, gettext as _
+from django.views.decorators.http import require_http_methods
+from django_celery_beat.models import PeriodicTask
+
+from console.accounts.permissions import administrators_action, require_administrator
+from console.audit.record import change
+from console.reports import catalog, health, schedules
+from console.reports.forms import ParametersForm, ScheduleForm
+from console.reports.models import QUEUED_SECONDS_MAX
+from console.reports.presenting import shown_schedules
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+    from console.reports.catalog import Report
+    from console.reports.presenting import ShownSchedule
+
+
+@require_http_methods(["GET", "POST"])
+def create(request: HttpRequest, report: str) -> HttpResponse:
+    """Make a schedule of a report."""
+    wanted = catalog.known_reports().get(report)
+    if wanted is None:
+        raise Http404(_("There is no such report."))
+    require_administrator(request)
+    schedule = PeriodicTask(
+        task=schedules.SCHEDULED_TASK,
+        kwargs=json.dumps({"report": wanted.name, "catch_up": True}),
+        expire_seconds=QUEUED_SECONDS_MAX,
+    )
+    posted = request.POST if request.method == "POST" else None
+    start = {"name": free_name(gettext(wanted.title)), "enabled": True, "catch_up": True}
+    form = ScheduleForm(posted, initial={**start, "kind": "cron", "cron": "0 6 * * *"})
+    parameters = ParametersForm(wanted, posted)
+    if posted is not None and form.is_valid() and parameters.is_valid():
+        with change(request, "schedule.create", form.cleaned_data["name"]) as entry:
+            save(schedule, form, parameters)
+            entry.after = audited(schedule)
+        messages.success(request, _("The schedule was made."))
+        return redirect("reports:list")
+    return page(request, schedule, form, parameters, wanted)
+
+
+@require_http_methods(["GET", "POST"])
+def edit(request: HttpRequest, schedule_id: int) -> HttpResponse:
+    """Show and change when a schedule runs."""
+    schedule = found_schedule(schedule_id)
+    arguments = schedules.arguments(schedule)
+    report = catalog.known_reports().get(str(arguments.get("report", "")))
+    posted = request.POST if request.method == "POST" else None
+    form = ScheduleForm(posted, initial=schedule_initial(schedule), schedule_id=schedule.pk)
+    parameters = None
+    if report is not None:
+        initial = arguments.get("parameters") or {}
+        parameters = ParametersForm(report, posted, initial=initial)
+    if posted is not None:
+        require_administrator(request)
+        if form.is_valid() and (parameters is None or parameters.is_valid()):
+            before = audited(schedule)
+            with change(request, "schedule.update", schedule.name, before=before) as entry:
+                save(schedule, form, parameters)
+                entry.after = audited(schedule)
+            messages.success(request, _("The schedule was changed."))
+            return redirect("reports:list")
+    return page(request, schedule, form, parameters, report)
+
+
+@administrators_action
+def switch(request: HttpRequest, schedule_id: int) -> HttpResponse:
+    """Switch a schedule on or off."""
+    schedule = found_schedule(schedule_id)
+    before = {"enabled": schedule.enabled}
+    after = {"enabled": request.POST.get("enabled") == "on"}
+    with change(request, "schedule.switch", schedule.name, before=before, after=after):
+        schedule.enabled = after["enabled"]
+        schedule.save()
+    messages.success(
+        request,
+        _("The schedule runs again.") if schedule.enabled else _("The schedule is switched off."),
+    )
+    return redirect("reports:list")
+
+
+@administrators_action
+def delete(request: HttpRequest, schedule_id: int) -> HttpResponse:
+    """Delete a schedule; its runs stay."""
+    schedule = found_schedule(schedule_id)
+    with change(request, "schedule.delete", schedule.name, before=audited(schedule)):
+        schedule.delete()
+    messages.success(request, _("The schedule was deleted; the results of its runs stay."))
+    return redirect("reports:list")
+
+
+def page(
+    request: HttpRequest,
+    schedule: PeriodicTask,
+    form: ScheduleForm,
+    parameters: ParametersForm | None,
+    report: Report | None,
+) -> HttpResponse:
+    return render(
+        request,
+        "reports/schedule.html",
+        {
+            "form": form,
+            "parameters": parameters,
+            "schedule": schedule,
+            "report": report,
+            "shown": None if schedule.pk is None else shown_schedule(schedule.pk),
+            "problems": [] if report is not None else health.problems(),
+        },
+        status=200 if request.method == "GET" else 422,
+    )
+
+
+def save(schedule: PeriodicTask, form: ScheduleForm, parameters: ParametersForm | None) -> None:
+    """Write what the forms say."""
+    given = form.cleaned_data
+    arguments = schedules.arguments(schedule)
+    if parameters is not None:
+        arguments["parameters"] = parameters.parameters()
+    arguments["catch_up"] = given["catch_up"]
+    schedule.name = given["name"] or schedule.name
+    schedule.enabled = given["enabled"]
+    schedule.kwargs = json.dumps(arguments)
+    if given["kind"] == "interval":
+        schedules.set_interval(schedule, given["every"], given["period"])
+    else:
+        schedules.set_cron(schedule, given["cron"], given["timezone"])
+
+
+def free_name(wanted: str) -> str:
+    """Return the name, with a number behind it if a schedule has it already."""
+    taken = set(PeriodicTask.objects.values_list("name", flat=True))
+    names = (wanted, *(f"{wanted} {number}" for number in range(2, len(taken) + 3)))
+    return next(name for name in names if name not in taken)
+
+
+def audited(schedule: PeriodicTask) -> dict[str, Any]:
+    """Return the values of a schedule that the audit compares before and after a change."""
+    parameters = schedules.arguments(schedule).get("parameters") or {}
+    return {**schedule_initial(schedule), "parameters": parameters}
+
+
+def schedule_initial(schedule: PeriodicTask) -> dict[str, Any]:
+    initial: dict[str, Any] = {
+        "name": schedule.name,
+        "enabled": schedule.enabled,
+        "catch_up": schedules.arguments(schedule).get("catch_up", True),
+    }
+    if schedule.interval is not None:
+        return initial | {
+            "kind": "interval",
+            "every": schedule.interval.every,
+            "period": schedule.interval.period,
+        }
+    cron = schedule.crontab
+    return initial | {
+        "kind": "cron",
+        "cron": schedules.expression(cron) if cron is not None else "0 * * * *",
+        "timezone": str(cron.timezone) if cron is not None else schedules.UTC_NAME,
+    }
+
+
+def found_schedule(schedule_id: int) -> PeriodicTask:
+    found: PeriodicTask = get_object_or_404(schedules.all_schedules(), pk=schedule_id)
+    return found
+
+
+def shown_schedule(schedule_id: int) -> ShownSchedule | None:
+    return next((each for each in shown_schedules() if each.schedule.pk == schedule_id), None)

@@ -1,0 +1,245 @@
+"""Schedules are made, changed and deleted on a page; each of their times gets one run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.cache import cache
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from django_celery_beat.models import CrontabSchedule, PeriodicTask
+
+from console.reports import health, runner, schedules, tasks
+from console.reports.forms import zone_names
+from console.reports.models import ReportRun, RunState
+
+if TYPE_CHECKING:
+    from pytest_django.fixtures import Settings
+
+pytestmark = pytest.mark.django_db
+
+PROGRAM = Path(__file__).with_name("fake_analytics.py")
+BERLIN = "Europe/Berlin"
+NEW = {
+    "name": "Every morning",
+    "enabled": "on",
+    "catch_up": "on",
+    "kind": "cron",
+    "cron": "30 6 * * 1-5",
+    "timezone": BERLIN,
+    "traffic-hours": "6",
+    "traffic-topic": "orders",
+}
+
+
+@pytest.fixture(autouse=True)
+def program(settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cache.clear()
+    settings.TREBUCHET_DATA = tmp_path
+    settings.TREBUCHET_ANALYTICS_COMMAND = [sys.executable, str(PROGRAM)]
+    monkeypatch.setattr(health, "problems", list)
+    PeriodicTask.objects.filter(task=schedules.SCHEDULED_TASK).delete()
+
+
+@pytest.fixture
+def admin() -> Client:
+    client = Client()
+    client.force_login(get_user_model().objects.create_user("admin", is_staff=True))
+    return client
+
+
+def cron_of(text: str, zone: str = "UTC", **arguments: Any) -> PeriodicTask:
+    schedule = PeriodicTask(
+        name=f"{text} {zone}",
+        task=schedules.SCHEDULED_TASK,
+        kwargs=json.dumps({"report": "traffic", **arguments}),
+    )
+    schedules.set_cron(schedule, text, zone)
+    return PeriodicTask.objects.get(pk=schedule.pk)
+
+
+def make(client: Client, **given: str) -> Any:
+    return client.post(reverse("reports:schedule-new", args=["traffic"]), NEW | given)
+
+
+def test_a_schedule_is_made_in_the_zone_of_a_person(admin: Client) -> None:
+    assert make(admin).status_code == 302
+
+    (schedule,) = schedules.all_schedules()
+    assert schedule.name == "Every morning"
+    assert schedules.arguments(schedule) == {
+        "report": "traffic",
+        "catch_up": True,
+        "parameters": {"hours": 6, "topic": "orders"},
+    }
+    assert schedules.in_words(schedule).endswith("(Europe/Berlin)")
+    friday = datetime(2026, 10, 23, 12, 0, tzinfo=UTC)
+    assert [f"{when:%d %H:%M}" for when in schedules.next_runs(schedule, friday, 3)] == [
+        # The clocks went back on Sunday.
+        *("26 05:30", "27 05:30", "28 05:30")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"name": " "}, "Enter a name."),
+        ({"name": "Taken"}, "Another schedule has this name."),
+        ({"timezone": "Mars/Olympus"}, "Select a valid choice"),
+        ({"cron": "61 * * * *"}, "is not a valid minute"),
+        ({"traffic-hours": "7"}, "Select a valid choice"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused_in_a_sentence(
+    admin: Client, given: dict[str, str], sentence: str
+) -> None:
+    PeriodicTask.objects.create(
+        name="Taken", task="another", crontab=CrontabSchedule.objects.create(minute="7")
+    )
+
+    answer = make(admin, **given)
+
+    assert answer.status_code == 422
+    assert sentence in answer.content.decode()
+    assert not schedules.all_schedules()
+
+
+def test_a_report_that_is_not_there_has_no_schedule(admin: Client) -> None:
+    address = reverse("reports:schedule-new", args=["gossip"])
+
+    assert admin.get(address).status_code == 404
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_reader_makes_and_deletes_none(method: str) -> None:
+    reader = Client()
+    reader.force_login(get_user_model().objects.create_user("reader"))
+    schedule = cron_of("0 6 * * *")
+
+    ask = getattr(reader, method)
+    made = ask(reverse("reports:schedule-new", args=["traffic"]))
+    deleted = ask(reverse("reports:schedule-delete", args=[schedule.pk]))
+
+    assert (made.status_code, deleted.status_code) == (403, 403)
+    assert schedules.all_schedules().count() == 1
+
+
+def test_a_schedule_is_shown_with_its_next_five_times_and_deleted(admin: Client) -> None:
+    schedule = cron_of("0 6 * * *", BERLIN, catch_up=False)
+    run = ReportRun.objects.create(report="traffic", schedule=schedule)
+
+    page = admin.get(reverse("reports:schedule", args=[schedule.pk])).content.decode()
+    admin.post(reverse("reports:schedule-delete", args=[schedule.pk]))
+
+    assert page.partition('id="report-next"')[2].partition("</ol>")[0].count("<li>") == 5
+    assert '<option value="Europe/Berlin" selected>' in page
+    assert 'name="catch_up"' in page
+    assert not schedules.all_schedules()
+    run.refresh_from_db()
+    assert run.schedule is None
+
+
+def test_people_choose_from_zones_that_are_places() -> None:
+    names = zone_names()
+
+    assert names[0] == "UTC"
+    assert {"Asia/Shanghai", BERLIN} <= set(names)
+    assert not {"Etc/GMT+3", "CET"} & set(names)
+
+
+def test_the_same_time_has_one_slot_however_late_it_is_taken() -> None:
+    schedule = cron_of("30 6 * * *", BERLIN)
+    due = datetime(2026, 11, 20, 5, 30, tzinfo=UTC)
+
+    slots = {schedules.slot(schedule, due + timedelta(minutes=late)) for late in (0, 3, 700)}
+
+    assert slots == {f"{schedule.pk}@2026-11-20T06:30 Europe/Berlin"}
+    assert schedules.slot(schedule, due - timedelta(seconds=1)) not in slots
+
+
+def test_a_time_that_the_clocks_bring_twice_has_one_slot() -> None:
+    schedule = cron_of("30 2 * * *", BERLIN)
+    first = datetime(2026, 10, 25, 0, 30, 5, tzinfo=UTC)
+
+    assert schedules.slot(schedule, first) == schedules.slot(schedule, first + timedelta(hours=1))
+
+
+def test_each_hour_has_a_slot_of_its_own_when_the_clocks_change() -> None:
+    schedule = cron_of("0 * * * *", BERLIN)
+    midnight = datetime(2026, 10, 24, 22, 0, 5, tzinfo=UTC)
+
+    slots = {schedules.slot(schedule, midnight + timedelta(hours=hour)) for hour in range(25)}
+
+    assert len(slots) == 25
+
+
+@pytest.mark.parametrize(
+    ("text", "due"),
+    [("0 6 * * *", "2026-11-20T06:00"), ("0 0 1 1 *", "2026-01-01T00:00")],
+)
+def test_the_last_time_is_found_however_long_ago_it_is(text: str, due: str) -> None:
+    found = schedules.due_at(cron_of(text), datetime(2026, 11, 20, 17, 0, tzinfo=UTC))
+
+    assert f"{found:%Y-%m-%dT%H:%M}" == due
+
+
+@pytest.mark.parametrize(("catch_up", "runs"), [(True, 1), (False, 0)])
+def test_a_time_that_was_missed_is_caught_up_where_the_schedule_says_so(
+    monkeypatch: pytest.MonkeyPatch, catch_up: bool, runs: int
+) -> None:
+    schedule = cron_of("0 6 * * *", catch_up=catch_up)
+    monkeypatch.setattr(tasks, "perform", lambda run, worker: None)
+    monkeypatch.setattr(timezone, "now", lambda: datetime(2026, 11, 20, 9, 0, tzinfo=UTC))
+
+    for _ in range(2):
+        tasks.run_scheduled_report.apply(
+            kwargs=schedules.arguments(schedule), headers={"periodic_task_name": schedule.name}
+        )
+
+    assert ReportRun.objects.filter(schedule=schedule).count() == runs
+
+
+def test_the_parquet_file_of_a_run_is_kept_and_the_oldest_go(
+    admin: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "PARQUET_KEPT", 2)
+    runs = [ReportRun.objects.create(report="traffic", state=RunState.DONE) for _ in range(3)]
+    for run in runs:
+        made = tmp_path / "result.parquet"
+        made.write_bytes(b"PAR1 %d" % run.pk)
+        runner.keep_parquet(run.pk, made)
+
+    answers = [admin.get(reverse("reports:parquet", args=[run.pk])) for run in runs]
+
+    assert [answer.status_code for answer in answers] == [404, 200, 200]
+    content = b"".join(answers[2].streaming_content)  # type: ignore[attr-defined]
+    for answer in answers:
+        answer.close()
+    assert content == b"PAR1 %d" % runs[2].pk
+    assert f"traffic-{runs[2].pk}.parquet" in answers[2]["Content-Disposition"]
+
+
+def test_a_parquet_file_that_cannot_be_kept_loses_no_result(tmp_path: Path) -> None:
+    runner.keep_parquet(1, tmp_path / "absent")
+
+    assert not runner.parquet_path(1).exists()
+
+
+def test_the_list_says_what_can_be_asked_and_when_it_was_last(admin: Client) -> None:
+    last = ReportRun.objects.create(report="traffic", state=RunState.FAILED)
+
+    page = admin.get(reverse("reports:list")).content.decode()
+
+    catalog = page.partition('id="report-catalog"')[2].partition("</ul>")[0]
+    assert "How many messages did each topic store?" in catalog
+    assert reverse("reports:run", args=[last.pk]) in catalog
+    assert catalog.count("It has not run yet.") == 1
+    assert 'data-start-report="handovers"' in catalog
+    assert reverse("reports:schedule-new", args=["handovers"]) in catalog
