@@ -76,6 +76,7 @@ INSTALLED_APPS = [
     "console.ui",
     "console.accounts",
     "console.preferences",
+    "console.palette",
     "console.audit",
     "console.configs",
     "console.overview",

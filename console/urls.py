@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import include, path
 
-from console.ui import health, words
+from console.ui import gallery, health, words
 
 urlpatterns = [
     path("", include("console.overview.urls")),
@@ -19,6 +19,8 @@ urlpatterns = [
     path("alerts/", include("console.alerts.urls")),
     path("audit/", include("console.audit.urls")),
     path("accounts/", include("console.accounts.urls")),
+    path("ui/", gallery.gallery, name="gallery"),
+    path("palette/", include("console.palette.urls")),
     path("settings/", include("console.preferences.urls")),
     path("words/<str:language>.js", words.words, name="words"),
     path("healthz", health.healthz, name="healthz"),

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
 from django.shortcuts import render
+from django.utils.translation import gettext_lazy as _
 
 from console.accounts.permissions import administrators_page
 from console.audit.models import Entry
 from console.ui.lists import asked_text, stored_page_of
+from console.ui.tables import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +26,17 @@ OUTCOME_STATES = {
     Entry.Outcome.FAILED: "bad",
     Entry.Outcome.REFUSED: "bad",
 }
+
+
+COLUMNS = (
+    Column("when", _("When"), is_sorted=True),
+    Column("who", _("Who"), is_fact=True),
+    Column("action", _("Action"), is_sorted=True, is_fact=True),
+    Column("subject", _("Subject"), is_sorted=True, is_fact=True, css="break"),
+    Column("outcome", _("Outcome"), css="prose"),
+    Column("change", _("Change"), css="prose"),
+)
+ORDER = {"when": "at", "action": "action", "subject": "subject"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +74,11 @@ def listing(request: HttpRequest) -> HttpResponse:
     actions = Entry.objects.order_by("action").values_list("action", flat=True).distinct()
     if action:
         entries = entries.filter(action=action)
-    page = stored_page_of(request, entries)
+    table = Table(request, COLUMNS, sort="-when")
+    sign = "-" if table.sort.startswith("-") else ""
+    page = stored_page_of(request, entries.order_by(f"{sign}{ORDER[table.sort_name]}", f"{sign}id"))
     context = {
+        "table": table,
         "rows": [
             Row(entry, tuple(differences(entry.before, entry.after))) for entry in page.object_list
         ],

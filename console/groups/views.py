@@ -18,10 +18,11 @@ from console.gateway.moment import now_ms
 from console.groups.forms import GroupForm
 from console.history.metrics import GROUP, LAG
 from console.history.pages import history_context
-from console.history.reading import Spark, sparks
+from console.history.reading import Spark, last_of, sparks
 from console.history.series import How, Line
 from console.ui.lists import Chip, asked_text, page_of
 from console.ui.missing import MissingError
+from console.ui.tables import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,6 +51,18 @@ WORDS = Words(
     deleted=gettext_lazy("Group %(name)s is deleted."),
     type_name=gettext_lazy("Type the group's name to confirm"),
     wrong_name=gettext_lazy("The name typed is not the group's; nothing was deleted."),
+)
+
+
+COLUMNS = (
+    Column("group", gettext_lazy("Group"), is_sorted=True),
+    Column("state", gettext_lazy("State"), is_fact=True),
+    Column("members", gettext_lazy("Members"), is_number=True, is_fact=True),
+    Column("topics", gettext_lazy("Topics"), is_number=True, css="muted"),
+    Column("trend", gettext_lazy("Trend"), "1 h", css="spark-cell"),
+    Column("lag", gettext_lazy("Lag"), "msg", is_number=True, is_sorted=True, is_fact=True),
+    Column("consumed", gettext_lazy("Consumed"), "msg/s", is_number=True),
+    Column("last", gettext_lazy("Last consumed message stored")),
 )
 
 
@@ -86,13 +99,30 @@ def listing(request: HttpRequest) -> HttpResponse:
     kind = SYSTEM if request.GET.get("kind") == SYSTEM else OWN
     every = list(gateway().groups.all().values())
     matching = [group for group in every if query.lower() in group.name.lower()]
-    rows = page_of(request, [group for group in matching if group.is_system == (kind == SYSTEM)])
+    shown = [group for group in matching if group.is_system == (kind == SYSTEM)]
+    table = Table(request, COLUMNS, sort="group")
+    lag = Line("lag", LAG, How.PEAK)
+    # One read of the history for the order of all of them, else only for those of the page.
+    trends = (
+        sparks(GROUP, [group.name for group in shown], lag, now_ms())
+        if table.sort_name == "lag"
+        else {}
+    )
+    ordered = table.sorted(
+        shown,
+        {
+            "group": lambda group: group.name.lower(),
+            "lag": lambda group: last_of(trends.get(group.name)),
+        },
+    )
+    rows = page_of(request, ordered)
     names = [group.name for group in rows.object_list]
     connections = gateway().groups.connections_of(names) if names else {}
     progresses = gateway().groups.progress_of(names) if names else {}
-    lags = sparks(GROUP, names, Line("lag", LAG, How.PEAK), now_ms())
+    lags = trends or sparks(GROUP, names, lag, now_ms())
     system_count = sum(group.is_system for group in matching)
     context = {
+        "table": table,
         "rows": [
             GroupRow(group, connections[group.name], progresses[group.name], lags.get(group.name))
             for group in rows.object_list

@@ -148,3 +148,9 @@ def sparks(kind: str, names: Sequence[str], line: Line, now_ms: int) -> dict[str
         values = values_of(parts, line)
         made[name] = Spark(values, trend_of(values))
     return made
+
+
+def last_of(spark: Spark | None) -> float | None:
+    """Return the newest value that is known, None where there is none."""
+    known = [value for value in spark.values if value is not None] if spark else []
+    return known[-1] if known else None

@@ -16,12 +16,13 @@ from console.gateway.answers import TopicKind
 from console.gateway.moment import now_ms
 from console.history.metrics import PUT, TOPIC
 from console.history.pages import history_context
-from console.history.reading import Spark, sparks
+from console.history.reading import Spark, last_of, sparks
 from console.history.series import Line
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
 from console.ui.lists import Chip, asked_text, page_of
 from console.ui.missing import MissingError
+from console.ui.tables import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -54,6 +55,19 @@ WORDS = Words(
 
 
 KIND_STATES = {TopicKind.NORMAL: "accent", TopicKind.RETRY: "warn", TopicKind.DLQ: "bad"}
+
+
+COLUMNS = (
+    Column("topic", gettext_lazy("Topic"), is_sorted=True),
+    Column("type", gettext_lazy("Type")),
+    Column("queues", gettext_lazy("Queues"), "w / r", is_number=True, is_sorted=True),
+    Column("permission", gettext_lazy("Permission")),
+    Column("brokers", gettext_lazy("Brokers"), css="muted"),
+    Column("trend", gettext_lazy("Trend"), "1 h", is_sorted=True, is_fact=True, css="spark-cell"),
+    Column("received", gettext_lazy("Received"), "msg/s", is_number=True, is_fact=True),
+    Column("hour", gettext_lazy("Last hour"), "msg", is_number=True, is_fact=True),
+    Column("day", gettext_lazy("Last day"), "msg", is_number=True),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +107,32 @@ def listing(request: HttpRequest) -> HttpResponse:
     if kind not in {chip.value for chip in chips}:
         kind = TopicKind.NORMAL
     shown = [topic for topic in matching if kind in {"all", topic.kind}]
-    rows = page_of(request, shown)
+    table = Table(request, COLUMNS, sort="topic")
+    received = Line("received", PUT)
+    # One read of the history for the order of all of them, else only for those of the page.
+    trends = (
+        sparks(TOPIC, [topic.name for topic in shown], received, now_ms())
+        if table.sort_name == "trend"
+        else {}
+    )
+    ordered = table.sorted(
+        shown,
+        {
+            "topic": lambda topic: topic.name.lower(),
+            "queues": lambda topic: topic.write_queue_nums,
+            "trend": lambda topic: last_of(trends.get(topic.name)),
+        },
+    )
+    rows = page_of(request, ordered)
     topics = list(rows.object_list)
     names = [topic.name for topic in topics]
     traffic = gateway().topics.traffic(names) if topics else {}
-    received = sparks(TOPIC, names, Line("received", PUT), now_ms())
+    received_of = trends or sparks(TOPIC, names, received, now_ms())
     context = {
+        "table": table,
         "rows": [
-            TopicRow(topic, traffic.get(topic.name), received.get(topic.name)) for topic in topics
+            TopicRow(topic, traffic.get(topic.name), received_of.get(topic.name))
+            for topic in topics
         ],
         "page": rows,
         "chips": chips,

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NavigationEntry:
-    """A line of the navigation, current on every page of its namespace."""
+    """A line of the navigation, current on pages of its namespace; `g` and `key` lead there."""
 
     label: Promise
     icon: str
     url_name: str
+    key: str
     for_staff: bool = False
 
     @property
@@ -33,14 +34,14 @@ class NavigationEntry:
 
 
 NAVIGATION = (
-    NavigationEntry(_("Overview"), "gauge", "overview:index"),
-    NavigationEntry(_("Live"), "radio", "tracing:river"),
-    NavigationEntry(_("Alerts"), "bell", "alerts:list"),
-    NavigationEntry(_("Topics"), "layers", "topics:list"),
-    NavigationEntry(_("Groups"), "users", "groups:list"),
-    NavigationEntry(_("Offsets"), "milestone", "offsets:index"),
-    NavigationEntry(_("Reports"), "chart-column", "reports:list"),
-    NavigationEntry(_("Audit"), "scroll-text", "audit:list", for_staff=True),
+    NavigationEntry(_("Overview"), "gauge", "overview:index", "o"),
+    NavigationEntry(_("Live"), "radio", "tracing:river", "l"),
+    NavigationEntry(_("Alerts"), "bell", "alerts:list", "a"),
+    NavigationEntry(_("Topics"), "layers", "topics:list", "t"),
+    NavigationEntry(_("Groups"), "users", "groups:list", "g"),
+    NavigationEntry(_("Offsets"), "milestone", "offsets:index", "f"),
+    NavigationEntry(_("Reports"), "chart-column", "reports:list", "r"),
+    NavigationEntry(_("Audit"), "scroll-text", "audit:list", "u", for_staff=True),
 )
 
 
@@ -54,6 +55,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "density": mine.density,
         "zone": mine.zone,
         "places": SimpleLazyObject(lambda: places_of(request)),
+        "address": request.get_full_path(),
         "navigation": [entry for entry in NAVIGATION if staff or not entry.for_staff],
         "current_namespace": match.namespace if match else "",
         "may_change": staff,

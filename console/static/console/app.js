@@ -145,11 +145,6 @@ const Trebuchet = (() => {
       setNavigation(false);
       for (const menu of document.querySelectorAll("details.menu[open]")) menu.open = false;
     }
-    const typing = event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable]");
-    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
-      const search = document.querySelector("input[type=search]");
-      if (search) { event.preventDefault(); search.focus(); search.select(); }
-    }
   });
 
   document.addEventListener("change", (event) => {

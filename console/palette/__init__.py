@@ -1,0 +1,1 @@
+"""The command palette: finds pages, topics, groups and brokers, and acts on them."""

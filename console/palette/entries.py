@@ -1,0 +1,177 @@
+"""Entries of the palette: places to go to and things to do, each an address with its words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlencode
+
+from django.core.cache import cache
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from console.gateway.access import gateway
+from console.gateway.answers import TopicKind
+from console.gateway.errors import GatewayError
+from console.ui.context import NAVIGATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from console.preferences.models import Place
+
+ENTRIES_MAX = 30
+ACTED_ON_MAX = 3
+"""So many of the topics and groups found come with what can be done with them."""
+NAMES_KEPT_S = 5
+"""A person types faster than brokers need to be asked."""
+
+
+class Entry(NamedTuple):
+    """A line of the palette; `icon` is one of the sprite."""
+
+    label: str
+    hint: str
+    icon: str
+    url: str
+
+
+class Names(NamedTuple):
+    """What brokers and the name server know of, by name."""
+
+    topics: list[str]
+    groups: list[str]
+    brokers: list[tuple[str, int]]
+
+
+def known_names() -> Names:
+    """Return the names of now, or of some seconds ago; none while no broker answers."""
+    found: Names | None = cache.get("palette.names")
+    if found is None:
+        try:
+            found = Names(
+                sorted(
+                    name
+                    for name, topic in gateway().topics.all().items()
+                    if topic.kind is not TopicKind.SYSTEM
+                ),
+                sorted(name for name, each in gateway().groups.all().items() if not each.is_system),
+                sorted(
+                    (node.broker_name, node.broker_id)
+                    for node in gateway().cluster.registered().nodes
+                ),
+            )
+        except GatewayError:
+            found = Names([], [], [])
+        cache.set("palette.names", found, NAMES_KEPT_S)
+    return found
+
+
+def find(asked: str, places: Iterable[Place], *, may_change: bool) -> list[Entry]:
+    """Return what matches every word that was typed, best first; without words, where to go."""
+    words = asked.lower().split()
+    always = [
+        *(Entry(place.label, _("Favourite"), "star", place.address) for place in places),
+        *pages(may_change=may_change),
+        *actions(may_change=may_change),
+    ]
+    if not words:
+        return always[:ENTRIES_MAX]
+    names = known_names()
+    topics = best(names.topics, words)
+    groups = best(names.groups, words)
+    found = [entry for entry in always if matches(entry, words)]
+    named = [
+        *(topic_entry(name) for name in topics),
+        *(group_entry(name) for name in groups),
+        *(
+            entry
+            for entry in (broker_entry(name, number) for name, number in names.brokers)
+            if matches(entry, words)
+        ),
+    ]
+    # A verb among the words names no topic: "reset billing" is the action of a group.
+    for name in acted_on(names.topics, words):
+        found += (entry for entry in about_topic(name, may_change) if matches(entry, words))
+    for name in acted_on(names.groups, words):
+        found += (entry for entry in about_group(name, may_change) if matches(entry, words))
+    unique = dict.fromkeys([*named[:ACTED_ON_MAX], *found, *named])
+    return list(unique)[:ENTRIES_MAX]
+
+
+def pages(*, may_change: bool) -> Iterator[Entry]:
+    for each in NAVIGATION:
+        if may_change or not each.for_staff:
+            yield Entry(str(each.label), _("Page"), each.icon, reverse(each.url_name))
+    yield Entry(_("Settings"), _("Page"), "settings-2", reverse("preferences:own"))
+    yield Entry(_("Change password"), _("Page"), "key-round", reverse("accounts:password"))
+
+
+def actions(*, may_change: bool) -> Iterator[Entry]:
+    if may_change:
+        hint = _("Action")
+        yield Entry(_("Create a topic…"), hint, "plus", reverse("topics:create"))
+        yield Entry(_("Create a group…"), hint, "plus", reverse("groups:create"))
+        start = reverse("reports:list") + "#start-report"
+        yield Entry(_("Run a report…"), hint, "play", start)
+
+
+def topic_entry(name: str) -> Entry:
+    return Entry(name, _("Topic"), "layers", reverse("topics:detail", args=[name]))
+
+
+def group_entry(name: str) -> Entry:
+    return Entry(name, _("Group"), "users", reverse("groups:detail", args=[name]))
+
+
+def broker_entry(name: str, number: int) -> Entry:
+    label = f"{name} {number}"
+    return Entry(label, _("Broker"), "server", reverse("brokers:detail", args=[name, number]))
+
+
+def about_topic(name: str, may_change: bool) -> Iterator[Entry]:
+    hint, live = _("Action"), reverse("tracing:river")
+    query = urlencode({"topic": name})
+    yield Entry(_("Watch topic %s live") % name, hint, "radio", f"{live}?{query}")
+    if may_change:
+        url = reverse("topics:edit", args=[name])
+        yield Entry(_("Edit topic %s…") % name, hint, "pencil", url)
+        url = reverse("topics:detail", args=[name]) + "#delete"
+        yield Entry(_("Delete topic %s…") % name, hint, "trash-2", url)
+
+
+def about_group(name: str, may_change: bool) -> Iterator[Entry]:
+    hint, live = _("Action"), reverse("tracing:river")
+    query = urlencode({"group": name})
+    offsets = f"{reverse('offsets:index')}?{query}"
+    yield Entry(_("Watch group %s live") % name, hint, "radio", f"{live}?{query}")
+    if may_change:
+        yield Entry(_("Reset offsets of %s…") % name, hint, "rotate-ccw", offsets)
+        url = reverse("groups:edit", args=[name])
+        yield Entry(_("Edit group %s…") % name, hint, "pencil", url)
+        url = reverse("groups:detail", args=[name]) + "#delete"
+        yield Entry(_("Delete group %s…") % name, hint, "trash-2", url)
+    else:
+        yield Entry(_("Offsets of %s") % name, hint, "milestone", offsets)
+
+
+def best(names: Iterable[str], words: Sequence[str]) -> list[str]:
+    """Return the names that hold every word: those that begin with the first one come first."""
+    found = [name for name in names if all(word in name.lower() for word in words)]
+    found.sort(key=lambda name: (not name.lower().startswith(words[0]), len(name), name))
+    return found[:ENTRIES_MAX]
+
+
+def acted_on(names: Iterable[str], words: Sequence[str]) -> list[str]:
+    """Return the names that hold at least one word, those that hold most first."""
+
+    def held(name: str) -> int:
+        return sum(word in name.lower() for word in words)
+
+    found = [name for name in names if held(name)]
+    found.sort(key=lambda name: (-held(name), len(name), name))
+    return found[:ACTED_ON_MAX]
+
+
+def matches(entry: Entry, words: Sequence[str]) -> bool:
+    text = f"{entry.label} {entry.hint}".lower()
+    return all(word in text for word in words)

@@ -1,0 +1,22 @@
+"""The palette's one view: entries as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.http import JsonResponse
+
+from console.accounts.permissions import page
+from console.palette.entries import find
+from console.ui.context import places_of
+from console.ui.lists import asked_text
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+
+@page
+def entries(request: HttpRequest) -> HttpResponse:
+    """Answer what matches `q`."""
+    found = find(asked_text(request), places_of(request), may_change=request.user.is_staff)
+    return JsonResponse({"entries": [entry._asdict() for entry in found]})

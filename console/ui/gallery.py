@@ -1,0 +1,67 @@
+"""The page for developers that shows every component in every state."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.core.paginator import Paginator
+from django.shortcuts import render
+
+from console.accounts.permissions import page
+from console.gateway.moment import now_ms
+from console.history.reading import Spark
+from console.ui.lists import Chip
+from console.ui.tables import Column, Table
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+STATES = ("ok", "warn", "bad", "info", "accent", "")
+# Its words are examples for those who write pages: no catalogue holds them.
+COLUMNS = (
+    Column("name", "Name", is_sorted=True),
+    Column("state", "State", is_fact=True),
+    Column("trend", "Trend", "1 h", css="spark-cell"),
+    Column("lag", "Lag", "msg", is_number=True, is_sorted=True, is_fact=True),
+    Column("seen", "Seen"),
+    Column("note", "Hidden at first", is_extra=True),
+)
+RISING = Spark([None if 20 <= at < 26 else at * at / 9 for at in range(60)], 1)
+FALLING = Spark([float(90 - at) for at in range(60)], -1)
+
+
+class ExampleForm(forms.Form):
+    """One field of each kind, one of them wrong."""
+
+    name = forms.CharField(label="Name", help_text="Help stands under the field.")
+    wrong = forms.IntegerField(label="Wrong", max_value=16)
+    choice = forms.ChoiceField(label="Choice", choices=[("a", "One"), ("b", "Another")])
+    switch = forms.BooleanField(label="Switch", required=False)
+    fixed = forms.CharField(label="Cannot change", disabled=True, initial="orders")
+
+
+def rows(now: int) -> list[dict[str, Any]]:
+    return [
+        {"name": "billing", "state": "ok", "spark": FALLING, "lag": 3, "seen": now - 4_000},
+        {"name": "fraud-check", "state": "bad", "spark": RISING, "lag": 1_204_387, "seen": now},
+        {"name": "export", "state": "warn", "spark": None, "lag": None, "seen": now - 172_800_000},
+    ]
+
+
+@page
+def gallery(request: HttpRequest) -> HttpResponse:
+    table = Table(request, COLUMNS, sort="name")
+    every = table.sorted(rows(now_ms()), {"name": itemgetter("name"), "lag": itemgetter("lag")})
+    context = {
+        "table": table,
+        "rows": every,
+        "states": STATES,
+        "chips": [Chip("all", "All", 12), Chip("own", "Own", 3)],
+        "kind": "own",
+        "page": Paginator(range(130), 50).get_page(request.GET.get("page")),
+        "form": ExampleForm({"name": "orders", "wrong": "17", "choice": "a"}),
+        "now": now_ms(),
+    }
+    return render(request, "ui/gallery.html", context)

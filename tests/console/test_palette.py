@@ -1,0 +1,87 @@
+"""The palette finds by parts of names, acts, and offers nobody what is not theirs to do."""
+
+from __future__ import annotations
+
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+
+from console.gateway.errors import NameServerDownError
+from console.preferences.models import Place
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world(brokers):
+    cache.clear()
+    for name in ("Orders", "Reorders", "Billing"):
+        brokers.add_topic(name)
+    brokers.add_group("billing-service", online=True, topic="Orders")
+    yield brokers
+    cache.clear()
+
+
+def found(client, words: str) -> dict[str, str]:
+    answer = client.get(reverse("palette:entries"), {"q": words})
+    return {entry["label"]: entry["url"] for entry in answer.json()["entries"]}
+
+
+def test_a_name_is_found_by_its_parts_and_what_begins_with_it_comes_first(actors, world) -> None:
+    entries = found(actors.reader, "order")
+
+    assert list(entries)[:2] == ["Orders", "Reorders"]
+    assert entries["Orders"] == "/topics/t/Orders/"
+    assert found(actors.reader, "broker-a")["broker-a 0"] == "/brokers/b/broker-a/0/"
+
+
+@pytest.mark.parametrize(
+    ("words", "label", "url"),
+    [
+        ("reset billing", "Reset offsets of billing-service…", "/offsets/?group=billing-service"),
+        ("live orders", "Watch topic Orders live", "/live/?topic=Orders"),
+        ("delete orders", "Delete topic Orders…", "/topics/t/Orders/#delete"),
+        ("run report", "Run a report…", "/reports/#start-report"),
+        ("audit", "Audit", "/audit/"),
+    ],
+)
+def test_words_name_what_to_do(words, label, url, actors, world) -> None:
+    assert found(actors.admin, words)[label] == url
+
+
+@pytest.mark.parametrize("words", ["", "orders", "billing", "create", "audit", "delete orders"])
+def test_a_reader_is_offered_nothing_that_changes_things(words, actors, world) -> None:
+    entries = " ".join(found(actors.reader, words))
+
+    for verb in ("Delete", "Edit", "Reset", "Create", "Run", "Audit"):
+        assert verb not in entries
+
+
+def test_every_address_of_the_palette_leads_somewhere(actors, world) -> None:
+    every = {
+        url
+        for words in ("", "orders", "billing", "create", "live", "offsets", "run", "broker")
+        for url in found(actors.admin, words).values()
+    }
+
+    assert len(every) > 15
+    for url in every:
+        assert actors.admin.get(url.partition("#")[0]).status_code == 200, url
+
+
+def test_without_words_the_favourites_come_first(actors, admin_account, world) -> None:
+    Place.objects.create(user=admin_account, kind="view", label="DLQ", address="/topics/?kind=dlq")
+
+    assert list(found(actors.admin, ""))[:2] == ["DLQ", "Overview"]
+    assert "DLQ" not in found(actors.reader, "")
+
+
+def test_while_no_broker_answers_pages_are_still_found(actors, world) -> None:
+    world.fails = NameServerDownError(["127.0.0.1:9876"], "refused")
+    cache.clear()
+
+    assert found(actors.reader, "topics")["Topics"] == "/topics/"
+
+
+def test_nothing_that_a_stranger_types_is_answered(actors, world) -> None:
+    assert actors.stranger.get(reverse("palette:entries"), {"q": "orders"}).status_code == 302
