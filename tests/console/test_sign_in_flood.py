@@ -99,5 +99,5 @@ def test_guesses_at_once_from_everywhere_take_little_memory_and_leave_a_way_in(
     assert memory_peak(web.pid) - before < MEMORY_BYTES_MAX
     assert {"Name and password do not match.", *said} == set(said)
     assert any("Many people sign in" in sentence for sentence in said)
-    assert seconds < 10
+    assert seconds < 60
     assert guesser.guess("nobody", "127.2.0.1") == "Name and password do not match."
