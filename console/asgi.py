@@ -15,6 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 pages = get_asgi_application()
 
 from console.accounts.sessions import is_cookie_signed_in  # noqa: E402  (needs loaded apps)
+from console.flow.routing import websocket_urlpatterns as flow_urlpatterns  # noqa: E402
 from console.serving.body_limit import BodyLimit  # noqa: E402
 from console.serving.origin import SameOrigin  # noqa: E402
 from console.serving.sockets import not_found  # noqa: E402
@@ -31,7 +32,7 @@ application = ProtocolTypeRouter(
             bytes_max_below=settings.TREBUCHET_BODY_BYTES_MAX_BELOW,
         ),
         "websocket": AuthMiddlewareStack(
-            SameOrigin(URLRouter([*websocket_urlpatterns, elsewhere]))
+            SameOrigin(URLRouter([*websocket_urlpatterns, *flow_urlpatterns, elsewhere]))
         ),
     }
 )

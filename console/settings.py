@@ -80,6 +80,7 @@ INSTALLED_APPS = [
     "console.audit",
     "console.configs",
     "console.overview",
+    "console.flow",
     "console.collector",
     "console.history",
     "console.verdicts",

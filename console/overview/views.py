@@ -9,11 +9,13 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import JsonResponse
 from django.shortcuts import redirect, render
-from django.utils.translation import gettext as _
+from django.utils.safestring import SafeString
+from django.utils.translation import get_language, gettext as _
 
 from console.accounts.permissions import administrators_action, page
 from console.audit.record import change
 from console.demo.process import demo_process
+from console.flow.pages import shared_flow
 from console.gateway.access import gateway
 from console.gateway.answers import RuntimeInfo
 from console.gateway.errors import GatewayError, UnconfirmedBrokerError
@@ -21,6 +23,7 @@ from console.gateway.known import known_addresses
 from console.gateway.moment import now_ms
 from console.history.reading import collector_state
 from console.overview.history import Sample, history
+from console.overview.shared import Shared
 from console.overview.states import Finding, State
 from console.overview.summary import BrokerRow, Summary, summarize, total
 from console.verdicts.reading import current_verdicts
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 SINCE_DIGITS_MAX = 16
+SUMMARY_KEPT_MS = 4_000
+
+shared_summary: Shared[Summary] = Shared(SUMMARY_KEPT_MS)
 
 
 @page
@@ -37,6 +43,7 @@ def index(request: HttpRequest) -> HttpResponse:
     context = {
         "summary": summarize_now(),
         "demo": demo_process.state(),
+        "flow": SafeString(shared_flow.html(now_ms())),
         "name_server_first": settings.TREBUCHET_NAMESRV[0],
     }
     return render(request, "overview/index.html", context)
@@ -44,10 +51,9 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @page
 def summary(request: HttpRequest) -> HttpResponse:
-    """Show the part that refreshes itself."""
-    return render(
-        request, "overview/_summary.html", {"summary": summarize_now(), "is_refresh": True}
-    )
+    """Show the part that refreshes itself; all who watch share what brokers are asked."""
+    now = shared_summary.get(get_language() or "", now_ms(), summarize_now)
+    return render(request, "overview/_summary.html", {"summary": now, "is_refresh": True})
 
 
 @page

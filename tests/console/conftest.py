@@ -10,12 +10,14 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
+from console.flow.pages import shared_flow
 from console.gateway import access
 from console.gateway.fakes.cluster import FakeCluster
 from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.status import STATUS, Status
 from console.overview.history import history
+from console.overview.views import shared_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +47,8 @@ def brokers(settings, tmp_path) -> Iterator[FakeBroker]:
     access.gateway.cache_clear()
     history_store.cache_clear()
     history.clear()
+    shared_flow.forget()
+    shared_summary.forget()
     cluster = access.gateway().cluster
     assert isinstance(cluster, FakeCluster)
     yield cluster.broker

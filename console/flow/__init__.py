@@ -1,0 +1,1 @@
+"""The flow: brokers, topics and groups, joined by what runs between them."""

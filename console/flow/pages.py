@@ -1,0 +1,65 @@
+"""The flow as HTML: one reading of the history, one rendering a language, however many watch."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from django.template.loader import render_to_string
+from django.utils.translation import get_language
+
+from console.flow.drawing import ROW, WIDTH, drawn
+from console.flow.reading import Flow, flow_of
+from console.history.access import history_store
+from console.history.database import HistoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+KEPT_MS = 4_000
+
+
+class SharedFlow:
+    """The flow that all viewers share: whoever asks first in KEPT_MS reads. Any thread."""
+
+    def __init__(self, read: Callable[[int], Flow]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._flow: Flow | None = None
+        self._html: dict[str, str] = {}
+
+    def html(self, now_ms: int) -> str:
+        """Return what pages show, in the language of now; empty while nothing can be read."""
+        with self._lock:
+            if self._flow is None or not 0 <= now_ms - self._flow.at_ms < KEPT_MS:
+                try:
+                    self._flow, self._html = self._read(now_ms), {}
+                except HistoryError as error:
+                    logger.warning("the flow cannot be read: %s", error)
+                    return ""
+            language = get_language() or ""
+            if language not in self._html:
+                self._html[language] = rendered(self._flow)
+            return self._html[language]
+
+    def forget(self) -> None:
+        with self._lock:
+            self._flow = None
+
+
+def rendered(flow: Flow) -> str:
+    rows = max(len(flow.brokers), len(flow.topics), len(flow.groups))
+    context = {
+        "flow": flow,
+        "received": drawn(flow.received, flow.brokers, flow.topics),
+        "consumed": drawn(flow.consumed, flow.topics, flow.groups),
+        "width": WIDTH,
+        "height": rows * ROW,
+    }
+    return render_to_string("flow/_flow.html", context)
+
+
+shared_flow = SharedFlow(lambda now_ms: flow_of(history_store(), now_ms))

@@ -1,0 +1,14 @@
+"""The WebSocket route of the flow, with the one hub of this process."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from console.flow.consumers import FlowConsumer
+from console.flow.hub import FlowHub
+from console.flow.pages import shared_flow
+from console.gateway.moment import now_ms
+
+hub = FlowHub(lambda: shared_flow.html(now_ms()))
+
+websocket_urlpatterns = [path("overview/flow/", FlowConsumer.as_asgi(hub=hub))]

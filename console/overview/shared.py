@@ -1,0 +1,60 @@
+"""Shared: one reading for all who ask at nearly the same time."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from console.gateway.errors import GatewayError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[Value]):
+    """What was read, or why it could not be."""
+
+    at_ms: int
+    value: Value | None
+    problem: GatewayError | None
+
+
+class Shared(Generic[Value]):
+    """Values by language, each kept for `kept_ms`; whoever comes first reads. Any thread.
+
+    A failure is shared too: a hundred viewers of a broker that hangs wait for one time limit.
+    """
+
+    def __init__(self, kept_ms: int) -> None:
+        self._kept_ms = kept_ms
+        self._lock = threading.Lock()
+        self._kept: dict[str, Read[Value]] = {}
+
+    def get(self, language: str, now_ms: int, read: Callable[[], Value]) -> Value:
+        """Return the value of a language.
+
+        Raises:
+            GatewayError: that of the one who read.
+        """
+        with self._lock:
+            kept = self._kept.get(language)
+            if kept is None or not 0 <= now_ms - kept.at_ms < self._kept_ms:
+                kept = self._kept[language] = self._read(now_ms, read)
+        if kept.value is None:
+            assert kept.problem is not None
+            raise kept.problem
+        return kept.value
+
+    def forget(self) -> None:
+        with self._lock:
+            self._kept.clear()
+
+    def _read(self, now_ms: int, read: Callable[[], Value]) -> Read[Value]:
+        try:
+            return Read(now_ms, read(), None)
+        except GatewayError as error:
+            return Read(now_ms, None, error)
