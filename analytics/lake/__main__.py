@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import re
-import resource
 import signal
 import sys
 import threading
@@ -41,8 +40,6 @@ logger = logging.getLogger("analytics.lake")
 
 EXIT_REFUSED = 1
 EXIT_BAD_ARGUMENTS = 2
-# Private memory of the keeper; a batch of 64 MB needs a third of it.
-MEMORY_BYTES_MAX = 1536 * 1024 * 1024
 BROKER_NAME = re.compile(r"[A-Za-z0-9_.|%-]{1,127}")
 BROKER_DEFAULT = "broker-a"
 # Whether deploy/up keeps a lake; where it is then follows from TREBUCHET_DATA.
@@ -187,7 +184,6 @@ class Command:
 
         signal.signal(signal.SIGTERM, on_signal)
         signal.signal(signal.SIGINT, on_signal)
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
         if is_guest():
             step_back()
         source = self.source
