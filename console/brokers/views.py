@@ -12,9 +12,9 @@ from django.utils.translation import gettext as _
 from console.accounts.permissions import administrators_action, page
 from console.audit.record import change
 from console.gateway.access import gateway
-from console.gateway.answers import RuntimeInfo
+from console.gateway.answers import MASTER_ID, RuntimeInfo
 from console.gateway.errors import GatewayError
-from console.history.charts import REPLICATION_CHARTS
+from console.history.charts import LAG_CHARTS, SLAVES_CHARTS
 from console.history.database import HistoryError
 from console.history.metrics import BROKER
 from console.history.pages import history_context
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from console.gateway.answers import BrokerNode, Cluster
+    from console.history.charts import Chart
     from console.overview.replication import BrokerSet
 
 
@@ -47,7 +48,9 @@ def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
             raise answer
         raise Http404
     # A broker without slaves has nothing in these charts, one that is gone may have had some.
-    more = REPLICATION_CHARTS if sets or node is None else ()
+    more: tuple[Chart, ...] = LAG_CHARTS if sets or node is None else ()
+    if more and broker_id == MASTER_ID:
+        more += SLAVES_CHARTS
     context = history_context(request, BROKER, name, more) | {
         "broker_name": broker_name,
         "node": node,

@@ -202,7 +202,7 @@ BROKER_CHARTS = (
         _("The broker's table of transactions"),
     ),
 )
-REPLICATION_CHARTS = (
+LAG_CHARTS = (
     Chart(
         "replication",
         BROKER,
@@ -222,6 +222,8 @@ REPLICATION_CHARTS = (
         (_line("age", _("age of what is lacking"), metrics.REPLICATION_AGE, How.PEAK, SECONDS),),
         _("Of a master the slave furthest behind; of a slave itself"),
     ),
+)
+SLAVES_CHARTS = (
     Chart(
         "slaves",
         BROKER,
@@ -258,7 +260,8 @@ CHARTS = {
         *TOPIC_CHARTS,
         *GROUP_CHARTS,
         *BROKER_CHARTS,
-        *REPLICATION_CHARTS,
+        *LAG_CHARTS,
+        *SLAVES_CHARTS,
         *PROCESS_CHARTS,
     )
 }

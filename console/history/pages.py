@@ -36,14 +36,14 @@ def history_context(
 ) -> dict[str, Any]:
     """Return the context of history/_charts.html for a page about one subject.
 
-    `more` charts come first.
+    `more` charts come last.
     """
     now = now_ms()
     asked = asked_range(request.GET, now)
     return {
         "time_range": asked,
         "history_charts": [
-            chart_row(chart, name, asked.query) for chart in (*more, *OF_KIND[kind])
+            chart_row(chart, name, asked.query) for chart in (*OF_KIND[kind], *more)
         ],
         "collector": collector_state(now),
         "verdicts": verdicts_about(kind, name),

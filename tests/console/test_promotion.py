@@ -74,8 +74,10 @@ def test_the_pages_of_a_pair_show_both_and_how_far_the_slave_is(
 
     content = page.content.decode()
     assert SLAVE.address in content
-    for fact in ("Behind by time", "Last contact", "Replication lag"):
+    for fact in ("Behind by time", "Last contact", "Replication lag", "in sync"):
         assert fact in content
+    # A slave has none.
+    assert ("The master&#x27;s HA connections" in content) == (broker_id == 0)
 
 
 def test_a_broker_without_slaves_shows_nothing_of_replication(actors, brokers) -> None:
