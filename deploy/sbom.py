@@ -56,8 +56,9 @@ LICENCE_CHARS_MAX = 100
 
 def document(now: datetime) -> dict[str, Any]:
     """Return the whole document; raises OSError for a file of the checkout that is missing."""
+    # A package may be locked twice, each version with a marker.
     python = {
-        entry.name: (entry, scope) for lock, scope in SCOPES.items() for entry in entries(lock)
+        purl_of(entry): (entry, scope) for lock, scope in SCOPES.items() for entry in entries(lock)
     }
     components = [
         *(package(entry, scope) for entry, scope in python.values()),
@@ -244,9 +245,9 @@ def dependencies(python: Sequence[Entry], components: Sequence[Component]) -> li
     refs = {entry.name: purl_of(entry) for entry in python}
     needs: dict[str, set[str]] = {APPLICATION: set()}
     for entry in python:
-        needs.setdefault(refs[entry.name], set())
+        needs.setdefault(purl_of(entry), set())
         for other in entry.wanted_by:
-            needs.setdefault(refs.get(other, APPLICATION), set()).add(refs[entry.name])
+            needs.setdefault(refs.get(other, APPLICATION), set()).add(purl_of(entry))
     for component in components:
         ref = component["bom-ref"]
         if ref not in needs:

@@ -2,10 +2,10 @@
 
     pip wheel --no-deps --wheel-dir DIR CHECKOUT
 
-The wheel holds analytics, the parts of broker_core that it imports, and the modules by which Spark
-finds the sources. Neither Django nor anything else of the console is in it or needed by it. It is
-the same, byte for byte, whenever it is built from the same files. Standard library only: nothing
-is downloaded to build it.
+The wheel holds analytics without the lake, which is the appliance's; the parts of broker_core that
+it imports; and the modules by which Spark finds the sources. Neither Django nor anything else of
+the console is in it or needed by it. It is the same, byte for byte, whenever it is built from the
+same files. Standard library only: nothing is downloaded to build it.
 
 Source: PEP 517 (backend hooks), PEP 427 (wheel), core metadata 2.1.
 """
@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BROKER_CORE = ("config", "formats", "message", "protocol", "remoting")
 # What needs the other packages.
 LEFT_OUT = ("__main__.py", "broker.py")
+LAKE = (ROOT / "analytics" / "lake", ROOT / "analytics" / "lake_on_spark.py")
 TOP_LEVEL = "pyspark_*.py"
 TAG = "py3-none-any"
 EARLIEST = (1980, 1, 1, 0, 0, 0)
@@ -70,7 +71,11 @@ def _modules() -> Iterator[tuple[str, bytes]]:
     core = ROOT / "broker_core"
     files = [path for path in sorted(core.glob("*.py")) if path.name not in LEFT_OUT]
     for package in [*(core / name for name in BROKER_CORE), ROOT / "analytics"]:
-        files += [path for path in sorted(package.rglob("*.py")) if path.parent != here]
+        files += [
+            path
+            for path in sorted(package.rglob("*.py"))
+            if path.parent != here and not {path, path.parent} & {*LAKE}
+        ]
     for file in files:
         yield file.relative_to(ROOT).as_posix(), file.read_bytes()
     for file in sorted(here.glob(TOP_LEVEL)):
