@@ -20,7 +20,7 @@ REDIS = ROOT / "deploy" / "requirements-redis.txt"
 LOCK = ROOT / "deploy" / "requirements-lock.txt"
 FILES = (BUILD, RUN, TEST, REDIS, LOCK)
 
-_PIN = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z,-]+\])?==([^\s;]+)(?: ; (.+))?")
+_PIN = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z0-9,-]+\])?==([^\s;]+)(?: ; (.+))?")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 

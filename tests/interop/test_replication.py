@@ -14,6 +14,7 @@ from broker_core.protocol.codes import RequestCode
 from tests.conftest import require_java
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
+from tests.support.log_end import log_end, until_caught_up
 from tests.support.peer import Peer
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
@@ -77,22 +78,6 @@ def send(port: int, numbers: range) -> set[int]:
             )
             codes.add(answer.code)
     return codes
-
-
-def max_offset(port: int) -> int:
-    """Return where a broker's log ends; -1 from one that has just begun to listen."""
-    with RawClient(port) as client:
-        body = client.ask(raw_remoting.GET_BROKER_RUNTIME_INFO).body
-    found = body.partition(b'"commitLogMaxOffset":"')[2].partition(b'"')[0]
-    return int(found or -1)
-
-
-def until_caught_up(master: int, slave: int) -> None:
-    until(
-        lambda: max_offset(slave) == max_offset(master) > 0,
-        "the slave to have what its master has",
-        seconds=CAUGHT_UP_SECONDS,
-    )
 
 
 def log_of(store: Path, offset_from: int, offset_to: int) -> str:
@@ -223,7 +208,7 @@ def test_our_slave_follows_a_real_master(tmp_path: Path) -> None:
                 leave_metadata(master.port, 1)
                 until_same_documents(master.store, slave.store, 1)
                 until_caught_up(master.port, slave.port)
-                end = max_offset(slave.port)
+                end = log_end(slave.port)
     assert_same(master.store, slave.store, end)
     assert " ERROR " not in slave.words()
 
@@ -260,7 +245,7 @@ def test_a_real_slave_follows_our_master(tmp_path: Path) -> None:
             leave_metadata(master.port, 1)
             until_same_documents(master.store, slave.store, 1)
             until_caught_up(master.port, slave.port)
-            end = max_offset(slave.port)
+            end = log_end(slave.port)
     finally:
         assert master.stop() == 0
     assert_same(master.store, slave.store, end)

@@ -78,6 +78,11 @@ class Peer:
     def namesrv(self) -> str:
         return f"127.0.0.1:{self.namesrv_port}"
 
+    @property
+    def pid(self) -> int:
+        """The broker's."""
+        return self._processes[-1].pid
+
     def __enter__(self) -> Peer:
         jars = classpath(self.version, PACKAGES)
         if self._has_namesrv:

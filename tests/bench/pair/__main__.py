@@ -1,0 +1,238 @@
+"""What a pair costs: SYNC_MASTER beside the original's pair, and how an empty slave catches up.
+
+    python -m tests.bench.pair [--rounds 3] [--megabytes 2048] [--without-real]
+
+The first table is the processor time of both brokers of a pair, and the rate of sends, of ours and
+of RocketMQ 4.9.7 in turn, slice by slice. The second says how many megabytes a second an empty
+slave takes from a master that it shares a warm machine with, and what sends do meanwhile. Use a
+quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.bench.__main__ import TOPIC, Cell, a_send, load, processor_seconds
+from tests.support.broker_process import BrokerProcess
+from tests.support.log_end import log_end
+from tests.support.peer import Peer
+from tests.support.ports import free_port
+from tests.support.raw_remoting import create_topic
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSION = "4.9.7"
+LOG_FILE_BYTES = 256 << 20
+REQUEST = a_send(310, bytes(1024))
+CELLS = (
+    Cell("window 1", REQUEST, 1, 2_000, 1, 1),
+    Cell("window 64", REQUEST, 1, 10_000, 1, 64),
+)
+FILLING = Cell("filling", a_send(310, bytes(65_536)), 1, 16, 1, 8)
+"""One megabyte."""
+BESIDE = Cell("beside", REQUEST, 1, 3_000, 1, 64)
+SLICES = 10
+WARM_UP_REQUESTS = 60_000
+"""The real pair's code is compiled by then."""
+CAUGHT_UP_SECONDS = 600.0
+
+
+class Pair(NamedTuple):
+    """A master and its slave, running."""
+
+    port: int
+    pids: tuple[int, int]
+
+    def processor_seconds(self) -> float:
+        return sum(map(processor_seconds, self.pids))
+
+
+class Slice(NamedTuple):
+    """Of one slice of sends: microseconds of both brokers' processor a message, messages/s."""
+
+    cost: float
+    rate: float
+
+
+@contextlib.contextmanager
+def our_pair(directory: Path) -> Iterator[Pair]:
+    ha_port = free_port()
+    master = our_master(directory / "master", "SYNC_MASTER", ha_port)
+    master.start()
+    slave = our_slave(directory / "slave", master, ha_port)
+    try:
+        create_topic(master.port, TOPIC)
+        slave.start()
+        until_acknowledged(master.port)
+        yield Pair(master.port, (master.pid, slave.pid))
+    finally:
+        slave.kill()
+        master.kill()
+
+
+def our_master(directory: Path, role: str, ha_port: int) -> BrokerProcess:
+    return BrokerProcess(
+        directory,
+        brokerRole=role,
+        haListenPort=ha_port,
+        mappedFileSizeCommitLog=LOG_FILE_BYTES,
+    )
+
+
+def our_slave(directory: Path, master: BrokerProcess, ha_port: int) -> BrokerProcess:
+    return BrokerProcess(
+        directory,
+        brokerRole="SLAVE",
+        brokerId=1,
+        haMasterAddress=f"127.0.0.1:{ha_port}",
+        haListenPort=0,
+        namesrvAddr=master.namesrv,
+        mappedFileSizeCommitLog=LOG_FILE_BYTES,
+    )
+
+
+@contextlib.contextmanager
+def real_pair(directory: Path) -> Iterator[Pair]:
+    keys = {"mappedFileSizeCommitLog": LOG_FILE_BYTES}
+    master = Peer(VERSION, directory / "master", brokerRole="SYNC_MASTER", **keys)
+    slave = Peer(
+        VERSION,
+        directory / "slave",
+        brokerRole="SLAVE",
+        brokerId=1,
+        namesrvAddr=master.namesrv,
+        haMasterAddress=f"127.0.0.1:{master.port + 1}",
+        **keys,
+    )
+    with master, slave:
+        create_topic(master.port, TOPIC)
+        until_acknowledged(master.port)
+        yield Pair(master.port, (master.pid, slave.pid))
+
+
+def until_acknowledged(port: int) -> None:
+    """Wait until a master has a slave that acknowledges."""
+
+    def is_acknowledged() -> bool:
+        try:
+            load(port, CELLS[0]._replace(requests=1))
+        except AssertionError:
+            return False
+        return True
+
+    until(is_acknowledged, "the master to have its slave", seconds=CAUGHT_UP_SECONDS)
+
+
+def measure(pair: Pair, cell: Cell) -> Slice:
+    """Return what one slice of a cell's sends took."""
+    before, began = pair.processor_seconds(), time.monotonic()
+    load(pair.port, cell)
+    seconds = time.monotonic() - began
+    # The slave's part of the last messages comes after the last answer.
+    time.sleep(0.05)
+    used = pair.processor_seconds() - before
+    return Slice(used * 1e6 / cell.requests, cell.requests / seconds)
+
+
+def compare(rounds: int, *, with_real: bool) -> None:
+    """Print the first table."""
+    found: dict[tuple[str, str], list[Slice]] = {}
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+            pairs = {"ours": stack.enter_context(our_pair(Path(directory)))}
+            if with_real:
+                pairs["real"] = stack.enter_context(real_pair(Path(directory) / "real"))
+            for pair in pairs.values():
+                load(pair.port, CELLS[1]._replace(requests=WARM_UP_REQUESTS))
+            for cell in CELLS:
+                for number in range(SLICES):
+                    for name in sorted(pairs, reverse=bool(number % 2)):
+                        found.setdefault((cell.name, name), []).append(measure(pairs[name], cell))
+    print("SYNC_MASTER, 1 KiB: µs of both brokers' processor a message, messages/s")
+    for cell in CELLS:
+        words = []
+        for name in ("real", "ours"):
+            slices = found.get((cell.name, name), [])
+            if slices:
+                cost = statistics.median(one.cost for one in slices)
+                rate = statistics.median(one.rate for one in slices)
+                words.append(f"{name} {cost:7.1f} {rate:8.0f}/s")
+        if with_real:
+            pairs_of = zip(found[cell.name, "real"], found[cell.name, "ours"], strict=True)
+            ratios = [(ours.cost / real.cost, ours.rate / real.rate) for real, ours in pairs_of]
+            cost, rate = (statistics.median(column) for column in zip(*ratios, strict=True))
+            words.append(f"cost {cost:.2f}, rate {rate:.2f} of the real pair's")
+        print(f"{cell.name:<10}", "   ".join(words))
+
+
+def catch_up(megabytes: int) -> None:
+    """Print the second table."""
+    rates: list[float] = []
+    done = threading.Event()
+    with tempfile.TemporaryDirectory() as directory:
+        ha_port = free_port()
+        master = our_master(Path(directory) / "master", "ASYNC_MASTER", ha_port)
+        master.start()
+        slave = our_slave(Path(directory) / "slave", master, ha_port)
+        try:
+            create_topic(master.port, TOPIC)
+            load(master.port, FILLING._replace(requests=16 * megabytes))
+            alone = [_rate(master.port) for _ in range(SLICES)]
+            slave.start()
+            end = log_end(master.port)
+            sender = threading.Thread(target=_send_until, args=(master.port, done, rates))
+            begin, began = max(log_end(slave.port), 0), time.monotonic()
+            sender.start()
+            until(
+                lambda: log_end(slave.port) >= end,
+                "the slave to catch up",
+                seconds=CAUGHT_UP_SECONDS,
+            )
+            seconds = time.monotonic() - began
+            done.set()
+            sender.join()
+        finally:
+            done.set()
+            slave.kill()
+            master.kill()
+    taken = (end - begin) / (1 << 20)
+    print(f"an empty slave: {taken:.0f} MiB in {seconds:.1f} s, {taken / seconds:.0f} MiB/s")
+    share = statistics.median(rates) / statistics.median(alone)
+    print(f"sends meanwhile: {share:.2f} of their rate alone, {len(rates)} slices")
+
+
+def _rate(port: int) -> float:
+    began = time.monotonic()
+    load(port, BESIDE)
+    return BESIDE.requests / (time.monotonic() - began)
+
+
+def _send_until(port: int, done: threading.Event, rates: list[float]) -> None:
+    while not done.is_set():
+        rates.append(_rate(port))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.pair", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--rounds", type=int, default=3, help="starts of each pair")
+    parser.add_argument("--megabytes", type=int, default=2_048, help="of log to catch up with")
+    parser.add_argument("--without-real", action="store_true", help="ours alone")
+    asked = parser.parse_args()
+    compare(asked.rounds, with_real=not asked.without_real)
+    catch_up(asked.megabytes)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

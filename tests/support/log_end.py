@@ -1,0 +1,26 @@
+"""Where the log of a running broker ends, ours or the real one."""
+
+from __future__ import annotations
+
+from tests.support import raw_remoting
+from tests.support.raw_remoting import RawClient
+from tests.support.waiting import until
+
+CAUGHT_UP_SECONDS = 120.0
+
+
+def log_end(port: int) -> int:
+    """Return the offset behind a broker's last record; -1 from one that just began to listen."""
+    with RawClient(port) as client:
+        body = client.ask(raw_remoting.GET_BROKER_RUNTIME_INFO).body
+    found = body.partition(b'"commitLogMaxOffset":"')[2].partition(b'"')[0]
+    return int(found or -1)
+
+
+def until_caught_up(master: int, slave: int) -> None:
+    """Wait until the brokers at two ports have logs of one length."""
+    until(
+        lambda: log_end(slave) == log_end(master) > 0,
+        "the slave to have what its master has",
+        seconds=CAUGHT_UP_SECONDS,
+    )
