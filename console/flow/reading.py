@@ -45,7 +45,7 @@ class Node:
 class Ribbon:
     """What runs between two nodes: `stopped_ms` since when nothing does although something waits.
 
-    A `stopped_ms` of 0 says: longer than the hour that was looked at.
+    A `stopped_ms` of 0 says: not within the last hour, as far as the history knows it.
     """
 
     source: str
