@@ -12,9 +12,6 @@ document.addEventListener("DOMContentLoaded", () => {
   };
 
   const spanMs = Number(section.dataset.to) - Number(section.dataset.from);
-  // Minutes are enough within a day, the day of the month beyond a week.
-  const tick = (ms) => (spanMs <= 86400000 ? Times.clock(ms).slice(0, 5)
-    : spanMs <= 7 * 86400000 ? Times.exact(ms).slice(5, 16) : Times.exact(ms).slice(0, 10));
 
   function numberText(value) {
     if (value == null) return "–";
@@ -65,7 +62,7 @@ document.addEventListener("DOMContentLoaded", () => {
         y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.12 : 1] },
       },
       axes: [
-        { ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map((each) => tick(each * 1000)) },
+        { ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map((each) => Times.tick(each * 1000, spanMs)) },
         { ...axis, size: 52, values: (_, ticks) => ticks.map(numberText) },
       ],
       series: [

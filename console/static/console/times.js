@@ -12,6 +12,9 @@ const Times = (() => {
 
   const exact = (ms) => stamp.format(ms);
   const clock = (ms) => clockFormat.format(ms);
+  /** A tick of an axis that spans so much: minutes are enough within a day, the day beyond a week. */
+  const tick = (ms, spanMs) => (spanMs <= DAY_S * 1000 ? clock(ms).slice(0, 5)
+    : spanMs <= 7 * DAY_S * 1000 ? exact(ms).slice(5, 16) : exact(ms).slice(0, 10));
 
   function span(seconds) {
     if (seconds < 90) return interpolate(gettext("%s s"), [Math.round(seconds)]);
@@ -59,5 +62,5 @@ const Times = (() => {
   });
   document.addEventListener("htmx:afterSwap", (event) => refresh(event.target));
 
-  return { zone, exact, clock, span, ago, fromInput, toInput, refresh };
+  return { zone, exact, clock, tick, span, ago, fromInput, toInput, refresh };
 })();

@@ -39,6 +39,9 @@
     const edge = (chart.times.length === 1 ? 5 : chart.times.length <= BARS_MAX ? 0.5 : 0) * chart.stepSeconds;
     const spanOf = (_, low, high) => (chart.times.length === 1 ? [chart.times[0] - edge, chart.times[0] + edge] : [low - edge, high + edge]);
 
+    const spanMs = (chart.times[chart.times.length - 1] - chart.times[0]) * 1000;
+    const tzDate = (seconds) => uPlot.tzDate(new Date(seconds * 1000), Times.zone);
+
     let plot = null;
     function build() {
       plot?.destroy();
@@ -50,9 +53,10 @@
         height: element.clientHeight,
         cursor: { points: { show: false }, drag: { x: true, y: false } },
         legend: { show: false },
+        tzDate,
         padding: [10, 12, 0, 0],
         scales: { x: { time: true, range: spanOf }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-        axes: [{ ...axis, space: 70 }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? Trebuchet.grouped(tick) : "")) }],
+        axes: [{ ...axis, space: 84, values: (_, ticks) => ticks.map((each) => Times.tick(each * 1000, spanMs)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? Trebuchet.grouped(tick) : "")) }],
         series: [{}, ...order.map((index) => ({
           label: chart.series[index].label,
           stroke: Trebuchet.colour(`--chart-${index + 1}`),
