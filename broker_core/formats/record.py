@@ -127,6 +127,16 @@ class RecordHead(NamedTuple):
         return self.magic == BLANK_MAGIC
 
 
+def find_magic(data: mmap.mmap | bytearray | bytes, magic: bytes, start: int, end: int) -> int:
+    """Return where a magic code begins within [start, end), -1 without one.
+
+    None is looked for in the last byte of the data, where no record would have room behind it:
+    `mmap.find` of CPython before 3.11.4 reads the byte behind the end, which ends the process when
+    nothing is mapped there.
+    """
+    return data.find(magic, start, min(end, len(data) - 1))
+
+
 def body_crc(body: bytes | memoryview) -> int:
     """Return the checksum that a record carries for a body."""
     return zlib.crc32(body) & CRC_MASK if body else 0

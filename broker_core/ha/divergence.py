@@ -337,7 +337,7 @@ def next_record(file: MappedFile, position: int, limit: int) -> int:
     """Return where the next readable record begins, `limit` without one."""
     starts = []
     for magic in (record.MESSAGE_MAGIC_BYTES, record.MESSAGE_MAGIC_V2_BYTES):
-        at = file.buffer.find(magic, position + record.MAGIC_POSITION, limit)
+        at = record.find_magic(file.buffer, magic, position + record.MAGIC_POSITION, limit)
         while at >= 0:
             start = at - record.MAGIC_POSITION
             try:
@@ -345,7 +345,7 @@ def next_record(file: MappedFile, position: int, limit: int) -> int:
                     file.view, start, limit, file.file_from_offset + start, check_crc=True
                 )
             except CorruptRecordError:
-                at = file.buffer.find(magic, at + 1, limit)
+                at = record.find_magic(file.buffer, magic, at + 1, limit)
                 continue
             starts.append(start)
             break

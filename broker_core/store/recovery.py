@@ -23,6 +23,7 @@ from broker_core.formats.record import (
     MESSAGE_MAGIC_BYTES,
     MESSAGE_MAGIC_V2_BYTES,
     examine,
+    find_magic,
 )
 from broker_core.message.sys_flag import (
     TRANSACTION_PREPARED_TYPE,
@@ -285,13 +286,13 @@ class Recovery:
     def _search_range(self, file: MappedFile, start: int, end: int) -> int | None:
         found: list[int] = []
         for magic in (MESSAGE_MAGIC_BYTES, MESSAGE_MAGIC_V2_BYTES):
-            at = file.buffer.find(magic, start, end)
+            at = find_magic(file.buffer, magic, start, end)
             while at >= 0:
                 position = at - MAGIC_POSITION
                 if position >= start and self._is_record(file, position):
                     found.append(file.file_from_offset + position)
                     break
-                at = file.buffer.find(magic, at + 1, end)
+                at = find_magic(file.buffer, magic, at + 1, end)
         return min(found, default=None)
 
     def _end_by_units(self, offset: int, file: MappedFile) -> int | None:

@@ -9,6 +9,7 @@ from broker_core.formats.record import (
     MESSAGE_MAGIC,
     MESSAGE_MAGIC_BYTES,
     MESSAGE_MAGIC_V2,
+    find_magic,
 )
 from broker_core.verify.files import Files
 from broker_core.verify.records import Record, integer, parse
@@ -135,10 +136,10 @@ class Log:
         while (place := self._files.at(offset)) is not None:
             data, position, _ = place
             start = offset - position
-            at = data.find(MESSAGE_MAGIC_BYTES, position)
+            at = find_magic(data, MESSAGE_MAGIC_BYTES, position, len(data))
             while at >= 0:
                 if at >= 4 and isinstance(self._read(data, at - 4, start + at - 4), Record):
                     return start + at - 4
-                at = data.find(MESSAGE_MAGIC_BYTES, at + 1)
+                at = find_magic(data, MESSAGE_MAGIC_BYTES, at + 1, len(data))
             offset = start + self._files.size
         return None
