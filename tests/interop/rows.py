@@ -66,6 +66,11 @@ def body_of(answer: Answer) -> Any:
 
 OUR_RUNTIME_KEYS = {
     "brokerActive",
+    "brokerId",
+    "brokerRole",
+    "haEpoch",
+    "haInSyncSlaveNums",
+    "haSlaveNums",
     "damagedRanges",
     "getTransferredTps",
     "slowConsumerGroups",
