@@ -286,7 +286,7 @@ class WindowForm(WindowModelForm):
         help_texts = {"broker_pattern": PATTERN_HELP, "name_pattern": PATTERN_HELP}
         widgets = {
             "name": forms.TextInput(attrs=PLAIN),
-            "zone": forms.TextInput(attrs={**PLAIN, "list": "zones", "data-zone": ""}),
+            "zone": forms.TextInput(attrs={**PLAIN, "list": "zones", "data-own-zone": ""}),
             "broker_pattern": forms.TextInput(attrs=PLAIN),
             "name_pattern": forms.TextInput(attrs=PLAIN),
         }

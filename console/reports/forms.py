@@ -152,7 +152,7 @@ class ScheduleForm(forms.Form):
         assert isinstance(zone, forms.ChoiceField)
         zone.choices = [(name, name.replace("_", " ")) for name in zone_names()]
         if schedule_id is None:
-            zone.widget.attrs["data-zone-of-browser"] = ""
+            zone.widget.attrs["data-own-zone"] = ""
 
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"].strip()

@@ -59,6 +59,11 @@ const Times = (() => {
     setInterval(refresh, 1000);
     for (const element of document.querySelectorAll("[data-timezone]")) element.textContent = zone;
     for (const input of document.querySelectorAll("input[data-ms]")) input.value = toInput(Number(input.dataset.ms));
+    // What is new begins in the zone of whoever makes it, where that can be chosen.
+    for (const field of document.querySelectorAll("[data-own-zone]")) {
+      const fits = field.options ? [...field.options].some((each) => each.value === zone) : !field.value;
+      if (fits) field.value = zone;
+    }
   });
   document.addEventListener("htmx:afterSwap", (event) => refresh(event.target));
 
