@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 FRAMES = 200_000
 STREAM_FRAMES_MAX = 200
 TURN_S_MAX = 0.2
+TURN_ATTEMPTS = 3
+"""A virtual machine is charged for what its host does meanwhile; a long turn is long each time."""
 LEVEL_BYTES_MAX = 48 << 20
 """How much more memory after all frames than after the first quarter."""
 END_SECONDS_MAX = 60.0
@@ -265,7 +267,6 @@ class GuardedFuzzer:
                 # What was there before is not walked in a turn of the broker.
                 gc.collect()
                 gc.freeze()
-                broker.turns.longest_s = 0.0
                 return self._send_all(broker) or self._wrong_at_the_end(broker)
         finally:
             gc.unfreeze()
@@ -279,11 +280,16 @@ class GuardedFuzzer:
             left = self._frames - counts.frames
             if left <= 0:
                 break
-            wrong = self._connection(broker, number)
+            for _ in range(TURN_ATTEMPTS):
+                broker.turns.longest_s = 0.0
+                wrong = self._connection(broker, number)
+                if broker.turns.longest_s <= TURN_S_MAX:
+                    break
+            else:
+                wrong = f"a turn of the loop took {broker.turns.longest_s:.3f} s"
+            self.longest_turn_s = max(self.longest_turn_s, broker.turns.longest_s)
             if self._findings.errors:
                 wrong = self._findings.errors[0]
-            if broker.turns.longest_s > TURN_S_MAX:
-                wrong = f"a turn of the loop took {broker.turns.longest_s:.3f} s"
             if wrong:
                 return f"seed {self._seed}, connection {number}: {wrong}"
             if bytes_then is None and counts.frames >= self._frames // 4:
@@ -310,7 +316,6 @@ class GuardedFuzzer:
         return None
 
     def _wrong_at_the_end(self, broker: GuardedBroker) -> str | None:
-        self.longest_turn_s = broker.turns.longest_s
         if self.grown_bytes > LEVEL_BYTES_MAX:
             return f"seed {self._seed}: {self.grown_bytes} bytes more than after a quarter"
         return asyncio.run(wrong_for_an_honest_client(broker))
