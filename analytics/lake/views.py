@@ -1,0 +1,145 @@
+"""Views: the lake as SQL sees it, one view for each table, by DuckDB.
+
+Pure but for `files_in`: the reader that opens DuckDB, and limits it, is the caller's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from analytics.lake.tables import DAY, TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from analytics.lake.place import LakePlace
+    from analytics.lake.tables import LakeTable
+
+TOPIC = "topic"
+_TYPES = {
+    pa.date32(): "DATE",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.string(): "VARCHAR",
+    pa.binary(): "BLOB",
+    pa.timestamp("us", tz="UTC"): "TIMESTAMPTZ",
+}
+_DESCRIPTIONS = {
+    DAY: "the day of storing, in UTC",
+    "broker": "brokerName",
+    "commit_log_offset": "where the record begins in the broker's log; unique for each broker",
+    "topic": "the topic it was stored in",
+    "queue_id": "its queue",
+    "queue_offset": "its place in the queue",
+    "store_timestamp": "when the broker stored it",
+    "born_timestamp": "when the producer made it, by the producer's clock",
+    "store_size": "bytes of the whole record",
+    "body_size": "bytes of the body, as stored",
+    "flag": "the producer's own number",
+    "sys_flag": "RocketMQ's bits: compressed, transaction state, IPv6 hosts",
+    "reconsume_times": "how often consumers had given it back",
+    "prepared_transaction_offset": "of a committed message: where its half message is",
+    "body_crc": "CRC32 of the body",
+    "tags": "TAGS",
+    "keys": "KEYS, one by one",
+    "uniq_key": "UNIQ_KEY, the message id that the client gave",
+    "properties": "all properties",
+    "born_host": "the producer's address",
+    "store_host": "the broker's address",
+    "body": "the body, where a rule keeps it",
+    "commit_log_from": "where the range of the log begins",
+    "commit_log_to": "where it ends",
+    "reason": "why",
+    "found_at": "when the lake found it",
+    "forgotten_at": "when the content was erased",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ViewColumn:
+    """A column; the type is DuckDB's."""
+
+    name: str
+    type: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class LakeView:
+    """A view that bears its table's name, `bronze.messages` being `messages` of schema `bronze`."""
+
+    name: str
+    description: str
+    columns: tuple[ViewColumn, ...]
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether its rows are of topics, so that a right to topics can narrow them."""
+        return any(column.name == TOPIC for column in self.columns)
+
+    def definition(self, files: Sequence[str], topics: Collection[str] | None = None) -> list[str]:
+        """Return statements that make the view over these files of its table.
+
+        A column that files lack is null there; without files the view is empty.
+
+        Args:
+            topics: where given, rows of other topics are not in the view. A view without a topic
+                column is not narrowed: whether such a reader may have it is the caller's to decide.
+        """
+        schema, _, name = self.name.partition(".")
+        every = ", ".join(f"NULL::{column.type} AS {column.name}" for column in self.columns)
+        rows = f"SELECT {every} WHERE false"
+        if files:
+            paths = ", ".join(map(_quoted, files))
+            rows += (
+                f" UNION ALL BY NAME SELECT * FROM read_parquet([{paths}], union_by_name=true, "
+                f"hive_partitioning=true, hive_types={{'{DAY}': DATE}})"
+            )
+        names = ", ".join(column.name for column in self.columns)
+        where = ""
+        if topics is not None and self.has_topic:
+            # An empty list would be no SQL.
+            allowed = ", ".join(map(_quoted, topics)) or "NULL"
+            where = f" WHERE {TOPIC} IN ({allowed})"
+        return [
+            f"CREATE SCHEMA IF NOT EXISTS {schema}",
+            f"CREATE OR REPLACE VIEW {schema}.{name} AS SELECT {names} FROM ({rows}){where}",
+        ]
+
+
+def lake_views() -> tuple[LakeView, ...]:
+    """Return every view that a reader may be given."""
+    return tuple(_view_of(table) for table in TABLES)
+
+
+def files_in(place: LakePlace, view: LakeView) -> list[str]:
+    """Return the addresses of the files that the view's table has now, none without the table."""
+    table = next(each for each in TABLES if each.name == view.name)
+    return table.existing(place).file_uris() if table.exists(place) else []
+
+
+def _view_of(table: LakeTable) -> LakeView:
+    return LakeView(
+        table.name,
+        table.description,
+        tuple(
+            ViewColumn(field.name, _type_of(field.type), _DESCRIPTIONS[field.name])
+            for field in table.schema
+        ),
+    )
+
+
+def _type_of(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"{_type_of(kind.value_type)}[]"
+    if pa.types.is_map(kind):
+        return f"MAP({_type_of(kind.key_type)}, {_type_of(kind.item_type)})"
+    return _TYPES[kind]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
