@@ -1,0 +1,176 @@
+"""`python -m analytics.query`: runs one query over the lake, and ends.
+
+Standard input is a line of JSON, {"sql", "zone", "rows_max", "bytes_max"}, and stays open: the
+process ends with whoever started it. Standard output is a line of JSON for each event:
+
+    {"event": "progress", "percent": 41.5, "rows": 0}
+    {"event": "done", "columns": [...], "rows": 2, "bytes": 31, "cut": ""}
+    {"event": "failed", "message": "..."}
+
+Rows go to two open files of the one who asks, as JSON lines and as Parquet. `--describe` says which
+tables and columns there are instead. Exit codes: 0 done, 1 failed, 2 bad arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analytics.errors import ReportError
+from analytics.lake.place import LakePlace
+from analytics.query.engine import Engine, write
+from analytics.query.views import views_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXIT_FAILED = 1
+PROGRESS_SECONDS = 0.25
+NICENESS = 10
+# DuckDB keeps to its own limit; this one is for what is around it: Arrow, and an error in either.
+MEMORY_BYTES_MAX = 1 << 30
+FILES_MAX = 1024
+# What a Parquet file has besides its rows.
+FILE_BYTES_MORE = 1 << 20
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+DATA_PAGES_FIELD = 5
+
+
+class Events:
+    """Writes events, from two threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def say(self, **event: Any) -> None:
+        with self._lock:
+            sys.stdout.write(json.dumps(event) + "\n")
+            sys.stdout.flush()
+
+
+def limit(bytes_max: int, seconds_max: int) -> None:
+    """Let the system hold what a query may use, on top of what stands before it begins."""
+    used = int(Path("/proc/self/statm").read_text().split()[DATA_PAGES_FIELD]) * PAGE_BYTES
+    for name, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, seconds_max),
+        (resource.RLIMIT_DATA, used + MEMORY_BYTES_MAX),
+        (resource.RLIMIT_FSIZE, bytes_max),
+        (resource.RLIMIT_NOFILE, FILES_MAX),
+    ):
+        _soft, hard = resource.getrlimit(name)
+        wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(name, (wanted, wanted))
+
+
+def read_line(descriptor: int) -> bytes:
+    """Read a line without a buffer: another thread waits for what follows it."""
+    line = bytearray()
+    while (read := os.read(descriptor, 1)) not in {b"", b"\n"}:
+        line += read
+    return bytes(line)
+
+
+def follow_parent() -> None:
+    """End this process when whoever started it closes its input, or ends."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os._exit(EXIT_FAILED)
+
+
+def tell_progress(engine: Engine, events: Events, ended: threading.Event) -> None:
+    while not ended.wait(PROGRESS_SECONDS):
+        percent = engine.progress()
+        if percent is not None:
+            events.say(event="progress", percent=round(percent, 1))
+
+
+def query(place: LakePlace, request: dict[str, Any], descriptors: tuple[int, int]) -> None:
+    """Run one query and say how it went.
+
+    Raises:
+        ReportError: it was refused or failed.
+    """
+    events, ended = Events(), threading.Event()
+    engine = Engine(place, views_of(place), str(request["zone"]))
+    limit(2 * int(request["bytes_max"]) + FILE_BYTES_MORE, 2 * int(request["seconds_max"]))
+    watcher = threading.Thread(target=tell_progress, args=(engine, events, ended), daemon=True)
+    watcher.start()
+    rows_descriptor, parquet_descriptor = descriptors
+    with (
+        os.fdopen(rows_descriptor, "wb") as rows_file,
+        os.fdopen(parquet_descriptor, "wb") as parquet_file,
+        engine.reader(str(request["sql"])) as reader,
+    ):
+        found = write(
+            reader,
+            rows_file,
+            parquet_file,
+            (int(request["rows_max"]), int(request["bytes_max"])),
+            lambda rows: events.say(event="progress", rows=rows),
+        )
+    ended.set()
+    watcher.join()
+    events.say(event="done", **found)
+
+
+def describe(place: LakePlace) -> dict[str, Any]:
+    """Return the tables with their columns, as DuckDB knows them."""
+    views = views_of(place)
+    engine = Engine(place, views, "UTC")
+    tables = []
+    for view in views:
+        with engine.reader(f"DESCRIBE {view.name}") as reader:
+            rows = reader.read_all().to_pylist()
+        tables.append(
+            {
+                "name": view.name,
+                "description": view.description,
+                "columns": [
+                    {"name": row["column_name"], "type": row["column_type"]} for row in rows
+                ],
+            }
+        )
+    return {"tables": tables}
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m analytics.query", allow_abbrev=False)
+    parser.add_argument("--lake", required=True, metavar="URI")
+    parser.add_argument("--state", type=Path, metavar="DIR")
+    parser.add_argument("--describe", action="store_true")
+    parser.add_argument("--rows-fd", type=int, default=-1)
+    parser.add_argument("--parquet-fd", type=int, default=-1)
+    given = parser.parse_args(arguments)
+    try:
+        place = LakePlace.of(given.lake, given.state, os.environ)
+        if given.describe:
+            print(json.dumps(describe(place)))
+            return 0
+        request = json.loads(read_line(sys.stdin.fileno()))
+        threading.Thread(target=follow_parent, daemon=True).start()
+        # Somebody waits for the answer, so this is no guest as reports are; the broker comes first.
+        os.nice(NICENESS)
+        query(place, request, (given.rows_fd, given.parquet_fd))
+    except ReportError as error:
+        print(json.dumps({"event": "failed", "message": str(error)}), flush=True)
+        return EXIT_FAILED
+    except (MemoryError, OSError) as error:
+        # A limit of the system: memory, or the size of the result's files.
+        sentence = f"The query needs more than it may have: {str(error) or 'memory'}."
+        print(json.dumps({"event": "failed", "message": sentence}), flush=True)
+        return EXIT_FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    # Nothing is left to do, and the interpreter's own end waits for threads that read and run.
+    os._exit(code)
