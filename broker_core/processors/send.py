@@ -30,6 +30,7 @@ from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
 from broker_core.protocol.command import RemotingCommand, SendCommand, answer_template, framed
 from broker_core.protocol.headers.send_message import SHORT_NAMES, SendHeader
 from broker_core.remoting.dispatch import refused
+from broker_core.remoting.later import Later
 from broker_core.sending.dead_letters import DLQ_QUEUE_ID
 from broker_core.sending.detours import DETOUR_PROPERTIES
 from broker_core.sending.placement import Wanted
@@ -351,21 +352,22 @@ class SendProcessor:
     ) -> Answer:
         """Answer when the put counts, or when it is known that it does not."""
 
-        def answer_of(status: PutMessageStatus) -> RemotingCommand | bytes:
-            self._latency.record(self._clock.monotonic() - put_at)
-            if status is PUT_OK:
-                return answer
-            if status in LESS_SAFE:
-                return self._stored(request, LESS_SAFE[status], queue_id, result)
-            refusal = RequestRefusedError(*self._remarks[status])
-            return refused(request, refusal.with_fields(self._ext_fields))
-
         put_at = self._clock.monotonic()
-        acknowledged = self._acknowledge.until_acknowledged(result, answer_of)
-        if acknowledged is None:
+        later = _Unacknowledged(self, request, queue_id, result, answer, put_at)
+        if not self._acknowledge.tell(result, later, put_at):
             self._latency.served += 1
             return answer
-        return acknowledged
+        return later.outcome if later.is_done else later
+
+    def answer_of(self, put: _Unacknowledged, status: PutMessageStatus) -> RemotingCommand | bytes:
+        """Return the answer to a put that counts, or of which it is known that it does not."""
+        self._latency.record(self._clock.monotonic() - put.put_at)
+        if status is PUT_OK:
+            return put.answer
+        if status in LESS_SAFE:
+            return self._stored(put.request, LESS_SAFE[status], put.queue_id, put.result)
+        refusal = RequestRefusedError(*self._remarks[status])
+        return refused(put.request, refusal.with_fields(self._ext_fields))
 
     def _stored(
         self,
@@ -431,6 +433,38 @@ class SendProcessor:
                 client=connection.remote_address,
                 latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
             )
+
+
+class _Unacknowledged(Later):
+    """The answer to a put that does not count yet."""
+
+    __slots__ = ("answer", "processor", "put_at", "queue_id", "request", "result")
+
+    def __init__(
+        self,
+        processor: SendProcessor,
+        request: RemotingCommand,
+        queue_id: int,
+        result: PutMessageResult | PutBatchResult,
+        answer: RemotingCommand | bytes,
+        put_at: float,
+    ) -> None:
+        super().__init__()
+        self.processor = processor
+        self.request = request
+        self.queue_id = queue_id
+        self.result = result
+        self.answer = answer
+        self.put_at = put_at
+
+    def end(self, status: PutMessageStatus) -> None:
+        """See Waiter."""
+        try:
+            outcome: RemotingCommand | bytes | Exception = self.processor.answer_of(self, status)
+        except Exception as error:  # noqa: BLE001
+            # Other sends wait for the same report.
+            outcome = error
+        self.finish(outcome)
 
 
 def producer_fields(config: BrokerConfig) -> dict[str, str]:

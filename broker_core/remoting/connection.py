@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker_core.protocol.command import RemotingCommand
     from broker_core.protocol.signature import RequestSigner
     from broker_core.remoting.dispatch import Dispatcher
+    from broker_core.remoting.later import Later
     from broker_core.remoting.limits import PeerLog, RemotingLimits, StrangerLimits
     from broker_core.service import Service
 
@@ -286,24 +287,17 @@ class Connection(asyncio.BufferedProtocol):
             self._finish(answer, frame_bytes), name=f"answer to request {command.code}"
         )
 
-    def answer_when(
-        self,
-        command: RemotingCommand,
-        answer: asyncio.Future[Any],
-        frame_of: Callable[[RemotingCommand, asyncio.Future[Any]], bytes | None],
-    ) -> None:
-        """Send the frame that `frame_of` makes of a done future: answer_later without a task."""
-        frame_bytes = self._begin()
+    def answer_when(self, command: RemotingCommand, answer: Later) -> None:
+        """Send the frame of an answer when it is there: answer_later without a task."""
+        answer.command = command
+        answer.frame_bytes = self._begin()
+        answer.when_done(self._answered)
 
-        def finish(done: asyncio.Future[Any]) -> None:
-            try:
-                frame = None if done.cancelled() else frame_of(command, done)
-            finally:
-                self._end(frame_bytes)
-            if frame is not None:
-                self.send(frame)
-
-        answer.add_done_callback(finish)
+    def _answered(self, done: Later) -> None:
+        self._end(done.frame_bytes)
+        frame = self._wire.dispatcher.frame_of(done.command, done.outcome)
+        if frame is not None:
+            self.send(frame)
 
     async def _finish(self, answer: Coroutine[Any, Any, bytes | None], frame_bytes: int) -> None:
         try:

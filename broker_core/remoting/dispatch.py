@@ -7,7 +7,6 @@ Source: remoting/netty/NettyRemotingAbstract.java (4.9.7), processRequestCommand
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from broker_core.errors import RequestRefusedError
 from broker_core.protocol.codes import ONEWAY_FLAG, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.frame import FRAME_BYTES_MAX
+from broker_core.remoting.later import Later
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,17 +69,22 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001
             # The boundary: one bad request must not end the connection.
             return self._frame(command, _answer_to(command, error))
-        if isinstance(answer, asyncio.Future):
-            connection.answer_when(command, answer, self._frame_of)
+        if isinstance(answer, Later):
+            connection.answer_when(command, answer)
         else:
             connection.answer_later(command, self._answer_of(command, answer))
         return None
 
-    def _frame_of(self, command: RemotingCommand, done: asyncio.Future[Answer]) -> bytes | None:
-        try:
-            return self._frame(command, done.result())
-        except Exception as error:  # noqa: BLE001
-            return self._frame(command, _answer_to(command, error))
+    def frame_of(self, command: RemotingCommand, outcome: Answer | Exception) -> bytes | None:
+        """Return the frame to send for the outcome of a handler, or None."""
+        if type(outcome) is bytes and not command.flag & ONEWAY_FLAG:
+            return outcome
+        if not isinstance(outcome, Exception):
+            try:
+                return self._frame(command, outcome)
+            except Exception as error:  # noqa: BLE001
+                outcome = error
+        return self._frame(command, _answer_to(command, outcome))
 
     async def _answer_of(
         self, command: RemotingCommand, awaitable: Awaitable[Answer]

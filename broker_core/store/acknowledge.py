@@ -2,7 +2,8 @@
 
 With ASYNC_FLUSH a put counts at once. With SYNC_FLUSH it counts when the log is durable up to its
 end. A SYNC_MASTER waits besides until inSyncReplicas brokers, itself included, have it. This module
-alone knows that; everybody else asks `waits`, or waits for a future that gives a PutMessageStatus.
+alone knows that; everybody else asks `waits`, is told a PutMessageStatus, or waits for a future
+that gives one.
 
 Source: store/CommitLog.java submitFlushRequest, submitReplicaRequest (4.9.8).
 Differs: a slave that has gone no longer vouches for what it had.
@@ -12,24 +13,33 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker_core.store.results import PutMessageStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker_core.clock import Clock, Timer
     from broker_core.config.store import StoreConfig
     from broker_core.store.commit_log import CommitLog
     from broker_core.store.results import PutBatchResult, PutMessageResult
 
-AnswerOf = Callable[[PutMessageStatus], Any]
-Wait = tuple[int, float, asyncio.Future[Any], AnswerOf | None]
-"""Up to which offset, until when, who waits, and what makes the answer from the status."""
-
-
 NOBODY = -1
+NO_REACH = -1
+
+
+class Waiter(Protocol):
+    """Who waits for the acknowledgement of a put."""
+
+    def end(self, status: PutMessageStatus) -> None:
+        """Be told, once, that the put counts, or that it is known not to. Must not raise."""
+        ...
+
+
+Wait = tuple[int, float, Waiter]
+"""Up to which offset, until when, and who waits."""
 
 
 class Ending(Enum):
@@ -106,6 +116,9 @@ class Acknowledgement:
         self._flush_up_to = flush_up_to
         self._has_failed = False
         self._terms: ReplicaTerms | None = None
+        self._slaves = 0
+        self._slave_timeout_s = 0.0
+        self._reach = NO_REACH
         self._for_flush = _Waits(clock, self._flush_is_late)
         self._for_slaves = _Waits(clock, self._slave_is_late)
         self._turn_ends = False
@@ -125,6 +138,8 @@ class Acknowledgement:
     def replicate(self, terms: ReplicaTerms | None) -> None:
         """Wait for slaves from here on; None: for none."""
         self._terms = terms
+        self._slaves = 0 if terms is None else terms.slaves
+        self._reach = NO_REACH
         self.waits = self.is_flush_awaited or terms is not None
         self.promised_where = self._log.max_offset
         self.replicated_where = NOBODY
@@ -132,39 +147,50 @@ class Acknowledgement:
             self._for_slaves.end_all(Ending.NO_SLAVE)
             self._end_period()
 
-    def until_acknowledged(
-        self, result: PutMessageResult | PutBatchResult, answer_of: AnswerOf | None = None
-    ) -> asyncio.Future[Any] | None:
-        """Return a future that is done when a put counts, or is known not to.
+    def tell(
+        self, result: PutMessageResult | PutBatchResult, waiter: Waiter, put_at: float
+    ) -> bool:
+        """Tell a waiter when a put counts, perhaps before this returns; put_at: monotonic time.
 
-        None when there is nothing to wait for. The future gives the PutMessageStatus, or what
-        answer_of makes of it, which spares the caller a coroutine for each put.
+        False when there is nothing to wait for: the waiter is not told.
         """
-        if not self.waits or result.commit_log_offset < 0:
-            return None
-        end = result.commit_log_offset + result.wrote_size
-        terms = self._terms
-        if terms is not None and end > self.replicated_where and terms.slaves > 0:
-            return self._until_replicated(end, terms, answer_of)
+        begin = result.commit_log_offset
+        if begin < 0:
+            return False
+        end = begin + result.wrote_size
+        if self._slaves > 0 and end > self.replicated_where and not self._has_failed:
+            if end < self._reach:
+                self._for_slaves.add((end, put_at + self._slave_timeout_s, waiter))
+                if self.is_flush_awaited:
+                    self._flush_up_to(end)
+                return True
+            waiter = _WithoutSlave(waiter)
+            if not self.is_flush_awaited or end <= self._log.flushed_where:
+                waiter.end(PutMessageStatus.PUT_OK)
+                return True
         if not self.is_flush_awaited or end <= self._log.flushed_where:
-            return None
-        return self.until_flushed(end, answer_of)
+            return False
+        self._tell_when_flushed(end, waiter, put_at)
+        return True
 
-    def until_flushed(
-        self, commit_log_offset: int, answer_of: AnswerOf | None = None
-    ) -> asyncio.Future[Any]:
+    def until_acknowledged(
+        self, result: PutMessageResult | PutBatchResult
+    ) -> asyncio.Future[PutMessageStatus] | None:
+        """Return a future that gives the status of a put when it counts, or is known not to.
+
+        None when there is nothing to wait for.
+        """
+        waiter = _FutureWaiter()
+        return waiter.future if self.tell(result, waiter, self._clock.monotonic()) else None
+
+    def until_flushed(self, commit_log_offset: int) -> asyncio.Future[PutMessageStatus]:
         """Flush the log up to an offset, whatever the flush mode; return as `until_acknowledged`.
 
         FLUSH_DISK_TIMEOUT after syncFlushTimeout.
         """
-        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if self._has_failed:
-            _tell(waiter, answer_of, Ending.FLUSH_FAILED)
-            return waiter
-        deadline = self._clock.monotonic() + self._config.sync_flush_timeout / 1000
-        self._for_flush.add((commit_log_offset, deadline, waiter, answer_of))
-        self._flush_up_to(commit_log_offset)
-        return waiter
+        waiter = _FutureWaiter()
+        self._tell_when_flushed(commit_log_offset, waiter, self._clock.monotonic())
+        return waiter.future
 
     def flushed(self) -> None:
         """End the waits for what is durable by now."""
@@ -173,10 +199,18 @@ class Acknowledgement:
     def replicated(self, commit_log_offset: int) -> None:
         """Take note up to where enough slaves have the log; -1 while there are too few."""
         self.replicated_where = commit_log_offset
-        if self._terms is None:
+        terms = self._terms
+        if terms is None:
             return
-        for wait in self._for_slaves.take_up_to(commit_log_offset):
-            self._when_flushed(wait)
+        # Read once a report, for no put shall pay for it.
+        self._slaves = terms.slaves
+        self._slave_timeout_s = terms.timeout_s
+        is_none = commit_log_offset < 0
+        self._reach = NO_REACH if is_none else commit_log_offset + terms.fall_behind_max
+        if self.is_flush_awaited:
+            self._when_flushed(self._for_slaves.take_up_to(commit_log_offset))
+        else:
+            self._for_slaves.end_up_to(commit_log_offset, Ending.KEPT)
         self._promise()
 
     def note_put(self) -> None:
@@ -197,48 +231,36 @@ class Acknowledgement:
         self._for_slaves.close()
         self._end_period()
 
-    def _until_replicated(
-        self, end: int, terms: ReplicaTerms, answer_of: AnswerOf | None
-    ) -> asyncio.Future[Any]:
+    def _tell_when_flushed(self, commit_log_offset: int, waiter: Waiter, now: float) -> None:
         if self._has_failed:
-            return self.until_flushed(end, answer_of)
-        if not self._has_slaves(terms):
-            told = _as_no_slave(answer_of)
-            if self.is_flush_awaited and end > self._log.flushed_where:
-                return self.until_flushed(end, told)
-            done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            _tell(done, told, Ending.KEPT)
-            return done
-        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        deadline = self._clock.monotonic() + terms.timeout_s
-        self._for_slaves.add((end, deadline, waiter, answer_of))
-        if self.is_flush_awaited:
-            self._flush_up_to(end)
-        return waiter
-
-    def _has_slaves(self, terms: ReplicaTerms) -> bool:
-        """Return whether enough slaves are connected and not too far behind."""
-        where = self.replicated_where
-        return where >= 0 and self._log.max_offset - where < terms.fall_behind_max
-
-    def _when_flushed(self, wait: Wait) -> None:
-        """End the wait of a put that the slaves have, when it is durable here, too."""
-        end, _, waiter, answer_of = wait
-        if not self.is_flush_awaited or end <= self._log.flushed_where:
-            _tell(waiter, answer_of, Ending.KEPT)
+            waiter.end(OUTCOMES[Ending.FLUSH_FAILED])
             return
+        deadline = now + self._config.sync_flush_timeout / 1000
+        self._for_flush.add((commit_log_offset, deadline, waiter))
+        self._flush_up_to(commit_log_offset)
+
+    def _has_slaves(self) -> bool:
+        """Return whether enough slaves are connected and not too far behind."""
+        return self._log.max_offset < self._reach
+
+    def _when_flushed(self, waits: list[Wait]) -> None:
+        """End the waits of puts that the slaves have, when they are durable here, too."""
+        flushed_where = self._log.flushed_where
         deadline = self._clock.monotonic() + self._config.sync_flush_timeout / 1000
-        self._for_flush.add((end, deadline, waiter, answer_of))
+        for end, _, waiter in waits:
+            if end <= flushed_where:
+                waiter.end(PutMessageStatus.PUT_OK)
+            else:
+                self._for_flush.add((end, deadline, waiter))
 
     def _slave_is_late(self, wait: Wait) -> None:
-        end, _, waiter, answer_of = wait
-        _tell(waiter, answer_of, Ending.SLAVE_IS_LATE)
+        end, _, waiter = wait
+        waiter.end(OUTCOMES[Ending.SLAVE_IS_LATE])
         # So was whatever lies before it.
         self._raise_promise(end)
 
     def _flush_is_late(self, wait: Wait) -> None:
-        _, _, waiter, answer_of = wait
-        _tell(waiter, answer_of, Ending.FLUSH_IS_LATE)
+        wait[2].end(OUTCOMES[Ending.FLUSH_IS_LATE])
 
     def _end_turn(self) -> None:
         self._turn_ends = False
@@ -266,11 +288,10 @@ class Acknowledgement:
 
     def _promise(self) -> None:
         """Promise what enough slaves have; without them what nobody waits for any more."""
-        terms = self._terms
-        if terms is None:
+        if self._terms is None:
             return
         where = self.replicated_where
-        if self._for_slaves.is_empty and (terms.slaves <= 0 or not self._has_slaves(terms)):
+        if self._for_slaves.is_empty and (self._slaves <= 0 or not self._has_slaves()):
             where = self._log.max_offset
         self._raise_promise(min(where, self._log.max_offset))
 
@@ -310,14 +331,14 @@ class _Waits:
 
     def end_up_to(self, commit_log_offset: int, ending: Ending) -> None:
         queue = self._queue
+        status = OUTCOMES[ending]
         while queue and queue[0][0] <= commit_log_offset:
-            _, _, waiter, answer_of = queue.popleft()
-            _tell(waiter, answer_of, ending)
+            queue.popleft()[2].end(status)
 
     def end_all(self, ending: Ending) -> None:
+        status = OUTCOMES[ending]
         while self._queue:
-            _, _, waiter, answer_of = self._queue.popleft()
-            _tell(waiter, answer_of, ending)
+            self._queue.popleft()[2].end(status)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -328,28 +349,40 @@ class _Waits:
         self._timer = None
         now = self._clock.monotonic()
         queue = self._queue
-        while queue and (queue[0][1] <= now or queue[0][2].done()):
+        while queue and queue[0][1] <= now:
             self._on_late(queue.popleft())
         if queue:
             self._timer = self._clock.call_at(queue[0][1], self._expire)
 
 
-def _as_no_slave(answer_of: AnswerOf | None) -> AnswerOf:
-    """Return what answers SLAVE_NOT_AVAILABLE where the message is stored."""
+class _FutureWaiter:
+    """Hands the status to a future."""
 
-    def told(status: PutMessageStatus) -> Any:
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[PutMessageStatus] = loop.create_future()
+
+    def end(self, status: PutMessageStatus) -> None:
+        # Whoever awaited it may have been cancelled.
+        if not self.future.done():
+            self.future.set_result(status)
+
+
+class _WithoutSlave:
+    """Tells a waiter SLAVE_NOT_AVAILABLE where the message is stored."""
+
+    __slots__ = ("_waiter",)
+
+    def __init__(self, waiter: Waiter) -> None:
+        self._waiter = waiter
+
+    def end(self, status: PutMessageStatus) -> None:
         if status is not PutMessageStatus.SERVICE_NOT_AVAILABLE:
-            status = PutMessageStatus.SLAVE_NOT_AVAILABLE
-        return status if answer_of is None else answer_of(status)
-
-    return told
+            status = OUTCOMES[Ending.NO_SLAVE]
+        self._waiter.end(status)
 
 
 def _nothing() -> None:
     """Nobody listens."""
-
-
-def _tell(waiter: asyncio.Future[Any], answer_of: AnswerOf | None, ending: Ending) -> None:
-    if not waiter.done():
-        status = OUTCOMES[ending]
-        waiter.set_result(status if answer_of is None else answer_of(status))

@@ -186,7 +186,10 @@ class MessageStore(Service):
         waits_for_disk = counts_when_flushed(self._config) or self._committer is not None
         self.acknowledge.replicate(terms)
         visibility = self._visibility
-        visibility.make_readable = self._note_put if terms is not None else self._make_durable
+        visibility.make_readable = self._make_durable
+        if terms is not None:
+            note_put = self.acknowledge.note_put
+            visibility.make_readable = self._note_put if waits_for_disk else note_put
         visibility.waits = not is_slave and (waits_for_disk or terms is not None)
         if visibility.waits:
             self._show()
@@ -404,8 +407,7 @@ class MessageStore(Service):
 
     def _note_put(self) -> None:
         self.acknowledge.note_put()
-        if self.acknowledge.is_flush_awaited or self._committer is not None:
-            self._make_durable()
+        self._make_durable()
 
     def _show(self) -> None:
         """Show what may be read by now."""

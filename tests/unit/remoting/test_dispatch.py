@@ -12,31 +12,28 @@ from broker_core.protocol.codes import ONEWAY_FLAG, SERIALIZE_ROCKETMQ, Response
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.frame import FRAME_BYTES_MAX
 from broker_core.remoting.dispatch import Dispatcher
+from broker_core.remoting.later import Later
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from broker_core.remoting.connection import Connection
 
-    FrameOf = Callable[[RemotingCommand, asyncio.Future[Any]], bytes | None]
-
 
 class FakeConnection:
-    """Collects the coroutines and futures whose answers come later."""
+    """Collects the answers that come later."""
 
     def __init__(self) -> None:
         self.later: list[Coroutine[Any, Any, bytes | None]] = []
-        self.futures: list[tuple[RemotingCommand, asyncio.Future[Any], FrameOf]] = []
+        self.waiting: list[tuple[RemotingCommand, Later]] = []
 
     def answer_later(
         self, command: RemotingCommand, answer: Coroutine[Any, Any, bytes | None]
     ) -> None:
         self.later.append(answer)
 
-    def answer_when(
-        self, command: RemotingCommand, answer: asyncio.Future[Any], frame_of: FrameOf
-    ) -> None:
-        self.futures.append((command, answer, frame_of))
+    def answer_when(self, command: RemotingCommand, answer: Later) -> None:
+        self.waiting.append((command, answer))
 
 
 def a_request(code: int = 10, flag: int = 0) -> RemotingCommand:
@@ -159,25 +156,23 @@ async def test_what_must_wait_is_answered_later_by_the_same_rules(
 
 
 @pytest.mark.parametrize("request_", [a_request(), a_binary_request()])
-async def test_a_refusal_in_a_coroutine_or_a_future_keeps_its_fields(
+async def test_a_refusal_in_a_coroutine_or_later_keeps_its_fields(
     request_: RemotingCommand,
 ) -> None:
     connection = FakeConnection()
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    handlers = {10: lambda *_: wait_then(refuse), 11: lambda *_: future}
+    unfinished = Later()
+    handlers = {10: lambda *_: wait_then(refuse), 11: lambda *_: unfinished}
     later_request = RemotingCommand(11, 0, 8, 407, "JAVA")
     later_request.serialize_type = request_.serialize_type
 
     assert dispatch(handlers, request_, connection) is None
     assert dispatch(handlers, later_request, connection) is None
-    future.set_exception(
-        RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "later", {"k": "v"})
-    )
+    unfinished.finish(RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "later", {"k": "v"}))
 
     (later,) = connection.later
     assert decoded(await later).ext_fields == {"region": "R"}
-    ((command, done, frame_of),) = connection.futures
-    answer = decoded(frame_of(command, done))
+    ((command, done),) = connection.waiting
+    answer = decoded(Dispatcher(handlers).frame_of(command, done.outcome))
     assert (answer.code, answer.remark, answer.ext_fields) == (14, "later", {"k": "v"})
 
 

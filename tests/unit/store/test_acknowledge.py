@@ -9,7 +9,7 @@ import pytest
 
 from broker_core.store.results import PutMessageStatus
 from tests.support.builders import a_store, durable, put, read_all, store_config
-from tests.support.gate import Gate
+from tests.support.gate import Gate, until
 
 
 async def test_async_flush_promises_nothing_to_wait_for(store):
@@ -62,17 +62,36 @@ async def test_each_wait_has_its_own_time(sync_store, storage, clock):
     gate.open.set()
 
 
+class Told:
+    def __init__(self) -> None:
+        self.statuses: list[PutMessageStatus] = []
+
+    def end(self, status):
+        self.statuses.append(status)
+
+
 @pytest.mark.parametrize(
     ("call", "status"),
     [(None, PutMessageStatus.PUT_OK), ("fdatasync", PutMessageStatus.SERVICE_NOT_AVAILABLE)],
 )
-async def test_a_wait_gives_what_its_owner_makes_of_the_status(sync_store, storage, call, status):
+async def test_a_waiter_is_told_once(sync_store, storage, clock, call, status):
     if call:
         storage.fail(call, error=errno.EIO)
+    told = Told()
 
-    wait = sync_store.acknowledge.until_acknowledged(put(sync_store), lambda told: ("told", told))
+    assert sync_store.acknowledge.tell(put(sync_store), told, clock.monotonic())
 
-    assert await wait == ("told", status)
+    assert not told.statuses
+    await until(lambda: told.statuses)
+    clock.advance_ms(10_000)
+    assert told.statuses == [status]
+
+
+async def test_a_waiter_is_not_told_where_there_is_nothing_to_wait_for(store, clock):
+    told = Told()
+
+    assert not store.acknowledge.tell(put(store), told, clock.monotonic())
+    assert not told.statuses
 
 
 async def test_after_a_failed_flush_nothing_is_acknowledged(sync_store, storage):
