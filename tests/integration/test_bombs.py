@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from tests.support.raw_remoting import Answer
 
 TURN_S_MAX = 0.2
-ATTEMPTS = 8
+ATTEMPTS = 3
+"""A broker has no more filters than these register."""
 """No input of a stranger keeps the loop longer."""
 SYSTEM_ERROR = 1
 HEART_BEAT = 34
@@ -126,9 +128,14 @@ def subscriptions(count: int, expression: str, kind: str) -> list[dict[str, Any]
     ]
 
 
-async def test_the_largest_heartbeat_that_is_served_does_not_stop_the_loop(broker: Broker) -> None:
-    # Of some the best: the log of a test costs more than the broker's, caches are cold at first,
-    # and a virtual machine is charged for what its host does meanwhile.
+async def test_the_largest_heartbeat_that_is_served_does_not_stop_the_loop(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The log of a test costs several times what a broker's does.
+    caplog.set_level(logging.WARNING, "broker_core")
+    # Of some the best: caches are cold at first, and a virtual machine is charged for what its
+    # host does meanwhile.
+    longest_s = TURN_S_MAX
     for attempt in range(ATTEMPTS):
         wanted = subscriptions(1_000, "abcdefghij > 1234567890 AND b=1", "SQL92")
         groups = {f"g{attempt}-{number}": wanted[number * 2 :][:2] for number in range(500)}
@@ -139,9 +146,10 @@ async def test_the_largest_heartbeat_that_is_served_does_not_stop_the_loop(broke
         filters = broker.storage.filters.document()["filterDataByTopic"]
         stored = sum(len(one["groupFilterData"]) for one in filters.values())
         assert stored == 1_000 * (attempt + 1)
-        if turns.longest_s < TURN_S_MAX:
+        longest_s = turns.longest_s
+        if longest_s < TURN_S_MAX:
             break
-    assert turns.longest_s < TURN_S_MAX
+    assert longest_s < TURN_S_MAX
 
 
 @pytest.mark.parametrize(
