@@ -41,6 +41,9 @@ class Token(NamedTuple):
 
 
 KEYWORDS = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"})
+_WORDS = (TokenKind.KEYWORD, TokenKind.SIGN)
+# A dictionary: an enum's own lookup is a call of Python for each token.
+_KINDS = dict(TokenKind.__members__)
 
 # Possessive wherever the next character decides, so that nothing is tried twice. A comment without
 # the end of its line is no comment but two minus signs, and 0 takes neither more digits nor an L.
@@ -49,6 +52,8 @@ KEYWORDS = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NUL
 _SKIPPED = re.compile(
     r"(?>(?:[ \t\n\r\f]|--[^\n\r]*+(?:\r\n?|\n)|/\*[^*]*+\*(?>(?:\*|[^*/][^*]*+\*)*)/)*)"
 )
+_SKIPPED_BEGIN = frozenset((*" \t\n\r\f-/", ""))
+"""What is skipped begins so, or is the end of the text."""
 _TOKEN = re.compile(
     r"""
       (?P<STRING>'(?:''|[^'])*+')
@@ -97,25 +102,29 @@ class Lexer:
 
     def take_if(self, text: str) -> bool:
         """Consume the next token if it is this keyword or sign; return whether it was."""
-        token = self.peek()
-        if token.text != text or token.kind not in (TokenKind.KEYWORD, TokenKind.SIGN):
+        token = self._next
+        if token is None:
+            token = self._next = self._read()
+        if token.text != text or token.kind not in _WORDS:
             return False
         self._next = None
         return True
 
     def _read(self) -> Token:
-        skipped = _SKIPPED.match(self._text, self._position)
-        start = skipped.end() if skipped else self._position
-        if start == len(self._text):
-            self._position = start
-            return Token(TokenKind.END, "", start)
+        start = self._position
+        if self._text[start : start + 1] in _SKIPPED_BEGIN:
+            skipped = _SKIPPED.match(self._text, start)
+            start = skipped.end() if skipped else start
+            if start == len(self._text):
+                self._position = start
+                return Token(TokenKind.END, "", start)
         match = _TOKEN.match(self._text, start)
         if match is None or match.lastgroup is None:
             raise ValueError(f"{self._text[start]!r} at character {start + 1} begins nothing known")
         self._position = match.end()
-        kind, text = TokenKind[match.lastgroup], match[0]
+        kind, text = _KINDS[match.lastgroup], match[0]
         if kind is TokenKind.STRING:
             text = text[1:-1].replace("''", "'")
-        elif kind is TokenKind.NAME and text.upper() in KEYWORDS:
-            kind, text = TokenKind.KEYWORD, text.upper()
+        elif kind is TokenKind.NAME and (upper := text.upper()) in KEYWORDS:
+            kind, text = TokenKind.KEYWORD, upper
         return Token(kind, text, start)
