@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.accounts.permissions import administrators_page
 from console.audit.models import Entry
+from console.audit.undo import undo_address
 from console.ui.lists import asked_text, stored_page_of
 from console.ui.tables import Column, Table
 
@@ -58,6 +59,10 @@ class Row:
     @property
     def state(self) -> str:
         return OUTCOME_STATES[Entry.Outcome(self.entry.outcome)]
+
+    @property
+    def undo_address(self) -> str:
+        return undo_address(self.entry)
 
     @property
     def at_ms(self) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from django.contrib import messages
 from django.http import Http404
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import administrators_action, page
+from console.accounts.permissions import administrators_form, page
 from console.audit.record import change
 from console.gateway.access import gateway
 from console.gateway.answers import MASTER_ID, RuntimeInfo
@@ -20,6 +22,7 @@ from console.history.metrics import BROKER
 from console.history.pages import history_context
 from console.history.reading import subjects_of
 from console.overview.replication import sets_of
+from console.ui.danger import Choice, Danger, Effect, ask, is_confirmed
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -82,17 +85,63 @@ def is_kept(name: str) -> bool:
         return False
 
 
-@administrators_action
+def danger_of(node: BrokerNode) -> Danger:
+    """Return what a promotion does, and how much only the old master has."""
+    ends = {
+        each.node.broker_id: each.max_offset
+        for each in gateway().cluster.replication().values()
+        if not isinstance(each, GatewayError) and each.node.broker_name == node.broker_name
+    }
+    master, own = ends.get(MASTER_ID), ends.get(node.broker_id)
+    return Danger(
+        title=_("Make %(address)s the master of %(name)s?")
+        % {"address": node.address, "name": node.broker_name},
+        text=_(
+            "It takes messages from then on, and the old master becomes its slave when it comes "
+            "back. What only the old master has is saved aside there, and readers do not see it "
+            "any more."
+        ),
+        effects=(
+            Effect(
+                _("Bytes of the log that only the master has"),
+                None if master is None or own is None else max(0, master - own),
+                _("as both say now"),
+                is_bad=True,
+            ),
+        ),
+        choices=(
+            Choice(
+                "force",
+                _(
+                    "Even if the old master may be alive: what it takes from now on is lost to "
+                    "readers"
+                ),
+            ),
+        ),
+        undo=_("This cannot be undone; the old master can be promoted again once it follows."),
+        action=_("Promote"),
+        keep=_("Keep it a slave"),
+        address=reverse("brokers:promote", args=[node.broker_name, node.broker_id]),
+        back=reverse("brokers:detail", args=[node.broker_name, node.broker_id]),
+        name=node.address,
+        icon="triangle-alert",
+        refusal=_("It is the master already.") if node.is_master else "",
+    )
+
+
+@administrators_form
 def promote(request: HttpRequest, broker_name: str, broker_id: int) -> HttpResponse:
     """Make a slave the master of its set, if its address was typed."""
-    nodes = gateway().cluster.registered().nodes
-    node = next((each for each in nodes if is_called(each, broker_name, broker_id)), None)
+    cluster = gateway().cluster.registered()
+    node = next((each for each in cluster.nodes if is_called(each, broker_name, broker_id)), None)
     if node is None:
         raise Http404
-    detail_page = redirect("brokers:detail", broker_name, broker_id)
-    if request.POST.get("name") != node.address:
-        messages.error(request, _("Nothing was promoted: type the slave's address as it stands."))
-        return detail_page
+    danger = danger_of(node)
+    if request.method != "POST":
+        return ask(request, danger)
+    if danger.refusal or not is_confirmed(request, danger):
+        problem = _("Nothing was promoted: type the slave's address as it stands.")
+        return ask(request, replace(danger, problem=danger.refusal or problem))
     is_forced = request.POST.get("force") == "on"
     subject = f"{broker_name}:{broker_id} {node.address}"
     try:
@@ -104,8 +153,7 @@ def promote(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespo
                 "broker_role": promoted.broker_role,
             }
     except GatewayError as error:
-        messages.error(request, error.what)
-        return detail_page
+        return ask(request, replace(danger, problem=error.what))
     messages.success(
         request,
         _("%(address)s is the master of %(name)s now, in epoch %(epoch)d.")

@@ -35,9 +35,6 @@ class ConfigForm(forms.Form, Generic[Config]):
     )
 
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
-    accepted = forms.BooleanField(
-        label=gettext_lazy("Do it nevertheless"), required=False, widget=forms.HiddenInput
-    )
 
     def __init__(
         self,
@@ -76,11 +73,6 @@ class ConfigForm(forms.Form, Generic[Config]):
             data.update(self.data)
             data["seen"] = seen
             self.data = data
-
-    def object(self, sentence: str) -> None:
-        """Refuse what the form says until it is confirmed; only after `is_valid`."""
-        self.add_error(None, sentence)
-        self.fields["accepted"].widget = forms.CheckboxInput()
 
     def config(self) -> Config:
         """Return what the form says; only after `is_valid`."""

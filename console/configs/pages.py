@@ -1,28 +1,39 @@
-"""Create, change, delete: validate, ask the brokers under an audit entry, say how it went."""
+"""Create, change, delete, undo: show what would change, then do that under an audit entry."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from django.contrib import messages
+from django.core import signing
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from console.audit.models import Entry
 from console.audit.record import change
-from console.configs.seen import changed_meanwhile, seen
+from console.audit.undo import tell
+from console.configs.plan import Plan, sealed_state, unsealed, unsealed_state
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
+from console.ui.danger import ask, is_confirmed
+from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from django.http import HttpRequest, HttpResponse
     from django.utils.functional import Promise
 
     from console.configs.forms import ConfigForm
+    from console.configs.plan import State
+    from console.ui.danger import Danger
+
+OVERTAKEN = 409
+UNPROCESSABLE = 422
 
 
 class Configured(Protocol):
@@ -44,15 +55,30 @@ class Words:
 
     plural: Promise
     new: Promise
-    create: Promise
     created: Promise
     edit: Promise
     changed: Promise
-    delete: Promise
-    delete_question: Promise
     deleted: Promise
-    type_name: Promise
-    wrong_name: Promise
+    undone: Promise
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What is asked of brokers for one kind of configuration.
+
+    `every` returns what there is by name, `save` stores a configuration on some brokers, `remove`
+    deletes one that a plan made. `objection` says what a change would do that nobody expects,
+    which has to be confirmed; `in_use` why a configuration that was just made cannot simply go
+    again; None where there is nothing. `put_back` restores what else the deletion of an entry
+    took.
+    """
+
+    every: Callable[[], Mapping[str, Configured]]
+    save: Callable[[Any, Sequence[str]], None]
+    remove: Callable[[str], None]
+    in_use: Callable[[str], str | None]
+    objection: Callable[[Mapping[str, Any], Any], str | None] = lambda _befores, _after: None
+    put_back: Callable[[Entry], None] = lambda _entry: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +86,15 @@ class ConfigPages:
     """The pages of one kind of configuration.
 
     `kind` is the audit's word for it ("topic" makes "topic.create"), `namespace` that of its
-    addresses and templates. `taken` asks the brokers which names there are, `save` stores a
-    configuration on some of them. `objection` says what a change would do that nobody expects,
-    which has to be confirmed; None where there is nothing.
+    addresses and templates, `config` the dataclass of its values.
     """
 
     kind: str
     namespace: str
     words: Words
     form: type[ConfigForm[Any]]
-    taken: Callable[[], Iterable[str]]
-    save: Callable[[Any, Sequence[str]], None]
-    objection: Callable[[Mapping[str, Any], Any], str | None] = lambda _befores, _after: None
+    config: type[Any]
+    requests: Requests
 
     @property
     def list_name(self) -> str:
@@ -90,87 +113,236 @@ class ConfigPages:
         return f"{self.namespace}:delete"
 
     def create(self, request: HttpRequest) -> HttpResponse:
+        if "token" in request.POST:
+            return self._apply(request)
         is_post = request.method == "POST"
         form = self.form(
             request.POST or None,
             broker_names=[node.broker_name for node in gateway().cluster.registered().masters],
-            taken=self.taken() if is_post else (),
+            taken=self.requests.every() if is_post else (),
         )
-        if is_post and form.is_valid():
-            after = asdict(form.config()) | {"brokers": form.chosen_brokers}
-            if self._is_saved(request, "create", form, None, after):
-                return self._tell(request, self.words.created, form.name)
+        if is_post and form.is_valid() and not is_going_back(request):
+            nothing: State = dict.fromkeys(form.chosen_brokers)
+            plan = Plan(form.name, nothing, nothing, wanted_by(form))
+            return self._show_plan(request, plan, form=form)
         return self._show(request, form)
 
     def edit(self, request: HttpRequest, subject: Configured) -> HttpResponse:
         refuse_system(subject)
+        if "token" in request.POST:
+            return self._apply(request, subject.name)
         original = next(iter(subject.configs.values()), None)
         if original is None:
             raise Http404
         form = self.form(
             request.POST or None, broker_names=list(subject.configs), original=original
         )
-        if request.method == "POST" and form.is_valid() and self._may_save(form, subject):
-            before = {name: asdict(subject.configs[name]) for name in form.chosen_brokers}
-            after = dict.fromkeys(form.chosen_brokers, asdict(form.config()))
-            if self._is_saved(request, "update", form, before, after):
-                return self._tell(request, self.words.changed, subject.name)
-        form.was_opened_on(seen(subject.configs))
+        now = state_of(subject)
+        if not form.is_bound:
+            form.was_opened_on(sealed_state(now))
+        elif form.is_valid() and not is_going_back(request):
+            try:
+                # A form without it was made by a program, which knows what it replaces.
+                token = form.cleaned_data["seen"]
+                seen = unsealed_state(token) if token else now
+            except signing.BadSignature:
+                form.add_error(None, _("This form is not one of this console; look at it again."))
+                form.was_opened_on(sealed_state(now))
+            else:
+                form.was_opened_on(sealed_state(now))
+                wanted = wanted_by(form)
+                plan = Plan(subject.name, on(wanted, seen), on(wanted, now), wanted)
+                return self._show_plan(request, plan, form=form)
         return self._show(request, form, subject)
 
-    def _may_save(self, form: ConfigForm[Any], subject: Configured) -> bool:
-        """Return whether nobody else changed it and nothing unexpected would come of it."""
-        changes = changed_meanwhile(form.cleaned_data["seen"], subject.configs, form)
-        if changes:
-            sentence = _("Somebody changed it while this form was open: %(changes)s")
-            advice = _("Your entries are below; save again to put them in its place.")
-            form.add_error(None, f"{sentence % {'changes': ' '.join(changes)}} {advice}")
-            return False
-        if form.cleaned_data["accepted"]:
-            return True
-        befores = {name: subject.configs[name] for name in form.chosen_brokers}
-        objection = self.objection(befores, form.config())
-        if objection is not None:
-            form.object(objection)
-        return objection is None
+    def undo(self, request: HttpRequest, entry_id: int) -> HttpResponse:
+        """Show what undoing an entry would do; a POST does it while nobody has changed it since."""
+        if "token" in request.POST:
+            return self._apply(request)
+        actions = [f"{self.kind}.{verb}" for verb in ("create", "update", "delete")]
+        entry = get_object_or_404(
+            Entry, pk=entry_id, action__in=actions, outcome=Entry.Outcome.DONE
+        )
+        wanted, seen = self._kept(entry.before), self._kept(entry.after)
+        if entry.action == f"{self.kind}.create" and seen is not None:
+            wanted = dict.fromkeys(seen)
+        if not wanted:
+            raise MissingError(_("An older console wrote this entry; it says too little to undo."))
+        plan = self._plan(entry.subject, seen or {}, wanted, entry.pk)
+        if request.method != "POST" or plan.is_overtaken or plan.is_idle:
+            return self._show_plan(request, plan)
+        return self._carry_out(request, plan)
 
     def delete(
         self,
         request: HttpRequest,
         subject: Configured,
+        danger: Danger,
         act: Callable[[], None],
         before: Callable[[], Any],
+        after: Any = None,
     ) -> HttpResponse:
-        """Do what `act` does if the name was typed; the audit keeps what `before` returns."""
+        """Ask, then do what `act` does; the audit keeps what `before` returns, and `after`."""
         refuse_system(subject)
-        detail = redirect(self.detail_name, subject.name)
-        if request.POST.get("name") != subject.name:
-            messages.error(request, str(self.words.wrong_name))
-            return detail
+        now = state_of(subject)
+        asked = replace(danger, hidden={**danger.hidden, "seen": sealed_state(now)})
+        if request.method != "POST":
+            return ask(request, asked)
+        if not is_confirmed(request, danger):
+            problem = _("The name typed is another one; nothing was deleted.")
+            return ask(request, replace(asked, problem=problem))
+        if danger.refusal:
+            return ask(request, replace(asked, problem=_("Nothing was deleted.")))
         try:
-            with change(request, f"{self.kind}.delete", subject.name, before=before()):
+            seen = request.POST.get("seen", "")
+            is_same = not seen or unsealed_state(seen) == now
+        except signing.BadSignature:
+            is_same = False
+        if not is_same:
+            problem = _("Somebody changed it while you looked; nothing was deleted. Look again.")
+            return ask(request, replace(asked, problem=problem))
+        try:
+            action = f"{self.kind}.delete"
+            with change(request, action, subject.name, before=before(), after=after) as entry:
                 act()
         except GatewayError as error:
-            messages.error(request, error.what)
-            return detail
-        messages.success(request, str(self.words.deleted) % {"name": subject.name})
+            return ask(request, replace(asked, problem=f"{error.what} {error.advice}".strip()))
+        tell(request, str(self.words.deleted) % {"name": subject.name}, entry)
         return redirect(self.list_name)
 
-    def _is_saved(
-        self, request: HttpRequest, verb: str, form: ConfigForm[Any], before: Any, after: Any
-    ) -> bool:
-        """Save what the form says under an audit entry; the form says why that failed."""
+    def _apply(self, request: HttpRequest, name: str | None = None) -> HttpResponse:
+        """Do what a plan showed, unless something has changed since: then show both."""
         try:
-            with change(request, f"{self.kind}.{verb}", form.name, before=before, after=after):
-                self.save(form.config(), form.chosen_brokers)
-        except GatewayError as error:
-            form.add_error(None, error.what)
-            return False
-        return True
+            data = unsealed(request.POST["token"])
+        except signing.BadSignature:
+            data = {}
+        if not data or (name is not None and data["name"] != name):
+            messages.error(request, _("This plan is not one of this console; nothing was done."))
+            return redirect(self.list_name)
+        wanted = data["wanted"]
+        if any(not self._is_whole(values) for values in wanted.values() if values is not None):
+            raise Http404
+        plan = self._plan(data["name"], data["seen"], wanted, data["undoes"])
+        if plan.is_overtaken or plan.is_idle:
+            return self._show_plan(request, plan)
+        return self._carry_out(request, plan)
 
-    def _tell(self, request: HttpRequest, sentence: Promise, name: str) -> HttpResponse:
-        messages.success(request, str(sentence) % {"name": name})
-        return redirect(self.detail_name, name)
+    def _carry_out(self, request: HttpRequest, plan: Plan) -> HttpResponse:
+        """Do what a plan says, once its objection is accepted."""
+        refusal, objection = self._objections(plan)
+        if refusal or (objection and request.POST.get("accepted") != "on"):
+            return self._show_plan(request, plan, is_refused=True)
+        undone = Entry.objects.get(pk=plan.undoes) if plan.undoes is not None else None
+        action = f"{self.kind}.{plan.verb}"
+        before = None if plan.verb == "create" else plan.now
+        after = None if plan.verb == "delete" else plan.wanted
+        try:
+            with change(request, action, plan.name, before=before, after=after) as entry:
+                if undone is not None:
+                    entry.remark = _("Undoes entry %(entry)d.") % {"entry": undone.pk}
+                self._store(plan)
+                if undone is not None and undone.action.endswith(".delete"):
+                    self.requests.put_back(undone)
+        except GatewayError as error:
+            problem = f"{error.what} {error.advice}".strip()
+            return self._show_plan(request, self._reread(plan), problem=problem)
+        words = {
+            "create": self.words.created,
+            "update": self.words.changed,
+            "delete": self.words.deleted,
+        }
+        sentence = self.words.undone if undone is not None else words[plan.verb]
+        tell(request, str(sentence) % {"name": plan.name}, entry)
+        if plan.verb == "delete":
+            return redirect(self.list_name)
+        return redirect(self.detail_name, plan.name)
+
+    def _store(self, plan: Plan) -> None:
+        if plan.verb == "delete":
+            self.requests.remove(plan.name)
+            return
+        for part in plan.parts:
+            if part.wanted is not None and part.wanted != part.now:
+                self.requests.save(self.config(**part.wanted), part.brokers)
+
+    def _objections(self, plan: Plan) -> tuple[str | None, str | None]:
+        """Return why a plan cannot be done, and what has to be accepted before it is."""
+        if plan.verb == "delete":
+            return self.requests.in_use(plan.name), None
+        for part in plan.parts:
+            if part.now is None or part.wanted is None:
+                continue
+            befores = dict.fromkeys(part.brokers, self.config(**part.now))
+            objection = self.requests.objection(befores, self.config(**part.wanted))
+            if objection is not None:
+                return None, objection
+        return None, None
+
+    def _reread(self, plan: Plan) -> Plan:
+        """Return the plan with what is there now: a part of it may be done."""
+        try:
+            now = on(plan.wanted, self._now(plan.name))
+        except GatewayError:
+            return plan
+        return replace(plan, seen=now, now=now)
+
+    def _now(self, name: str) -> State:
+        subject = self.requests.every().get(name)
+        if subject is None:
+            return {}
+        refuse_system(subject)
+        return state_of(subject)
+
+    def _plan(self, name: str, seen: State, wanted: State, undoes: int | None) -> Plan:
+        now = self._now(name)
+        if all(values is None for values in wanted.values()):
+            # What goes, goes from every broker.
+            wanted = dict.fromkeys({**wanted, **now})
+        return Plan(name, on(wanted, seen), on(wanted, now), wanted, undoes)
+
+    def _kept(self, side: Any) -> State | None:
+        """Return the configurations that an entry holds on one of its sides."""
+        if isinstance(side, dict):
+            side = side.get("configs", side)
+        if not isinstance(side, dict) or not side:
+            return None
+        return side if all(self._is_whole(values) for values in side.values()) else None
+
+    def _is_whole(self, values: Any) -> bool:
+        """Whether these are the values of this kind: an older console may have kept others."""
+        names = {each.name for each in fields(self.config)}
+        return isinstance(values, dict) and values.keys() == names
+
+    def _show_plan(
+        self,
+        request: HttpRequest,
+        plan: Plan,
+        *,
+        form: ConfigForm[Any] | None = None,
+        problem: str = "",
+        is_refused: bool = False,
+    ) -> HttpResponse:
+        refusal, objection = (None, None) if plan.is_idle else self._objections(plan)
+        is_new = all(values is None for values in plan.now.values())
+        back = reverse(self.detail_name, args=[plan.name])
+        context = {
+            "plan": plan,
+            "parts": [(part, list(part.lines(self.form.base_fields))) for part in plan.parts],
+            "pages": self,
+            "is_new": is_new,
+            "back": reverse(self.list_name) if is_new else back,
+            "entries": entries_of(form) if form is not None else [],
+            "problem": problem,
+            "refusal": refusal,
+            "objection": objection,
+            "is_refused": is_refused,
+        }
+        status = 200
+        if plan.is_overtaken:
+            status = OVERTAKEN
+        elif problem or is_refused:
+            status = UNPROCESSABLE
+        return render(request, "configs/plan.html", context, status=status)
 
     def _show(
         self, request: HttpRequest, form: ConfigForm[Any], subject: Configured | None = None
@@ -183,3 +355,32 @@ def refuse_system(subject: Configured) -> None:
     """Keep what the broker itself depends on out of reach, whatever the page offered."""
     if subject.is_system:
         raise PermissionDenied
+
+
+def is_going_back(request: HttpRequest) -> bool:
+    """Whether a plan's page leads back to the form, with what was entered."""
+    return "back" in request.POST
+
+
+def entries_of(form: ConfigForm[Any]) -> list[tuple[str, str]]:
+    """Return what a form was sent with, so that the plan's page can lead back to it."""
+    kept = form.data
+    return [
+        (name, str(value))
+        for name in kept
+        if name in form.fields
+        for value in (kept.getlist(name) if hasattr(kept, "getlist") else [kept[name]])
+    ]
+
+
+def wanted_by(form: ConfigForm[Any]) -> State:
+    return {broker: asdict(form.config()) for broker in form.chosen_brokers}
+
+
+def state_of(subject: Configured) -> State:
+    return {broker: asdict(config) for broker, config in subject.configs.items()}
+
+
+def on(brokers: Mapping[str, Any], state: State) -> State:
+    """Return the part of a state that concerns some brokers."""
+    return {broker: state.get(broker) for broker in brokers}

@@ -10,6 +10,7 @@ app_name = "groups"
 urlpatterns = [
     path("", views.listing, name="list"),
     path("new/", views.create, name="create"),
+    path("undo/<int:entry>/", views.undo, name="undo"),
     path("g/<path:group>/edit/", views.edit, name="edit"),
     path("g/<path:group>/delete/", views.delete, name="delete"),
     path("g/<path:group>/progress/", views.progress, name="progress"),

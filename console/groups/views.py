@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.contrib import messages
-from django.shortcuts import redirect, render
+from django.shortcuts import render
+from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy
 
-from console.accounts.permissions import administrators_action, administrators_form, page
-from console.configs.pages import ConfigPages, Words
+from console.accounts.permissions import administrators_form, page
+from console.configs.pages import ConfigPages, Requests, Words, state_of
 from console.gateway.access import gateway
-from console.gateway.answers import TopicKind
+from console.gateway.answers import BrokerQueue, GroupConfig, TopicKind
 from console.gateway.kinds import topic_kind
 from console.gateway.moment import now_ms
 from console.groups.forms import GroupForm
@@ -20,19 +20,20 @@ from console.history.metrics import GROUP, LAG
 from console.history.pages import history_context
 from console.history.reading import Spark, last_of, sparks
 from console.history.series import How, Line
+from console.ui.danger import Choice, Danger, Effect
 from console.ui.lists import Chip, asked_text, page_of
 from console.ui.missing import MissingError
 from console.ui.tables import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from django.http import HttpRequest, HttpResponse
 
+    from console.audit.models import Entry
     from console.gateway.answers import (
         ConsumeProgress,
         Group,
-        GroupConfig,
         GroupConnections,
         QueueProgress,
     )
@@ -42,15 +43,11 @@ OWN, SYSTEM = "own", "system"
 WORDS = Words(
     plural=gettext_lazy("Groups"),
     new=gettext_lazy("New subscription group"),
-    create=gettext_lazy("Create group"),
     created=gettext_lazy("Group %(name)s is created."),
     edit=gettext_lazy("Edit group"),
     changed=gettext_lazy("Group %(name)s is changed."),
-    delete=gettext_lazy("Delete group"),
-    delete_question=gettext_lazy("Delete this group?"),
     deleted=gettext_lazy("Group %(name)s is deleted."),
-    type_name=gettext_lazy("Type the group's name to confirm"),
-    wrong_name=gettext_lazy("The name typed is not the group's; nothing was deleted."),
+    undone=gettext_lazy("Group %(name)s is as it was before."),
 )
 
 
@@ -181,7 +178,7 @@ def progress(request: HttpRequest, group: str) -> HttpResponse:
     return render(request, "groups/_progress.html", context)
 
 
-def taken() -> Iterable[str]:
+def every() -> Mapping[str, Group]:
     return gateway().groups.all()
 
 
@@ -189,7 +186,76 @@ def save(config: GroupConfig, broker_names: Sequence[str]) -> None:
     gateway().groups.save(config, broker_names)
 
 
-PAGES = ConfigPages("group", "groups", WORDS, GroupForm, taken, save)
+def remove(group: str) -> None:
+    gateway().groups.delete(group, remove_offset=False)
+
+
+def in_use(group: str) -> str | None:
+    """Return why a group that has members cannot go."""
+    if not gateway().groups.connections(group).is_online:
+        return None
+    return _("Group %(group)s has members. Stop them first, or they make it again at once.") % {
+        "group": group
+    }
+
+
+def put_back(entry: Entry) -> None:
+    """Store the consumer offsets that a deletion took, where there is none by now."""
+    if not (entry.after or {}).get("remove_offset"):
+        return
+    known = gateway().topics.all()
+    now = {(row.topic, row.queue) for row in committed(entry.subject)}
+    wanted: dict[str, dict[BrokerQueue, int]] = {}
+    for each in entry.before["offsets"]:
+        queue = BrokerQueue(each["broker"], each["queue"])
+        is_there = each["topic"] in known and queue.broker_name in known[each["topic"]].configs
+        if is_there and (each["topic"], queue) not in now:
+            wanted.setdefault(each["topic"], {})[queue] = int(each["offset"])
+    for topic, offsets in wanted.items():
+        gateway().offsets.commit(entry.subject, topic, offsets)
+
+
+def danger_of(group: Group) -> Danger:
+    """Return what goes with a group, and what has to be said before."""
+    kept = committed(group.name)
+    return Danger(
+        title=_("Delete group %(name)s?") % {"name": group.name},
+        text=_(
+            "The brokers forget the group's configuration. If its consumer offsets go too, a new "
+            "consumer starts where its own settings say."
+        ),
+        effects=(
+            Effect(_("Configurations"), len(group.configs), ", ".join(group.configs)),
+            Effect(
+                _("Consumer offsets"),
+                len(kept),
+                _("in %(count)d topics; they stay unless you choose otherwise")
+                % {"count": len({row.topic for row in kept})},
+            ),
+            Effect(_("Unread messages"), sum(row.lag or 0 for row in kept)),
+        ),
+        choices=(Choice("remove_offset", _("Remove its consumer offsets too")),),
+        # Without a configuration there is nothing that could be made again.
+        name="" if group.configs else group.name,
+        undo=_("This cannot be undone.")
+        if not group.configs
+        else _("Undo puts all of it back as long as nobody makes the group anew."),
+        action=_("Delete group"),
+        keep=_("Keep it"),
+        address=reverse("groups:delete", args=[group.name]),
+        back=reverse("groups:detail", args=[group.name]),
+        refusal=in_use(group.name) or "",
+    )
+
+
+PAGES = ConfigPages(
+    "group",
+    "groups",
+    WORDS,
+    GroupForm,
+    GroupConfig,
+    Requests(every, save, remove, in_use, put_back=put_back),
+)
 
 
 @administrators_form
@@ -202,25 +268,22 @@ def edit(request: HttpRequest, group: str) -> HttpResponse:
     return PAGES.edit(request, found(group))
 
 
-@administrators_action
+@administrators_form
+def undo(request: HttpRequest, entry: int) -> HttpResponse:
+    return PAGES.undo(request, entry)
+
+
+@administrators_form
 def delete(request: HttpRequest, group: str) -> HttpResponse:
     subject = found(group)
-    if gateway().groups.connections(group).is_online:
-        messages.error(
-            request,
-            _("Group %(group)s has members. Stop them first, or they make it again at once.")
-            % {"group": group},
-        )
-        return redirect("groups:detail", group)
     remove_offset = request.POST.get("remove_offset") == "on"
     return PAGES.delete(
         request,
         subject,
+        danger_of(subject),
         act=lambda: gateway().groups.delete(group, remove_offset=remove_offset),
-        before=lambda: {
-            "configs": {name: asdict(config) for name, config in subject.configs.items()},
-            "offsets": offset_snapshot(group),
-        },
+        before=lambda: {"configs": state_of(subject), "offsets": offset_snapshot(group)},
+        after={"remove_offset": remove_offset},
     )
 
 
@@ -233,6 +296,11 @@ def offset_snapshot(group: str) -> list[dict[str, Any]]:
             "queue": row.queue_id,
             "offset": str(row.consumer_offset),
         }
-        for row in gateway().groups.progress(group).queues
-        if row.consumer_offset is not None
+        for row in committed(group)
     ]
+
+
+def committed(group: str) -> list[QueueProgress]:
+    """Return the queues in which a group has a consumer offset."""
+    queues = gateway().groups.progress(group).queues
+    return [row for row in queues if row.consumer_offset is not None]

@@ -113,10 +113,6 @@ class Plan:
         return sum(move.skipped or 0 for move in self.moves)
 
     @property
-    def has_new_queues(self) -> bool:
-        return any(move.old is None for move in self.moves)
-
-    @property
     def is_idle(self) -> bool:
         return all(move.old == move.new for move in self.moves)
 

@@ -11,15 +11,22 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import administrators_action, administrators_page, page
+from console.accounts.permissions import (
+    administrators_action,
+    administrators_form,
+    administrators_page,
+    page,
+)
 from console.audit.models import Entry
 from console.audit.record import change
+from console.audit.undo import tell
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, TopicKind
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.offsets.forms import ResetForm, SubjectForm
 from console.offsets.plan import Mode, PlanError, Wish, committed, make_plan
+from console.ui.danger import Danger, Effect
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -113,13 +120,13 @@ def preview(request: HttpRequest) -> HttpResponse:
         except PlanError as error:
             form.add_error(None, str(error))
         else:
-            context |= {"plan": plan, "token": signing.dumps(packed(plan), salt=PLAN_SALT)}
+            context |= {"plan": plan, "danger": danger_of(plan)}
     return render(request, "offsets/preview.html", context)
 
 
-@administrators_page
+@administrators_form
 def restore(request: HttpRequest, entry: int) -> HttpResponse:
-    """Show what undoing an earlier reset would do; changes nothing."""
+    """Show what undoing an earlier reset would do; a POST does it while no offset has moved."""
     reset = get_object_or_404(Entry, pk=entry, action=RESET_ACTION, outcome=Entry.Outcome.DONE)
     group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
     context = subject_context(gateway().groups.progress(group), topic)
@@ -130,8 +137,63 @@ def restore(request: HttpRequest, entry: int) -> HttpResponse:
     except PlanError as error:
         context["problem"] = str(error)
     else:
-        context |= {"plan": plan, "token": signing.dumps(packed(plan), salt=PLAN_SALT)}
+        if request.method == "POST" and not plan.is_idle:
+            if is_as_left(plan, reset):
+                return finished(request, packed(plan))
+            sentence = _("Offsets have moved since that reset; nothing was done. Look at both.")
+            messages.error(request, sentence)
+        context |= {"plan": plan, "danger": danger_of(plan)}
     return render(request, "offsets/preview.html", context)
+
+
+def danger_of(plan: Plan) -> Danger:
+    """Return what a reset means for the group, counted."""
+    group, topic = plan.wish.group, plan.wish.topic
+    if plan.is_online:
+        text = _(
+            "The group is consuming: the broker tells the members to go there. Messages that "
+            "arrive until then move the numbers a little; the audit keeps what was really set."
+        )
+    else:
+        text = _(
+            "The group is offline: the broker stores exactly these offsets. If any of them moves "
+            "before you confirm, the console does nothing."
+        )
+    new = sum(move.old is None for move in plan.moves)
+    note = _("%(count)d without an offset so far") % {"count": new} if new else ""
+    undo = _("Undo puts the old offsets back while none has moved and the group has no members.")
+    return Danger(
+        title=_("Reset offsets of %(group)s?") % {"group": group},
+        text=text,
+        effects=(
+            Effect(
+                _("Messages delivered again"),
+                plan.redelivered,
+                _("consumers see them a second time"),
+                is_bad=True,
+            ),
+            Effect(
+                _("Messages skipped"),
+                plan.skipped,
+                _("this group never consumes them"),
+                is_bad=True,
+            ),
+            Effect(_("Queues"), len(plan.moves), note),
+        ),
+        undo=undo,
+        action=_("Reset offsets"),
+        keep=_("Cancel"),
+        address=reverse("offsets:apply"),
+        back=f"{reverse('offsets:index')}?{urlencode({'group': group, 'topic': topic})}",
+        icon="rotate-ccw",
+        hidden={"token": signing.dumps(packed(plan), salt=PLAN_SALT)},
+        refusal=_("The offsets are there already: nothing to change.") if plan.is_idle else "",
+    )
+
+
+def is_as_left(plan: Plan, reset: Entry) -> bool:
+    """Whether the offsets are still those that a reset set."""
+    return all(reset.after.get(str(move.queue)) == str(move.old) for move in plan.moves)
 
 
 def offsets_before(reset: Entry) -> dict[BrokerQueue, int]:
@@ -153,22 +215,25 @@ def apply(request: HttpRequest) -> HttpResponse:
     except signing.BadSignature:
         messages.error(request, _("The preview is too old. Look at a new one; nothing was done."))
         return redirect("offsets:index")
+    return finished(request, plan)
+
+
+def finished(request: HttpRequest, plan: dict[str, Any]) -> HttpResponse:
+    """Carry out a plan unless it no longer holds; say on the page of the offsets how that went."""
     group, topic = plan["group"], plan["topic"]
     back = f"{reverse('offsets:index')}?{urlencode({'group': group, 'topic': topic})}"
     try:
         problem = changed_since(plan)
-        moved = 0 if problem else carry_out(request, plan)
+        if problem is not None:
+            messages.error(request, problem)
+            return redirect(back)
+        done = carry_out(request, plan)
     except GatewayError as error:
         messages.error(request, f"{error.what} {error.advice}".strip())
         return redirect(back)
-    if problem is not None:
-        messages.error(request, problem)
-        return redirect(back)
-    messages.success(
-        request,
-        _("Group %(group)s is reset in %(count)d queues of %(topic)s.")
-        % {"group": group, "count": moved, "topic": topic},
-    )
+    sentence = _("Group %(group)s is reset in %(count)d queues of %(topic)s.")
+    values = {"group": group, "count": len(done.after), "topic": topic}
+    tell(request, sentence % values, done)
     return redirect(back)
 
 
@@ -209,8 +274,8 @@ def changed_since(plan: dict[str, Any]) -> str | None:
     return None
 
 
-def carry_out(request: HttpRequest, plan: dict[str, Any]) -> int:
-    """Move the offsets under an audit entry; returns how many queues were moved."""
+def carry_out(request: HttpRequest, plan: dict[str, Any]) -> Entry:
+    """Move the offsets under an audit entry, which says afterwards where they are."""
     group, topic = plan["group"], plan["topic"]
     before = {queue: old for queue, old, _new in plan["moves"]}
     after = {queue: new for queue, _old, new in plan["moves"]}
@@ -220,8 +285,8 @@ def carry_out(request: HttpRequest, plan: dict[str, Any]) -> int:
         if not plan["is_online"]:
             targets = {BrokerQueue.parse(queue): int(new) for queue, new in after.items()}
             gateway().offsets.commit(group, topic, targets)
-            return len(targets)
+            return entry
         sent = gateway().offsets.reset_online(group, topic, int(plan["timestamp_ms"]))
         # Messages may have arrived meanwhile: record what the brokers did.
         entry.after = {str(queue): str(offset) for queue, offset in sorted(sent.items())}
-        return len(sent)
+    return entry

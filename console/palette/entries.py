@@ -135,7 +135,7 @@ def about_topic(name: str, may_change: bool) -> Iterator[Entry]:
     if may_change:
         url = reverse("topics:edit", args=[name])
         yield Entry(_("Edit topic %s…") % name, hint, "pencil", url)
-        url = reverse("topics:detail", args=[name]) + "#delete"
+        url = reverse("topics:delete", args=[name])
         yield Entry(_("Delete topic %s…") % name, hint, "trash-2", url)
 
 
@@ -148,7 +148,7 @@ def about_group(name: str, may_change: bool) -> Iterator[Entry]:
         yield Entry(_("Reset offsets of %s…") % name, hint, "rotate-ccw", offsets)
         url = reverse("groups:edit", args=[name])
         yield Entry(_("Edit group %s…") % name, hint, "pencil", url)
-        url = reverse("groups:detail", args=[name]) + "#delete"
+        url = reverse("groups:delete", args=[name])
         yield Entry(_("Delete group %s…") % name, hint, "trash-2", url)
     else:
         yield Entry(_("Offsets of %s") % name, hint, "milestone", offsets)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
 from django.http import Http404
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext, gettext as _
 from django.views.decorators.http import require_http_methods
 from django_celery_beat.models import PeriodicTask
 
-from console.accounts.permissions import administrators_action, require_administrator
+from console.accounts.permissions import (
+    administrators_action,
+    administrators_form,
+    require_administrator,
+)
 from console.audit.record import change
 from console.reports import catalog, health, schedules
 from console.reports.forms import ParametersForm, ScheduleForm
-from console.reports.models import QUEUED_SECONDS_MAX
+from console.reports.models import QUEUED_SECONDS_MAX, ReportRun
 from console.reports.presenting import shown_schedules
+from console.ui.danger import Danger, Effect, ask, is_confirmed
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -91,10 +98,38 @@ def switch(request: HttpRequest, schedule_id: int) -> HttpResponse:
     return redirect("reports:list")
 
 
-@administrators_action
+def danger_of(schedule: PeriodicTask) -> Danger:
+    """Return what goes with a schedule: nothing but itself."""
+    shown = shown_schedule(schedule.pk)
+    return Danger(
+        title=_("Delete schedule %(name)s?") % {"name": schedule.name},
+        text=_("Its report does not run by itself any more. The results of its runs stay."),
+        effects=(
+            Effect(
+                _("Runs so far"),
+                ReportRun.objects.filter(schedule=schedule).count(),
+                shown.words if shown is not None else "",
+            ),
+        ),
+        undo=_("This cannot be undone; to pause it, switch it off instead."),
+        action=_("Delete schedule"),
+        keep=_("Keep it"),
+        address=reverse("reports:schedule-delete", args=[schedule.pk]),
+        back=reverse("reports:schedule", args=[schedule.pk]),
+        name=schedule.name,
+    )
+
+
+@administrators_form
 def delete(request: HttpRequest, schedule_id: int) -> HttpResponse:
     """Delete a schedule; its runs stay."""
     schedule = found_schedule(schedule_id)
+    danger = danger_of(schedule)
+    if request.method != "POST":
+        return ask(request, danger)
+    if not is_confirmed(request, danger):
+        problem = _("The name typed is another one; nothing was deleted.")
+        return ask(request, replace(danger, problem=problem))
     with change(request, "schedule.delete", schedule.name, before=audited(schedule)):
         schedule.delete()
     messages.success(request, _("The schedule was deleted; the results of its runs stay."))

@@ -10,6 +10,7 @@ app_name = "topics"
 urlpatterns = [
     path("", views.listing, name="list"),
     path("new/", views.create, name="create"),
+    path("undo/<int:entry>/", views.undo, name="undo"),
     path("t/<path:topic>/edit/", views.edit, name="edit"),
     path("t/<path:topic>/delete/", views.delete, name="delete"),
     path("t/<path:topic>/queues/", views.queues, name="queues"),

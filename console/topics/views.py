@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.shortcuts import render
-from django.utils.translation import gettext as _, gettext_lazy
+from django.urls import reverse
+from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
-from console.accounts.permissions import administrators_action, administrators_form, page
-from console.configs.pages import ConfigPages, Words
+from console.accounts.permissions import administrators_form, page
+from console.configs.pages import ConfigPages, Requests, Words, state_of
 from console.gateway.access import gateway
-from console.gateway.answers import TopicKind
+from console.gateway.answers import TopicConfig, TopicKind
 from console.gateway.moment import now_ms
 from console.history.metrics import PUT, TOPIC
 from console.history.pages import history_context
@@ -20,16 +21,19 @@ from console.history.reading import Spark, last_of, sparks
 from console.history.series import Line
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
+from console.ui.danger import Danger, Effect
 from console.ui.lists import Chip, asked_text, page_of
 from console.ui.missing import MissingError
 from console.ui.tables import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from django.http import HttpRequest, HttpResponse
 
-    from console.gateway.answers import QueueStatus, Topic, TopicConfig, Traffic
+    from console.gateway.answers import QueueStatus, Topic, Traffic
+
+NAMES_SHOWN = 4
 
 KIND_LABELS = {
     TopicKind.NORMAL: gettext_lazy("Normal"),
@@ -42,15 +46,11 @@ KIND_LABELS = {
 WORDS = Words(
     plural=gettext_lazy("Topics"),
     new=gettext_lazy("New topic"),
-    create=gettext_lazy("Create topic"),
     created=gettext_lazy("Topic %(name)s is created."),
     edit=gettext_lazy("Edit topic"),
     changed=gettext_lazy("Topic %(name)s is changed."),
-    delete=gettext_lazy("Delete topic"),
-    delete_question=gettext_lazy("Delete this topic?"),
     deleted=gettext_lazy("Topic %(name)s is deleted."),
-    type_name=gettext_lazy("Type the topic's name to confirm"),
-    wrong_name=gettext_lazy("The name typed is not the topic's; nothing was deleted."),
+    undone=gettext_lazy("Topic %(name)s is as it was before."),
 )
 
 
@@ -207,7 +207,7 @@ def queues(request: HttpRequest, topic: str) -> HttpResponse:
     return render(request, "topics/_queues.html", queue_context(found(topic)))
 
 
-def taken() -> Iterable[str]:
+def every() -> Mapping[str, Topic]:
     return gateway().topics.all()
 
 
@@ -263,7 +263,72 @@ def objection(befores: Mapping[str, TopicConfig], after: TopicConfig) -> str | N
     return None
 
 
-PAGES = ConfigPages("topic", "topics", WORDS, TopicForm, taken, save, objection)
+def remove(topic: str) -> None:
+    gateway().topics.delete(topic)
+
+
+def in_use(topic: str) -> str | None:
+    """Return why a topic that was just made cannot simply go again."""
+    stored = sum(row.message_count for row in gateway().topics.status(topic))
+    if not stored:
+        return None
+    return ngettext(
+        "The topic holds %(count)d message by now. Delete it on its page if that may go.",
+        "The topic holds %(count)d messages by now. Delete it on its page if they may go.",
+        stored,
+    ) % {"count": stored}
+
+
+def danger_of(topic: Topic) -> Danger:
+    """Return what goes with a topic, and what has to be said before."""
+    detail_page = reverse("topics:detail", args=[topic.name])
+    status = gateway().topics.status(topic.name)
+    groups = gateway().topics.consumers(topic.name)
+    connections = gateway().groups.connections_of(groups) if groups else {}
+    online = sum(each.is_online for each in connections.values())
+    return Danger(
+        title=_("Delete topic %(name)s?") % {"name": topic.name},
+        text=_(
+            "The brokers forget its queues and what the groups have read there. From then on they "
+            "refuse its producers, unless they create topics by themselves."
+        ),
+        effects=(
+            Effect(
+                _("Messages retained"),
+                sum(row.message_count for row in status),
+                _("gone for good"),
+                is_bad=True,
+            ),
+            Effect(_("Queues"), len(status), ", ".join(topic.configs)),
+            Effect(_("Groups that lose their offsets here"), len(groups), shortened(groups)),
+            Effect(_("Of these with members now"), online, is_bad=True),
+        ),
+        undo=_("This cannot be undone: Undo makes the topic again, but empty."),
+        action=_("Delete topic"),
+        keep=_("Keep it"),
+        address=reverse("topics:delete", args=[topic.name]),
+        back=detail_page,
+        name=topic.name,
+    )
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    shown = ", ".join(names[:NAMES_SHOWN])
+    more = len(names) - NAMES_SHOWN
+    return (
+        _("%(names)s and %(count)d more") % {"names": shown, "count": more} if more > 0 else shown
+    )
+
+
+PAGES = ConfigPages(
+    "topic",
+    "topics",
+    WORDS,
+    TopicForm,
+    TopicConfig,
+    Requests(every, save, remove, in_use, objection),
+)
 
 
 @administrators_form
@@ -276,12 +341,18 @@ def edit(request: HttpRequest, topic: str) -> HttpResponse:
     return PAGES.edit(request, found(topic))
 
 
-@administrators_action
+@administrators_form
+def undo(request: HttpRequest, entry: int) -> HttpResponse:
+    return PAGES.undo(request, entry)
+
+
+@administrators_form
 def delete(request: HttpRequest, topic: str) -> HttpResponse:
     subject = found(topic)
     return PAGES.delete(
         request,
         subject,
+        danger_of(subject),
         act=lambda: gateway().topics.delete(topic),
-        before=lambda: {name: asdict(config) for name, config in subject.configs.items()},
+        before=lambda: {"configs": state_of(subject)},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +11,41 @@ from django.core.paginator import Paginator
 from django.shortcuts import render
 
 from console.accounts.permissions import page
+from console.configs.plan import Plan
 from console.gateway.moment import now_ms
 from console.history.reading import Spark
+from console.ui.danger import Choice, Danger, Effect, ask
 from console.ui.lists import Chip
 from console.ui.tables import Column, Table
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-STATES = ("ok", "warn", "bad", "info", "accent", "")
 # Its words are examples for those who write pages: no catalogue holds them.
+DANGER = Danger(
+    title="Delete topic orders?",
+    text="One sentence on what the action does.",
+    effects=(
+        Effect("Messages retained", 1_204_387, "gone for good", is_bad=True),
+        Effect("Queues", 8, "broker-a"),
+        Effect("Bytes that only the master has", None, "it did not say"),
+    ),
+    choices=(Choice("also", "Something that may go as well"),),
+    undo="This cannot be undone.",
+    action="Delete topic",
+    keep="Keep it",
+    address="",
+    back="#content",
+    name="orders",
+)
+SEEN = {"perm": 6, "read_queue_nums": 4, "order": False}
+PLAN = Plan(
+    "orders",
+    {"broker-a": SEEN, "broker-b": SEEN, "broker-c": None},
+    {"broker-a": SEEN, "broker-b": {**SEEN, "perm": 4}, "broker-c": None},
+    {name: {**SEEN, "read_queue_nums": 8} for name in ("broker-a", "broker-b", "broker-c")},
+)
+STATES = ("ok", "warn", "bad", "info", "accent", "")
 COLUMNS = (
     Column("name", "Name", is_sorted=True),
     Column("state", "State", is_fact=True),
@@ -52,6 +78,8 @@ def rows(now: int) -> list[dict[str, Any]]:
 
 @page
 def gallery(request: HttpRequest) -> HttpResponse:
+    if "danger" in request.GET:
+        return ask(request, DANGER)
     table = Table(request, COLUMNS, sort="name")
     every = table.sorted(rows(now_ms()), {"name": itemgetter("name"), "lag": itemgetter("lag")})
     context = {
@@ -63,5 +91,8 @@ def gallery(request: HttpRequest) -> HttpResponse:
         "page": Paginator(range(130), 50).get_page(request.GET.get("page")),
         "form": ExampleForm({"name": "orders", "wrong": "17", "choice": "a"}),
         "now": now_ms(),
+        "danger": replace(DANGER, name="", undo="Undo makes it again."),
+        "plan": PLAN,
+        "parts": [(part, list(part.lines({}))) for part in PLAN.parts],
     }
     return render(request, "ui/gallery.html", context)

@@ -33,7 +33,8 @@ def test_from_signing_in_to_a_report_that_counts_what_was_sent(
     navigation.get_by_role("link", name="Topics").click()
     page.get_by_role("link", name="New topic").first.click()
     page.fill("input[name=topic]", TOPIC)
-    page.get_by_role("button", name="Create topic").click()
+    page.get_by_role("button", name="Review the change").click()
+    page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("heading", name=TOPIC)).to_be_visible()
 
     # A message appears while the page is open.

@@ -82,6 +82,10 @@ def test_the_walk_sees_every_part() -> None:
         "topics:edit",
         "groups:create",
         "groups:edit",
+        "topics:delete",
+        "groups:delete",
+        "topics:undo",
+        "groups:undo",
         "offsets:preview",
         "offsets:restore",
         "audit:list",
@@ -122,14 +126,22 @@ def test_a_reader_may_not_post_what_changes_things(name, data, actors, brokers) 
     assert brokers.group_configs == groups
 
 
-@pytest.mark.parametrize("name", ["topics:delete", "groups:delete", "offsets:apply"])
+@pytest.mark.parametrize("name", ["offsets:apply", "reports:schedule-switch", "demo:start"])
 def test_what_only_changes_things_refuses_get(name, actors, brokers) -> None:
-    brokers.add_topic("Orders")
-    brokers.add_group("billing")
-
     response = actors.admin.get(url_of(name, dict(ALL)[name]))
 
     assert response.status_code == 405
+
+
+@pytest.mark.parametrize("name", ["topics:delete", "groups:delete"])
+def test_what_asks_first_changes_nothing_by_get(name, actors, brokers) -> None:
+    brokers.add_topic("Orders")
+    brokers.add_group("billing")
+
+    response = actors.admin.get(url_of(name, dict(ALL)[name]), {"name": "Orders"})
+
+    assert response.status_code == 200
+    assert (set(brokers.topic_configs), set(brokers.group_configs)) == ({"Orders"}, {"billing"})
 
 
 def test_a_post_without_the_form_token_is_refused(admin_account, brokers, client) -> None:

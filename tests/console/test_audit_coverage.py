@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from datetime import timedelta
 from io import StringIO
 
@@ -18,9 +19,10 @@ from console.alerts.models import Alert, Channel, Rule, Silence, Window
 from console.audit import record
 from console.audit.models import Entry
 from console.demo import views as demo_views
-from console.gateway.answers import BrokerNode
+from console.gateway.answers import BrokerNode, GroupConfig, TopicConfig
 from console.reports import health, schedules, tasks
 from console.reports.models import ReportRun
+from tests.console.plans import token_on
 from tests.console.test_addresses import ALL, url_of
 
 pytestmark = pytest.mark.django_db
@@ -93,20 +95,44 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "groups:create": ({}, "group.create"),
     "groups:delete": ({"name": "billing"}, "group.delete"),
     "groups:edit": ({}, "group.update"),
+    "groups:undo": ({}, "group.update"),
     "offsets:apply": ({}, "offset.reset"),
+    "offsets:restore": ({}, "offset.reset"),
     "overview:confirm": (
         {"broker_name": "broker-a", "address": "127.0.0.1:10911"},
         "broker.confirm",
     ),
     "reports:cancel": ({}, "report.cancel"),
     "reports:schedule": (SCHEDULE, "schedule.update"),
-    "reports:schedule-delete": ({}, "schedule.delete"),
+    "reports:schedule-delete": ({"name": "Traffic"}, "schedule.delete"),
     "reports:schedule-new": ({**SCHEDULE, "name": "New"}, "schedule.create"),
     "reports:schedule-switch": ({"enabled": "on"}, "schedule.switch"),
     "reports:start": ({"report": "traffic", "traffic-hours": "1"}, "report.start"),
     "topics:create": (TOPIC, "topic.create"),
     "topics:delete": ({"name": "Orders"}, "topic.delete"),
     "topics:edit": ({**TOPIC, "perm": 4}, "topic.update"),
+    "topics:undo": ({}, "topic.update"),
+}
+# The entry 1 that each of these takes back: action, subject, before, after.
+UNDONE: dict[str, tuple[str, str, object, object]] = {
+    "groups:undo": (
+        "group.update",
+        "billing",
+        {"broker-a": asdict(GroupConfig("billing", retry_max_times=3))},
+        {"broker-a": asdict(GroupConfig("billing"))},
+    ),
+    "offsets:restore": (
+        "offset.reset",
+        "billing · Orders",
+        {"broker-a:0": "0"},
+        {"broker-a:0": "1"},
+    ),
+    "topics:undo": (
+        "topic.update",
+        "Orders",
+        {"broker-a": asdict(TopicConfig("Orders", 4, 4, 4))},
+        {"broker-a": asdict(TopicConfig("Orders", 4, 4, 6))},
+    ),
 }
 # What only changes how pages look to the one who asks.
 PERSONAL = {"preferences:own", "preferences:place", "preferences:theme"}
@@ -190,9 +216,16 @@ def form_of(client: Client, url: str) -> dict[str, str]:
 
 def data_of(name: str, url: str, client: Client) -> dict[str, object]:
     data, _action = CHANGES[name]
-    if name.startswith("groups:") and not data:
+    if name in UNDONE:
+        action, subject, before, after = UNDONE[name]
+        Entry.objects.create(
+            pk=1, action=action, subject=subject, before=before, after=after, outcome="done"
+        )
+    elif name.startswith("groups:") and not data:
         new = form_of(client, reverse("groups:create"))
-        return {**new, "group": "new", "broker_names": ["broker-a"], "retry_max_times": 3}
+        data = {**new, "group": "new", "broker_names": ["broker-a"], "retry_max_times": 3}
+    if name in {"topics:create", "topics:edit", "groups:create", "groups:edit"}:
+        return {"token": token_on(client.post(url, data))}
     if name == "offsets:apply":
         query = {"group": "billing", "topic": "Orders", "mode": "earliest"}
         html = client.get(reverse("offsets:preview"), query).content.decode()
@@ -220,7 +253,7 @@ def test_a_change_is_written_down_with_who_and_from_where(name, actors, world) -
 
     client.post(url, data_of(name, url, client), **FROM)
 
-    entry = Entry.objects.get()
+    entry = Entry.objects.exclude(pk=1).get() if name in UNDONE else Entry.objects.get()
     assert entry.action == CHANGES[name][1]
     assert (entry.outcome, entry.actor_name, entry.address) == ("done", "ada", "10.1.2.3")
 

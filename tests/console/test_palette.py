@@ -40,7 +40,7 @@ def test_a_name_is_found_by_its_parts_and_what_begins_with_it_comes_first(actors
     [
         ("reset billing", "Reset offsets of billing-service…", "/offsets/?group=billing-service"),
         ("live orders", "Watch topic Orders live", "/live/?topic=Orders"),
-        ("delete orders", "Delete topic Orders…", "/topics/t/Orders/#delete"),
+        ("delete orders", "Delete topic Orders…", "/topics/t/Orders/delete/"),
         ("run report", "Run a report…", "/reports/#start-report"),
         ("audit", "Audit", "/audit/"),
     ],

@@ -29,9 +29,9 @@ def with_slave(brokers: FakeBroker) -> FakeBroker:
 def test_only_administrators_see_the_button_and_only_for_a_slave(actors, with_slave) -> None:
     slave, master = reverse(PAGE[0], args=PAGE[1]), reverse(PAGE[0], args=["broker-a", 0])
 
-    assert b'data-open-dialog="promote"' in actors.admin.get(slave).content
-    assert b'data-open-dialog="promote"' not in actors.admin.get(master).content
-    assert b'data-open-dialog="promote"' not in actors.reader.get(slave).content
+    assert b"/promote/" in actors.admin.get(slave).content
+    assert b"/promote/" not in actors.admin.get(master).content
+    assert b"/promote/" not in actors.reader.get(slave).content
     refused = actors.reader.post(reverse(PROMOTE[0], args=PROMOTE[1]), {"name": SLAVE.address})
     assert refused.status_code == 403
 

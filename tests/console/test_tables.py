@@ -13,6 +13,7 @@ from console.history.access import history_store
 from console.history.metrics import PUT, TOPIC, Subject
 from console.ui.tables import Column, Table
 from tests.console.history.support import keep
+from tests.console.plans import applied
 
 COLUMNS = (
     Column("name", "Name", is_sorted=True),
@@ -123,7 +124,8 @@ def test_groups_and_the_audit_are_ordered_by_their_address(actors, brokers) -> N
     brokers.add_group("omega")
     for name in ("A-topic", "Z-topic"):
         data = {"topic": name, "broker_names": ["broker-a"], "write_queue_nums": 4}
-        actors.admin.post(reverse("topics:create"), data | {"read_queue_nums": 4, "perm": 6})
+        url = reverse("topics:create")
+        applied(actors.admin, url, data | {"read_queue_nums": 4, "perm": 6})
 
     groups = actors.reader.get(reverse("groups:list") + "?sort=-group").content.decode()
     audit = actors.admin.get(reverse("audit:list") + "?sort=-subject").content.decode()

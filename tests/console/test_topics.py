@@ -13,6 +13,7 @@ from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, QueueStatus, TopicQueue
 from console.gateway.errors import RequestFailedError
 from console.topics.rates import queue_rates
+from tests.console.plans import applied, token_on
 
 if TYPE_CHECKING:
     from tests.console.conftest import Actors
@@ -96,13 +97,13 @@ def test_a_topic_that_is_not_there_is_not_found(actors, brokers) -> None:
 
 
 def test_an_administrator_creates_a_topic_and_the_audit_knows(actors, brokers) -> None:
-    response = actors.admin.post(reverse("topics:create"), new_topic())
+    response = applied(actors.admin, reverse("topics:create"), new_topic())
 
     assert response.status_code == 302
     assert brokers.topic_configs["Orders"].write_queue_nums == 4
     entry = Entry.objects.get()
     assert (entry.actor_name, entry.action, entry.outcome) == ("ada", "topic.create", "done")
-    assert entry.after["write_queue_nums"] == 4
+    assert entry.after["broker-a"]["write_queue_nums"] == 4
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_a_topic_that_cannot_be_is_refused_in_the_form(changes, sentence, actors
     assert not Entry.objects.exists()
 
 
-def test_what_the_broker_refuses_stands_in_the_form_and_in_the_audit(
+def test_what_the_broker_refuses_stands_on_the_page_and_in_the_audit(
     actors, brokers, monkeypatch
 ) -> None:
     def refuse(config, broker_names) -> None:
@@ -144,7 +145,7 @@ def test_what_the_broker_refuses_stands_in_the_form_and_in_the_audit(
 
     monkeypatch.setattr(gateway().topics, "save", refuse)
 
-    response = actors.admin.post(reverse("topics:create"), new_topic())
+    response = applied(actors.admin, reverse("topics:create"), new_topic())
 
     assert "no more topics" in response.content.decode()
     assert Entry.objects.get().outcome == "failed"
@@ -154,7 +155,7 @@ def test_an_edit_keeps_the_name_and_records_before_and_after(actors, brokers) ->
     brokers.add_topic("Orders", queue_nums=4)
     data = new_topic(topic="Other", write_queue_nums=8, read_queue_nums=8)
 
-    response = actors.admin.post(reverse("topics:edit", args=["Orders"]), data)
+    response = applied(actors.admin, reverse("topics:edit", args=["Orders"]), data)
 
     assert response.status_code == 302
     assert set(brokers.topic_configs) == {"Orders"}
@@ -176,15 +177,17 @@ def test_what_somebody_else_saved_meanwhile_is_shown_before_it_is_replaced(actor
     first, second = opened(actors, "Orders"), opened(actors, "Orders")
     wide = new_topic(write_queue_nums=8, read_queue_nums=8)
     wider = new_topic(write_queue_nums=6, read_queue_nums=6)
-    assert actors.admin.post(url, wide | {"seen": first}).status_code == 302
+    assert applied(actors.admin, url, wide | {"seen": first}).status_code == 302
 
     refused = actors.admin.post(url, wider | {"seen": second})
 
-    text = refused.content.decode()
-    assert "Write queues on broker-a is 8 now; it was 4." in text
+    assert refused.status_code == 409
+    lines = {line.label: line for _part, lines in refused.context["parts"] for line in lines}
+    queues = lines["Write queues"]
+    assert (queues.seen, queues.now, queues.wanted) == ("4", "8", "6")
     assert brokers.topic_configs["Orders"].write_queue_nums == 8
-    # Looked at, it may be replaced; the form carries what it has shown.
-    again = wider | {"seen": refused.context["form"]["seen"].value(), "accepted": "on"}
+    # Looked at, it may be replaced: the page carries what it has shown.
+    again = {"token": token_on(refused), "accepted": "on"}
     assert actors.admin.post(url, again).status_code == 302
     assert brokers.topic_configs["Orders"].write_queue_nums == 6
 
@@ -209,8 +212,8 @@ def test_read_queues_do_not_go_below_the_queues_that_producers_still_write(actor
     assert brokers.topic_configs["Orders"].read_queue_nums == 4
 
     # In two steps it goes without a question: nothing is in the queues that vanish.
-    assert actors.admin.post(url, small | {"read_queue_nums": 4}).status_code == 302
-    assert actors.admin.post(url, small).status_code == 302
+    assert applied(actors.admin, url, small | {"read_queue_nums": 4}).status_code == 302
+    assert applied(actors.admin, url, small).status_code == 302
     assert brokers.topic_configs["Orders"].read_queue_nums == 1
 
 
@@ -225,14 +228,17 @@ def test_messages_in_queues_that_vanish_are_counted_by_group_and_asked_about(
     brokers.offsets["billing", "Orders", 3] = 2
     url = reverse("topics:edit", args=["Orders"])
     small = new_topic(write_queue_nums=1, read_queue_nums=1)
-    assert actors.admin.post(url, small | {"read_queue_nums": 4}).status_code == 302
+    assert applied(actors.admin, url, small | {"read_queue_nums": 4}).status_code == 302
 
     page = actors.admin.post(url, small)
 
     assert "billing (13)" in page.content.decode()
     assert 'name="accepted"' in page.content.decode()
     assert brokers.topic_configs["Orders"].read_queue_nums == 4
-    assert actors.admin.post(url, small | {"accepted": "on"}).status_code == 302
+    refused = applied(actors.admin, url, small)
+    assert "confirm this first" in refused.content.decode()
+    assert brokers.topic_configs["Orders"].read_queue_nums == 4
+    assert applied(actors.admin, url, small, accepted="on").status_code == 302
     assert brokers.topic_configs["Orders"].read_queue_nums == 1
 
 
@@ -247,8 +253,10 @@ def test_a_name_that_no_broker_knows_is_named(actors, brokers, namespace) -> Non
 def test_a_permission_that_the_form_does_not_offer_survives_an_edit(actors, brokers) -> None:
     brokers.add_topic("Orders", perm=0)
 
-    actors.admin.post(reverse("topics:edit", args=["Orders"]), new_topic(perm=0))
+    url = reverse("topics:edit", args=["Orders"])
+    applied(actors.admin, url, new_topic(perm=0, order="on"))
 
+    assert brokers.topic_configs["Orders"].order
     assert brokers.topic_configs["Orders"].perm == 0
 
 

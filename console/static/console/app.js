@@ -29,13 +29,31 @@ const Trebuchet = (() => {
   }
 
   function fade(box) {
-    if (box.dataset.state !== "bad") setTimeout(() => box.remove(), 7000);
+    if (box.dataset.state !== "bad" && !box.querySelector("form")) setTimeout(() => box.remove(), 7000);
   }
 
   /** Send a form's fields as the page's forms do. */
   function post(address, fields) {
     const token = document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "";
     return fetch(address, { method: "POST", headers: { "X-CSRFToken": token }, body: new URLSearchParams(fields) });
+  }
+
+  /** Show the question of a page of danger as a dialog over this one; if that cannot be, the page itself. */
+  async function ask(address) {
+    try {
+      const answer = await fetch(address);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const dialog = document.createElement("dialog");
+      dialog.className = "dialog";
+      dialog.append(document.adoptNode(page.querySelector("form.danger")));
+      dialog.setAttribute("aria-label", dialog.querySelector("h2").textContent);
+      dialog.addEventListener("close", () => dialog.remove());
+      document.body.append(dialog);
+      checkNames(dialog);
+      dialog.showModal();
+    } catch {
+      location.href = address;
+    }
   }
 
   /* Theme: the server keeps it, so that it renders the right one and nothing flashes. */
@@ -126,7 +144,16 @@ const Trebuchet = (() => {
     if (target.closest("[data-close-navigation]")) setNavigation(false);
     const opener = target.closest("[data-open-dialog]");
     if (opener) document.getElementById(opener.dataset.openDialog)?.showModal();
-    if (target.closest("[data-close-dialog]") || target.matches("dialog")) target.closest("dialog")?.close();
+    const danger = target.closest("a[data-danger]");
+    if (danger && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      ask(danger.href);
+    }
+    const dialog = (target.closest("[data-close-dialog]") || target.matches("dialog")) && target.closest("dialog");
+    if (dialog) {
+      event.preventDefault();
+      dialog.close();
+    }
     if (target.closest("[data-dismiss]")) target.closest(".toast")?.remove();
     const copy = target.closest("[data-copy]");
     if (copy) {
@@ -184,6 +211,10 @@ const Trebuchet = (() => {
     }
   });
 
+  function checkNames(scope) {
+    for (const input of scope.querySelectorAll("[data-must-equal]")) input.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+
   /* Fields that belong to one choice: data-show-for="name=value|value". */
   function showMatching() {
     for (const element of document.querySelectorAll("[data-show-for]")) {
@@ -196,7 +227,7 @@ const Trebuchet = (() => {
   document.addEventListener("DOMContentLoaded", () => {
     showMatching();
     for (const box of document.querySelectorAll(".toasts .toast")) fade(box);
-    for (const input of document.querySelectorAll("[data-must-equal]")) input.dispatchEvent(new Event("input", { bubbles: true }));
+    checkNames(document);
   });
   document.addEventListener("htmx:afterSwap", showMatching);
 

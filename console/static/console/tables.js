@@ -6,7 +6,7 @@
   function label(scope = document) {
     for (const table of scope.querySelectorAll("table.table")) {
       const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.replace(/\s+/g, " ").trim());
-      for (const row of table.tBodies[0]?.rows ?? []) {
+      for (const row of table.querySelectorAll("tbody tr")) {
         if (row.cells.length !== heads.length) continue;
         [...row.cells].forEach((cell, index) => {
           if (cell.dataset.label === undefined) cell.dataset.label = index ? heads[index] : "";

@@ -1,0 +1,39 @@
+"""Changes that can be taken back: where, and the notice that offers it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.contrib import messages
+from django.urls import reverse
+
+from console.audit.models import Entry
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+# Each page takes an entry's number: GET shows what undoing it would do, POST does it.
+PAGES = {
+    "topic.create": "topics:undo",
+    "topic.update": "topics:undo",
+    "topic.delete": "topics:undo",
+    "group.create": "groups:undo",
+    "group.update": "groups:undo",
+    "group.delete": "groups:undo",
+    "offset.reset": "offsets:restore",
+}
+
+
+def undo_address(entry: Entry) -> str:
+    """Return the page that takes back what an entry says was done; empty where there is none."""
+    page = PAGES.get(entry.action)
+    # A group may have nothing but offsets.
+    is_bare = entry.action == "group.delete" and not (entry.before or {}).get("configs")
+    if page is None or is_bare or entry.outcome != Entry.Outcome.DONE:
+        return ""
+    return reverse(page, args=[entry.pk])
+
+
+def tell(request: HttpRequest, sentence: str, entry: Entry) -> None:
+    """Say on the next page what was done, with the button that takes it back."""
+    messages.success(request, sentence, extra_tags=undo_address(entry))

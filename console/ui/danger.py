@@ -1,0 +1,70 @@
+"""The question before something is taken away: what goes, how much, whether it comes back.
+
+A link with `data-danger` leads to the page that `ask` renders; the frame's script shows the same
+form as a dialog over the page that the link is on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from django.shortcuts import render
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One kind of things that goes, counted; a value of None is not known."""
+
+    label: str
+    value: int | None
+    note: str = ""
+    is_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something that may be done as well."""
+
+    name: str
+    label: str
+    is_chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Danger:
+    """A destructive action.
+
+    `undo` says whether and how it can be taken back. Where it cannot, `name` is what has to be
+    typed. `refusal` is why it cannot be done now: then there is no button. `problem` is why the
+    last attempt did nothing.
+    """
+
+    title: str
+    text: str
+    undo: str
+    action: str
+    keep: str
+    address: str
+    back: str
+    name: str = ""
+    icon: str = "trash-2"
+    effects: tuple[Effect, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    hidden: dict[str, str] = field(default_factory=dict)
+    refusal: str = ""
+    problem: str = ""
+
+
+def ask(request: HttpRequest, danger: Danger) -> HttpResponse:
+    """Render the question; 422 where the last answer to it did nothing."""
+    status = 422 if danger.problem else 200
+    return render(request, "ui/danger.html", {"danger": danger}, status=status)
+
+
+def is_confirmed(request: HttpRequest, danger: Danger) -> bool:
+    """Whether the form was sent with the name that it asks for."""
+    return not danger.name or request.POST.get("name") == danger.name
