@@ -22,11 +22,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from analytics.errors import ReportError
 from analytics.guest import is_guest, step_back
 from analytics.lake.bodies import BodyRules
+from analytics.lake.gold import bring_up
 from analytics.lake.ingest import Ingest, Source
 from analytics.lake.keeper import Keeper
 from analytics.lake.maintenance import BRONZE_DAYS, maintain
 from analytics.lake.place import LakePlace
-from analytics.lake.repair import forget, rebuild, rebuilding, shown, verify
+from analytics.lake.repair import (
+    DIFFERENCES_SHOWN_MAX,
+    forget,
+    rebuild,
+    rebuild_gold,
+    rebuilding,
+    shown,
+    verify,
+)
 from analytics.lake.status import read_status, status_of
 from broker_core.log_lines import log_to_stderr
 
@@ -97,6 +106,9 @@ def parser_of(program: str) -> argparse.ArgumentParser:
             one.add_argument("key", metavar="KEY", help="one of KEYS, or a UNIQ_KEY")
         if name == "rebuild":
             one.add_argument("--yes", action="store_true", help="do it; without, only say what")
+            one.add_argument(
+                "--gold", action="store_true", help="count gold from bronze; leave bronze alone"
+            )
         if name == "status":
             one.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -112,6 +124,7 @@ class Command:
         executor: Executor | None,
     ) -> None:
         """Raises ReportError where the arguments and the environment name nothing usable."""
+        self.program = _program(environment)
         data = environment.get("TREBUCHET_DATA", "")
         home = Path(data) / "lake" if data else None
         lake = given.lake or environment.get("TREBUCHET_LAKE", "")
@@ -198,6 +211,8 @@ class Command:
         rows = batches = 0
         while (batch := self.ingest.batch()) is not None:
             rows, batches = rows + batch.rows, batches + 1
+        with self.place.locked():
+            bring_up(self.place)
         print(f"{rows} messages in {batches} batches")
         return 0
 
@@ -216,9 +231,16 @@ class Command:
             f"{found.messages} messages of {self.source.broker} from {found.log_from} to "
             f"{found.log_to} of the log"
         )
+        for each in found.in_gold[:DIFFERENCES_SHOWN_MAX]:
+            print(
+                f"{each.table} says {each.messages_in_gold} messages on {each.day}, "
+                f"bronze.messages {each.messages_in_bronze}."
+            )
+        if found.in_gold:
+            print(f"`{self.program} rebuild --gold --yes` counts {len(found.in_gold)} anew.")
         if found.is_equal:
             print("The lake has each of them once, and no others.")
-            return 0
+            return EXIT_REFUSED if found.in_gold else 0
         if found.repeated:
             print(f"{found.repeated} are in the lake more than once.")
         if found.missing:
@@ -229,6 +251,8 @@ class Command:
         return EXIT_REFUSED
 
     def _rebuild(self) -> int:
+        if self.given.gold:
+            return self._rebuild_gold()
         todo = (
             rebuild(self.place, self.source)
             if self.given.yes
@@ -242,6 +266,16 @@ class Command:
         )
         if not self.given.yes:
             print("Nothing was changed: say --yes to do it.")
+        return 0
+
+    def _rebuild_gold(self) -> int:
+        if not self.given.yes:
+            print("Each day that bronze has would be counted from the beginning.")
+            print("Nothing was changed: say --yes to do it.")
+        elif rebuild_gold(self.place):
+            print("Each day that bronze has was counted from the beginning.")
+        else:
+            print("There is nothing to count yet.")
         return 0
 
 
@@ -278,13 +312,17 @@ def _time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def _program(environment: Mapping[str, str]) -> str:
+    return environment.get("TREBUCHET_LAKE_PROGRAM", "python -m analytics.lake")
+
+
 def main(
     arguments: Sequence[str],
     environment: Mapping[str, str] | None = None,
     executor: Executor | None = None,
 ) -> int:
     environment = os.environ if environment is None else environment
-    program = environment.get("TREBUCHET_LAKE_PROGRAM", "python -m analytics.lake")
+    program = _program(environment)
     given = parser_of(program).parse_args(arguments)
     log_to_stderr("%(levelname)s %(name)s: %(message)s")
     try:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from analytics.lake.tables import LakeTable
 
 COMPRESSION = "zstd"
+PREFIX = "part"
 # Clocks that jump could ask for a file each: then the first is closed before its time.
 FILES_OPEN_MAX = 16
 # Values of a column with a Bloom filter in a group of rows, and how often it may err.
@@ -49,10 +50,12 @@ class FileWriter:
         written: the files, once the context has ended.
     """
 
-    def __init__(self, place: LakePlace, table: LakeTable) -> None:
+    def __init__(self, place: LakePlace, table: LakeTable, prefix: str = PREFIX) -> None:
+        """The names of the files begin with the prefix."""
         self.written: list[WrittenFile] = []
         self._place = place
         self._table = table
+        self._prefix = prefix
         self._open: dict[date | None, _OpenFile] = {}
 
     def __enter__(self) -> Self:
@@ -84,17 +87,17 @@ class FileWriter:
         if day not in self._open:
             if len(self._open) >= FILES_OPEN_MAX:
                 self.written.append(self._open.pop(next(iter(self._open))).close())
-            self._open[day] = _OpenFile(self._place, self._table, day)
+            self._open[day] = _OpenFile(self._place, self._table, day, self._prefix)
         return self._open[day]
 
 
 class _OpenFile:
-    def __init__(self, place: LakePlace, table: LakeTable, day: date | None) -> None:
+    def __init__(self, place: LakePlace, table: LakeTable, day: date | None, prefix: str) -> None:
         self._place = place
         self._table = table
         self._partition: dict[str, str | None] = {} if day is None else {DAY: day.isoformat()}
         folder = "".join(f"{name}={value}/" for name, value in self._partition.items())
-        self._path = f"{folder}part-{uuid.uuid4()}.parquet"
+        self._path = f"{folder}{prefix}-{uuid.uuid4()}.parquet"
         self._stack = ExitStack()
         self._found: list[Any] = []
         self._stream = self._stack.enter_context(place.new_file(table.name, self._path))

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from analytics.errors import LakeBusyError, LakeStoppedError, ReportError
+from analytics.lake.gold import bring_up
 from analytics.lake.ingest import BATCH_BYTES, Ingest, Look
 from analytics.lake.maintenance import BRONZE_DAYS, maintain
 from analytics.lake.status import Status, warning_of
@@ -50,6 +51,7 @@ class Keeper:
         self._batch_bytes = batch_bytes
         self._bronze_days = bronze_days
         self._look: Look | None = None
+        self._is_gold_up = False
         self._tried_at = float("-inf")
         self._maintained_at: float | None = None
 
@@ -77,6 +79,8 @@ class Keeper:
                 taken.append(batch)
             if is_due:
                 self._tried_at = now
+            if taken or not self._is_gold_up:
+                self._bring_up()
             self._maintain(now, is_idle=not taken)
             status.error, status.error_ms = "", 0
         except LakeBusyError as error:
@@ -116,6 +120,12 @@ class Keeper:
             batch.gaps,
             batch.seconds,
         )
+
+    def _bring_up(self) -> None:
+        self._is_gold_up = False
+        with self._place.locked():
+            bring_up(self._place)
+        self._is_gold_up = True
 
     def _maintain(self, now: float, *, is_idle: bool) -> None:
         if self._maintained_at is None:

@@ -7,20 +7,21 @@ clocks differ. DuckDB sorts a day by topic and offset within a bound of memory, 
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from analytics.lake.duck import duck_beside
 from analytics.lake.files import FileWriter
-from analytics.lake.rewriting import ROWS_AT_ONCE, files_of, rows_of
-from analytics.lake.tables import MESSAGES, TABLES
+from analytics.lake.gold import GOLD_DAYS, bring_up, tidy
+from analytics.lake.gold_tables import EVERY_TABLE
+from analytics.lake.rewriting import files_of, rows_of
+from analytics.lake.tables import MESSAGES, OFFSET
+from analytics.lake.watermark import dropped_state, dropped_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,9 +35,8 @@ logger = logging.getLogger(__name__)
 FILE_BYTES = 128 * 1024 * 1024
 BRONZE_DAYS = 30
 OPEN_DAYS = 2
-SORT_BYTES_MAX = 256 * 1024 * 1024
 ORPHAN_HOURS = 24
-_ORDERED = "SELECT * FROM day_rows ORDER BY topic, broker, commit_log_offset"
+_ORDERED = "SELECT * FROM given ORDER BY topic, broker, commit_log_offset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,12 @@ class Maintained:
 
 
 def maintain(
-    place: LakePlace, today: date, *, bronze_days: int = BRONZE_DAYS, file_bytes: int = FILE_BYTES
+    place: LakePlace,
+    today: date,
+    *,
+    bronze_days: int = BRONZE_DAYS,
+    gold_days: int = GOLD_DAYS,
+    file_bytes: int = FILE_BYTES,
 ) -> Maintained:
     """Do all that is due.
 
@@ -59,10 +64,13 @@ def maintain(
     with place.locked():
         if not MESSAGES.exists(place):
             return Maintained([], [], 0)
+        # What is dropped must have been counted.
+        bring_up(place)
         dropped = _drop(place, today - timedelta(days=bronze_days))
         compacted = _compact(place, today - timedelta(days=OPEN_DAYS), file_bytes)
+        tidy(place, today - timedelta(days=gold_days), today - timedelta(days=OPEN_DAYS))
         deleted = 0
-        for table in TABLES:
+        for table in EVERY_TABLE:
             if table.exists(place):
                 opened = table.open(place)
                 # What killed processes left is named by no commit: full finds it.
@@ -76,8 +84,24 @@ def _drop(place: LakePlace, before: date) -> list[date]:
     table = MESSAGES.open(place)
     old = [file for file in files_of(table) if file.day is not None and file.day < before]
     if old:
-        MESSAGES.commit(place, table, [], removed=[file.path for file in old])
+        states = {
+            dropped_state(broker): max(offset, dropped_to(table, broker))
+            for broker, offset in _ends(place, old).items()
+        }
+        MESSAGES.commit(place, table, [], removed=[file.path for file in old], states=states)
     return sorted({file.day for file in old})
+
+
+def _ends(place: LakePlace, files: list[LakeFile]) -> dict[str, int]:
+    """Return where the last message of each broker ends."""
+    ends: dict[str, int] = {}
+    for file in files:
+        for batch in rows_of(place, file, ("broker", OFFSET, "store_size")):
+            end = pc.add(batch.column(OFFSET), batch.column("store_size"))
+            rows = pa.table({"broker": batch.column("broker"), "end": end})
+            for row in rows.group_by("broker").aggregate([("end", "max")]).to_pylist():
+                ends[row["broker"]] = max(ends.get(row["broker"], 0), row["end_max"])
+    return ends
 
 
 def _compact(place: LakePlace, last_closed: date, file_bytes: int) -> list[date]:
@@ -125,25 +149,6 @@ def _rows_a_file(files: list[LakeFile], file_bytes: int) -> int:
 
 def _ordered(place: LakePlace, files: list[LakeFile]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some files by topic and offset."""
-    scratch = Path(tempfile.mkdtemp(prefix="lake-sort-", dir=_scratch_home(place)))
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": f"{SORT_BYTES_MAX}B",
-        "temp_directory": str(scratch),
-        "threads": 1,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-    }
-    rows = pa.RecordBatchReader.from_batches(
-        MESSAGES.schema, (batch for file in files for batch in rows_of(place, file))
-    )
-    try:
-        with duckdb.connect(":memory:", config=settings) as connection:
-            connection.register("day_rows", rows)
-            yield from connection.sql(_ORDERED).to_arrow_reader(ROWS_AT_ONCE).cast(MESSAGES.schema)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _scratch_home(place: LakePlace) -> str:
-    place.state.mkdir(parents=True, exist_ok=True)
-    return str(place.state)
+    rows = (batch for file in files for batch in rows_of(place, file))
+    with duck_beside(place) as duck:
+        yield from duck.computed(_ORDERED, rows, MESSAGES.schema, MESSAGES.schema)

@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 from analytics.errors import LakeError
 from analytics.lake.files import FileWriter
 from analytics.lake.gaps import drop_gaps
+from analytics.lake.gold import bring_up, differences, erase_key
+from analytics.lake.gold_tables import KEYS
 from analytics.lake.parts import without_content
 from analytics.lake.rewriting import LakeFile, files_of, rewritten, rows_of
-from analytics.lake.tables import FORGOTTEN, MESSAGES
-from analytics.lake.watermark import Watermark, fingerprint_before
+from analytics.lake.tables import FORGOTTEN, MESSAGES, OFFSET
+from analytics.lake.watermark import Watermark, dropped_to, fingerprint_before
 from analytics.store.decode import COLUMN_TYPES, RowFilter
 
 if TYPE_CHECKING:
@@ -24,10 +26,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from analytics.lake.gold import Difference
     from analytics.lake.ingest import Source
     from analytics.lake.place import LakePlace
+    from analytics.store.reader import StoreReader
 
-OFFSET = "commit_log_offset"
 # As much of the log is compared at once.
 COMPARED_BYTES = 64 * 1024 * 1024
 DIFFERENCES_SHOWN_MAX = 5
@@ -52,28 +55,35 @@ class Verified:
     repeated: int
     missing: list[int]
     surplus: list[int]
+    in_gold: list[Difference]
 
     @property
     def is_equal(self) -> bool:
+        """Whether bronze is what the log says; gold may still differ from bronze."""
         return not (self.repeated or self.missing or self.surplus)
 
 
 def rebuilding(place: LakePlace, source: Source) -> Rebuilding:
     """Return what a rebuild would do."""
-    plan = source.task(place, frozenset()).reader().plan()
+    reader = source.task(place, frozenset()).reader()
+    plan = reader.plan()
+    log_from = plan.log_from
+    if MESSAGES.exists(place) and _is_same_log(place, source, reader):
+        log_from = max(log_from, dropped_to(MESSAGES.existing(place), source.broker))
     rows = 0
-    for file in _files_from(place, source.broker, plan.log_from):
+    for file in _files_from(place, source.broker, log_from):
         for batch in rows_of(place, file, ("broker", OFFSET)):
-            rows += int(pc.sum(_is_from(batch, source.broker, plan.log_from)).as_py() or 0)
-    return Rebuilding(plan.log_from, plan.log_to, rows)
+            rows += int(pc.sum(_is_from(batch, source.broker, log_from)).as_py() or 0)
+    return Rebuilding(log_from, plan.log_to, rows)
 
 
 def rebuild(place: LakePlace, source: Source) -> Rebuilding:
     """Take away what the lake has of the log as far as it is there; the next batch reads it again.
 
-    What has expired in the log stays in the lake.
+    What has expired in the log stays in the lake, and what the retention dropped stays dropped.
     """
     with place.locked():
+        bring_up(place)
         todo = rebuilding(place, source)
         broker = source.broker
         files = _files_from(place, broker, todo.log_from)
@@ -93,7 +103,17 @@ def rebuild(place: LakePlace, source: Source) -> Rebuilding:
             states=moved.states(broker),
         )
         drop_gaps(place, broker, todo.log_from)
+        bring_up(place)
         return todo
+
+
+def rebuild_gold(place: LakePlace) -> bool:
+    """Count each day that bronze has from the beginning; return whether there is a bronze.
+
+    What bronze has no more stays in gold.
+    """
+    with place.locked():
+        return bring_up(place, anew=True)
 
 
 def forget(place: LakePlace, key: str) -> int:
@@ -107,6 +127,8 @@ def forget(place: LakePlace, key: str) -> int:
     with place.locked():
         if not MESSAGES.exists(place):
             return 0
+        # Before anything else: what is cut short here is found when it is done again.
+        erase_key(place, key)
         table = MESSAGES.open(place)
         found: dict[str, set[int]] = {}
         files: list[LakeFile] = []
@@ -119,16 +141,19 @@ def forget(place: LakePlace, key: str) -> int:
                 ):
                     found.setdefault(broker, set()).add(offset)
                     files[had:] = [file]
-        if not files:
-            return 0
-        _remember(place, found)
-        written = rewritten(place, files, lambda batch: _masked(batch, found))
-        MESSAGES.commit(place, table, written, removed=[file.path for file in files])
-        # Only files that no version of the future names, however young: they hold the content.
-        MESSAGES.existing(place).vacuum(
-            retention_hours=0, dry_run=False, enforce_retention_duration=False
-        )
-        place.sync_log(MESSAGES.name)
+        if files:
+            _remember(place, found)
+            written = rewritten(place, files, lambda batch: _masked(batch, found))
+            MESSAGES.commit(place, table, written, removed=[file.path for file in files])
+            bring_up(place)
+        # Files that no version of the future names, however young: they hold the content. So do
+        # those of a call that was killed.
+        for each in (MESSAGES, KEYS.table):
+            if each.exists(place):
+                each.existing(place).vacuum(
+                    retention_hours=0, dry_run=False, enforce_retention_duration=False
+                )
+                place.sync_log(each.name)
         return sum(len(offsets) for offsets in found.values())
 
 
@@ -144,8 +169,10 @@ def verify(place: LakePlace, source: Source) -> Verified:
             watermark = Watermark.of(MESSAGES.open(place), source.broker)
         if watermark is None:
             raise LakeError(f"The lake {place.uri} has nothing of {source.broker} yet.")
+        bring_up(place)
         reader = source.task(place, frozenset()).reader()
         first, _ = reader.extent()
+        first = max(first, dropped_to(MESSAGES.existing(place), source.broker))
         start = min(first, watermark.offset)
         schema = pa.schema([(OFFSET, COLUMN_TYPES[OFFSET])])
         messages = repeated = 0
@@ -161,7 +188,15 @@ def verify(place: LakePlace, source: Source) -> Verified:
             messages += len(of_lake)
             missing += np.setdiff1d(of_log, of_lake).tolist()
             surplus += np.setdiff1d(of_lake, of_log).tolist()
-        return Verified(max(start, first), watermark.offset, messages, repeated, missing, surplus)
+        found = (messages, repeated, missing, surplus, differences(place))
+        return Verified(max(start, first), watermark.offset, *found)
+
+
+def _is_same_log(place: LakePlace, source: Source, reader: StoreReader) -> bool:
+    watermark = Watermark.of(MESSAGES.existing(place), source.broker)
+    if watermark is None:
+        return False
+    return fingerprint_before(reader.files(), watermark.offset) == watermark.fingerprint
 
 
 def _files_from(place: LakePlace, broker: str, log_from: int) -> list[LakeFile]:

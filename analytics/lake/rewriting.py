@@ -1,4 +1,4 @@
-"""Rewriting files of bronze.messages: rows go or lose their content, in one commit."""
+"""The files that a table names, their rows, and new files made of them for one commit."""
 
 from __future__ import annotations
 
@@ -18,19 +18,26 @@ if TYPE_CHECKING:
 
     from analytics.lake.files import WrittenFile
     from analytics.lake.place import LakePlace
+    from analytics.lake.tables import LakeTable
 
 # Rows that are in memory at once.
 ROWS_AT_ONCE = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class LakeFile:
-    """A file that the table names now; least and greatest are of commit log offsets."""
+class StoredFile:
+    """A file that a table with days names now."""
 
     path: str
     size: int
     rows: int
     day: Any
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFile(StoredFile):
+    """One of bronze.messages; least and greatest are of commit log offsets."""
+
     broker_from: str
     broker_to: str
     least: int
@@ -57,12 +64,24 @@ def files_of(table: DeltaTable) -> list[LakeFile]:
     ]
 
 
+def stored_files_of(table: DeltaTable) -> list[StoredFile]:
+    """Return the files of any table with days."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = ("path", "size_bytes", "num_records", f"partition.{DAY}")
+    return [
+        StoredFile(*row) for row in zip(*(actions[name].to_pylist() for name in names), strict=True)
+    ]
+
+
 def rows_of(
-    place: LakePlace, file: LakeFile, columns: Sequence[str] | None = None
+    place: LakePlace,
+    file: StoredFile,
+    columns: Sequence[str] | None = None,
+    table: LakeTable = MESSAGES,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, with its day and null in columns that were added later."""
-    wanted = [name for name in MESSAGES.schema.names if columns is None or name in columns]
-    path = place.path_of(MESSAGES.name, file.path)
+    wanted = [name for name in table.schema.names if columns is None or name in columns]
+    path = place.path_of(table.name, file.path)
     with pq.ParquetFile(path, filesystem=place.filesystem()) as opened:
         there = [name for name in wanted if name in opened.schema_arrow.names]
         for batch in opened.iter_batches(batch_size=ROWS_AT_ONCE, columns=there):
@@ -71,10 +90,10 @@ def rows_of(
                 if name == DAY
                 else batch.column(name)
                 if name in there
-                else pa.nulls(batch.num_rows, MESSAGES.schema.field(name).type)
+                else pa.nulls(batch.num_rows, table.schema.field(name).type)
                 for name in wanted
             ]
-            schema = pa.schema([MESSAGES.schema.field(name) for name in wanted])
+            schema = pa.schema([table.schema.field(name) for name in wanted])
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

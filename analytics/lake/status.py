@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from analytics.lake.gold_tables import EVERY_TABLE
 from analytics.lake.rewriting import files_of
-from analytics.lake.tables import DAY, MESSAGES, TABLES
+from analytics.lake.tables import DAY, MESSAGES
 from analytics.lake.watermark import Watermark
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def read_status(state: Path) -> dict[str, Any] | None:
 def tables_of(place: LakePlace) -> list[dict[str, Any]]:
     """Return of each table its name, version, files, rows, bytes, and its days where it has any."""
     found = []
-    for table in TABLES:
+    for table in EVERY_TABLE:
         if not table.exists(place):
             found.append({"table": table.name, "version": None, "files": 0, "rows": 0, "bytes": 0})
             continue

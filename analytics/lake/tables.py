@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DAY = "day"
+OFFSET = "commit_log_offset"
 COMMITS_A_CHECKPOINT = 50
 CONFIGURATION: dict[str, str | None] = {
     "delta.checkpointInterval": str(COMMITS_A_CHECKPOINT),
@@ -72,6 +73,7 @@ class LakeTable:
     Attributes:
         statistics: the columns whose least and greatest value a commit states for each file.
         sought: the columns that have a Bloom filter in each file.
+        merged: the query that makes one row of those that add up; it knows them as `given`.
     """
 
     name: str
@@ -80,6 +82,7 @@ class LakeTable:
     partition_by: tuple[str, ...] = ()
     statistics: tuple[str, ...] = ()
     sought: tuple[str, ...] = ()
+    merged: str = "SELECT * FROM given"
 
     @property
     def file_schema(self) -> pa.Schema:

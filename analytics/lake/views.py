@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from analytics.lake.tables import DAY, TABLES
+from analytics.lake.gold_tables import EVERY_TABLE
+from analytics.lake.tables import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -56,6 +57,15 @@ _DESCRIPTIONS = {
     "reason": "why",
     "found_at": "when the lake found it",
     "forgotten_at": "when the content was erased",
+    "minute": "when the minute of storing begins",
+    "messages": "how many messages",
+    "bytes": "bytes of their records",
+    "body_bytes": "bytes of their bodies, as stored",
+    "at_most_ms": "the upper bound of the bucket in milliseconds; -1 for messages from the future",
+    "sum_ms": "milliseconds of all of them together",
+    "max_ms": "the longest",
+    "key": "one of KEYS; null for all the others together",
+    "key_count": "how many keys the row is of",
 }
 
 
@@ -75,6 +85,7 @@ class LakeView:
     name: str
     description: str
     columns: tuple[ViewColumn, ...]
+    merged: str
 
     @property
     def has_topic(self) -> bool:
@@ -95,9 +106,12 @@ class LakeView:
         rows = f"SELECT {every} WHERE false"
         if files:
             paths = ", ".join(map(_quoted, files))
+            days = "hive_partitioning=false"
+            if any(column.name == DAY for column in self.columns):
+                days = f"hive_partitioning=true, hive_types={{'{DAY}': DATE}}"
             rows += (
-                f" UNION ALL BY NAME SELECT * FROM read_parquet([{paths}], union_by_name=true, "
-                f"hive_partitioning=true, hive_types={{'{DAY}': DATE}})"
+                " UNION ALL BY NAME "
+                f"SELECT * FROM read_parquet([{paths}], union_by_name=true, {days})"
             )
         names = ", ".join(column.name for column in self.columns)
         where = ""
@@ -107,18 +121,19 @@ class LakeView:
             where = f" WHERE {TOPIC} IN ({allowed})"
         return [
             f"CREATE SCHEMA IF NOT EXISTS {schema}",
-            f"CREATE OR REPLACE VIEW {schema}.{name} AS SELECT {names} FROM ({rows}){where}",
+            f"CREATE OR REPLACE VIEW {schema}.{name} AS WITH given AS NOT MATERIALIZED "
+            f"(SELECT {names} FROM ({rows}){where}) {self.merged}",
         ]
 
 
 def lake_views() -> tuple[LakeView, ...]:
     """Return every view that a reader may be given."""
-    return tuple(_view_of(table) for table in TABLES)
+    return tuple(_view_of(table) for table in EVERY_TABLE)
 
 
 def files_in(place: LakePlace, view: LakeView) -> list[str]:
     """Return the addresses of the files that the view's table has now, none without the table."""
-    table = next(each for each in TABLES if each.name == view.name)
+    table = next(each for each in EVERY_TABLE if each.name == view.name)
     return table.existing(place).file_uris() if table.exists(place) else []
 
 
@@ -130,6 +145,7 @@ def _view_of(table: LakeTable) -> LakeView:
             ViewColumn(field.name, _type_of(field.type), _DESCRIPTIONS[field.name])
             for field in table.schema
         ),
+        table.merged,
     )
 
 

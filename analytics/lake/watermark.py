@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FINGERPRINT_BYTES = 4096
 NO_FINGERPRINT = 0
+STATE_PREFIX = "bronze-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,17 @@ class Watermark:
 
 
 def _names(broker: str) -> tuple[str, str, str]:
-    return f"bronze-{broker}", f"bronze-{broker}-fingerprint", f"bronze-{broker}-time"
+    name = STATE_PREFIX + broker
+    return name, f"{name}-fingerprint", f"{name}-time"
+
+
+def dropped_to(opened_table: DeltaTable, broker: str) -> int:
+    """Return up to where of a broker's log the retention has dropped the messages."""
+    return opened_table.transaction_version(dropped_state(broker)) or 0
+
+
+def dropped_state(broker: str) -> str:
+    return f"dropped-{broker}"
 
 
 def fingerprint_before(files: Sequence[LogFile], offset: int) -> int | None:

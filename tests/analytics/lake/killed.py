@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analytics.lake import gold
 from analytics.lake.bodies import BodyRules
 from analytics.lake.ingest import Ingest, Source
 from analytics.lake.place import LakePlace
@@ -48,8 +49,10 @@ def main(arguments: list[str]) -> int:
     source = Source("broker-a", Path(store), None, BodyRules())
     place = LakePlace.of(lake, None, {})
     ingest = Ingest(place, source, batch_bytes=int(batch_bytes), observer=on_step)
+    gold.FILES_A_DAY_MAX = 3
     while ingest.batch() is not None:
-        pass
+        with place.locked():
+            gold.bring_up(place, observer=on_step)
     return 0
 
 

@@ -8,20 +8,24 @@ import duckdb
 import pyarrow.parquet as pq
 
 from analytics.lake.bodies import BodyRules
+from analytics.lake.gold import bring_up
 from analytics.lake.ingest import Ingest, Source
 from analytics.lake.place import LakePlace
 from analytics.lake.tables import GAPS, MESSAGES
+from analytics.lake.views import files_in, lake_views
 from broker_core.message import names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from analytics.lake.ingest import Batch
     from analytics.lake.rewriting import LakeFile
     from analytics.lake.tables import LakeTable
-    from tests.analytics.store_builder import StoreBuilder
+    from tests.analytics.store_builder import StoreBuilder, Stored
 
 BROKER = "broker-a"
+Traffic = dict[tuple[str, int], tuple[int, int, int]]
 
 
 class Lake:
@@ -56,6 +60,25 @@ class Lake:
         found: list[Any] = pq.read_table(path, columns=[name], partitioning=None)[name].to_pylist()
         return found
 
+    def bring_up(self) -> None:
+        with self.place.locked():
+            bring_up(self.place)
+
+    def query(self, text: str) -> list[tuple[Any, ...]]:
+        """Return what SQL says over the views of the lake."""
+        with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+            for view in lake_views():
+                for statement in view.definition(files_in(self.place, view)):
+                    connection.execute(statement)
+            return connection.execute(text).fetchall()
+
+    def traffic(self) -> Traffic:
+        rows = self.query(
+            "SELECT topic, epoch_ms(minute), messages, bytes, body_bytes FROM gold.traffic_minute"
+        )
+        assert len({row[:2] for row in rows}) == len(rows)
+        return {row[:2]: row[2:] for row in rows}
+
     def gaps(self) -> list[tuple[Any, ...]]:
         return rows_of(self.place, GAPS, ("commit_log_from", "commit_log_to", "reason"))
 
@@ -74,6 +97,16 @@ def rows_of(place: LakePlace, table: LakeTable, columns: tuple[str, ...]) -> lis
         found = connection.read_parquet(files, hive_partitioning=bool(table.partition_by))
         table_of = found.project(", ".join(columns)).order(columns[0]).to_arrow_table()
         return list(zip(*(column.to_pylist() for column in table_of.columns), strict=True))
+
+
+def traffic_of(stored: Iterable[Stored]) -> Traffic:
+    """Count messages, bytes and bytes of bodies of each topic and minute, as a test put them."""
+    found: Traffic = {}
+    for one in stored:
+        at = (one.topic, one.store_timestamp // 60_000 * 60_000)
+        messages, size, body_size = found.get(at, (0, 0, 0))
+        found[at] = (messages + 1, size + one.size, body_size + len(one.body))
+    return found
 
 
 def put_offsets(builder: StoreBuilder) -> list[int]:

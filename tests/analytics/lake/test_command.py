@@ -47,12 +47,14 @@ def test_the_commands_of_an_operator(
     assert "20 messages of broker-a are taken out" in said("rebuild", "--yes")
     assert "20 messages in 1 batches" in said("ingest")
     assert "No message" in said("forget", "unknown")
+    assert "Nothing was changed" in said("rebuild", "--gold")
+    assert "was counted from the beginning" in said("rebuild", "--gold", "--yes")
     assert "20 messages have lost their content" in said("forget", "FD00")
     assert "compacted: 0 days" in said("maintain")
     assert f"watermark   {builder.position}" in said("status")
     found: dict[str, Any] = json.loads(said("status", "--json"))
     assert (found["watermark"], found["pending_bytes"]) == (builder.position, 0)
-    assert [table["rows"] for table in found["tables"]] == [20, 0, 20]
+    assert [table["rows"] for table in found["tables"]] == [20, 0, 20, 2, 20, 0]
 
 
 def test_verify_answers_1_where_lake_and_log_differ(

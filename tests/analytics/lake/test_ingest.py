@@ -21,14 +21,17 @@ from analytics.errors import LakeBusyError, LakeError, LakeStoppedError, ReportE
 from analytics.lake.place import LakePlace
 from analytics.lake.tables import MESSAGES
 from tests.analytics.lake.killed import WRITING
-from tests.analytics.lake.lakes import Lake, put_offsets
+from tests.analytics.lake.lakes import Lake, put_offsets, traffic_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
 from tests.support.sources import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-STEPS = ("opened", "flushed", WRITING, "written", "noted", "committed", "checkpointed")
+STEPS = (
+    *("opened", "flushed", WRITING, "written", "noted", "committed", "checkpointed"),
+    *("gold written", "gold committed", "gold merged"),
+)
 PROCESS_SECONDS = 120
 
 
@@ -93,8 +96,8 @@ def test_a_batch_begins_where_the_last_one_ended(builder: StoreBuilder) -> None:
 
 @pytest.mark.fault
 def test_killed_at_every_step_the_lake_has_each_message_once(builder: StoreBuilder) -> None:
-    builder.put_many(400)
-    spoiled = builder.stored[200]
+    builder.put_many(500)
+    spoiled = builder.stored[260]
     builder.overwrite(spoiled.commit_log_offset, b"\xff" * 8)
     builder.write()
     lake = lake_of(builder, batch_bytes=4000)
@@ -102,16 +105,19 @@ def test_killed_at_every_step_the_lake_has_each_message_once(builder: StoreBuild
 
     for step in STEPS:
         # The spoiled record comes late enough for each step to be reached before.
-        nth = 1 if step == "noted" else 2
+        nth = 1 if step in {"noted", "gold merged"} else 2
         command = [sys.executable, "-m", "tests.analytics.lake.killed"]
         done = subprocess.run(
             [*command, place, store, "4000", step, str(nth)], cwd=ROOT, timeout=PROCESS_SECONDS
         )
         assert done.returncode == -signal.SIGKILL, step
     lake.take_all()
+    lake.bring_up()
 
     expected = [at for at in put_offsets(builder) if at != spoiled.commit_log_offset]
     assert lake.offsets() == expected
+    builder.stored.remove(spoiled)
+    assert lake.traffic() == traffic_of(builder.stored)
     assert [gap[:2] for gap in lake.gaps()] == [
         (spoiled.commit_log_offset, spoiled.commit_log_offset + spoiled.size)
     ]

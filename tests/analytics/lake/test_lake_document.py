@@ -30,6 +30,7 @@ def test_the_examples_read_the_lake(tmp_path: Path) -> None:
     builder.write()
     lake = Lake(tmp_path / "lake", builder.root)
     lake.take_all()
+    lake.bring_up()
     names: dict[str, Any] = {}
 
     for code in blocks("python"):
@@ -43,6 +44,8 @@ def test_the_examples_read_the_lake(tmp_path: Path) -> None:
     assert names["busiest"] == [("orders", 20, sizes["orders"]), ("bills", 10, sizes["bills"])]
     assert len(names["found"]) == 30
     assert names["table"].num_rows == 30
+    # START_MS - 5 is when each was made, and one was stored each second.
+    assert names["percentile_99"] == [("bills", 29_695), ("orders", 28_671)]
 
 
 def test_the_example_of_rules_is_one(tmp_path: Path) -> None:
