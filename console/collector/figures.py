@@ -4,25 +4,33 @@ A counter never jumps. What a broker counts since its start begins at 0 with a n
 queues go on over starts. After a failover another process is the master: what it has counted since
 its own start is not what was added. Where the later number is smaller for another reason (a queue
 that was deleted and made anew, a log that lost its end), what was added is not known.
+
+What is not known is MISSING rather than left out, so that samples in a row have the same columns.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.gateway.answers import MASTER_ID, TopicKind
-from console.gateway.kinds import is_system_group, topic_kind
+import numpy as np
+
+from console.collector.reading import NONE, places_of
+from console.gateway.answers import MASTER_ID
 from console.history import metrics
 from console.history.latency import BOUNDS_MS
-from console.history.metrics import Column, Subject
+from console.history.points import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from console.gateway.sample import BrokerSample, ProgressSample, TopicSample
+    from numpy.typing import NDArray
 
-    Figure = tuple[Subject, Column, int]
+    from console.collector.reading import Reading
+    from console.gateway.sample import BrokerSample
+    from console.history.metrics import Metric, Subject
+
+    Ints = NDArray[np.int64]
+    Truths = NDArray[np.bool_]
 
 COUNTERS = {
     "put": metrics.PUT,
@@ -53,47 +61,75 @@ GAUGES = {
     "masterSilentMs": metrics.MASTER_SILENT,
 }
 LATENCIES = {"put": metrics.PUT_TOOK, "get": metrics.GET_TOOK, "flush": metrics.FLUSH_TOOK}
-RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
-KEPT_KINDS = {TopicKind.NORMAL, TopicKind.RETRY, TopicKind.DLQ}
-
-
-@dataclass(slots=True)
-class GroupTotal:
-    """A group over all its topics; `oldest` is None where one of its ages is not known."""
-
-    lag: int = 0
-    oldest: int | None = 0
-    consumed: int = 0
-    rewound: int = 0
 
 
 class Figures:
-    """The figures of a sample, given the one before (None: not known); iterate once."""
+    """The figures of a reading, given the one before (None: not known), as columns.
 
-    def __init__(self, before: BrokerSample | None, now: BrokerSample) -> None:
+    Attributes:
+        subjects: whose figures they are.
+        owners: of each figure the index of its subject.
+        codes: which figure it is.
+        parts: of which part.
+        values: the number, or MISSING.
+    """
+
+    def __init__(self, before: Reading | None, now: Reading) -> None:
         self._before = before
         self._now = now
-        self._is_restarted = before is not None and before.boot_timestamp != now.boot_timestamp
-        self._is_another = before is not None and is_failover(before, now)
-        self._ends_before = (
-            {}
-            if before is None
-            else {
-                topic.name: {queue: end for queue, _, end in topic.rows()}
-                for topic in before.topics
-            }
+        was = before.sample if before is not None else None
+        self._is_restarted = was is not None and was.boot_timestamp != now.sample.boot_timestamp
+        self._is_another = was is not None and is_failover(was, now.sample)
+        self._columns: list[tuple[Ints, Ints, Ints, Ints]] = []
+        self._broker()
+        # A slave has its master's topics and offsets; they are the master's to say.
+        if now.sample.broker_id == MASTER_ID:
+            put = self._put()
+            self._topics(put)
+            self._groups(put)
+            self._progress()
+        self.subjects: list[Subject] = now.names.subjects
+        self.owners, self.codes, self.parts, self.values = (
+            np.concatenate(each) for each in zip(*self._columns, strict=True)
         )
 
-    def __iter__(self) -> Iterator[Figure]:
-        yield from self._broker()
-        # A slave has its master's topics and offsets; they are the master's to say.
-        if self._now.broker_id == MASTER_ID:
-            yield from self._topics()
-            yield from self._groups()
-            yield from self._progress()
+    def __len__(self) -> int:
+        return len(self.values)
 
-    def _subject(self, kind: str, name: str) -> Subject:
-        return Subject(kind, self._now.broker_name, name)
+    def _add(
+        self, metric: Metric, owners: Ints, values: Ints, parts: Ints | int = metrics.WHOLE
+    ) -> None:
+        """Add a figure of some subjects; those of NONE are left out."""
+        kept = owners != NONE
+        codes = np.full(len(owners), metric.code)
+        of_parts = np.broadcast_to(np.asarray(parts, dtype=np.int64), owners.shape)
+        self._columns.append((owners[kept], codes[kept], of_parts[kept], values[kept]))
+
+    def _broker(self) -> None:
+        rows = [
+            (metric.code, part, MISSING if value is None else value)
+            for metric, part, value in self._of_broker()
+        ]
+        table = np.array(rows, dtype=np.int64).reshape(-1, 3)
+        owners = np.full(len(rows), self._now.names.broker)
+        self._columns.append((owners, table[:, 0], table[:, 1], table[:, 2]))
+
+    def _of_broker(self) -> Iterator[tuple[Metric, int, int | None]]:
+        now, before = self._now.sample, self._before.sample if self._before is not None else None
+        for name, metric in COUNTERS.items():
+            if name in now.counters:
+                was = before.counters.get(name) if before is not None else None
+                yield metric, metrics.WHOLE, self._since_start(now.counters[name], was)
+        for name, metric in GAUGES.items():
+            if name in now.gauges:
+                yield metric, metrics.WHOLE, now.gauges[name]
+        # Counts of other buckets could not be told from these.
+        latencies = LATENCIES if tuple(now.latency_bounds_ms) == BOUNDS_MS else {}
+        for name, metric in latencies.items():
+            counts_before = before.latencies.get(name, []) if before is not None else []
+            for bucket, count in enumerate(now.latencies.get(name, [])):
+                was = counts_before[bucket] if bucket < len(counts_before) else None
+                yield metric, bucket, self._since_start(count, was)
 
     def _since_start(self, now: int | None, before: int | None) -> int | None:
         """Return what was added to a number that begins at 0 with each start of the broker."""
@@ -104,137 +140,116 @@ class Figures:
         added = now - (before or 0)
         return added if added >= 0 else None
 
-    def _broker(self) -> Iterator[Figure]:
+    def _put(self) -> Ints:
+        """Return how many messages came to each topic, MISSING where a queue does not say."""
         now, before = self._now, self._before
-        subject = self._subject(metrics.BROKER, str(now.broker_id))
-        for name, metric in COUNTERS.items():
-            if name in now.counters:
-                was = before.counters.get(name) if before is not None else None
-                added = self._since_start(now.counters[name], was)
-                if added is not None:
-                    yield subject, Column(metric.code), added
-        for name, metric in GAUGES.items():
-            value = now.gauges.get(name)
-            if value is not None:
-                yield subject, Column(metric.code), value
-        # Counts of other buckets could not be told from these.
-        latencies = LATENCIES if tuple(now.latency_bounds_ms) == BOUNDS_MS else {}
-        for name, metric in latencies.items():
-            counts = now.latencies.get(name, [])
-            counts_before = before.latencies.get(name, []) if before is not None else []
-            for bucket, count in enumerate(counts):
-                was = counts_before[bucket] if bucket < len(counts_before) else None
-                added = self._since_start(count, was)
-                if added is not None:
-                    yield subject, Column(metric.code, bucket), added
+        if before is None:
+            return np.full(len(now.names.topics), MISSING)
+        places = places_of(now.names.topics, now.topics, before.names.topics, before.topics)
+        low, end = now.topics.numbers[:, 1], now.topics.numbers[:, 2]
+        is_new = places == NONE
+        added = end - low
+        added[~is_new] = end[~is_new] - before.topics.numbers[places[~is_new], 2]
+        is_known = added >= 0
+        if not (before.sample.is_whole and now.sample.is_whole):
+            is_known &= ~is_new
+        return known(now.topics.sums(added), now.topics.all_of(is_known))
 
-    def _topics(self) -> Iterator[Figure]:
-        before = {} if self._before is None else {each.name: each for each in self._before.topics}
-        for topic in self._now.topics:
-            if topic_kind(topic.name) not in KEPT_KINDS:
-                continue
-            subject = self._subject(metrics.TOPIC, topic.name)
-            added = self._put(topic)
-            if added is not None:
-                yield subject, Column(metrics.PUT.code), added
-            was = before[topic.name].put_bytes if topic.name in before else None
-            size = self._since_start(topic.put_bytes, was)
-            if size is not None:
-                yield subject, Column(metrics.PUT_BYTES.code), size
-            if all(low >= 0 for _, low, _ in topic.rows()):
-                retained = sum(end - low for _, low, end in topic.rows())
-                yield subject, Column(metrics.RETAINED.code), retained
-
-    def _put(self, topic: TopicSample) -> int | None:
-        """Return how many messages came to a topic, None when one of its queues does not say."""
-        if self._before is None:
-            return None
-        ends = self._ends_before.get(topic.name, {})
-        total = 0
-        for queue, low, end in topic.rows():
-            if queue in ends:
-                added = end - ends[queue]
-            elif self._before.is_whole and self._now.is_whole:
-                added = end - low
-            else:
-                return None
-            if added < 0:
-                return None
-            total += added
-        return total
-
-    def _groups(self) -> Iterator[Figure]:
-        topics = {topic.name: topic for topic in self._now.topics}
-        for group in self._now.groups:
-            if is_system_group(group.name):
-                continue
-            subject = self._subject(metrics.GROUP, group.name)
-            if group.members is not None:
-                yield subject, Column(metrics.MEMBERS.code), group.members
-            for prefix, metric in (
-                (RETRY_PREFIX, metrics.RETRIED),
-                (DLQ_PREFIX, metrics.DEAD),
-            ):
-                topic = topics.get(prefix + group.name)
-                if topic is not None:
-                    added = self._put(topic)
-                elif self._before is not None and self._now.is_whole:
-                    added = 0
-                else:
-                    added = None
-                if added is not None:
-                    yield subject, Column(metric.code), added
-
-    def _progress(self) -> Iterator[Figure]:
+    def _topics(self, put: Ints) -> None:
+        names, queues = self._now.names, self._now.topics
+        self._add(metrics.PUT, names.of_topics, put)
         before = (
             {}
             if self._before is None
-            else {(each.group, each.topic): each for each in self._before.progress}
+            else {each.name: each.put_bytes for each in self._before.sample.topics}
         )
-        totals: dict[str, GroupTotal] = {}
-        for each in self._now.progress:
-            if is_system_group(each.group) or topic_kind(each.topic) not in KEPT_KINDS:
-                continue
-            subject = self._subject(metrics.PROGRESS, metrics.pair(each.group, each.topic))
-            was = before.get((each.group, each.topic))
-            total = totals.setdefault(each.group, GroupTotal())
-            if was is not None:
-                consumed, rewound = moved(was, each)
-                yield subject, Column(metrics.CONSUMED.code), consumed
-                yield subject, Column(metrics.REWOUND.code), rewound
-                total.consumed += consumed
-                total.rewound += rewound
-            yield from self._lags(subject, each, total)
-        for group, total in totals.items():
-            subject = self._subject(metrics.GROUP, group)
-            yield subject, Column(metrics.LAG.code), total.lag
-            if total.oldest is not None:
-                yield subject, Column(metrics.LAG_AGE.code), total.oldest
-            if self._before is not None:
-                yield subject, Column(metrics.CONSUMED.code), total.consumed
-                yield subject, Column(metrics.REWOUND.code), total.rewound
+        sizes = [
+            self._since_start(each.put_bytes, before.get(each.name))
+            for each in self._now.sample.topics
+        ]
+        values = [MISSING if size is None else size for size in sizes]
+        self._add(metrics.PUT_BYTES, names.of_topics, np.array(values, dtype=np.int64))
+        low, end = queues.numbers[:, 1], queues.numbers[:, 2]
+        retained = known(queues.sums(end - low), queues.all_of(low >= 0))
+        self._add(metrics.RETAINED, names.of_topics, retained)
 
-    def _lags(self, subject: Subject, each: ProgressSample, group: GroupTotal) -> Iterator[Figure]:
-        total, oldest, is_known = 0, 0, True
-        for queue, offset, end, since in each.rows():
-            lag = max(0, end - offset)
-            total += lag
-            if not 0 <= queue < metrics.PARTS_MAX:
-                continue
-            yield subject, Column(metrics.LAG.code, queue), lag
-            age = 0 if not lag else max(0, self._now.sampled_at - since) if since >= 0 else None
-            if age is None:
-                is_known = False
-            else:
-                oldest = max(oldest, age)
-                yield subject, Column(metrics.LAG_AGE.code, queue), age
-        yield subject, Column(metrics.LAG.code), total
-        group.lag += total
-        if is_known:
-            yield subject, Column(metrics.LAG_AGE.code), oldest
-            group.oldest = None if group.oldest is None else max(group.oldest, oldest)
-        else:
-            group.oldest = None
+    def _groups(self, put: Ints) -> None:
+        names = self._now.names
+        members = [
+            MISSING if each.members is None else each.members for each in self._now.sample.groups
+        ]
+        self._add(metrics.MEMBERS, names.of_groups, np.array(members, dtype=np.int64))
+        # A topic that is not there yet got nothing.
+        is_known = self._before is not None and self._now.sample.is_whole
+        put = np.append(put, 0 if is_known else MISSING)
+        self._add(metrics.RETRIED, names.of_groups, put[names.retries])
+        self._add(metrics.DEAD, names.of_groups, put[names.dead])
+
+    def _progress(self) -> None:
+        names, queues = self._now.names, self._now.progress
+        lags, ages = self._lags()
+        in_range = (queues.ids >= 0) & (queues.ids < metrics.PARTS_MAX)
+        owners = names.of_pairs[queues.owners[in_range]]
+        parts = queues.ids[in_range]
+        self._add(metrics.LAG, owners, lags[in_range], parts)
+        self._add(metrics.LAG_AGE, owners, ages[in_range], parts)
+        lag = queues.sums(lags)
+        is_known = queues.all_of((ages != MISSING) | ~in_range)
+        oldest = queues.maxima(np.where(in_range, np.maximum(ages, 0), 0))
+        self._add(metrics.LAG, names.of_pairs, lag)
+        self._add(metrics.LAG_AGE, names.of_pairs, known(oldest, is_known))
+
+        groups, kept = names.of_groups_with_pairs, names.of_pairs != NONE
+        of_group = np.searchsorted(groups, names.groups_of_pairs[kept])
+        self._add(metrics.LAG, groups, summed(of_group, lag[kept], len(groups)))
+        unknown = summed(of_group, (~is_known[kept]).astype(np.int64), len(groups))
+        ages_of_groups = np.zeros(len(groups), dtype=np.int64)
+        np.maximum.at(ages_of_groups, of_group, oldest[kept])
+        self._add(metrics.LAG_AGE, groups, known(ages_of_groups, unknown == 0))
+        if self._before is None:
+            return
+        consumed, rewound, was_there = self._moved(self._before)
+        for metric, values in ((metrics.CONSUMED, consumed), (metrics.REWOUND, rewound)):
+            self._add(metric, names.of_pairs, known(values, was_there))
+            of_known = np.where(was_there, values, 0)[kept]
+            self._add(metric, groups, summed(of_group, of_known, len(groups)))
+
+    def _lags(self) -> tuple[Ints, Ints]:
+        """Return of each queue what is unread, and for how long; MISSING: not known."""
+        numbers = self._now.progress.numbers
+        lags = np.maximum(numbers[:, 2] - numbers[:, 1], 0)
+        since = numbers[:, 3]
+        ages = known(np.maximum(self._now.sample.sampled_at - since, 0), since >= 0)
+        return lags, np.where(lags == 0, 0, ages)
+
+    def _moved(self, before: Reading) -> tuple[Ints, Ints, Truths]:
+        """Return by how many messages each progress went on, how many back, and if it is known.
+
+        A queue that is new to the group, or was deleted and made anew, tells neither.
+        """
+        now = self._now
+        pairs = set(before.names.pairs)
+        was_there = np.array([pair in pairs for pair in now.names.pairs], dtype=bool)
+        places = places_of(now.names.pairs, now.progress, before.names.pairs, before.progress)
+        offsets, ends = now.progress.numbers[:, 1], now.progress.numbers[:, 2]
+        moved = np.zeros(len(offsets), dtype=np.int64)
+        there = np.flatnonzero(places != NONE)
+        was = before.progress.numbers[places[there]]
+        moved[there] = np.where(ends[there] >= was[:, 2], offsets[there] - was[:, 1], 0)
+        on, back = now.progress.sums(np.maximum(moved, 0)), now.progress.sums(np.maximum(-moved, 0))
+        return on, back, was_there
+
+
+def known(values: Ints, truths: Truths) -> Ints:
+    """Return the values where it is true, MISSING elsewhere."""
+    return np.where(truths, values, MISSING)
+
+
+def summed(places: Ints, values: Ints, count: int) -> Ints:
+    """Return the sum of the values of each place."""
+    found = np.zeros(count, dtype=np.int64)
+    np.add.at(found, places, values)
+    return found
 
 
 def is_failover(before: BrokerSample, now: BrokerSample) -> bool:
@@ -247,18 +262,3 @@ def is_failover(before: BrokerSample, now: BrokerSample) -> bool:
         and epochs[1] is not None
         and epochs[1] > epochs[0]
     )
-
-
-def moved(before: ProgressSample, now: ProgressSample) -> tuple[int, int]:
-    """Return by how many messages a group has gone on, and by how many back.
-
-    A queue that is new to the group, or was deleted and made anew, tells neither.
-    """
-    was = {queue: (offset, end) for queue, offset, end, _ in before.rows()}
-    consumed = rewound = 0
-    for queue, offset, end, _ in now.rows():
-        if queue not in was or end < was[queue][1]:
-            continue
-        consumed += max(0, offset - was[queue][0])
-        rewound += max(0, was[queue][0] - offset)
-    return consumed, rewound

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from console.collector.figures import Figures, is_failover
+from console.collector.reading import Reading, indices
 from console.gateway.errors import GatewayError
 from console.gateway.sample import BrokerSample, decoded, encoded
 from console.history import metrics
 from console.history.database import HistoryError
-from console.history.metrics import Column, Subject
+from console.history.metrics import Subject
+from console.history.points import MISSING
 from console.history.status import Status
 from console.history.store import Event, layout_of
 from console.processes import used_by_appliance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from console.gateway.ports import SampleGateway
@@ -36,8 +36,14 @@ ROUNDED_TO_MS = 1_000
 NUMBERS_MAX = 2_000_000
 """Numbers a sample of a broker: one with more is not kept, and the collector says so."""
 PROCESSES = "processes"
-NOTICED = {each.code for each in (metrics.LAG, metrics.REWOUND, metrics.RETRIED, metrics.DEAD)}
-"""Figures that let a subject be judged while they are above 0."""
+NOTICED = {
+    metrics.LAG: 100,
+    metrics.LAG_AGE: 30_000,
+    metrics.REWOUND: 1,
+    metrics.RETRIED: 1,
+    metrics.DEAD: 1,
+}
+"""From which value on a figure lets its subject be judged: no rule speaks of less."""
 NOTICED_MS = 3_600_000
 RESTART, FAILOVER = "restart", "failover"
 
@@ -53,12 +59,25 @@ class Moment(NamedTuple):
 class Source:
     """What is known of one source of samples. `accounted` is up to when counters are kept."""
 
-    before: BrokerSample | None = None
+    before: Reading | None = None
     accounted: Moment | None = None
     wall_before: int | None = None
-    keys: list[tuple[Subject, Column]] = field(default_factory=list)
+    subjects: list[Subject] = field(default_factory=list)
+    ids: Ints | None = None
+    """Of the subjects."""
+    keys: Ints | None = None
+    """By owner, code and part, as the figures came; layout and order are made of them."""
     layout: Layout | None = None
     order: Ints | None = None
+
+
+class Columns(NamedTuple):
+    """What each number of a sample is: the index of its subject, the figure and the part."""
+
+    subjects: list[Subject]
+    owners: Ints
+    codes: Ints
+    parts: Ints
 
 
 class Sampler:
@@ -94,6 +113,8 @@ class Sampler:
                 status.numbers += self._keep(name, answer, now)
             except HistoryError as error:
                 status.problems[""] = str(error)
+            except OverflowError:
+                status.problems[name] = "its answer has a number beyond 64 bits"
         try:
             status.numbers += self._keep_processes(now)
         except HistoryError as error:
@@ -104,58 +125,67 @@ class Sampler:
     def _keep(self, name: str, sample: BrokerSample, now: Moment) -> int:
         source = self._source(name)
         covered = covered_ms(source.accounted, source.wall_before, now)
-        before = source.before if covered else None
-        figures = list(Figures(before, sample))
+        reading = Reading(sample, source.before)
+        figures = Figures(source.before if covered else None, reading)
         if len(figures) > NUMBERS_MAX:
             raise HistoryError(f"{name} has {len(figures)} figures, more than {NUMBERS_MAX}")
-        self._write(name, source, figures, covered, now, encoded(sample))
-        for subject, column, value in figures:
-            if value and column.code in NOTICED:
-                self.noticed[subject] = now.wall_ms
-        was = source.before
+        columns = Columns(figures.subjects, figures.owners, figures.codes, figures.parts)
+        self._write(name, source, columns, figures.values, covered, now, encoded(sample))
+        for subject in noticed(figures):
+            self.noticed[subject] = now.wall_ms
+        was = source.before.sample if source.before is not None else None
         if was is not None and is_failover(was, sample):
             self._store.add_event(Event(sample.sampled_at, FAILOVER, sample.broker_name))
         elif was is not None and was.boot_timestamp != sample.boot_timestamp:
             self._store.add_event(Event(sample.boot_timestamp, RESTART, sample.broker_name))
-        source.before = sample
+        source.before = reading
         return len(figures)
 
     def _keep_processes(self, now: Moment) -> int:
         used = used_by_appliance()
         source = self._sources.setdefault(PROCESSES, Source())
         covered = covered_ms(source.accounted, source.wall_before, now)
-        figures = []
-        for name, each in used.items():
-            subject = Subject(metrics.PROCESS, "", name)
-            figures.append((subject, Column(metrics.RSS.code), each["rss"]))
+        rows = []
+        for index, (name, each) in enumerate(used.items()):
+            rows.append((index, metrics.RSS.code, each["rss"]))
             before = self._processes.get(name)
             if before is not None and before["ticks"] == each["ticks"] and covered:
                 added = max(0, each["cpu_ms"] - before["cpu_ms"])
-                figures.append((subject, Column(metrics.CPU.code), added))
-        if figures:
-            self._write(PROCESSES, source, figures, covered, now, b"{}")
+                rows.append((index, metrics.CPU.code, added))
+        if rows:
+            subjects = [Subject(metrics.PROCESS, "", name) for name in used]
+            owners, codes, values = np.array(rows, dtype=np.int64).T
+            columns = Columns(subjects, owners, codes, np.full(len(rows), metrics.WHOLE))
+            self._write(PROCESSES, source, columns, values, covered, now, b"{}")
         self._processes = used
-        return len(figures)
+        return len(rows)
 
     def _write(
         self,
         name: str,
         source: Source,
-        figures: Iterable[tuple[Subject, Column, int]],
+        columns: Columns,
+        values: Ints,
         covered: int,
         now: Moment,
         reading: bytes,
     ) -> None:
-        rows = list(figures)
-        keys = [(subject, column) for subject, column, _ in rows]
-        if source.layout is None or source.order is None or keys != source.keys:
-            self._know({subject for subject, _ in keys}, now.wall_ms)
-            source.layout, source.order = layout_of(
-                (self._ids[subject], column) for subject, column in keys
-            )
+        if source.ids is None or columns.subjects != source.subjects:
+            self._know(set(columns.subjects), now.wall_ms)
+            source.subjects = columns.subjects
+            source.ids = indices(self._ids[each] for each in columns.subjects)
+            source.keys = None
+        keys = np.stack([columns.owners, columns.codes, columns.parts])
+        if (
+            source.layout is None
+            or source.order is None
+            or source.keys is None
+            or not np.array_equal(keys, source.keys)
+        ):
+            source.layout, source.order = layout_of(source.ids[keys[0]], keys[1], keys[2])
             source.keys = keys
-        values = np.array([value for _, _, value in rows], dtype=np.int64)[source.order]
-        self._store.add_sample(name, now.wall_ms, covered, source.layout, values, reading)
+        ordered = values[source.order]
+        self._store.add_sample(name, now.wall_ms, covered, source.layout, ordered, reading)
         # Time is accounted for in whole seconds, and the rest of a second with the next sample.
         source.accounted = (
             Moment(now.wall_ms, source.accounted.monotonic_ms + covered)
@@ -174,7 +204,7 @@ class Sampler:
         recent = max(self.noticed.values(), default=0) - NOTICED_MS
         self.noticed = {each: at for each, at in self.noticed.items() if at >= recent}
         for source in self._sources.values():
-            source.layout = None
+            source.ids = None
 
     def _source(self, name: str) -> Source:
         """Return a source; the first time with what the last collector has read of it."""
@@ -184,9 +214,9 @@ class Sampler:
             kept = self._store.last_reading(name)
             if kept is not None:
                 try:
-                    found.before = decoded(kept[1])
+                    found.before = Reading(decoded(kept[1]))
                     found.wall_before = kept[0]
-                except ValueError:
+                except (ValueError, OverflowError):
                     logger.warning(
                         "the last sample of %s cannot be read; counting begins anew", name
                     )
@@ -201,6 +231,16 @@ class Sampler:
         for name in self._told.keys() - problems.keys():
             logger.info("samples again: source=%s", name or "history")
         self._told = dict(problems)
+
+
+def noticed(figures: Figures) -> list[Subject]:
+    """Return the subjects that a rule may speak of: of an age that is not known, too."""
+    least = np.full(max(metrics.ALL) + 1, np.iinfo(np.int64).max)
+    for metric, value in NOTICED.items():
+        least[metric.code] = value
+    is_unknown = (figures.codes == metrics.LAG_AGE.code) & (figures.values == MISSING)
+    is_noticed = (figures.values >= least[figures.codes]) | is_unknown
+    return [figures.subjects[owner] for owner in np.unique(figures.owners[is_noticed]).tolist()]
 
 
 def covered_ms(accounted: Moment | None, wall_before: int | None, now: Moment) -> int:

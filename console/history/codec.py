@@ -15,6 +15,7 @@ which packs well and says nothing: their weight is 0.
 
 from __future__ import annotations
 
+import functools
 import struct
 import zlib
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 VERSION = 1
 LEVEL = 6
 CONSTANT, SAME, PACKED, STEPS = range(4)
+COLUMNS_CACHED = 1_000
+"""Most subjects of a kind have the same columns."""
 _HEAD = struct.Struct("<BHHq")
 _COLUMN = struct.Struct("<BH")
 _BASE = struct.Struct("<q")
@@ -48,7 +51,7 @@ def encode(points: Points) -> bytes:
     low, high = (int(known[0]), int(known[-1]) + 1) if len(known) else (0, 0)
     table = points.table[:, :, low:high]
     head = _HEAD.pack(VERSION, len(points.columns), high - low, points.first + low)
-    columns = b"".join(_COLUMN.pack(*column) for column in points.columns)
+    columns = _columns(points.columns)
     unknown = table[WEIGHT] == 0
     if unknown.any():
         table = table.copy()
@@ -59,19 +62,40 @@ def encode(points: Points) -> bytes:
         for which in (SUM, MAX):
             table[which] = np.take_along_axis(table[which], last, axis=1)
     rows = table.reshape(-1, table.shape[2]) if high > low else table.reshape(0, 0)
-    seen: dict[bytes, int] = {}
-    parts = [_row(row, index, seen) for index, row in enumerate(rows)]
-    return head + columns + zlib.compress(b"".join(parts), LEVEL)
+    return head + columns + zlib.compress(_rows(rows), LEVEL)
 
 
-def _row(row: Ints, index: int, seen: dict[bytes, int]) -> bytes:
-    same = seen.setdefault(row.tobytes(), index)
-    if same != index:
-        return b"\x01" + _REFERENCE.pack(same)
-    low, high = int(row.min()), int(row.max())
-    if low == high:
-        return b"\x00" + _BASE.pack(low)
-    steps = np.diff(row)
+@functools.lru_cache(COLUMNS_CACHED)
+def _columns(columns: tuple[Column, ...]) -> bytes:
+    return b"".join(_COLUMN.pack(*column) for column in columns)
+
+
+@functools.lru_cache(COLUMNS_CACHED)
+def _columns_of(data: bytes) -> tuple[Column, ...]:
+    return tuple(Column(*each) for each in _COLUMN.iter_unpack(data))
+
+
+def _rows(rows: Ints) -> bytes:
+    """Return all rows: what each of them spans is found for all at once."""
+    if not len(rows):
+        return b""
+    lows, highs = rows.min(axis=1).tolist(), rows.max(axis=1).tolist()
+    seen: dict[object, int] = {}
+    parts = []
+    for index, (low, high) in enumerate(zip(lows, highs, strict=True)):
+        is_constant = low == high
+        same = seen.setdefault(low if is_constant else rows[index].tobytes(), index)
+        if same != index:
+            parts.append(b"\x01" + _REFERENCE.pack(same))
+        elif is_constant:
+            parts.append(b"\x00" + _BASE.pack(low))
+        else:
+            parts.append(_row(rows[index], low, high))
+    return b"".join(parts)
+
+
+def _row(row: Ints, low: int, high: int) -> bytes:
+    steps = row[1:] - row[:-1]
     step_low, step_high = int(steps.min()), int(steps.max())
     # Noise packs better as it is, and whatever climbs as its steps: compare what they span.
     if step_high - step_low < high - low:
@@ -102,11 +126,11 @@ def decode(data: bytes) -> Points:
         if version != VERSION:
             raise CodecError(f"version {version} is not known")
         at = _HEAD.size
-        columns = tuple(
-            Column(*_COLUMN.unpack_from(data, at + index * _COLUMN.size))
-            for index in range(column_count)
-        )
-        body = zlib.decompress(data[at + column_count * _COLUMN.size :])
+        end = at + column_count * _COLUMN.size
+        columns = _columns_of(data[at:end])
+        if len(columns) != column_count:
+            raise CodecError("columns are missing")
+        body = zlib.decompress(data[end:])
         table = np.empty((3 * column_count, slots), dtype=np.int64)
         if slots:
             _fill(table, body)

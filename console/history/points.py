@@ -101,7 +101,10 @@ def part_of(points: Points, low: int, high: int) -> Points:
 
 def add(into: Points, more: Points) -> Points:
     """Return both added up over the slots of `into`; points of `more` outside them are left out."""
-    new = [column for column in more.columns if column not in into.columns]
+    if more.columns == into.columns:
+        new = []
+    else:
+        new = [column for column in more.columns if column not in into.columns]
     if new:
         wider = nothing(into.first, into.slots, (*into.columns, *new))
         wider.table[:, : len(into.columns)] = into.table
@@ -109,7 +112,11 @@ def add(into: Points, more: Points) -> Points:
     low, high = max(into.first, more.first), min(into.first + into.slots, more.first + more.slots)
     if low >= high:
         return into
-    places: Any = [into.columns.index(column) for column in more.columns]
+    places: Any = (
+        slice(None)
+        if more.columns == into.columns
+        else [into.columns.index(column) for column in more.columns]
+    )
     here = slice(low - into.first, high - into.first)
     there = slice(low - more.first, high - more.first)
     for which in (WEIGHT, SUM):
@@ -135,7 +142,8 @@ def coarser(points: Points, factor: int) -> Points:
 
 def together(parts: Iterable[Points], first: int, slots: int) -> Points:
     """Return all parts added up in these slots."""
-    made = nothing(first, slots, ())
+    parts = list(parts)
+    made = nothing(first, slots, parts[0].columns if parts else ())
     for part in parts:
         made = add(made, part)
     return made

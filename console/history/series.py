@@ -6,6 +6,7 @@ from the first time to the last that this broker is known.
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,6 +59,8 @@ def values_of(parts: Iterable[Points], line: Line) -> Values:
     rows = [row for row in (one(points, line) for points in found) if row is not None]
     if not rows:
         return [None] * found[0].slots
+    if len(rows) == 1:
+        return [None if math.isnan(each) else each * line.scale for each in rows[0].tolist()]
     known = np.stack([~np.isnan(row) for row in rows])
     expected = (
         np.maximum.accumulate(known, axis=1)

@@ -72,12 +72,9 @@ class Event(NamedTuple):
     broker: str
 
 
-def layout_of(keys: Iterable[tuple[int, Column]]) -> tuple[Layout, Ints]:
+def layout_of(subjects: Ints, codes: Ints, parts: Ints) -> tuple[Layout, Ints]:
     """Return the layout of these columns of subject ids, and the order of the keys in it."""
-    table = np.array(
-        [subject << _SUBJECT_SHIFT | code << _PART_BITS | part for subject, (code, part) in keys],
-        dtype=np.uint64,
-    )
+    table = (subjects << _SUBJECT_SHIFT | codes << _PART_BITS | parts).astype(np.uint64)
     order = np.argsort(table, kind="stable")
     ordered = table[order]
     return Layout(hashlib.sha256(ordered.tobytes()).hexdigest()[:32], ordered), order
@@ -246,18 +243,19 @@ class HistoryStore:
                     new = here & (numbers > last)
                     made[last] = points.of_samples(columns, values[new], covered[new], slots[new])
                 written = []
+                # Most subjects rest, and what they have and get is alike.
+                alike: dict[tuple[object, ...], bytes] = {}
                 for subject, low, high in spans:
                     last, data = before.get(subject, (0, b""))
                     found = made[last]
                     if found is None:
                         continue
                     more = points.part_of(found, low, high)
-                    block_points = points.nothing(block * SLOTS_A_BLOCK, SLOTS_A_BLOCK, ())
-                    if data:
-                        block_points = points.add(block_points, codec.decode(data))
-                    block_points = points.add(block_points, more)
                     through = int(numbers[here].max())
-                    encoded = codec.encode(block_points)
+                    key = data, more.first, more.columns, more.table.tobytes()
+                    encoded = alike.get(key)
+                    if encoded is None:
+                        encoded = alike[key] = codec.encode(_grown(data, more))
                     written.append((tier.number, block, subject, through, encoded))
                 self.database.run_many(
                     "INSERT INTO history_blocks (tier, block, subject, through, points) "
@@ -417,6 +415,14 @@ def _columns(keys: Keys) -> list[Column]:
     codes = ((keys >> np.uint64(_PART_BITS)) & np.uint64((1 << _CODE_BITS) - 1)).tolist()
     parts = (keys & np.uint64((1 << _PART_BITS) - 1)).tolist()
     return [Column(code, part) for code, part in zip(codes, parts, strict=True)]
+
+
+def _grown(data: bytes, more: Points) -> Points:
+    """Return the points of a block and more of them; no data: a new block."""
+    parts = [codec.decode(data), more] if data else [more]
+    first = min(part.first for part in parts)
+    end = max(part.first + part.slots for part in parts)
+    return points.together(parts, first, end - first)
 
 
 def _steps(keys: Keys) -> Iterator[tuple[int, int]]:

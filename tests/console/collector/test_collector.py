@@ -12,6 +12,8 @@ from console.collector.sampler import CARRIED_MS_MAX, Moment, Sampler, covered_m
 from console.gateway.errors import BrokerDownError, NameServerDownError
 from console.gateway.fakes.broker import ADDRESS, FakeBroker
 from console.gateway.fakes.samples import FakeSamples
+from console.gateway.moment import now_ms
+from console.gateway.sample import TopicSample
 from console.history import metrics
 from console.history.database import SqliteDatabase
 from console.history.metrics import Column, Subject
@@ -209,6 +211,36 @@ def test_samples_are_folded_in_the_time_between(world) -> None:
 
     assert world.store.samples_waiting() <= 2
     assert [v for v in world.rows(metrics.RETAINED, FOLD_EVERY + 3) if v is not None]
+
+
+def test_a_number_beyond_64_bits_is_named_and_stops_nothing(world, monkeypatch) -> None:
+    world.collector.turn()
+    node, whole = next(iter(world.samples.take().items()))
+    odd = msgspec.structs.replace(whole, topics=[TopicSample("Orders", 1, [0, 0, 1 << 63])])
+    monkeypatch.setattr(world.samples, "take", lambda: {node: odd})
+    world.turn()
+    assert "64 bits" in world.status().problems["broker-a:0"]
+    monkeypatch.undo()
+
+    world.turn(puts=3)
+
+    assert world.status().problems == {}
+    assert world.rows(metrics.PUT, 3) == [None, None, 3]
+
+
+def test_a_group_that_reads_at_once_is_not_looked_at(world) -> None:
+    world.broker.add_group("billing")
+    soon_ms = now_ms() + 3_600_000
+    world.broker.put("Orders", 0, 1, 2, soon_ms)
+    world.broker.offsets["billing", "Orders", 0] = 2
+    sampler = Sampler(world.samples, world.store)
+    sampler.take(world.time.now())
+    assert not sampler.noticed
+
+    world.broker.offsets["billing", "Orders", 0] = 1
+    sampler.take(world.time.now())
+
+    assert {each.kind for each in sampler.noticed} == {metrics.GROUP, metrics.PROGRESS}
 
 
 @pytest.mark.parametrize(

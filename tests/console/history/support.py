@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from console.history import store as stores
 from console.history.metrics import Column, Metric, Subject
 from console.history.points import MISSING
-from console.history.store import HistoryStore, layout_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from console.history.store import HistoryStore, Layout
+
+    Rows = Mapping[tuple[Subject, Metric], Sequence[int | None]]
 
 STEP_MS = 10_000
-Rows = Mapping[tuple[Subject, Metric], Sequence[int | None]]
+
+
+def layout_of(keys: Iterable[tuple[int, Column]]) -> tuple[Layout, NDArray[np.int64]]:
+    """Return the layout of these columns of subject ids, and the order of the keys in it."""
+    rows = [(subject, *column) for subject, column in keys]
+    subjects, codes, parts = np.array(rows, dtype=np.int64).T
+    return stores.layout_of(subjects, codes, parts)
 
 
 def keep(store: HistoryStore, first_ms: int, rows: Rows, *, source: str = "broker-a:0") -> None:

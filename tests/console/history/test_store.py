@@ -11,8 +11,9 @@ from console.history import metrics
 from console.history.database import HistoryError, SqliteDatabase
 from console.history.metrics import Column, Subject
 from console.history.points import MISSING, SUM, WEIGHT
-from console.history.store import SUBJECTS_A_STEP, HistoryStore, layout_of
+from console.history.store import SUBJECTS_A_STEP, HistoryStore
 from console.history.tiers import COARSE, DAY_MS, FINE, MIDDLE, TIERS, tier_for
+from tests.console.history.support import layout_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,164 @@
+"""Reading: a sample as columns of numbers, so that thousands of queues cost little.
+
+What follows from the names alone is found once and goes on from reading to reading while no topic,
+group or progress comes or goes.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from console.gateway.answers import TopicKind
+from console.gateway.kinds import is_system_group, topic_kind
+from console.history import metrics
+from console.history.metrics import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from console.gateway.sample import BrokerSample
+
+    Ints = NDArray[np.int64]
+    Truths = NDArray[np.bool_]
+
+RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
+KEPT_KINDS = {TopicKind.NORMAL, TopicKind.RETRY, TopicKind.DLQ}
+NONE = -1
+"""An index that stands for nothing."""
+
+
+class Queues:
+    """The queues of many owners in one table: `numbers` is [queue, number], its id first."""
+
+    def __init__(self, rows: Sequence[Sequence[int]], width: int) -> None:
+        self.counts: Ints = np.fromiter(map(len, rows), np.int64, len(rows)) // width
+        self.owners: Ints = np.repeat(np.arange(len(rows)), self.counts)
+        count = len(self.owners) * width
+        flat: Ints = np.fromiter(chain.from_iterable(rows), np.int64, count)
+        self.numbers: Ints = flat.reshape(-1, width)
+        self._is_filled: Truths = self.counts > 0
+        self._starts: Ints = (np.cumsum(self.counts) - self.counts)[self._is_filled]
+
+    @property
+    def ids(self) -> Ints:
+        ids: Ints = self.numbers[:, 0]
+        return ids
+
+    def sums(self, values: Ints) -> Ints:
+        """Return each owner's sum of values of its queues; 0 where it has none."""
+        return self._reduced(np.add, values)
+
+    def maxima(self, values: Ints) -> Ints:
+        """Return each owner's greatest value, 0 where it has none."""
+        return self._reduced(np.maximum, values)
+
+    def all_of(self, truths: Truths) -> Truths:
+        """Return whether it is true of all queues of each owner."""
+        found: Truths = self.sums((~truths).astype(np.int64)) == 0
+        return found
+
+    def _reduced(self, how: np.ufunc, values: Ints) -> Ints:
+        found = np.zeros(len(self.counts), dtype=np.int64)
+        if len(self._starts):
+            found[self._is_filled] = how.reduceat(values, self._starts)
+        return found
+
+
+class Names:
+    """The subjects of a sample, and which of them each of its rows is about, else NONE."""
+
+    def __init__(self, sample: BrokerSample) -> None:
+        self.topics = [each.name for each in sample.topics]
+        self.groups = [each.name for each in sample.groups]
+        self.pairs = [(each.group, each.topic) for each in sample.progress]
+        self._broker = sample.broker_name
+        numbers: dict[Subject, int] = {}
+
+        def about(kind: str, name: str, *, is_kept: bool) -> int:
+            if not is_kept:
+                return NONE
+            return numbers.setdefault(Subject(kind, sample.broker_name, name), len(numbers))
+
+        self.broker = about(metrics.BROKER, str(sample.broker_id), is_kept=True)
+        kept = {name for name in self.topics if topic_kind(name) in KEPT_KINDS}
+        others = {topic for _, topic in self.pairs} - kept
+        kept |= {name for name in others if topic_kind(name) in KEPT_KINDS}
+        clients = {
+            name
+            for name in {*self.groups, *(group for group, _ in self.pairs)}
+            if not is_system_group(name)
+        }
+        self.of_topics = indices(
+            about(metrics.TOPIC, name, is_kept=name in kept) for name in self.topics
+        )
+        self.of_groups = indices(
+            about(metrics.GROUP, name, is_kept=name in clients) for name in self.groups
+        )
+        is_kept = [group in clients and topic in kept for group, topic in self.pairs]
+        self.of_pairs = indices(
+            about(metrics.PROGRESS, metrics.pair(*pair), is_kept=each)
+            for pair, each in zip(self.pairs, is_kept, strict=True)
+        )
+        self.groups_of_pairs = indices(
+            about(metrics.GROUP, group, is_kept=each)
+            for (group, _), each in zip(self.pairs, is_kept, strict=True)
+        )
+        self.subjects = list(numbers)
+        self.of_groups_with_pairs = np.unique(self.groups_of_pairs[self.groups_of_pairs != NONE])
+        places = {name: index for index, name in enumerate(self.topics)}
+        self.retries = indices(places.get(RETRY_PREFIX + name, NONE) for name in self.groups)
+        self.dead = indices(places.get(DLQ_PREFIX + name, NONE) for name in self.groups)
+
+    def are_those_of(self, sample: BrokerSample) -> bool:
+        return (
+            self.subjects[self.broker] == (metrics.BROKER, self._broker, str(sample.broker_id))
+            and self._broker == sample.broker_name
+            and self.topics == [each.name for each in sample.topics]
+            and self.groups == [each.name for each in sample.groups]
+            and self.pairs == [(each.group, each.topic) for each in sample.progress]
+        )
+
+
+class Reading:
+    """A sample, its names and its tables."""
+
+    def __init__(self, sample: BrokerSample, before: Reading | None = None) -> None:
+        """`before` lends its names where they are the same.
+
+        Raises:
+            OverflowError: a number is beyond 64 bits.
+        """
+        self.sample = sample
+        self.names: Names = (
+            before.names
+            if before is not None and before.names.are_those_of(sample)
+            else Names(sample)
+        )
+        self.topics = Queues([each.queues for each in sample.topics], 3)
+        self.progress = Queues([each.queues for each in sample.progress], 4)
+
+
+def indices(found: Iterable[int]) -> Ints:
+    made: Ints = np.fromiter(found, np.int64)
+    return made
+
+
+def places_of(
+    names: Sequence[object], now: Queues, names_before: Sequence[object], before: Queues
+) -> Ints:
+    """Return where each queue stands in the table of before, NONE where it is new."""
+    if (
+        names == names_before
+        and np.array_equal(now.counts, before.counts)
+        and np.array_equal(now.ids, before.ids)
+    ):
+        return np.arange(len(now.ids))
+    rows = zip(before.owners.tolist(), before.ids.tolist(), strict=True)
+    places = {(names_before[owner], queue): index for index, (owner, queue) in enumerate(rows)}
+    rows = zip(now.owners.tolist(), now.ids.tolist(), strict=True)
+    return indices(places.get((names[owner], queue), NONE) for owner, queue in rows)
