@@ -13,7 +13,7 @@ import pytest
 from tests.console.alerts.driver import CYCLES
 from tests.support.http_sink import HttpSink, http_sink
 from tests.support.postgres import postgres, programs
-from tests.support.smtp_sink import smtp_sink
+from tests.support.smtp_sink import SmtpSink, smtp_sink
 from tests.support.sources import ROOT
 from tests.support.waiting import until
 
@@ -88,6 +88,15 @@ def distinct(sink: HttpSink) -> list[Any]:
     return list(found.values())
 
 
+def statuses(sink: HttpSink) -> list[str]:
+    return [each["status"] for each in distinct(sink)]
+
+
+def subjects(post: SmtpSink) -> list[str]:
+    """Return the mails' subjects in their order; what came twice has one Message-ID."""
+    return list({each["Message-ID"]: each["Subject"] for each in post.mails}.values())
+
+
 def test_beginnings_and_ends_arrive_in_order_however_often_it_is_killed(
     environment: dict[str, str], rng: random.Random
 ) -> None:
@@ -106,7 +115,7 @@ def test_beginnings_and_ends_arrive_in_order_however_often_it_is_killed(
             assert last.communicate()[0].strip() == "done"
 
     messages = distinct(sink)
-    assert [each["status"] for each in messages] == ["firing", "resolved"] * CYCLES
+    assert statuses(sink) == ["firing", "resolved"] * CYCLES
     numbers = [int(each["id"]) for each in messages]
     assert numbers == sorted(numbers)
     # Each kill repeats what was on its way, and nothing else.
@@ -129,16 +138,14 @@ def test_the_collector_that_is_killed_tells_by_hook_and_mail_once_it_runs_again(
         sink.gate.set()
 
         with process(environment, "manage.py", "collect"):
-            until(lambda: len(sink.of("/hook")) == 2, "the message again")
+            until(lambda: len(sink.of("/hook")) > 1, "the message again")
             until(lambda: bool(post.mails), "the mail")
             until(lambda: bool(sink.of("/beat")), "a heartbeat")
+        # Killed before it has noted what arrived, it sends that again: none of it is the end.
         run(environment, "over")
         with process(environment, "manage.py", "collect"):
-            until(lambda: len(sink.of("/hook")) == 3, "the end")
-            until(lambda: len(post.mails) == 2, "the mail of the end")
+            until(lambda: "resolved" in statuses(sink), "the end")
+            until(lambda: len(subjects(post)) > 1, "the mail of the end")
 
-    assert [each["status"] for each in distinct(sink)] == ["firing", "resolved"]
-    assert [each["Subject"] for each in post.mails] == [
-        "Firing: billing: Lag",
-        "Resolved: billing: Lag",
-    ]
+    assert statuses(sink) == ["firing", "resolved"]
+    assert subjects(post) == ["Firing: billing: Lag", "Resolved: billing: Lag"]
