@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from django.contrib import messages
@@ -22,6 +22,7 @@ from console.history.metrics import BROKER
 from console.history.pages import history_context
 from console.history.reading import subjects_of
 from console.overview.replication import sets_of
+from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text
 from console.ui.danger import Choice, Danger, Effect, ask, is_confirmed
 
 if TYPE_CHECKING:
@@ -60,9 +61,24 @@ def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
         "info": answer if isinstance(answer, RuntimeInfo) else None,
         "problem": answer if isinstance(answer, GatewayError) else None,
         "sets": sets,
+        "copies": copies_of(node) if node is not None else [],
         "read_at_ms": sets[0].read_at_ms if sets else None,
     }
     return render(request, "brokers/detail.html", context)
+
+
+def copies_of(node: BrokerNode) -> list[CopyText]:
+    """Return what asks the broker itself, elsewhere."""
+    asked = [
+        mqadmin("brokerStatus", {"b": node.address}),
+        mqadmin("getBrokerConfig", {"b": node.address}),
+        mqadmin("clusterList", {"m": None}),
+    ]
+    return [
+        mqadmin_text(asked),
+        json_text(asdict(node)),
+        CopyText(_("Address"), node.address),
+    ]
 
 
 def set_of(cluster: Cluster, broker_name: str) -> tuple[BrokerSet, ...]:

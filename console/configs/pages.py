@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from django.contrib import messages
 from django.core import signing
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from console.configs.forms import ConfigForm
     from console.configs.plan import State
     from console.ui.danger import Danger
+
+Config = TypeVar("Config")
 
 OVERTAKEN = 409
 UNPROCESSABLE = 422
@@ -379,6 +381,12 @@ def wanted_by(form: ConfigForm[Any]) -> State:
 
 def state_of(subject: Configured) -> State:
     return {broker: asdict(config) for broker, config in subject.configs.items()}
+
+
+def addressed(configs: Mapping[str, Config]) -> list[tuple[str, Config]]:
+    """Return each configuration with the address of its broker, where one is registered."""
+    masters = {node.broker_name: node.address for node in gateway().cluster.registered().masters}
+    return [(masters[broker], config) for broker, config in configs.items() if broker in masters]
 
 
 def on(brokers: Mapping[str, Any], state: State) -> State:

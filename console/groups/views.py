@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy
 
 from console.accounts.permissions import administrators_form, page
-from console.configs.pages import ConfigPages, Requests, Words, state_of
+from console.configs.pages import ConfigPages, Requests, Words, addressed, state_of
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, GroupConfig, TopicKind
 from console.gateway.kinds import topic_kind
@@ -20,6 +20,7 @@ from console.history.metrics import GROUP, LAG
 from console.history.pages import history_context
 from console.history.reading import Spark, last_of, sparks
 from console.history.series import How, Line
+from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text, plain_text
 from console.ui.danger import Choice, Danger, Effect
 from console.ui.lists import Chip, asked_text, page_of
 from console.ui.missing import MissingError
@@ -164,9 +165,41 @@ def progress_context(name: str) -> dict[str, Any]:
     }
 
 
+def copies_of(group: Group) -> list[CopyText]:
+    """Return what makes the group again, and what asks about it, elsewhere."""
+    made = [
+        mqadmin(
+            "updateSubGroup",
+            {
+                "b": address,
+                "g": group.name,
+                "s": config.consume_enable,
+                "m": config.consume_from_min_enable,
+                "d": config.consume_broadcast_enable,
+                "q": config.retry_queue_nums,
+                "r": config.retry_max_times,
+                "i": config.broker_id,
+                "w": config.which_broker_when_consume_slowly,
+                "a": config.notify_consumer_ids_changed_enable,
+            },
+        )
+        for address, config in addressed(group.configs)
+    ]
+    asked = [
+        mqadmin("consumerProgress", {"g": group.name}),
+        mqadmin("consumerConnection", {"g": group.name}),
+    ]
+    found = [mqadmin_text(asked, _("mqadmin: its progress and members"))]
+    if made:
+        found.insert(0, mqadmin_text(made, _("mqadmin: make it like this")))
+    return [*found, json_text(state_of(group)), plain_text(group.name)]
+
+
 @page
 def detail(request: HttpRequest, group: str) -> HttpResponse:
-    context = {"group": found(group), "pages": PAGES} | progress_context(group)
+    subject = found(group)
+    context = {"group": subject, "pages": PAGES, "copies": copies_of(subject)}
+    context |= progress_context(group)
     context |= history_context(request, GROUP, group)
     return render(request, "groups/detail.html", context)
 

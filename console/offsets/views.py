@@ -25,7 +25,8 @@ from console.gateway.answers import BrokerQueue, TopicKind
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.offsets.forms import ResetForm, SubjectForm
-from console.offsets.plan import Mode, PlanError, Wish, committed, make_plan
+from console.offsets.plan import MODES_ONLINE, Mode, PlanError, Wish, committed, make_plan
+from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text
 from console.ui.danger import Danger, Effect
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def preview(request: HttpRequest) -> HttpResponse:
         except PlanError as error:
             form.add_error(None, str(error))
         else:
-            context |= {"plan": plan, "danger": danger_of(plan)}
+            context |= {"plan": plan, "danger": danger_of(plan), "copies": copies_of(plan)}
     return render(request, "offsets/preview.html", context)
 
 
@@ -142,7 +143,7 @@ def restore(request: HttpRequest, entry: int) -> HttpResponse:
                 return finished(request, packed(plan))
             sentence = _("Offsets have moved since that reset; nothing was done. Look at both.")
             messages.error(request, sentence)
-        context |= {"plan": plan, "danger": danger_of(plan)}
+        context |= {"plan": plan, "danger": danger_of(plan), "copies": copies_of(plan)}
     return render(request, "offsets/preview.html", context)
 
 
@@ -189,6 +190,24 @@ def danger_of(plan: Plan) -> Danger:
         hidden={"token": signing.dumps(packed(plan), salt=PLAN_SALT)},
         refusal=_("The offsets are there already: nothing to change.") if plan.is_idle else "",
     )
+
+
+def copies_of(plan: Plan) -> list[CopyText]:
+    """Return a reset as text; mqadmin resets all queues, by time."""
+    wish = plan.wish
+    moves = {
+        str(move.queue): {
+            "old": None if move.old is None else str(move.old),
+            "new": str(move.new),
+        }
+        for move in plan.moves
+    }
+    value = json_text({"group": wish.group, "topic": wish.topic, "offsets": moves})
+    if wish.mode not in MODES_ONLINE or wish.queue is not None:
+        return [value]
+    to = "now" if wish.mode is Mode.LATEST else wish.broker_timestamp_ms
+    options: dict[str, object] = {"g": wish.group, "t": wish.topic, "s": to, "f": True}
+    return [mqadmin_text([mqadmin("resetOffsetByTime", options)]), value]
 
 
 def is_as_left(plan: Plan, reset: Entry) -> bool:

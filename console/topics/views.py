@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from console.accounts.permissions import administrators_form, page
-from console.configs.pages import ConfigPages, Requests, Words, state_of
+from console.configs.pages import ConfigPages, Requests, Words, addressed, state_of
 from console.gateway.access import gateway
 from console.gateway.answers import TopicConfig, TopicKind
 from console.gateway.moment import now_ms
@@ -21,6 +22,14 @@ from console.history.reading import Spark, last_of, sparks
 from console.history.series import Line
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
+from console.ui.copies import (
+    CopyText,
+    json_text,
+    mqadmin,
+    mqadmin_text,
+    name_servers,
+    plain_text,
+)
 from console.ui.danger import Danger, Effect
 from console.ui.lists import Chip, asked_text, page_of
 from console.ui.missing import MissingError
@@ -173,6 +182,37 @@ def queue_context(topic: Topic) -> dict[str, Any]:
     }
 
 
+def copies_of(topic: Topic) -> list[CopyText]:
+    """Return what makes the topic again, and what reads it, elsewhere."""
+    made = []
+    for address, config in addressed(topic.configs):
+        made.append(
+            mqadmin(
+                "updateTopic",
+                {
+                    "b": address,
+                    "t": topic.name,
+                    "r": config.read_queue_nums,
+                    "w": config.write_queue_nums,
+                    "p": config.perm,
+                    "o": config.order,
+                },
+            )
+        )
+    read = (
+        'messages = (\n    spark.read.format("rocketmq")\n'
+        f'    .option("namesrvAddr", {json.dumps(name_servers())})\n'
+        f'    .option("subscribe", {json.dumps(topic.name)})\n    .load()\n)'
+    )
+    return [
+        mqadmin_text(made, _("mqadmin: make it like this")),
+        mqadmin_text([mqadmin("topicStatus", {"t": topic.name})], _("mqadmin: its queues")),
+        CopyText(_("Python: its messages, by Spark"), read),
+        json_text(state_of(topic)),
+        plain_text(topic.name),
+    ]
+
+
 @page
 def detail(request: HttpRequest, topic: str) -> HttpResponse:
     subject = found(topic)
@@ -196,6 +236,7 @@ def detail(request: HttpRequest, topic: str) -> HttpResponse:
         "traffic": gateway().topics.traffic([topic])[topic],
         "kind_label": KIND_LABELS[subject.kind],
         "pages": PAGES,
+        "copies": copies_of(subject),
     }
     context |= history_context(request, TOPIC, topic)
     return render(request, "topics/detail.html", context)
@@ -303,7 +344,7 @@ def danger_of(topic: Topic) -> Danger:
             Effect(_("Groups that lose their offsets here"), len(groups), shortened(groups)),
             Effect(_("Of these with members now"), online, is_bad=True),
         ),
-        undo=_("This cannot be undone: Undo makes the topic again, but empty."),
+        undo=_("The messages cannot be brought back. Undo makes the topic again, empty."),
         action=_("Delete topic"),
         keep=_("Keep it"),
         address=reverse("topics:delete", args=[topic.name]),

@@ -14,6 +14,7 @@ from console.accounts.permissions import page
 from console.configs.plan import Plan
 from console.gateway.moment import now_ms
 from console.history.reading import Spark
+from console.ui.copies import json_text, mqadmin, mqadmin_text
 from console.ui.danger import Choice, Danger, Effect, ask
 from console.ui.lists import Chip
 from console.ui.tables import Column, Table
@@ -93,6 +94,10 @@ def gallery(request: HttpRequest) -> HttpResponse:
         "now": now_ms(),
         "danger": replace(DANGER, name="", undo="Undo makes it again."),
         "plan": PLAN,
+        "copies": [
+            mqadmin_text([mqadmin("topicStatus", {"t": "orders"})]),
+            json_text({"orders": {"perm": 6}}),
+        ],
         "parts": [(part, list(part.lines({}))) for part in PLAN.parts],
     }
     return render(request, "ui/gallery.html", context)

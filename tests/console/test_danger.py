@@ -46,7 +46,7 @@ def test_a_question_counts_what_hangs_on_the_topic(actors: Actors, world: FakeBr
         "Groups that lose their offsets here": "2",
         "Of these with members now": "1",
     }
-    assert "This cannot be undone" in html
+    assert "The messages cannot be brought back" in html
     assert 'data-must-equal="Orders"' in html
     assert "Orders" in world.topic_configs
 

@@ -50,6 +50,7 @@ CASES = [
     case("updateTopic -b {broker} -t ordered -r 2 -w 2 -o true", "updateTopic, ordered"),
     case("updateTopic -b {broker} -t TBW102", "updateTopic, a system topic"),
     case("updateTopic -b {broker} -t with~tilde", "updateTopic, an illegal name"),
+    case("updateTopic -b {broker} -t copied -r 4 -w 4 -p 6 -o false", "updateTopic, every value"),
     case("updateTopicPerm -b {broker} -t made -p 4"),
     case("updateTopicPerm -c DefaultCluster -t absent -p 4", "updateTopicPerm, absent"),
     case("topicList", shape="lines"),
@@ -67,6 +68,10 @@ CASES = [
     # Groups.
     case("updateSubGroup -c DefaultCluster -g made-group -r 3"),
     case("updateSubGroup -b {broker} -g made-group -s false -q 2", "updateSubGroup, one broker"),
+    case(
+        "updateSubGroup -b {broker} -g copied -s true -m true -d true -q 1 -r 16 -i 0 -w 1 -a true",
+        "updateSubGroup, every value",
+    ),
     case("getConsumerConfig -g made-group"),
     case("getConsumerConfig -g absent-group", "getConsumerConfig, absent"),
     case("consumerConnection -g live-consumer"),

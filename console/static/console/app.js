@@ -48,6 +48,7 @@ const Trebuchet = (() => {
       dialog.append(document.adoptNode(page.querySelector("form.danger")));
       dialog.setAttribute("aria-label", dialog.querySelector("h2").textContent);
       dialog.addEventListener("close", () => dialog.remove());
+      dialog.querySelector("[data-must-equal], .dialog__foot a").autofocus = true;
       document.body.append(dialog);
       checkNames(dialog);
       dialog.showModal();
