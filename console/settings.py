@@ -85,6 +85,7 @@ INSTALLED_APPS = [
     "console.history",
     "console.verdicts",
     "console.alerts",
+    "console.marks",
     "console.brokers",
     "console.topics",
     "console.groups",

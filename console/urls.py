@@ -11,6 +11,7 @@ urlpatterns = [
     path("live/", include("console.tracing.urls")),
     path("brokers/", include("console.brokers.urls")),
     path("history/", include("console.history.urls")),
+    path("marks/", include("console.marks.urls")),
     path("topics/", include("console.topics.urls")),
     path("groups/", include("console.groups.urls")),
     path("offsets/", include("console.offsets.urls")),

@@ -81,6 +81,20 @@ def done_by_command(action: str, subject: str, *, after: Any = None) -> None:
     )
 
 
+def done_by_token(
+    request: HttpRequest, action: str, subject: str, name: str, *, after: Any = None
+) -> None:
+    """Record a change that a program has made, by the name of its token."""
+    Entry.objects.create(
+        actor_name=_("token %(name)s") % {"name": name},
+        address=address_of(request),
+        action=action,
+        subject=subject,
+        after=after,
+        outcome=Entry.Outcome.DONE,
+    )
+
+
 def refused(request: HttpRequest, action: str, subject: str, reason: str) -> None:
     """Count a refused attempt in the entry of its kind, its network and this hour.
 

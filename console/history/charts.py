@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from django.utils.translation import gettext_lazy as _
 
 from console.history import metrics
-from console.history.metrics import BROKER, GROUP, PROCESS, TOPIC
+from console.history.metrics import BROKER, CLUSTER, GROUP, PROCESS, TOPIC
 from console.history.series import How, Line
 
 if TYPE_CHECKING:
@@ -202,6 +202,17 @@ BROKER_CHARTS = (
         _("The broker's table of transactions"),
     ),
 )
+CLUSTER_CHART = Chart(
+    "messages",
+    CLUSTER,
+    _("Messages"),
+    "msg/s",
+    (
+        _line("put", _("received"), metrics.PUT),
+        _line("got", _("delivered"), metrics.GOT),
+    ),
+    _("The counters of all brokers"),
+)
 LAG_CHARTS = (
     Chart(
         "replication",
@@ -263,6 +274,7 @@ CHARTS = {
         *LAG_CHARTS,
         *SLAVES_CHARTS,
         *PROCESS_CHARTS,
+        CLUSTER_CHART,
     )
 }
 OF_KIND = {

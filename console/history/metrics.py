@@ -101,6 +101,8 @@ class Subject(NamedTuple):
 
 
 BROKER, TOPIC, PROGRESS, GROUP, PROCESS = "broker", "topic", "progress", "group", "process"
+CLUSTER = "cluster"
+"""All brokers together, in addresses; nothing is kept under it."""
 
 
 def pair(group: str, topic: str) -> str:

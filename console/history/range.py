@@ -27,6 +27,12 @@ RECENT: dict[str, tuple[int, Promise]] = {
     "1y": (365 * DAY_MS, _("1 y")),
 }
 DEFAULT = "1h"
+NOTHING = _("Nothing")
+EARLIER: dict[str, tuple[int, Promise, Promise]] = {
+    "day": (DAY_MS, _("a day earlier"), _("Yesterday")),
+    "week": (7 * DAY_MS, _("a week earlier"), _("Last week")),
+}
+"""What a range is compared with: how much earlier, in words beside a line, and in a choice."""
 SHORTEST_MS = MINUTE_MS
 LONGEST_MS = 366 * DAY_MS
 DIGITS_MAX = 15
@@ -34,41 +40,70 @@ DIGITS_MAX = 15
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """From `low_ms` to `high_ms`, the latter not included. `recent` names one that ends now."""
+    """From `low_ms` to `high_ms`, the latter not included. `recent` names one that ends now.
+
+    `earlier` names the time before it, of the same length, that it is compared with.
+    """
 
     low_ms: int
     high_ms: int
     now_ms: int
     recent: str = ""
+    earlier: str = ""
 
     @property
     def tier(self) -> Tier:
-        return tier_for(self.low_ms, self.high_ms, self.now_ms)
+        """The scale of both, so that equal things look equal: what is earlier may be coarser."""
+        low_ms = self.low_ms - self.earlier_by_ms
+        return tier_for(low_ms, low_ms + (self.high_ms - self.low_ms), self.now_ms)
+
+    @property
+    def earlier_by_ms(self) -> int:
+        return EARLIER[self.earlier][0] if self.earlier else 0
 
     @property
     def query(self) -> str:
         """The range as it stands in addresses."""
-        if self.recent:
-            return urlencode({"range": self.recent})
-        return urlencode({"from": self.low_ms, "to": self.high_ms})
+        return urlencode(self._span | ({"earlier": self.earlier} if self.earlier else {}))
+
+    @property
+    def _span(self) -> dict[str, str | int]:
+        return {"range": self.recent} if self.recent else {"from": self.low_ms, "to": self.high_ms}
 
     @property
     def choices(self) -> list[tuple[str, Promise, bool]]:
-        """Return (range, label, is this one) for each range that ends now."""
-        return [(name, label, name == self.recent) for name, (_ms, label) in RECENT.items()]
+        """Return (query, label, is this one) for each range that ends now."""
+        more = {"earlier": self.earlier} if self.earlier else {}
+        return [
+            (urlencode({"range": name} | more), label, name == self.recent)
+            for name, (_ms, label) in RECENT.items()
+        ]
+
+    @property
+    def comparisons(self) -> list[tuple[str, Promise, bool]]:
+        """Return (query, label, is this one) for nothing and each earlier time."""
+        return [
+            (urlencode(self._span), NOTHING, not self.earlier),
+            *(
+                (urlencode(self._span | {"earlier": name}), label, name == self.earlier)
+                for name, (_ms, _words, label) in EARLIER.items()
+            ),
+        ]
 
 
-def asked_range(asked: Mapping[str, str], now_ms: int) -> TimeRange:
+def asked_range(asked: Mapping[str, str], now_ms: int, default: str = DEFAULT) -> TimeRange:
     """Return the range that an address asks for; one that makes no sense is the default."""
+    earlier = asked.get("earlier", "")
+    earlier = earlier if earlier in EARLIER else ""
     low, high = whole(asked.get("from", "")), whole(asked.get("to", ""))
     if low is not None and high is not None:
         high = min(high, now_ms)
         if SHORTEST_MS <= high - low <= LONGEST_MS:
-            return TimeRange(low, high, now_ms)
-    name = asked.get("range", DEFAULT)
+            return TimeRange(low, high, now_ms, earlier=earlier)
+    name = asked.get("range", default)
     if name not in RECENT:
-        name = DEFAULT
-    return TimeRange(now_ms - RECENT[name][0], now_ms, now_ms, name)
+        name = default
+    return TimeRange(now_ms - RECENT[name][0], now_ms, now_ms, name, earlier)
 
 
 def whole(text: str) -> int | None:

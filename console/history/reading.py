@@ -10,7 +10,7 @@ import msgspec
 
 from console.history.access import history_store
 from console.history.database import HistoryError
-from console.history.metrics import BROKER, GROUP, REWOUND
+from console.history.metrics import BROKER, CLUSTER, GROUP, MEMBERS, REWOUND
 from console.history.series import How, Line, trend_of, values_of
 from console.history.status import STATUS, Status
 from console.history.tiers import HOUR_MS, MIDDLE
@@ -32,7 +32,7 @@ SPARK_SLOTS = HOUR_MS // MIDDLE.step_ms
 
 
 class Mark(NamedTuple):
-    """Something that happened, at a time on a chart; `what` is restart, change, reset or back."""
+    """Something that happened, at a time on a chart; `what` names the kind, as `words` knows it."""
 
     at_ms: int
     what: str
@@ -41,21 +41,23 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChartData:
-    """A chart's values, one list a line, at the beginnings of slots."""
+    """A chart's values, one list a line, at the beginnings of slots; the `earlier` ones as many."""
 
     step_ms: int
     times_ms: list[int]
     lines: list[Values]
+    earlier: list[Values] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """A figure's last hour, by the minute."""
+    """A figure's last hour by the minute, or its last day by ten minutes."""
 
     values: Values
     trend: int
+    is_day: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -90,6 +92,9 @@ def collector_state(now_ms: int) -> CollectorState:
 
 def subjects_of(kind: str, name: str) -> dict[Subject, int]:
     """Return a page's subject on each broker that has it; a broker's name is name:id."""
+    if kind == CLUSTER:
+        every = history_store().all_subjects()
+        return {subject: each for subject, each in every.items() if subject.kind == BROKER}
     if kind != BROKER:
         return history_store().find(kind, [name])
     broker, _, number = name.rpartition(":")
@@ -104,13 +109,19 @@ def chart_data(chart: Chart, name: str, asked: TimeRange) -> ChartData:
     # The slot that is not over yet would show too little of a sum.
     slots = max(1, asked.high_ms // tier.step_ms - first)
     times = [(first + index) * tier.step_ms for index in range(slots)]
+    earlier: list[Values] = []
     try:
         subjects = subjects_of(chart.kind, name)
-        found = list(history_store().read(list(subjects.values()), tier, first, slots).values())
+        numbers = list(subjects.values())
+        found = list(history_store().read(numbers, tier, first, slots).values())
+        if asked.earlier:
+            before = first - asked.earlier_by_ms // tier.step_ms
+            read = list(history_store().read(numbers, tier, before, slots).values())
+            earlier = lines_of(chart, read, slots)
         events = history_store().events(asked.low_ms, asked.high_ms)
     except HistoryError as error:
         logger.warning("history cannot be read: %s", error)
-        return ChartData(tier.step_ms, times, [[None] * slots for _ in chart.lines], [], str(error))
+        return ChartData(tier.step_ms, times, lines_of(chart, [], slots), problem=str(error))
     brokers = {subject.broker for subject in subjects}
     marks = [
         Mark(event.at_ms, event.what, event.broker)
@@ -118,9 +129,12 @@ def chart_data(chart: Chart, name: str, asked: TimeRange) -> ChartData:
         if event.broker in brokers or not brokers
     ]
     if chart.kind == GROUP:
-        marks += rewinds(found, times)
-    lines = [values_of(found, each.line) or [None] * slots for each in chart.lines]
-    return ChartData(tier.step_ms, times, lines, sorted(marks))
+        marks += [*rewinds(found, times), *rebalances(found, times)]
+    return ChartData(tier.step_ms, times, lines_of(chart, found, slots), earlier, sorted(marks))
+
+
+def lines_of(chart: Chart, found: Sequence[Points], slots: int) -> list[Values]:
+    return [values_of(found, each.line) or [None] * slots for each in chart.lines]
 
 
 def rewinds(found: Sequence[Points], times: Sequence[int]) -> list[Mark]:
@@ -129,6 +143,20 @@ def rewinds(found: Sequence[Points], times: Sequence[int]) -> list[Mark]:
     return [
         Mark(at, "back", str(round(count))) for at, count in zip(times, back, strict=False) if count
     ]
+
+
+def rebalances(found: Sequence[Points], times: Sequence[int]) -> list[Mark]:
+    """Return a mark where the number of a group's members changed: its queues were dealt anew."""
+    marks: list[Mark] = []
+    last: int | None = None
+    for at, value in zip(times, values_of(found, Line("", MEMBERS, How.PEAK)), strict=False):
+        if value is None:
+            continue
+        members = round(value)
+        if last is not None and members != last:
+            marks.append(Mark(at, "rebalance", f"{last} \u2192 {members}"))
+        last = members
+    return marks
 
 
 def sparks(kind: str, names: Sequence[str], line: Line, now_ms: int) -> dict[str, Spark]:

@@ -16,14 +16,17 @@ from console.alerts.marks import alert_marks
 from console.audit.models import Entry
 from console.gateway.moment import now_ms
 from console.history.charts import CHARTS
-from console.history.range import asked_range
+from console.history.metrics import CLUSTER
+from console.history.range import EARLIER, asked_range
 from console.history.reading import Mark, chart_data, collector_state
+from console.marks.setting import deployment_marks
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
     from console.history.charts import Chart
     from console.history.range import TimeRange
+    from console.history.series import Values
 
 MARKS_MAX = 200
 NAME_CHARACTERS_MAX = 512
@@ -46,23 +49,21 @@ def points(request: HttpRequest, kind: str, slug: str, name: str) -> HttpRespons
     data = chart_data(chart, name[:NAME_CHARACTERS_MAX], asked)
     state = collector_state(asked.now_ms)
     alerts = alert_marks(kind, name, asked.low_ms, asked.high_ms)
-    found_marks = [*data.marks, *changes(name, asked), *(Mark(*each) for each in alerts)]
-    marks = sorted(found_marks)[:MARKS_MAX]
+    deployed = deployment_marks(asked.low_ms, asked.high_ms)
+    told = (Mark(*each) for each in (*alerts, *deployed))
+    changed = [] if kind == CLUSTER else changes(name, asked)
+    marks = sorted([*data.marks, *changed, *told])[:MARKS_MAX]
     return JsonResponse(
         {
             "unit": str(chart.unit),
             "stepMs": data.step_ms,
             "times": data.times_ms,
             "lines": [
-                {
-                    "label": str(each.label),
-                    "values": [
-                        None if value is None else float(format(value, PRECISION))
-                        for value in values
-                    ],
-                }
+                {"label": str(each.label), "values": short(values)}
                 for each, values in zip(chart.lines, data.lines, strict=True)
             ],
+            "earlier": [short(values) for values in data.earlier],
+            "earlierBy": str(EARLIER[asked.earlier][1]) if asked.earlier else "",
             "marks": [
                 {"atMs": mark.at_ms, "what": mark.what, "text": words(mark)} for mark in marks
             ],
@@ -70,6 +71,10 @@ def points(request: HttpRequest, kind: str, slug: str, name: str) -> HttpRespons
             "problem": data.problem,
         }
     )
+
+
+def short(values: Values) -> Values:
+    return [None if value is None else float(format(value, PRECISION)) for value in values]
 
 
 @page
@@ -81,10 +86,13 @@ def table(request: HttpRequest, kind: str, slug: str, name: str) -> HttpResponse
     text = io.StringIO()
     writer = csv.writer(text)
     unit = f" ({chart.unit})" if chart.unit else ""
-    writer.writerow(["time_utc", "time_ms", *(f"{each.name}{unit}" for each in chart.lines)])
+    names = [f"{each.name}{unit}" for each in chart.lines]
+    if asked.earlier:
+        names += [f"{each.name}_{asked.earlier}_earlier{unit}" for each in chart.lines]
+    writer.writerow(["time_utc", "time_ms", *names])
     for index, at in enumerate(data.times_ms):
         when = datetime.fromtimestamp(at / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        values = [line[index] for line in data.lines]
+        values = [line[index] for line in (*data.lines, *data.earlier)]
         writer.writerow([when, at, *("" if value is None else repr(value) for value in values)])
     file_name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{name}-{chart.slug}")[:100]
     return HttpResponse(
@@ -119,6 +127,10 @@ def words(mark: Mark) -> str:
             return _("A slave became the master of %(broker)s") % {"broker": mark.detail}
         case "back":
             return _("Offsets went back by %(count)s messages") % {"count": mark.detail}
+        case "deploy":
+            return mark.detail
+        case "rebalance":
+            return _("The queues were dealt anew: members %(members)s") % {"members": mark.detail}
         case "alert":
             return _("Alert: %(title)s") % {"title": mark.detail}
         case "alert-end":

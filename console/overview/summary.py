@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _, ngettext
 from console.gateway.answers import RuntimeInfo, TopicKind
 from console.gateway.errors import GatewayError, UnconfirmedBrokerError
 from console.overview.replication import BrokerSet, replication_findings, sets_of
+from console.overview.sparks import Sparks
 from console.overview.states import Finding, State
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ DISK_RATIO_BAD = 0.85  # RocketMQ deletes early from here on, and refuses writes
 ROWS_MAX = 8
 # Each topic or group costs a request a refresh; beyond this many the page names the limit.
 LOOKED_AT_MAX = 300
+NOTHING_KEPT = Sparks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class Summary:
     name_server: str
     read_at_ms: int
     verdicts: tuple[Shown, ...] = ()
+    sparks: Sparks = NOTHING_KEPT
 
     @property
     def is_empty(self) -> bool:

@@ -11,5 +11,4 @@ urlpatterns = [
     path("", views.index, name="index"),
     path("overview/summary/", views.summary, name="summary"),
     path("overview/confirm/", views.confirm, name="confirm"),
-    path("overview/rates.json", views.rates, name="rates"),
 ]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.contrib import messages
-from django.http import JsonResponse
 from django.shortcuts import redirect, render
 from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext as _
@@ -17,22 +16,23 @@ from console.audit.record import change
 from console.demo.process import demo_process
 from console.flow.pages import shared_flow
 from console.gateway.access import gateway
-from console.gateway.answers import RuntimeInfo
-from console.gateway.errors import GatewayError, UnconfirmedBrokerError
 from console.gateway.known import known_addresses
 from console.gateway.moment import now_ms
+from console.history.charts import CLUSTER_CHART
+from console.history.pages import chart_row
+from console.history.range import asked_range
 from console.history.reading import collector_state
-from console.overview.history import Sample, history
 from console.overview.shared import Shared
+from console.overview.sparks import sparks_now
 from console.overview.states import Finding, State
-from console.overview.summary import BrokerRow, Summary, summarize, total
+from console.overview.summary import Summary, summarize
 from console.verdicts.reading import current_verdicts
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-SINCE_DIGITS_MAX = 16
 SUMMARY_KEPT_MS = 4_000
+RANGE = "15m"
 
 shared_summary: Shared[Summary] = Shared(SUMMARY_KEPT_MS)
 
@@ -40,8 +40,11 @@ shared_summary: Shared[Summary] = Shared(SUMMARY_KEPT_MS)
 @page
 def index(request: HttpRequest) -> HttpResponse:
     """Show the whole page, with the current state in it."""
+    asked = asked_range(request.GET, now_ms(), RANGE)
     context = {
         "summary": summarize_now(),
+        "time_range": asked,
+        "chart": chart_row(CLUSTER_CHART, "all", asked.query),
         "demo": demo_process.state(),
         "flow": SafeString(shared_flow.html(now_ms())),
         "name_server_first": settings.TREBUCHET_NAMESRV[0],
@@ -54,23 +57,6 @@ def summary(request: HttpRequest) -> HttpResponse:
     """Show the part that refreshes itself; all who watch share what brokers are asked."""
     now = shared_summary.get(get_language() or "", now_ms(), summarize_now)
     return render(request, "overview/_summary.html", {"summary": now, "is_refresh": True})
-
-
-@page
-def rates(request: HttpRequest) -> HttpResponse:
-    """Answer the samples after `since` (ms): [[ms, put a second, get a second], ..]."""
-    since = request.GET.get("since", "0")
-    after_ms = (
-        int(since) if since.isascii() and since.isdigit() and len(since) < SINCE_DIGITS_MAX else 0
-    )
-    problem = ""
-    try:
-        history.sample(now_ms(), take_sample)
-    except GatewayError as error:
-        problem = error.what
-    return JsonResponse(
-        {"samples": history.since(after_ms), "problem": problem, "readAtMs": now_ms()}
-    )
 
 
 @administrators_action
@@ -101,21 +87,5 @@ def summarize_now() -> Summary:
         # Nobody looks at trends: what is read now may be good, and worsen.
         what = _("The collector does not sample, so nobody sees what worsens.")
         findings = (*findings, Finding(State.WARN, what))
-    return replace(summary, findings=findings, verdicts=tuple(current_verdicts()))
-
-
-def take_sample() -> Sample:
-    answers = gateway().cluster.runtime()
-    rows = [
-        BrokerRow(info.node, info, None)
-        for info in answers.values()
-        if isinstance(info, RuntimeInfo)
-    ]
-    for answer in answers.values():
-        # Figures of brokers that are not confirmed are nobody's business.
-        if isinstance(answer, GatewayError) and not (
-            rows and isinstance(answer, UnconfirmedBrokerError)
-        ):
-            raise answer
-    masters = [row for row in rows if row.node.is_master]
-    return Sample(now_ms(), total(masters, "put_tps").value, total(rows, "get_tps").value)
+    verdicts = tuple(current_verdicts())
+    return replace(summary, findings=findings, verdicts=verdicts, sparks=sparks_now(now_ms()))

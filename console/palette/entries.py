@@ -102,6 +102,7 @@ def pages(*, may_change: bool) -> Iterator[Entry]:
     for each in NAVIGATION:
         if may_change or not each.for_staff:
             yield Entry(str(each.label), _("Page"), each.icon, reverse(each.url_name))
+    yield Entry(_("Marks"), _("Page"), "tag", reverse("marks:list"))
     yield Entry(_("Settings"), _("Page"), "settings-2", reverse("preferences:own"))
     yield Entry(_("Change password"), _("Page"), "key-round", reverse("accounts:password"))
 

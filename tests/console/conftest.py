@@ -16,7 +16,6 @@ from console.gateway.fakes.cluster import FakeCluster
 from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.status import STATUS, Status
-from console.overview.history import history
 from console.overview.views import shared_summary
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ def brokers(settings, tmp_path) -> Iterator[FakeBroker]:
     settings.TREBUCHET_GATEWAY = "console.gateway.fakes.gateway.fake_gateway"
     access.gateway.cache_clear()
     history_store.cache_clear()
-    history.clear()
     shared_flow.forget()
     shared_summary.forget()
     cluster = access.gateway().cluster

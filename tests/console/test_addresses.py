@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
+from django.urls import NoReverseMatch, reverse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.support.addresses import every_address
 
 pytestmark = pytest.mark.django_db
 
 # All that answers without an account; a longer list is a decision, not an accident.
 PUBLIC = {"accounts:sign-in", "healthz", "readyz", "words"}
+# What a token in a header lets in, without an account.
+BY_TOKEN = {"marks:api"}
 # What a signature in the address lets in; who comes with another one is told that it is none.
 SIGNED = {"alerts:silence-link"}
 ARGUMENTS = {
@@ -28,16 +27,7 @@ ARGUMENTS = {
 }
 
 
-def addresses(resolver: URLResolver, namespace: str = "") -> Iterator[tuple[str, list[str]]]:
-    for each in resolver.url_patterns:
-        if isinstance(each, URLResolver):
-            inner = f"{namespace}{each.namespace}:" if each.namespace else namespace
-            yield from addresses(each, inner)
-        elif isinstance(each, URLPattern):
-            yield f"{namespace}{each.name}", list(each.pattern.converters)
-
-
-ALL = sorted(addresses(get_resolver()), key=lambda pair: pair[0])
+ALL = every_address()
 
 
 def url_of(name: str, parameters: list[str]) -> str:
@@ -59,6 +49,8 @@ def test_a_stranger_is_sent_to_sign_in(name, parameters, actors, brokers) -> Non
 
     if name in SIGNED:
         assert (got.status_code, posted.status_code) == (404, 404)
+    elif name in BY_TOKEN:
+        assert (got.status_code, posted.status_code) == (405, 401)
     elif name in PUBLIC:
         assert got.status_code == 200
     else:

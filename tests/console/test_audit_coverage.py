@@ -14,8 +14,6 @@ from django.urls import reverse
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
-from console.alerts.links import silence_token
-from console.alerts.models import Alert, Channel, Rule, Silence, Window
 from console.audit import record
 from console.audit.models import Entry
 from console.demo import views as demo_views
@@ -23,7 +21,9 @@ from console.gateway.answers import BrokerNode, GroupConfig, TopicConfig
 from console.reports import health, schedules, tasks
 from console.reports.models import ReportRun
 from tests.console.plans import token_on
-from tests.console.test_addresses import ALL, url_of
+from tests.console.test_addresses import ALL, BY_TOKEN, url_of
+from tests.support.addresses import PAGES, STRANGERS_PAGES
+from tests.support.something_of_everything import make
 
 pytestmark = pytest.mark.django_db
 
@@ -96,6 +96,10 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "groups:delete": ({"name": "billing"}, "group.delete"),
     "groups:edit": ({}, "group.update"),
     "groups:undo": ({}, "group.update"),
+    "marks:add": ({"text": "shop 1.4.2"}, "mark.add"),
+    "marks:delete": ({}, "mark.delete"),
+    "marks:token-create": ({"name": "pipeline"}, "mark-token.create"),
+    "marks:token-delete": ({}, "mark-token.delete"),
     "offsets:apply": ({}, "offset.reset"),
     "offsets:restore": ({}, "offset.reset"),
     "overview:confirm": (
@@ -177,32 +181,16 @@ def world(actors, brokers, monkeypatch) -> dict[str, str]:
 
 def alerts_world() -> dict[str, str]:
     """Make an alert with its rule, a channel, a silence and a window; return their addresses."""
-    rule = Rule.objects.create(name="urgent", source="verdict")
-    channel = Channel.objects.create(name="chat", kind="slack", url="https://example.com/x")
-    window = Window.objects.create(
-        name="night", kind="weekly", zone="UTC", begins="01:00", minutes=5
-    )
-    alert = Alert.objects.create(
-        rule=rule,
-        what="dead-letters",
-        kind="group",
-        broker="broker-a",
-        name="billing",
-        thread="x",
-        state="firing",
-        severity="bad",
-        began_ms=1,
-        fired_ms=1,
-        open_key="x",
-    )
-    silence = Silence.objects.create(rule=rule, thread="y", about="y", began_ms=1, until_ms=2**50)
+    made = make()
     found = {
-        **{f"alerts:rule-{word}": rule.pk for word in ("edit", "switch", "delete")},
-        **{f"alerts:channel-{word}": channel.pk for word in ("edit", "test", "delete")},
-        **{f"alerts:window-{word}": window.pk for word in ("edit", "delete")},
-        "alerts:silence": alert.pk,
-        "alerts:silence-end": silence.pk,
-        "alerts:silence-link": silence_token(alert.pk),
+        **{f"alerts:rule-{word}": made["rule"] for word in ("edit", "switch", "delete")},
+        **{f"alerts:channel-{word}": made["channel"] for word in ("edit", "test", "delete")},
+        **{f"alerts:window-{word}": made["window"] for word in ("edit", "delete")},
+        "marks:delete": made["mark"],
+        "marks:token-delete": made["mark_token"],
+        "alerts:silence": made["alert"],
+        "alerts:silence-end": made["silence"],
+        "alerts:silence-link": made["token"],
     }
     return {name: reverse(name, args=[each]) for name, each in found.items()}
 
@@ -243,7 +231,22 @@ def test_the_list_of_changes_is_whole(actors, admin_account, world) -> None:
         if actors.admin.post(url).status_code != 405:
             takes_post.add(name)
 
-    assert takes_post == set(CHANGES) | PERSONAL
+    assert takes_post == set(CHANGES) | PERSONAL | BY_TOKEN
+
+
+def test_every_page_is_one_that_browsers_look_at(actors, admin_account, world) -> None:
+    """What answers a whole page stands in PAGES, where tests/browser looks at it."""
+    assert set(PAGES) <= {name for name, _ in ALL}
+    forgotten = []
+    for name, parameters in ALL:
+        actors.admin.force_login(admin_account)
+        answer = actors.admin.get(world.get(name) or url_of(name, parameters))
+        is_html = answer.headers.get("content-type", "").startswith("text/html")
+        is_page = answer.status_code == 200 and is_html and b"<html" in answer.getvalue()
+        if is_page and name not in PAGES:
+            forgotten.append(name)
+
+    assert set(forgotten) <= STRANGERS_PAGES
 
 
 @pytest.mark.parametrize("name", sorted(CHANGES))

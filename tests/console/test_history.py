@@ -221,3 +221,62 @@ def test_a_history_that_cannot_be_read_is_said_and_breaks_no_page(
     assert "not a database" in answer["problem"]
     assert listed.status_code == shown.status_code == 200
     assert "The history cannot be read" in shown.content.decode()
+
+
+def test_a_chart_is_compared_with_the_day_before_on_one_scale(actors, brokers) -> None:
+    first_ms = now_ms() // 60_000 * 60_000 - 300_000
+    keep(history_store(), first_ms - 24 * 3_600_000, {(ORDERS, metrics.PUT): [10] * 6})
+    keep(history_store(), first_ms, {(ORDERS, metrics.PUT): [50] * 6})
+
+    plain = chart(actors.reader, "topic", "messages", "Orders")
+    compared = chart(actors.reader, "topic", "messages", "Orders", "range=15m&earlier=day")
+
+    place = compared["times"].index(first_ms)
+    assert compared["lines"][0]["values"][place] == 5.0
+    assert compared["earlier"][0][place] == 1.0
+    assert compared["earlierBy"] == "a day earlier"
+    # Ten seconds are kept for a day: what is older has one point a minute, and so has the rest.
+    assert (plain["stepMs"], compared["stepMs"]) == (10_000, 60_000)
+    assert (plain["earlier"], plain["earlierBy"]) == ([], "")
+
+
+def test_what_is_compared_stands_in_the_table_too(actors, brokers) -> None:
+    first_ms = now_ms() // 60_000 * 60_000 - 300_000
+    keep(history_store(), first_ms - 7 * 24 * 3_600_000, {(ORDERS, metrics.PUT): [10] * 6})
+    url = reverse("history:csv", args=["topic", "messages", "Orders"])
+
+    rows = list(csv.reader(io.StringIO(actors.reader.get(f"{url}?earlier=week").text)))
+
+    assert rows[0][4:] == ["received_week_earlier (msg/s)", "peak_week_earlier (msg/s)"]
+    by_time = {row[1]: row[2:] for row in rows[1:]}
+    assert by_time[str(first_ms)] == ["", "", "1.0", "1.0"]
+
+
+def test_a_page_keeps_what_it_is_compared_with(actors, brokers) -> None:
+    brokers.add_topic("Orders")
+    url = reverse("topics:detail", args=["Orders"])
+
+    compared = actors.reader.get(f"{url}?range=6h&earlier=day").text
+    nonsense = actors.reader.get(f"{url}?range=6h&earlier=<b>").text
+
+    assert compared.count("points.json?range=6h&amp;earlier=day") == 3
+    assert compared.count("points.csv?range=6h&amp;earlier=day") == 3
+    assert 'href="?range=24h&amp;earlier=day"' in compared
+    assert 'href="?range=6h"' in compared
+    assert "earlier=<b>" not in nonsense
+    assert (
+        nonsense.count("points.json?range=6h&quot;") + nonsense.count('points.json?range=6h"') == 3
+    )
+
+
+def test_members_that_come_and_go_are_marked(actors, brokers, first_ms) -> None:
+    members = [2, 2, None, 1, 1, 3]
+    keep(history_store(), first_ms, {(BILLING, metrics.MEMBERS): members})
+
+    marks = chart(actors.reader, "group", "members", "billing")["marks"]
+
+    assert [(mark["what"], mark["atMs"]) for mark in marks] == [
+        ("rebalance", first_ms + 3 * STEP_MS),
+        ("rebalance", first_ms + 5 * STEP_MS),
+    ]
+    assert "2 \u2192 1" in marks[0]["text"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.urls import reverse
 
@@ -9,13 +11,18 @@ from console.audit.models import Entry
 from console.gateway.answers import BrokerNode, Replication, SlaveLink
 from console.gateway.errors import BrokerDownError, NameServerDownError, UnconfirmedBrokerError
 from console.gateway.known import known_addresses
-from console.overview.history import GAP_MS, RateHistory, Sample
+from console.gateway.moment import now_ms
+from console.history.access import history_store
+from console.history.metrics import BROKER, GOT, GROUP, LAG, PUT, Subject
 from console.overview.states import State
 from console.overview.views import summarize_now
+from tests.console.history.support import keep
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collector")]
 
 
+BROKER_0 = Subject(BROKER, "broker-a", "0")
+BILLING = Subject(GROUP, "broker-a", "billing")
 STRANGER = BrokerNode("DefaultCluster", "broker-x", 0, "10.0.0.66:10911")
 
 
@@ -112,7 +119,6 @@ def test_a_broker_that_is_not_confirmed_counts_nowhere_and_is_listed(brokers, ac
 
     summary = summarize_now()
     html = actors.reader.get(reverse("overview:index")).content.decode()
-    rates = actors.reader.get(reverse("overview:rates")).json()
 
     assert summary.state is State.WARN
     assert summary.verdict == "Broker broker-x at 10.0.0.66:10911 is not confirmed."
@@ -120,21 +126,17 @@ def test_a_broker_that_is_not_confirmed_counts_nowhere_and_is_listed(brokers, ac
     assert summary.put_tps.value == 12.5
     assert "the console asks it nothing" in html
     assert reverse("overview:confirm") not in html
-    assert rates["problem"] == ""
-    assert rates["samples"]
 
 
-def test_a_broker_alone_and_not_confirmed_leaves_every_figure_unknown(brokers, actors) -> None:
+def test_a_broker_alone_and_not_confirmed_leaves_every_figure_unknown(brokers) -> None:
     brokers.has_broker = False
     brokers.strangers = [STRANGER]
 
     summary = summarize_now()
-    rates = actors.reader.get(reverse("overview:rates")).json()
 
     assert summary.state is State.BAD
     assert not summary.is_complete
     assert summary.put_tps.reason == UnconfirmedBrokerError(STRANGER.address).what
-    assert rates["problem"] == summary.put_tps.reason
 
 
 def test_an_administrator_confirms_what_the_page_shows(brokers, actors, settings) -> None:
@@ -204,49 +206,6 @@ def test_the_part_that_refreshes_itself_says_it_in_place(actors, brokers) -> Non
     assert response.status_code == 200  # htmx shows nothing else
     assert "does not answer" in response.content.decode()
     assert "<html" not in response.content.decode()
-
-
-def test_rates_are_samples_after_the_last_one_seen(actors, brokers) -> None:
-    first = actors.reader.get(reverse("overview:rates")).json()
-    [[at_ms, put, got]] = first["samples"]
-
-    again = actors.reader.get(reverse("overview:rates"), {"since": str(at_ms)}).json()
-
-    assert (put, got) == (12.5, 10.0)
-    assert again["samples"] == []
-
-
-@pytest.mark.parametrize("since", ["", "x", "-1", "9" * 400])
-def test_rates_take_any_nonsense_for_the_beginning(since, actors, brokers) -> None:
-    assert actors.reader.get(reverse("overview:rates"), {"since": since}).status_code == 200
-
-
-def test_rates_without_a_broker_are_a_gap_with_the_reason(actors, brokers) -> None:
-    brokers.fails = NameServerDownError(["127.0.0.1:9876"], "connection refused")
-
-    answer = actors.reader.get(reverse("overview:rates")).json()
-
-    assert answer["samples"][0][1:] == [None, None]
-    assert "does not answer" in answer["problem"]
-
-
-def test_viewers_at_the_same_time_share_a_sample() -> None:
-    history = RateHistory()
-
-    history.sample(1_000_000, lambda: Sample(1_000_000, 1.0, 1.0))
-    history.sample(1_000_500, lambda: Sample(1_000_500, 2.0, 2.0))
-
-    assert history.since(0) == [Sample(1_000_000, 1.0, 1.0)]
-
-
-def test_the_line_breaks_where_nobody_looked() -> None:
-    history = RateHistory()
-    later = 1_000_000 + GAP_MS + 1
-
-    history.sample(1_000_000, lambda: Sample(1_000_000, 1.0, 1.0))
-    history.sample(later, lambda: Sample(later, 2.0, 2.0))
-
-    assert history.since(0)[1] == Sample(1_000_001, None, None)
 
 
 SLAVE = BrokerNode("DefaultCluster", "broker-a", 1, "127.0.0.1:10921")
@@ -329,3 +288,45 @@ def test_a_set_without_a_master_and_one_that_says_nothing(brokers, actors) -> No
 
     assert "No master is registered: nothing can be sent." in page
     assert "127.0.0.1:10931" in page
+
+
+def test_tiles_have_a_past_that_nobody_watched(brokers, actors) -> None:
+    first_ms = now_ms() // 600_000 * 600_000 - 1_200_000
+    rows = {(BROKER_0, PUT): [50, 70], (BROKER_0, GOT): [50, 70], (BILLING, LAG): [3, 4]}
+    keep(history_store(), first_ms, rows)
+
+    sparks = summarize_now().sparks
+    page = actors.reader.get(reverse("overview:summary")).text
+
+    assert sparks.put_day is not None
+    assert sum(value or 0 for value in sparks.put_day.values) == 120
+    assert page.count('class="tile__spark"') == 5
+    assert page.count('title="last 24 hours: 120') == 2
+
+
+def test_the_chart_of_all_brokers_needs_no_watcher(brokers, actors) -> None:
+    first_ms = now_ms() // 10_000 * 10_000 - 60_000
+    other = BROKER_0._replace(broker="broker-b")
+    keep(history_store(), first_ms, {(BROKER_0, PUT): [50], (other, PUT): [10]})
+
+    page = actors.reader.get(reverse("overview:index"))
+    found = re.search(r'data-history="([^"]+)"', page.text)
+    assert found
+    answer = actors.reader.get(found[1].replace("&amp;", "&")).json()
+
+    received = dict(zip(answer["times"], answer["lines"][0]["values"], strict=True))
+    assert received[first_ms] == 6.0
+
+
+def test_a_history_that_cannot_be_read_takes_only_the_sparklines(
+    brokers, actors, settings, tmp_path
+) -> None:
+    path = tmp_path / "broken.sqlite3"
+    path.write_bytes(b"no database" * 1_000)
+    settings.TREBUCHET_HISTORY_FILE = path
+    history_store.cache_clear()
+
+    page = actors.reader.get(reverse("overview:summary"))
+
+    assert page.status_code == 200
+    assert "tile__spark" not in page.text

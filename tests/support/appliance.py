@@ -8,6 +8,7 @@ import pwd
 import re
 import signal
 import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.parse
@@ -140,6 +141,18 @@ class Appliance:
         """Return the pid of one of the processes, from the supervisor's log."""
         log = (self.data / "logs" / "supervisord.log").read_text()
         return int(re.findall(rf"spawned: '{name}' with pid (\d+)", log)[-1])
+
+    def in_django(self, code: str) -> str:
+        """Run code of the tests in a console process of this appliance; return what it prints."""
+        environment = self._environment | {"PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            [sys.executable, self.checkout / "manage.py", "shell", "--no-imports", "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=UP_SECONDS,
+        ).stdout
 
     def pause(self, name: str) -> None:
         """Stop a process in place, as if the machine hung; its port stays open."""

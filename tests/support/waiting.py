@@ -14,13 +14,18 @@ SECONDS = 120.0
 """Far beyond what anything here takes, since machines stall: a wait that is met costs no time."""
 
 
-def until(condition: Callable[[], bool], what: str, *, seconds: float = SECONDS) -> None:
-    """Return when `condition` holds; fail after `seconds`, naming what did not happen."""
+def until(
+    condition: Callable[[], bool], what: str, *, seconds: float = SECONDS, every_s: float = POLL_S
+) -> None:
+    """Return when `condition` holds; fail after `seconds`, naming what did not happen.
+
+    `every_s` is for a condition that takes work: it is looked at no more often.
+    """
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {seconds:g} s in vain for {what}")
-        time.sleep(POLL_S)
+        time.sleep(every_s)
 
 
 async def until_async(

@@ -29,7 +29,12 @@ def sparkline(spark: Spark | None, unit: str = "") -> SafeString:
         return unknown(_("The collector has kept nothing of the last hour."))
     known = [value for value in spark.values if value is not None]
     low, high = min(known), max(known)
-    words = _("last hour: %(low)s to %(high)s %(unit)s") % {
+    said = (
+        _("last 24 hours: %(low)s to %(high)s %(unit)s")
+        if spark.is_day
+        else _("last hour: %(low)s to %(high)s %(unit)s")
+    )
+    words = said % {
         "low": short(low),
         "high": short(high),
         "unit": unit,

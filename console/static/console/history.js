@@ -9,7 +9,9 @@ document.addEventListener("DOMContentLoaded", () => {
   const colours = ["--chart-1", "--chart-2", "--chart-3", "--chart-4", "--chart-5", "--chart-6"];
   const markColours = {
     restart: "--warn", failover: "--bad", back: "--bad", alert: "--bad", "alert-end": "--ok", reset: "--chart-3", change: "--info",
+    deploy: "--accent", rebalance: "--chart-4",
   };
+  const EARLIER_ALPHA = 0.4;
 
   const spanMs = Number(section.dataset.to) - Number(section.dataset.from);
 
@@ -77,6 +79,15 @@ document.addEventListener("DOMContentLoaded", () => {
           points: { show: (plot, series, from, to) => isSparse(answer.lines[index].values, from, to) },
           value: (_, value) => numberText(value),
         })),
+        ...answer.earlier.map((values, index) => ({
+          label: `${answer.lines[index].label}, ${answer.earlierBy}`,
+          stroke: Trebuchet.colour(colours[index % colours.length]),
+          width: 1.25,
+          alpha: EARLIER_ALPHA,
+          spanGaps: false,
+          points: { show: (plot, series, from, to) => isSparse(values, from, to) },
+          value: (_, value) => numberText(value),
+        })),
       ],
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), Times.zone),
       plugins: [marksPlugin(chart)],
@@ -107,8 +118,9 @@ document.addEventListener("DOMContentLoaded", () => {
   function draw(chart, answer) {
     chart.marks = answer.marks;
     chart.answer = answer;
-    const data = [answer.times.map((ms) => ms / 1000), ...answer.lines.map((line) => line.values)];
-    const isKnown = answer.lines.some((line) => line.values.some((value) => value != null));
+    const values = [...answer.lines.map((line) => line.values), ...answer.earlier];
+    const data = [answer.times.map((ms) => ms / 1000), ...values];
+    const isKnown = values.some((each) => each.some((value) => value != null));
     chart.text = answer.problem || (isKnown ? "" : gettext("Nothing is kept of this time."));
     chart.note.textContent = chart.text;
     chart.step.textContent = interpolate(gettext("one point is %s"), [Times.span(answer.stepMs / 1000)]);
@@ -157,13 +169,18 @@ document.addEventListener("DOMContentLoaded", () => {
     ctx.fillText(title, 12 * ratio, 18 * ratio);
     ctx.font = `${11 * ratio}px system-ui`;
     let x = 12 * ratio;
-    chart.answer.lines.forEach((line, index) => {
+    const { lines, earlier, earlierBy } = chart.answer;
+    const entries = lines.map((line, index) => [line.label, index, 1]);
+    earlier.forEach((_, index) => entries.push([`${lines[index].label}, ${earlierBy}`, index, EARLIER_ALPHA]));
+    for (const [label, index, alpha] of entries) {
+      ctx.globalAlpha = alpha;
       ctx.fillStyle = Trebuchet.colour(colours[index % colours.length]);
       ctx.fillRect(x, 28 * ratio, 9 * ratio, 9 * ratio);
+      ctx.globalAlpha = 1;
       ctx.fillStyle = Trebuchet.colour("--muted");
-      ctx.fillText(line.label, x + 14 * ratio, 36 * ratio);
-      x += ctx.measureText(line.label).width + 30 * ratio;
-    });
+      ctx.fillText(label, x + 14 * ratio, 36 * ratio);
+      x += ctx.measureText(label).width + 30 * ratio;
+    }
     ctx.fillText(`${Times.exact(chart.answer.times[0])} – ${Times.exact(chart.answer.times.at(-1) + chart.answer.stepMs)}`, x + 8 * ratio, 36 * ratio);
     ctx.drawImage(drawn, 0, head);
     canvas.toBlob((blob) => {

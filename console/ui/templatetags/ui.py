@@ -189,11 +189,24 @@ def source(name: str, read_at_ms: int | None) -> dict[str, Any]:
 
 @register.inclusion_tag("ui/tile.html")
 def tile(
-    icon_name: str, label: str, value: object, unit: str = "", note: str = ""
+    icon_name: str,
+    label: str,
+    value: object,
+    unit: str = "",
+    note: str = "",
+    spark: object = None,
 ) -> dict[str, Any]:
-    """Render a figure with its label; what is not known has no unit."""
+    """Render a figure with its label and its past; what is not known has no unit."""
     shown_unit = "" if isinstance(value, Unknown) else unit
-    return {"icon": icon_name, "label": label, "value": value, "unit": shown_unit, "note": note}
+    return {
+        "icon": icon_name,
+        "label": label,
+        "value": value,
+        "unit": shown_unit,
+        "note": note,
+        "spark": spark,
+        "spark_unit": unit,
+    }
 
 
 TOAST_STATES = {"success": "ok", "error": "bad", "warning": "warn"}

@@ -1,0 +1,1 @@
+"""Marks that people and pipelines set on the charts: a deployment, a test, a move."""

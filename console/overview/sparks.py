@@ -1,0 +1,64 @@
+"""The past of the overview's figures: what stands beside each of its tiles."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from console.history.access import history_store
+from console.history.database import HistoryError
+from console.history.metrics import BROKER, GOT, GROUP, LAG, PUT
+from console.history.reading import SPARK_SLOTS, Spark
+from console.history.series import How, Line, trend_of, values_of
+from console.history.tiers import COARSE, DAY_MS, MIDDLE
+
+if TYPE_CHECKING:
+    from console.history.metrics import Metric
+    from console.history.points import Points
+
+logger = logging.getLogger(__name__)
+
+DAY_SLOTS = DAY_MS // COARSE.step_ms
+GROUPS_MAX = 300
+"""The lag of more groups is not summed up: the page does not either."""
+
+
+class Sparks(NamedTuple):
+    """Rates and lag over the last hour, messages over the last day; None where nothing is kept."""
+
+    put: Spark | None = None
+    got: Spark | None = None
+    put_day: Spark | None = None
+    got_day: Spark | None = None
+    lag: Spark | None = None
+
+
+def sparks_now(now_ms: int) -> Sparks:
+    """Return what the history has of all brokers and groups, nothing where it cannot be read."""
+    store = history_store()
+    try:
+        every = store.all_subjects()
+        brokers = [number for subject, number in every.items() if subject.kind == BROKER]
+        groups = [number for subject, number in every.items() if subject.kind == GROUP]
+        first = now_ms // MIDDLE.step_ms - SPARK_SLOTS
+        day = now_ms // COARSE.step_ms - DAY_SLOTS
+        hour_of_brokers = [*store.read(brokers, MIDDLE, first, SPARK_SLOTS).values()]
+        day_of_brokers = [*store.read(brokers, COARSE, day, DAY_SLOTS).values()]
+        few = groups if len(groups) <= GROUPS_MAX else []
+        hour_of_groups = [*store.read(few, MIDDLE, first, SPARK_SLOTS).values()]
+    except HistoryError as error:
+        logger.warning("history cannot be read: %s", error)
+        return Sparks()
+    return Sparks(
+        put=spark(hour_of_brokers, PUT, How.MEAN),
+        got=spark(hour_of_brokers, GOT, How.MEAN),
+        put_day=spark(day_of_brokers, PUT, How.SUM, is_day=True),
+        got_day=spark(day_of_brokers, GOT, How.SUM, is_day=True),
+        lag=spark(hour_of_groups, LAG, How.MEAN),
+    )
+
+
+def spark(parts: list[Points], metric: Metric, how: How, *, is_day: bool = False) -> Spark | None:
+    values = values_of(parts, Line("", metric, how))
+    made = Spark(values, trend_of(values), is_day=is_day)
+    return made if made.is_known else None

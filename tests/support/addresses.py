@@ -1,0 +1,66 @@
+"""Every address of the console, from its URLconf: which are pages, and which are not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.urls import URLPattern, URLResolver, get_resolver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# By name, the queries with which tests open a page.
+PAGES: dict[str, tuple[str, ...]] = {
+    "accounts:password": ("",),
+    "alerts:channel-create": ("",),
+    "alerts:channel-edit": ("",),
+    "alerts:channels": ("",),
+    "alerts:history": ("",),
+    "alerts:list": ("",),
+    "alerts:preferences": ("",),
+    "alerts:rule-create": ("",),
+    "alerts:rule-edit": ("",),
+    "alerts:rules": ("",),
+    "alerts:silence-link": ("",),
+    "alerts:window-create": ("",),
+    "alerts:window-edit": ("",),
+    "alerts:windows": ("",),
+    "audit:list": ("",),
+    "brokers:detail": ("",),
+    "gallery": ("",),
+    "groups:create": ("",),
+    "groups:detail": ("",),
+    "groups:edit": ("",),
+    "groups:list": ("",),
+    "marks:list": ("",),
+    "offsets:index": ("", "?group={group}&topic={topic}"),
+    "offsets:preview": ("?group={group}&topic={topic}&mode=earliest",),
+    "offsets:restore": ("",),
+    "overview:index": ("",),
+    "preferences:own": ("",),
+    "reports:list": ("",),
+    "reports:run": ("",),
+    "reports:schedule": ("",),
+    "reports:schedule-new": ("",),
+    "topics:create": ("",),
+    "topics:detail": ("",),
+    "topics:edit": ("",),
+    "topics:list": ("", "?kind=system"),
+    "tracing:river": ("",),
+}
+# Strangers see it; whoever has signed in is led on.
+STRANGERS_PAGES = {"accounts:sign-in"}
+
+
+def addresses(resolver: URLResolver, namespace: str = "") -> Iterator[tuple[str, list[str]]]:
+    for each in resolver.url_patterns:
+        if isinstance(each, URLResolver):
+            inner = f"{namespace}{each.namespace}:" if each.namespace else namespace
+            yield from addresses(each, inner)
+        elif isinstance(each, URLPattern):
+            yield f"{namespace}{each.name}", list(each.pattern.converters)
+
+
+def every_address() -> list[tuple[str, list[str]]]:
+    """Return the name of each address and its parameters, by name."""
+    return sorted(addresses(get_resolver()), key=lambda pair: pair[0])

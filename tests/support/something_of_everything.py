@@ -1,0 +1,46 @@
+"""One of each thing that the console keeps, for pages that show them; Django must be set up."""
+
+from __future__ import annotations
+
+from console.alerts.links import silence_token
+from console.alerts.models import Alert, Channel, Rule, Silence, Window
+from console.gateway.moment import now_ms
+from console.marks.models import Mark, Token
+
+
+def make() -> dict[str, int | str]:
+    """Make an alert with its rule, a channel, a silence, a window, a mark; return their keys."""
+    # An alert that no evaluation ends while tests look at it.
+    rule = Rule.objects.create(name="urgent", source="verdict", clear_minutes=10_000)
+    channel = Channel.objects.create(name="chat", kind="slack", url="https://example.com/x")
+    window = Window.objects.create(
+        name="night", kind="weekly", zone="UTC", begins="01:00", minutes=5
+    )
+    alert = Alert.objects.create(
+        rule=rule,
+        what="dead-letters",
+        kind="group",
+        broker="broker-a",
+        name="billing",
+        thread="x",
+        state="firing",
+        severity="bad",
+        began_ms=1,
+        fired_ms=1,
+        open_key="x",
+    )
+    silence = Silence.objects.create(rule=rule, thread="y", about="y", began_ms=1, until_ms=2**50)
+    token = Token.objects.create(name="chain", digest="x", by="ada", made_ms=now_ms())
+    mark = Mark.objects.create(
+        at_ms=now_ms(), text="shop 1.4.2", by=token.name, made_ms=now_ms(), token=token
+    )
+    return {
+        "mark": mark.pk,
+        "mark_token": token.pk,
+        "rule": rule.pk,
+        "channel": channel.pk,
+        "window": window.pk,
+        "alert": alert.pk,
+        "silence": silence.pk,
+        "token": silence_token(alert.pk),
+    }
