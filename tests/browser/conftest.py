@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from playwright.sync_api import sync_playwright
 
+from console.gateway.moment import now_ms
 from tests.support import raw_remoting
 from tests.support.appliance import PASSWORD, Appliance, Visitor
 from tests.support.waiting import until
@@ -17,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser, BrowserContext, Page
-
-    from tests.support.java_clients import JavaClients
 
 ARTIFACTS = Path(__file__).resolve().parent.parent / "artifacts"
 # A browser at rest talks to its maker's servers; these keep every request one of our pages.
@@ -38,15 +39,18 @@ TOPIC = "OrderEvents"
 GROUP = "order-service"
 COUNT = 120
 REPORT_SECONDS = 240
+REPORT_POLL_S = 1.0
+RUN_PATH = "/reports/runs/1/"
+UPDATE_CONSUMER_OFFSET = 15
+UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """An appliance in use: a topic with messages, a group that has read some, a report."""
+    """An appliance in use, and the keys of what pages show, by the names in their addresses."""
 
     appliance: Appliance
-    run_path: str
-    schedule_path: str
+    keys: dict[str, int | str]
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +66,8 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def appliance(
-    chromium: str, java_4: JavaClients, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Appliance]:
-    """Run the appliance; what it needs is looked for first, so that it is not started in vain."""
+def appliance(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
+    """Run the appliance; Chromium is looked for first, so that it is not started in vain."""
     started = Appliance(tmp_path_factory.mktemp("appliance"))
     started.start()
     yield started
@@ -73,22 +75,55 @@ def appliance(
 
 
 @pytest.fixture(scope="module")
-def world(appliance: Appliance, java_4: JavaClients) -> World:
-    raw_remoting.create_topic(appliance.port, TOPIC)
-    java_4.send(
-        appliance.namesrv, TOPIC, modes="sync", count=COUNT, tags="created,paid", prefix="order"
-    )
-    java_4.receive(appliance.namesrv, TOPIC, GROUP, count=COUNT, quiet_ms=200)
-    java_4.send(appliance.namesrv, TOPIC, modes="batch", count=COUNT, tags="shipped", prefix="late")
+def world(appliance: Appliance) -> World:
+    """Make a topic with messages, a group that has read some, alerts; a report begins."""
+    traffic(appliance.port)
     visitor = Visitor(appliance.url)
     visitor.sign_in()
     visitor.post("/reports/start/", report="traffic", **{"traffic-hours": "1"})
+    made = appliance.in_django(
+        "from json import dumps; from tests.support.something_of_everything import make; "
+        "print(dumps(make()))"
+    )
+    plan = visitor.read(f"/offsets/preview/?group={GROUP}&topic={TOPIC}&mode=earliest")
+    token = re.search(r'name="token" value="([^"]+)"', plan)
+    assert token is not None
+    visitor.post("/offsets/apply/", token=token[1])
+    entry = re.search(r"/offsets/restore/(\d+)/", visitor.read("/audit/"))
+    assert entry is not None
+    return World(appliance, {**json.loads(made.splitlines()[-1]), "entry": entry[1]})
+
+
+def wait_for_report(appliance: Appliance) -> None:
+    """Wait for the run that `world` began, seldom asking: the console shares the machine."""
+    visitor = Visitor(appliance.url)
+    visitor.sign_in(then=RUN_PATH)
     until(
-        lambda: 'id="report-messages"' in visitor.read("/reports/runs/1/"),
+        lambda: "Cancel this run" not in visitor.read(f"{RUN_PATH}progress/"),
         "the report to be done",
         seconds=REPORT_SECONDS,
+        every_s=REPORT_POLL_S,
     )
-    return World(appliance, run_path="/reports/runs/1/", schedule_path="/reports/schedules/1/")
+    assert 'id="report-messages"' in visitor.read(RUN_PATH)
+
+
+def traffic(port: int) -> None:
+    """Send COUNT messages and as many again; a group has read half of them."""
+    now = now_ms()
+    raw_remoting.create_topic(port, TOPIC)
+    with raw_remoting.RawClient(port) as client:
+        for number in range(2 * COUNT):
+            tag = ("created", "paid", "shipped")[number % 3]
+            properties = f"KEYS\x01order-{number}\x02TAGS\x01{tag}\x02"
+            fields = raw_remoting.send_fields(TOPIC, queue_id=number % 4, properties=properties)
+            body = b'{"order": %d, "state": "%s"}' % (number, tag.encode())
+            client.ask(raw_remoting.SEND_MESSAGE, {**fields, "bornTimestamp": str(now)}, body)
+        client.ask(
+            UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=b'{"groupName": "%s"}' % GROUP.encode()
+        )
+        for queue_id in range(4):
+            place = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": str(queue_id)}
+            client.ask(UPDATE_CONSUMER_OFFSET, {**place, "commitOffset": str(COUNT // 4)})
 
 
 @pytest.fixture
@@ -97,27 +132,6 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     opened.set_default_timeout(20_000)
     yield opened
     opened.close()
-
-
-@pytest.fixture(scope="module")
-def browser_contexts(browser: Browser) -> Iterator[dict[tuple[int, Scheme], BrowserContext]]:
-    """One context a window width and colour scheme; signing in is slow on purpose."""
-    opened = {
-        (width, scheme): browser.new_context(
-            viewport={"width": width, "height": 900},
-            color_scheme=scheme,
-            locale="en-GB",
-            is_mobile=width < 600,
-            has_touch=width < 600,
-        )
-        for width in WIDTHS
-        for scheme in SCHEMES
-    }
-    for each in opened.values():
-        each.set_default_timeout(20_000)
-    yield opened
-    for each in opened.values():
-        each.close()
 
 
 def sign_in(page: Page, url: str) -> None:

@@ -1,4 +1,4 @@
-"""Every page: it fits, it is quiet, it asks nobody else."""
+"""Every page: it fits, it holds still, it asks nobody else, and everybody can read it."""
 
 from __future__ import annotations
 
@@ -7,36 +7,54 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.urls import reverse
 
-from tests.browser.conftest import ARTIFACTS, GROUP, SCHEMES, TOPIC, WIDTHS, Scheme, World, sign_in
+from tests.browser.conftest import (
+    ARTIFACTS,
+    GROUP,
+    SCHEMES,
+    TOPIC,
+    WIDTHS,
+    World,
+    sign_in,
+    wait_for_report,
+)
+from tests.support.addresses import PAGES, every_address
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from collections.abc import Iterator, Sequence
 
-pytestmark = [pytest.mark.browser, pytest.mark.interop, pytest.mark.spark]
+    from playwright.sync_api import Browser, BrowserContext, Page, Request
+
+    from tests.browser.conftest import Scheme
+
+pytestmark = [pytest.mark.browser, pytest.mark.spark]
 
 SIGN_IN = "/accounts/sign-in/"
-PAGES = [
-    "/",
-    "/live/",
-    "/topics/",
-    "/topics/?kind=system",
-    "/topics/new/",
-    f"/topics/t/{TOPIC}/",
-    f"/topics/t/{TOPIC}/edit/",
-    "/brokers/b/broker-a/0/",
-    "/groups/",
-    "/groups/new/",
-    f"/groups/g/{GROUP}/",
-    f"/groups/g/{GROUP}/edit/",
-    "/offsets/",
-    f"/offsets/?group={GROUP}&topic={TOPIC}",
-    "/reports/",
-    "RUN",
-    "SCHEDULE",
-    "/audit/",
-    "/accounts/password/",
-]
+CASES = [(name, query) for name, queries in PAGES.items() for query in queries]
+KEYS: dict[str, int | str] = {
+    "topic": TOPIC,
+    "group": GROUP,
+    "broker_name": "broker-a",
+    "broker_id": 0,
+    "report": "traffic",
+    "run_id": 1,
+    "schedule_id": 1,
+}
+SHIFT_MAX = 0.02
+QUIET_ROUNDS, ROUND_MS = 3, 40
+COUNT_SHIFTS = """
+window.layoutShift = 0;
+new PerformanceObserver((list) => {
+  for (const each of list.getEntries()) if (!each.hadRecentInput) window.layoutShift += each.value;
+}).observe({ type: "layout-shift", buffered: true });
+"""
+PAINTED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+AXE = Axe()
+EVERYTHING: dict[str, object] = {"resultTypes": ["violations"]}
+# The other theme differs by its colours alone.
+COLOURS: dict[str, object] = {**EVERYTHING, "runOnly": ["color-contrast"]}
 MISSING = "/no-such-page/"
 
 
@@ -45,6 +63,8 @@ class Listener:
 
     def __init__(self, page: Page, url: str) -> None:
         self.problems: list[str] = []
+        self._waiting: set[Request] = set()
+        self._page = page
         host = urlsplit(url).netloc
 
         def check_request(address: str) -> None:
@@ -62,6 +82,10 @@ class Listener:
         )
         page.on("pageerror", lambda error: self.problems.append(f"script error: {error}"))
         page.on("request", lambda request: check_request(request.url))
+        # Methods of built-in types cannot be listeners.
+        page.on("request", lambda request: self._waiting.add(request))
+        page.on("requestfinished", lambda request: self._waiting.discard(request))
+        page.on("requestfailed", lambda request: self._waiting.discard(request))
         page.on("websocket", lambda socket: check_request(socket.url))
         page.on(
             "response",
@@ -72,20 +96,44 @@ class Listener:
             ),
         )
 
+    def settle(self) -> None:
+        """Wait until nothing is on its way and what came is painted."""
+        quiet = 0
+        while quiet < QUIET_ROUNDS:
+            self._page.wait_for_timeout(ROUND_MS)
+            quiet = 0 if self._waiting else quiet + 1
+        self._page.evaluate(f"document.fonts.ready.then(() => {PAINTED})")
 
-def look_at(page: Page, url: str, path: str, name: str) -> list[str]:
-    """Open a page, keep its picture, return what is wrong with it."""
+
+def look_at(page: Page, url: str, path: str, name: str, schemes: Sequence[Scheme]) -> list[str]:
+    """Open a page, keep its picture in each scheme, return what is wrong with it."""
     listener = Listener(page, url)
+    page.emulate_media(color_scheme=schemes[0])
+    page.add_init_script(COUNT_SHIFTS)
     page.goto(f"{url}{path}")
-    page.wait_for_load_state("networkidle")
-    page.evaluate("document.fonts.ready")
-    page.screenshot(path=ARTIFACTS / f"{name}.png", full_page=True)
-    problems = list(listener.problems)
+    listener.settle()
+    problems = listener.problems
+    if (shift := page.evaluate("window.layoutShift")) > SHIFT_MAX:
+        problems.append(f"its layout shifts by {shift:.3f}")
     if (problem := too_wide(page)) is not None:
         problems.append(problem)
     if page.url != f"{url}{path}":
         problems.append(f"leads to {page.url}")
+    for scheme in schemes:
+        page.emulate_media(color_scheme=scheme)
+        page.screenshot(path=ARTIFACTS / f"{name}-{scheme}.png", full_page=True)
+        problems += inaccessible(page, scheme, EVERYTHING if scheme == schemes[0] else COLOURS)
     return problems
+
+
+def inaccessible(page: Page, scheme: Scheme, rules: dict[str, object]) -> list[str]:
+    """Return what axe calls serious or critical."""
+    return [
+        f"{scheme}: {found['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for found in AXE.run(page, options=rules).response["violations"]
+        if found["impact"] in {"serious", "critical"}
+        for node in found["nodes"][:3]
+    ]
 
 
 def too_wide(page: Page) -> str | None:
@@ -93,36 +141,55 @@ def too_wide(page: Page) -> str | None:
     return f"{wide} px wide in a window of {shown} px" if wide > shown else None
 
 
-def file_name(path: str, width: int, scheme: str) -> str:
+def file_name(path: str, width: int) -> str:
     name = re.sub(r"[^a-zA-Z0-9]+", "-", path).strip("-") or "overview"
-    return f"{name}-{width}-{scheme}"
+    return f"{name}-{width}"
+
+
+def path_of(world: World, name: str, query: str) -> str:
+    parameters = dict(every_address())[name]
+    keys = KEYS | world.keys
+    kind = name.partition(":")[2].partition("-")[0]
+    values = {each: keys[kind if each == "pk" else each] for each in parameters}
+    return reverse(name, kwargs=values) + query.format_map(keys)
 
 
 @pytest.fixture(scope="module")
-def signed_in(
-    world: World, browser_contexts: dict[tuple[int, Scheme], BrowserContext]
-) -> dict[tuple[int, Scheme], BrowserContext]:
-    for context in browser_contexts.values():
-        page = context.new_page()
-        sign_in(page, world.appliance.url)
-        page.close()
-    return browser_contexts
+def signed_in(world: World, browser: Browser) -> Iterator[dict[int, BrowserContext]]:
+    """One context a window width; signing in is slow on purpose, and done once."""
+    first = browser.new_context()
+    sign_in(first.new_page(), world.appliance.url)
+    session = first.storage_state()
+    first.close()
+    contexts = {
+        width: browser.new_context(
+            viewport={"width": width, "height": 900},
+            locale="en-GB",
+            is_mobile=width < 600,
+            has_touch=width < 600,
+            storage_state=session,
+        )
+        for width in WIDTHS
+    }
+    for each in contexts.values():
+        each.set_default_timeout(60_000)
+    yield contexts
+    for each in contexts.values():
+        each.close()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("path", PAGES)
-def test_a_page_fits_and_keeps_to_itself(
-    world: World,
-    signed_in: dict[tuple[int, Scheme], BrowserContext],
-    path: str,
-    width: int,
-    scheme: Scheme,
+@pytest.mark.parametrize(("name", "query"), CASES)
+def test_a_page_fits_keeps_to_itself_and_is_for_everyone(
+    world: World, signed_in: dict[int, BrowserContext], name: str, query: str, width: int
 ) -> None:
-    address = {"RUN": world.run_path, "SCHEDULE": world.schedule_path}.get(path, path)
-    page = signed_in[width, scheme].new_page()
+    if name == "reports:run":
+        wait_for_report(world.appliance)
+    path = path_of(world, name, query)
+    page = signed_in[width].new_page()
     try:
-        problems = look_at(page, world.appliance.url, address, file_name(path, width, scheme))
+        shown = file_name(re.sub(r"by-link/.*|silence/.*", "silence-link", path), width)
+        problems = look_at(page, world.appliance.url, path, shown, SCHEMES)
     finally:
         page.close()
 
@@ -135,8 +202,8 @@ def test_the_page_of_signing_in_fits_and_keeps_to_itself(
 ) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900})
     try:
-        name = file_name(SIGN_IN, width, "light")
-        problems = look_at(page, world.appliance.url, SIGN_IN, name)
+        name = file_name(SIGN_IN, width)
+        problems = look_at(page, world.appliance.url, SIGN_IN, name, SCHEMES)
     finally:
         page.close()
 
@@ -145,9 +212,9 @@ def test_the_page_of_signing_in_fits_and_keeps_to_itself(
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_page_that_does_not_exist_says_so_in_our_own_words(
-    world: World, signed_in: dict[tuple[int, Scheme], BrowserContext], width: int
+    world: World, signed_in: dict[int, BrowserContext], width: int
 ) -> None:
-    page = signed_in[width, "light"].new_page()
+    page = signed_in[width].new_page()
     try:
         answer = page.goto(f"{world.appliance.url}{MISSING}")
 

@@ -72,51 +72,6 @@ const Trebuchet = (() => {
     return value >= 0.1 ? value.toFixed(1) : "< 0.1";
   }
 
-  /* A time chart that follows its box and the theme. series: [{label, colour: "--chart-1", fill}]. */
-  function timeChart(element, series, options = {}) {
-    let plot = null;
-    let data = [[], ...series.map(() => [])];
-    const height = () => element.clientHeight || 220;
-    function build() {
-      plot?.destroy();
-      const axis = { stroke: colour("--faint"), grid: { stroke: colour("--chart-grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
-      plot = new uPlot({
-        width: element.clientWidth,
-        height: height(),
-        cursor: { points: { size: 7 }, drag: { x: false, y: false } },
-        legend: { show: options.legend !== false, live: true },
-        padding: [10, 12, 0, 0],
-        scales: {
-          x: { time: true, ...(options.windowS ? { range: () => [Date.now() / 1000 - options.windowS, Date.now() / 1000] } : {}) },
-          y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] },
-        },
-        axes: [
-          { ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map((each) => Times.clock(each * 1000)) },
-          { ...axis, size: 48, values: (_, ticks) => ticks.map((tick) => (options.format || rateText)(tick)) },
-        ],
-        series: [{}, ...series.map((each) => ({
-          label: each.label,
-          stroke: colour(each.colour),
-          fill: each.fill ? colour(each.colour, 0.1) : undefined,
-          width: 1.75,
-          spanGaps: false,
-          points: { show: false },
-          value: (_, value) => (value == null ? "–" : (options.format || rateText)(value)),
-        }))],
-      }, data, element);
-    }
-    build();
-    document.addEventListener("trebuchet:theme", build);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", build);
-    new ResizeObserver(() => {
-      if (element.clientWidth && plot) {
-        const legend = element.querySelector(".u-legend");
-        plot.setSize({ width: element.clientWidth, height: height() - (legend ? legend.offsetHeight : 0) });
-      }
-    }).observe(element);
-    return { set(next) { data = next; plot.setData(next); } };
-  }
-
   /* Repeat while the page is visible; never two at once. */
   function poll(seconds, work) {
     let busy = false;
@@ -225,12 +180,13 @@ const Trebuchet = (() => {
     }
   }
 
+  /* Before the first paint, which waits for this script: nothing moves afterwards. */
+  showMatching();
   document.addEventListener("DOMContentLoaded", () => {
-    showMatching();
     for (const box of document.querySelectorAll(".toasts .toast")) fade(box);
     checkNames(document);
   });
   document.addEventListener("htmx:afterSwap", showMatching);
 
-  return { colour, toast, timeChart, poll, post, rateText, grouped };
+  return { colour, toast, poll, post, rateText, grouped };
 })();
