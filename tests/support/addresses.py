@@ -29,6 +29,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "brokers:detail": ("",),
     "gallery": ("",),
     "groups:create": ("",),
+    "groups:delete": ("",),
     "groups:detail": ("",),
     "groups:edit": ("",),
     "groups:list": ("",),
@@ -41,15 +42,17 @@ PAGES: dict[str, tuple[str, ...]] = {
     "reports:list": ("",),
     "reports:run": ("",),
     "reports:schedule": ("",),
+    "reports:schedule-delete": ("",),
     "reports:schedule-new": ("",),
     "topics:create": ("",),
+    "topics:delete": ("",),
     "topics:detail": ("",),
     "topics:edit": ("",),
     "topics:list": ("", "?kind=system"),
     "tracing:river": ("",),
 }
-# Strangers see it; whoever has signed in is led on.
-STRANGERS_PAGES = {"accounts:sign-in"}
+# Strangers see the first, whoever has signed in is led on; the other needs a slave.
+OTHER_PAGES = {"accounts:sign-in", "brokers:promote"}
 
 
 def addresses(resolver: URLResolver, namespace: str = "") -> Iterator[tuple[str, list[str]]]:
