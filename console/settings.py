@@ -8,7 +8,7 @@ from pathlib import Path
 from django.core.exceptions import ImproperlyConfigured
 
 from console import secret_key
-from console.env import Environment
+from console.env import FALSE_WORDS, TRUE_WORDS, Environment
 
 env = Environment()
 
@@ -21,6 +21,12 @@ TREBUCHET_COMMIT_LOG = env.text("TREBUCHET_COMMIT_LOG", "")
 # Where reports run: this machine, or a cluster that reaches this one under the second name.
 TREBUCHET_SPARK_MASTER = env.text("TREBUCHET_SPARK_MASTER", "")
 TREBUCHET_SPARK_DRIVER_HOST = env.text("TREBUCHET_SPARK_DRIVER_HOST", "")
+# The lake that deploy/up keeps: a directory or s3://bucket/prefix; empty: none.
+TREBUCHET_LAKE = env.text("TREBUCHET_LAKE", "")
+if TREBUCHET_LAKE.lower() in FALSE_WORDS:
+    TREBUCHET_LAKE = ""
+elif TREBUCHET_LAKE.lower() in TRUE_WORDS:
+    TREBUCHET_LAKE = str(TREBUCHET_DATA / "lake")
 TREBUCHET_WEB = env.host_port("TREBUCHET_WEB", "127.0.0.1:8000")
 TREBUCHET_NAMESRV = [str(each) for each in env.host_ports("TREBUCHET_NAMESRV", "127.0.0.1:9876")]
 # Addresses as brokers register them, separated by semicolons: asked without being confirmed first.
@@ -92,6 +98,7 @@ INSTALLED_APPS = [
     "console.offsets",
     "console.tracing",
     "console.lake",
+    "console.sql",
     "console.reports",
     "console.demo",
 ]

@@ -16,6 +16,7 @@ urlpatterns = [
     path("groups/", include("console.groups.urls")),
     path("offsets/", include("console.offsets.urls")),
     path("reports/", include("console.reports.urls")),
+    path("sql/", include("console.sql.urls")),
     path("demo/", include("console.demo.urls")),
     path("alerts/", include("console.alerts.urls")),
     path("audit/", include("console.audit.urls")),

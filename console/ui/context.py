@@ -14,6 +14,7 @@ from console.preferences.models import Place, Preferences
 from console.preferences.views import THEME_COOKIE
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser, User
     from django.http import HttpRequest
     from django.utils.functional import Promise
 
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 class NavigationEntry:
     """A line of the navigation, current on pages of its namespace; `g` and `key` lead there."""
 
-    label: Promise
+    label: Promise | str
     icon: str
     url_name: str
     key: str
     for_staff: bool = False
+    permission: str = ""
 
     @property
     def namespace(self) -> str:
@@ -41,6 +43,7 @@ NAVIGATION = (
     NavigationEntry(_("Groups"), "users", "groups:list", "g"),
     NavigationEntry(_("Offsets"), "milestone", "offsets:index", "f"),
     NavigationEntry(_("Reports"), "chart-column", "reports:list", "r"),
+    NavigationEntry("SQL", "terminal", "sql:editor", "q", permission="sql.query_lake"),
     NavigationEntry(_("Audit"), "scroll-text", "audit:list", "u", for_staff=True),
 )
 
@@ -56,11 +59,18 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "zone": mine.zone,
         "places": SimpleLazyObject(lambda: places_of(request)),
         "address": request.get_full_path(),
-        "navigation": [entry for entry in NAVIGATION if staff or not entry.for_staff],
+        "navigation": [entry for entry in NAVIGATION if staff or may_see(user, entry)],
         "current_namespace": match.namespace if match else "",
         "may_change": staff,
         "name_servers": ";".join(settings.TREBUCHET_NAMESRV),
     }
+
+
+def may_see(user: User | AnonymousUser | None, entry: NavigationEntry) -> bool:
+    """Whether a reader has this entry; what needs a permission is shown to those who have it."""
+    if entry.for_staff:
+        return False
+    return not entry.permission or (user is not None and user.has_perm(entry.permission))
 
 
 def theme_of(request: HttpRequest, mine: Preferences) -> str:

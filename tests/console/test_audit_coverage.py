@@ -20,6 +20,9 @@ from console.demo import views as demo_views
 from console.gateway.answers import BrokerNode, GroupConfig, TopicConfig
 from console.reports import health, schedules, tasks
 from console.reports.models import ReportRun
+from console.sql.desk import Desk
+from console.sql.models import SavedQuery
+from console.sql.runs import ROWS, Column, Outcome, new_run
 from tests.console.plans import token_on
 from tests.console.test_addresses import ALL, BY_TOKEN, url_of
 from tests.support.addresses import OTHER_PAGES, PAGES
@@ -112,6 +115,11 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "reports:schedule-new": ({**SCHEDULE, "name": "New"}, "schedule.create"),
     "reports:schedule-switch": ({"enabled": "on"}, "schedule.switch"),
     "reports:start": ({"report": "traffic", "traffic-hours": "1"}, "report.start"),
+    "sql:cancel": ({}, "sql.cancel"),
+    "sql:delete": ({}, "sql.delete"),
+    "sql:export": ({}, "sql.export"),
+    "sql:run": ({"sql": "SELECT 1"}, "sql.run"),
+    "sql:save": ({"sql": "SELECT 1", "name": "one"}, "sql.save"),
     "topics:create": (TOPIC, "topic.create"),
     "topics:delete": ({"name": "Orders"}, "topic.delete"),
     "topics:edit": ({**TOPIC, "perm": 4}, "topic.update"),
@@ -154,7 +162,7 @@ class FakeDemo:
 
 
 @pytest.fixture
-def world(actors, brokers, monkeypatch) -> dict[str, str]:
+def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> dict[str, str]:
     """Something of everything that can be changed; returns the addresses where `url_of` errs."""
     brokers.slaves.append(SLAVE)
     brokers.add_topic("Orders")
@@ -171,11 +179,29 @@ def world(actors, brokers, monkeypatch) -> dict[str, str]:
     )
     return {
         **alerts_world(),
+        **sql_world(admin_account, settings, monkeypatch, tmp_path),
         "brokers:promote": reverse("brokers:promote", args=[SLAVE.broker_name, SLAVE.broker_id]),
         "reports:cancel": reverse("reports:cancel", args=[run.pk]),
         "reports:schedule": reverse("reports:schedule", args=[schedule.pk]),
         "reports:schedule-delete": reverse("reports:schedule-delete", args=[schedule.pk]),
         "reports:schedule-switch": reverse("reports:schedule-switch", args=[schedule.pk]),
+    }
+
+
+def sql_world(account, settings, monkeypatch, tmp_path) -> dict[str, str]:
+    """Make a result and a query that is kept; queries start no process."""
+    settings.TREBUCHET_DATA, settings.TREBUCHET_LAKE = tmp_path, str(tmp_path / "lake")
+    monkeypatch.setattr(Desk, "start", lambda _desk, _run: None)
+    monkeypatch.setattr("console.sql.views.tables", lambda: {"tables": []})
+    run = new_run("SELECT 1", "UTC", account.pk, account.username)
+    run.make()
+    (run.directory / ROWS).write_bytes(b"[1]\n")
+    run.end(Outcome("done", 1, "", (Column("1", "int32", "integer"),), rows=1))
+    kept = SavedQuery.objects.create(owner=account, name="kept", sql="SELECT 1")
+    return {
+        "sql:cancel": reverse("sql:cancel", args=[run.id]),
+        "sql:delete": reverse("sql:delete", args=[kept.pk]),
+        "sql:export": reverse("sql:export", args=[run.id, "csv"]),
     }
 
 

@@ -44,6 +44,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "reports:schedule": ("",),
     "reports:schedule-delete": ("",),
     "reports:schedule-new": ("",),
+    "sql:editor": ("",),
     "topics:create": ("",),
     "topics:delete": ("",),
     "topics:detail": ("",),

@@ -1,0 +1,1 @@
+"""SQL over the lake: a page to ask in, and the processes that answer."""

@@ -1,0 +1,53 @@
+"""Who may ask the lake: administrators, and those who were given the permission.
+
+A query reads messages of every topic that the lake keeps; looking at pages does not.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
+
+from django.core.exceptions import PermissionDenied
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.contrib.auth.models import AnonymousUser, User
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
+
+P = ParamSpec("P")
+PERMISSION = "sql.query_lake"
+
+
+def may_query(user: User | AnonymousUser) -> bool:
+    return user.is_authenticated and (user.is_staff or user.has_perm(PERMISSION))
+
+
+def _guarded(
+    view: Callable[Concatenate[HttpRequest, P], HttpResponseBase],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
+    @wraps(view)
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        if not may_query(request.user):
+            raise PermissionDenied
+        return view(request, *args, **kwargs)
+
+    return guarded
+
+
+def sql_page(
+    view: Callable[Concatenate[HttpRequest, P], HttpResponseBase],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
+    """Let those look who may ask the lake."""
+    return _guarded(require_safe(never_cache(view)))
+
+
+def sql_action(
+    view: Callable[Concatenate[HttpRequest, P], HttpResponseBase],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
+    """Let those POST who may ask the lake."""
+    return _guarded(require_POST(never_cache(view)))

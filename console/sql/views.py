@@ -1,0 +1,245 @@
+"""The SQL page: an editor beside the lake's tables, and what came of a query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import FileResponse, Http404, JsonResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+
+from console.audit.record import change
+from console.gateway.moment import now_ms
+from console.sql import charts, exports
+from console.sql.access import sql_action, sql_page
+from console.sql.desk import BYTES_MAX, MEMORY_MB, ROWS_MAX, SECONDS_MAX, DeskError, desk, tables
+from console.sql.forms import QueryForm, SaveForm
+from console.sql.models import SAVED_MAX, SavedQuery, visible_to
+from console.sql.runs import PARQUET, Run, lost, new_run, newest, run_of
+from console.sql.values import shown
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from django.forms import Form
+    from django.http import HttpRequest, HttpResponse
+    from django.http.response import HttpResponseBase
+
+    from console.sql.runs import Outcome
+
+ROWS_SHOWN = 500
+RUNS_SHOWN = 12
+# A quick answer is there with the first page.
+WAITED_S = 1.5
+SUBJECT_CHARACTERS = 300
+EXAMPLE = (
+    "SELECT date_trunc('hour', store_timestamp) AS hour, topic, count(*) AS messages\n"
+    "FROM bronze.messages\n"
+    "WHERE day >= current_date - 1\n"
+    "GROUP BY ALL\n"
+    "ORDER BY hour DESC, messages DESC"
+)
+
+
+def page_of(
+    request: HttpRequest, sql: str, more: dict[str, Any] | None = None, status: int = 200
+) -> HttpResponse:
+    """Render the page with a query in the editor."""
+    if not settings.TREBUCHET_LAKE:
+        return render(request, "sql/off.html")
+    assert request.user.pk is not None
+    known = tables()
+    context = {
+        "sql": sql,
+        "tables": known["tables"],
+        "tables_problem": known.get("problem", ""),
+        "saved": visible_to(request.user)[:SAVED_MAX],
+        "runs": [(run, run.outcome()) for run in newest(request.user.pk, RUNS_SHOWN)],
+        "seconds_max": SECONDS_MAX,
+        "rows_max": ROWS_MAX,
+        "bytes_max": BYTES_MAX,
+        "memory_mb": MEMORY_MB,
+        "kinds": [("csv", "CSV"), ("jsonl", "JSON lines"), ("parquet", "Parquet")],
+    }
+    return render(request, "sql/page.html", context | (more or {}), status=status)
+
+
+@sql_page
+def editor(request: HttpRequest) -> HttpResponse:
+    """Show the editor: empty, or with a query that is kept."""
+    assert request.user.is_authenticated
+    saved = request.GET.get("saved", "")
+    if saved.isascii() and saved.isdecimal() and len(saved) < 19:
+        kept = get_object_or_404(visible_to(request.user), pk=int(saved))
+        return page_of(request, kept.sql, {"kept": kept})
+    return page_of(request, EXAMPLE)
+
+
+@sql_action
+def run(request: HttpRequest) -> HttpResponse:
+    """Start a query and show its result, or how far it is."""
+    form = QueryForm(request.POST)
+    if not settings.TREBUCHET_LAKE:
+        messages.error(request, _("There is no lake: nothing can be asked."))
+        return redirect("sql:editor")
+    if not form.is_valid():
+        return refused(request, form)
+    assert request.user.pk is not None
+    sql, zone = form.cleaned_data["sql"], form.cleaned_data["zone"]
+    asked = new_run(sql, zone, request.user.pk, request.user.get_username())
+    try:
+        with change(request, "sql.run", asked.first_line[:SUBJECT_CHARACTERS], after={"sql": sql}):
+            desk.start(asked)
+    except DeskError as error:
+        return page_of(request, sql, {"problem": str(error)}, status=409)
+    desk.wait(asked.id, WAITED_S)
+    return redirect("sql:result", run_id=asked.id)
+
+
+def refused(request: HttpRequest, form: Form) -> HttpResponse:
+    problem = " ".join(str(each) for found in form.errors.values() for each in found)
+    return page_of(request, request.POST.get("sql", ""), {"problem": problem}, status=422)
+
+
+def found_run(request: HttpRequest, run_id: UUID) -> tuple[Run, Outcome | None]:
+    """Return a run with how it ended, None while it goes on.
+
+    Everybody who may ask the lake may see what others were answered: it is the same lake.
+    """
+    found = run_of(str(run_id))
+    if found is None:
+        raise Http404(_("This result is not kept any more: run the query again."))
+    # In this order: a run that ends in between has an outcome.
+    is_working = desk.working(found.id) is not None
+    outcome = found.outcome()
+    return found, outcome or (None if is_working else lost())
+
+
+@sql_page
+def run_page(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """Show a query in the editor, and its result below."""
+    found, outcome = found_run(request, run_id)
+    more: dict[str, Any] = {"run": found, "outcome": outcome}
+    if outcome is None:
+        more |= progress_of(found)
+    elif outcome.state == "done":
+        rows = list(found.rows(ROWS_SHOWN))
+        is_whole = outcome.rows <= ROWS_SHOWN
+        more |= {
+            "columns": outcome.columns,
+            "rows": [
+                [
+                    (shown(value, column.kind), column)
+                    for value, column in zip(row, outcome.columns, strict=True)
+                ]
+                for row in rows
+            ],
+            "left_out": outcome.rows - len(rows),
+            "seconds": (outcome.ended_ms - found.began_ms) / 1_000,
+            "has_chart": charts.over_time(outcome.columns, list(found.rows())) is not None,
+            "bars": charts.bars(outcome.columns, rows) if is_whole else [],
+        }
+    return page_of(request, found.sql, more)
+
+
+def progress_of(found: Run) -> dict[str, Any]:
+    working = desk.working(found.id)
+    return {
+        "percent": None if working is None else working.percent,
+        "rows_read": 0 if working is None else working.rows,
+        "seconds": (now_ms() - found.began_ms) / 1_000,
+    }
+
+
+@sql_page
+def progress(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """Show only how far a query is; once it has ended, make the page load its result."""
+    found, outcome = found_run(request, run_id)
+    context = {"run": found, "outcome": outcome, "seconds_max": SECONDS_MAX, **progress_of(found)}
+    response = render(request, "sql/_progress.html", context)
+    if outcome is not None:
+        response["HX-Refresh"] = "true"
+    return response
+
+
+@sql_page
+def chart(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """Return the points of the chart over time."""
+    found, outcome = found_run(request, run_id)
+    points = None
+    if outcome is not None and outcome.state == "done":
+        points = charts.over_time(outcome.columns, list(found.rows()))
+    if points is None:
+        raise Http404(_("This result has no chart."))
+    return JsonResponse(points)
+
+
+@sql_action
+def cancel(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """End a query now; its own author's, or anybody's for an administrator."""
+    found, _outcome = found_run(request, run_id)
+    if found.user_id != request.user.pk and not request.user.is_staff:
+        messages.error(request, _("Only its author and administrators cancel a query."))
+        return redirect("sql:result", run_id=run_id)
+    with change(request, "sql.cancel", found.first_line[:SUBJECT_CHARACTERS]):
+        if desk.cancel(found.id):
+            desk.wait(found.id, WAITED_S)
+        else:
+            messages.info(request, _("The query had ended already."))
+    return redirect("sql:result", run_id=run_id)
+
+
+@sql_action
+def export(request: HttpRequest, run_id: UUID, kind: str) -> HttpResponseBase:
+    """Return the rows of a result as a file, and write down who took them."""
+    found, outcome = found_run(request, run_id)
+    if outcome is None or outcome.state != "done" or kind not in {"csv", "jsonl", "parquet"}:
+        raise Http404(_("There is no such file."))
+    name = f"query-{found.id[:8]}.{kind}"
+    after = {"format": kind, "rows": outcome.rows, "sql": found.sql}
+    with change(request, "sql.export", found.first_line[:SUBJECT_CHARACTERS], after=after):
+        if kind == "parquet":
+            file = (found.directory / PARQUET).open("rb")
+            return FileResponse(file, as_attachment=True, filename=name)
+    lines = exports.csv_lines if kind == "csv" else exports.json_lines
+    content_type = "text/csv" if kind == "csv" else "application/x-ndjson"
+    response = StreamingHttpResponse(lines(found, outcome.columns), content_type=content_type)
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+@sql_action
+def save(request: HttpRequest) -> HttpResponse:
+    """Keep a query under a name; one's own of that name is replaced."""
+    form = SaveForm(request.POST)
+    if not form.is_valid():
+        return refused(request, form)
+    data, user = form.cleaned_data, request.user
+    assert user.is_authenticated
+    before = SavedQuery.objects.filter(owner=user, name=data["name"]).first()
+    if before is None and SavedQuery.objects.filter(owner=user).count() >= SAVED_MAX:
+        problem = _("You keep %(count)d queries already: delete one first.") % {"count": SAVED_MAX}
+        return page_of(request, data["sql"], {"problem": problem}, status=422)
+    after = {"sql": data["sql"], "is_shared": data["is_shared"]}
+    old = None if before is None else {"sql": before.sql, "is_shared": before.is_shared}
+    with change(request, "sql.save", data["name"], before=old, after=after):
+        kept, _is_new = SavedQuery.objects.update_or_create(
+            owner=user, name=data["name"], defaults=after
+        )
+    messages.success(request, _("The query %(name)s is kept.") % {"name": kept.name})
+    return redirect(f"{request.path.removesuffix('save/')}?saved={kept.pk}")
+
+
+@sql_action
+def delete(request: HttpRequest, pk: int) -> HttpResponse:
+    """Delete a query that is kept: one's own, or any as an administrator."""
+    assert request.user.is_authenticated
+    kept = get_object_or_404(visible_to(request.user), pk=pk)
+    if kept.owner_id != request.user.pk and not request.user.is_staff:
+        raise Http404
+    with change(request, "sql.delete", kept.name, before={"sql": kept.sql}):
+        kept.delete()
+    messages.success(request, _("The query %(name)s is deleted.") % {"name": kept.name})
+    return redirect("sql:editor")

@@ -1,0 +1,272 @@
+"""The SQL page: who may ask, what is shown and kept, and how a query ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import time
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from django.core.management import call_command
+from django.urls import reverse
+
+from console.audit.models import Entry
+from console.sql import charts, views
+from console.sql.desk import Desk, DeskError
+from console.sql.models import SavedQuery
+from console.sql.runs import Column, new_run, run_of
+from console.sql.values import shown
+from tests.analytics.lake.lakes import Lake
+from tests.analytics.store_builder import StoreBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.django_db
+
+HANGS_S = 120
+ENDLESS = "SELECT max(hash(a.range + b.range)) FROM range(10000000) a, range(10000000) b"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("lake")
+    builder = StoreBuilder(directory / "store").put_many(30, ("orders", "orders", "bills"))
+    builder.write()
+    made = Lake(directory / "lake", builder.root)
+    made.take_all()
+    return made.directory
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk(HANGS_S)
+
+
+@pytest.fixture
+def asked(actors, brokers, settings, lake, tmp_path, monkeypatch, desk):
+    """The page over a small lake; returns what runs a query and gives the page of its result."""
+    settings.TREBUCHET_LAKE, settings.TREBUCHET_DATA = str(lake), tmp_path
+    monkeypatch.setattr(views, "desk", desk)
+    monkeypatch.setattr(views, "WAITED_S", HANGS_S)
+    monkeypatch.setattr(views, "tables", lambda: {"tables": []})
+
+    def ask(sql: str, client=actors.admin):
+        return client.post(reverse("sql:run"), {"sql": sql}, follow=True)
+
+    return ask
+
+
+def run_id_of(response) -> str:
+    return str(response.resolver_match.kwargs["run_id"])
+
+
+def wait_until_running(desk: Desk, run_id: str) -> None:
+    deadline = time.monotonic() + HANGS_S
+    while (working := desk.working(run_id)) is not None and working.percent is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_without_a_lake_the_page_says_how_to_switch_it_on(actors, brokers, settings) -> None:
+    settings.TREBUCHET_LAKE = ""
+
+    html = actors.admin.get(reverse("sql:editor")).content.decode()
+
+    assert "TREBUCHET_LAKE=true deploy/up" in html
+    assert "<textarea" not in html
+
+
+def test_a_query_shows_its_rows_and_its_chart(asked) -> None:
+    html = asked(
+        "SELECT topic, count(*) AS sent, 9223372036854775807 AS big, NULL AS nothing "
+        "FROM bronze.messages GROUP BY topic ORDER BY sent DESC"
+    ).content.decode()
+
+    assert "2 rows" in html
+    assert re.search(r"<td>orders</td><td class=\"num\">20</td>", html)
+    assert "9223372036854775807" in html
+    assert '<span class="sql-null">NULL</span>' in html
+    assert '<dl class="report-bars">' in html
+
+
+def test_rows_over_time_become_points(asked, actors) -> None:
+    page = asked(
+        "SELECT store_timestamp, topic, 1 AS sent FROM bronze.messages ORDER BY store_timestamp"
+    )
+
+    points = actors.admin.get(reverse("sql:chart", args=[run_id_of(page)])).json()
+
+    assert points["stepSeconds"] == 1
+    assert {each["label"]: sum(each["values"]) for each in points["series"]} == {
+        "orders": 20,
+        "bills": 10,
+    }
+
+
+def test_an_error_is_one_sentence_and_the_query_stays_in_the_editor(asked) -> None:
+    html = asked("SELECT topc FROM bronze.messages").content.decode()
+
+    assert "Referenced column &quot;topc&quot; not found" in html
+    assert "SELECT topc FROM bronze.messages</textarea>" in html
+
+
+def test_exports_hold_what_the_query_gave_and_are_written_down(asked, actors) -> None:
+    page = asked("SELECT 9007199254740993 AS big, '=1+1' AS text, NULL AS nothing, -1.5 AS low")
+    found = {}
+    for kind in ("csv", "jsonl", "parquet"):
+        address = reverse("sql:export", args=[run_id_of(page), kind])
+        found[kind] = b"".join(actors.admin.post(address).streaming_content)
+
+    assert found["csv"].decode() == ("big,text,nothing,low\r\n9007199254740993,'=1+1,,-1.5\r\n")
+    assert json.loads(found["jsonl"]) == {
+        "big": "9007199254740993",
+        "text": "=1+1",
+        "nothing": None,
+        "low": "-1.5",
+    }
+    assert pq.read_table(io.BytesIO(found["parquet"]))["big"].to_pylist() == [9007199254740993]
+    assert sorted(Entry.objects.values_list("action", flat=True)) == [
+        *["sql.export"] * 3,
+        "sql.run",
+    ]
+
+
+def test_a_cancelled_query_has_ended_within_three_seconds(
+    asked, actors, admin_account, desk
+) -> None:
+    run = new_run(ENDLESS, "UTC", admin_account.pk, "ada")
+    desk.start(run)
+    wait_until_running(desk, run.id)
+    progress = actors.admin.get(reverse("sql:progress", args=[run.id]))
+    working = desk.working(run.id)
+    assert working is not None
+    began = time.monotonic()
+
+    page = actors.admin.post(reverse("sql:cancel", args=[run.id]), follow=True)
+
+    assert "hx-get" in progress.content.decode()
+    assert time.monotonic() - began < 3
+    assert working.process.poll() is not None
+    assert "This query was cancelled." in page.content.decode()
+    assert "HX-Refresh" in actors.admin.get(reverse("sql:progress", args=[run.id]))
+
+
+def test_a_query_beyond_its_time_is_ended_and_says_what_helps(asked, admin_account) -> None:
+    desk = Desk(0.5)
+    run = new_run(ENDLESS, "UTC", admin_account.pk, "ada")
+
+    desk.start(run)
+    desk.wait(run.id, HANGS_S)
+
+    outcome = run.outcome()
+    assert outcome is not None
+    assert outcome.state == "failed"
+    assert "took longer" in outcome.sentence
+
+
+def test_a_person_asks_one_thing_at_a_time_and_all_two(asked, desk) -> None:
+    runs = [new_run(ENDLESS, "UTC", number, "ada") for number in (1, 1, 2, 3)]
+    try:
+        desk.start(runs[0])
+        with pytest.raises(DeskError, match="query of yours"):
+            desk.start(runs[1])
+        desk.start(runs[2])
+        with pytest.raises(DeskError, match="Others ask"):
+            desk.start(runs[3])
+    finally:
+        for run in runs:
+            desk.cancel(run.id)
+            desk.wait(run.id, HANGS_S)
+
+
+def test_a_run_whose_console_stopped_says_so(asked, actors, admin_account) -> None:
+    run = new_run("SELECT 1", "UTC", admin_account.pk, "ada")
+    run.make()
+
+    html = actors.admin.get(reverse("sql:result", args=[run.id])).content.decode()
+
+    assert "The console stopped while the query ran." in html
+
+
+def test_only_those_who_were_allowed_ask(asked, actors, reader_account) -> None:
+    assert actors.reader.get(reverse("sql:editor")).status_code == 403
+    assert asked("SELECT 1", actors.reader).status_code == 403
+    assert "/sql/" not in actors.reader.get(reverse("topics:list")).content.decode()
+
+    call_command("allow_sql", "rita", stdout=io.StringIO())
+
+    assert "1 row" in asked("SELECT 1", actors.reader).content.decode()
+    assert 'href="/sql/"' in actors.reader.get(reverse("topics:list")).content.decode()
+
+
+def test_a_shared_query_is_read_by_others_and_changed_by_its_owner(asked, actors) -> None:
+    call_command("allow_sql", "rita", stdout=io.StringIO())
+    for name, shared in (("mine", ""), ("ours", "on")):
+        data = {"sql": f"SELECT '{name}'", "name": name, "is_shared": shared}
+        actors.admin.post(reverse("sql:save"), data)
+    ours = SavedQuery.objects.get(name="ours")
+
+    html = actors.reader.get(reverse("sql:editor")).content.decode()
+    opened = actors.reader.get(reverse("sql:editor"), {"saved": ours.pk}).content.decode()
+    deleted = actors.reader.post(reverse("sql:delete", args=[ours.pk]))
+
+    assert ">ours</a>" in html
+    assert ">mine</a>" not in html
+    assert "SELECT &#x27;ours&#x27;</textarea>" in opened
+    assert deleted.status_code == 404
+    assert SavedQuery.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        ("68c3a9", "bytes", "hé"),
+        ("ff00", "bytes", "0xff00"),
+        ({"k": [1]}, "nested", '{"k": [1]}'),
+        (False, "boolean", "false"),
+        ("nan", "float", "nan"),
+    ],
+)
+def test_a_cell_is_shown_by_its_kind(value, kind, text) -> None:
+    assert shown(value, kind) == text
+
+
+def test_a_time_is_shown_whole() -> None:
+    html = shown("2026-11-22T08:00:01.000250Z", "moment")
+
+    assert 'data-moment="1795334401000"' in html
+    assert ">.00025<" in html
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
+    assert shown("12026-11-22T08:00:01Z", "moment") == "12026-11-22T08:00:01Z"
+
+
+def test_a_result_of_years_by_the_second_has_no_chart() -> None:
+    columns = (Column("t", "timestamp", "time"), Column("n", "int64", "integer"))
+    times = ("2024-01-01T00:00:00", "2024-01-01T00:00:01", "2026-01-01T00:00:00")
+    rows = [[text, 1] for text in times]
+
+    assert charts.over_time(columns, rows) is None
+
+
+def test_an_unknown_result_is_not_found(asked, actors) -> None:
+    unknown = "00000000-0000-0000-0000-000000000001"
+
+    assert run_of(unknown) is None
+    assert actors.admin.get(reverse("sql:result", args=[unknown])).status_code == 404
+
+
+def test_a_wide_result_has_no_chart() -> None:
+    columns = (
+        Column("t", "timestamp", "time"),
+        *(Column(f"n{number}", "int64", "integer") for number in range(5)),
+    )
+    rows = [[f"2026-01-01T00:00:0{second}", *range(5)] for second in range(3)]
+
+    assert charts.over_time(columns, rows) is None
+    assert charts.over_time(columns[:2], [row[:2] for row in rows]) is not None
