@@ -16,6 +16,7 @@ urlpatterns = [
     path("groups/", include("console.groups.urls")),
     path("offsets/", include("console.offsets.urls")),
     path("reports/", include("console.reports.urls")),
+    path("lake/", include("console.lake.urls")),
     path("sql/", include("console.sql.urls")),
     path("demo/", include("console.demo.urls")),
     path("alerts/", include("console.alerts.urls")),

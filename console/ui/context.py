@@ -43,6 +43,7 @@ NAVIGATION = (
     NavigationEntry(_("Groups"), "users", "groups:list", "g"),
     NavigationEntry(_("Offsets"), "milestone", "offsets:index", "f"),
     NavigationEntry(_("Reports"), "chart-column", "reports:list", "r"),
+    NavigationEntry(_("Lake"), "database", "lake:index", "k"),
     NavigationEntry("SQL", "terminal", "sql:editor", "q", permission="sql.query_lake"),
     NavigationEntry(_("Audit"), "scroll-text", "audit:list", "u", for_staff=True),
 )

@@ -39,6 +39,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "offsets:restore": ("",),
     "overview:index": ("",),
     "preferences:own": ("",),
+    "lake:index": ("",),
     "reports:list": ("",),
     "reports:run": ("",),
     "reports:schedule": ("",),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand
 
-PROGRAM = "manage.py lake"
+from console.lake.status import environment
 
 
 class Command(BaseCommand):
@@ -29,13 +27,5 @@ class Command(BaseCommand):
         self._run([str(each) for each in args])
 
     def _run(self, arguments: list[str]) -> int:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(settings.BASE_DIR),
-            "TREBUCHET_DATA": str(settings.TREBUCHET_DATA),
-            "TREBUCHET_STORE": str(settings.TREBUCHET_STORE),
-            "TREBUCHET_COMMIT_LOG": settings.TREBUCHET_COMMIT_LOG,
-            "TREBUCHET_LAKE_PROGRAM": PROGRAM,
-        }
         command = [sys.executable, "-m", "analytics.lake", *arguments]
-        return subprocess.run(command, env=environment, cwd=Path.cwd()).returncode
+        return subprocess.run(command, env=environment(), cwd=Path.cwd()).returncode
