@@ -158,7 +158,10 @@ class Acknowledgement:
         if begin < 0:
             return False
         end = begin + result.wrote_size
-        if self._slaves > 0 and end > self.replicated_where and not self._has_failed:
+        if self._slaves > 0 and end > self.replicated_where:
+            if self._has_failed:
+                waiter.end(OUTCOMES[Ending.FLUSH_FAILED])
+                return True
             if end < self._reach:
                 self._for_slaves.add((end, put_at + self._slave_timeout_s, waiter))
                 if self.is_flush_awaited:

@@ -192,6 +192,13 @@ async def test_a_failed_flush_ends_all_waits(flushing_master, storage):
     assert read_all(flushing_master) == []
 
 
+async def test_after_a_failure_nothing_counts_that_no_slave_has(master):
+    result = put(master)
+    master.acknowledge.fail()
+
+    assert await wait_for(master, result) is PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+
 async def test_in_sync_replicas_of_one_wait_for_nobody(clock, storage):
     class Alone(Terms):
         slaves = 0
