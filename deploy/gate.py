@@ -1,8 +1,8 @@
 """The one gate: what deploy/test does inside .venv.
 
-Each step is a command that a person could type. Steps run one after another, but for tests that
-mostly wait, which run beside those that compute. The last line is the verdict; it names what was
-not run.
+Each step is a command that a person could type. Steps run one after another, but for tests, which
+wait as much as they compute: two runs of them stand side by side. The last line is the verdict; it
+names what was not run.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 HEAVY = "spark or interop or fault or browser"
 WAITING = "tests/interop"
 """Tests that wait for clients, delays and the real broker more than they compute."""
+PAGES = ("tests/console", "tests/analytics")
+"""Tests of what is not the broker: half of the quick tier's time, most of it spent waiting."""
 TEST_SECONDS_MAX = 600
 STEP_SECONDS_MAX = 1800
 HEAVY_SECONDS_MAX = 3000
@@ -84,7 +86,13 @@ def stages_of(tier: str, seed: int) -> list[list[Step]]:
         command = [*pytest, "-m", marks, *places, *options, f"--junit-xml={report}"]
         return Step(name, command, report, seconds_max)
 
-    unit = [[tests("unit", f"not ({HEAVY})", seconds_max=STEP_SECONDS_MAX)]]
+    elsewhere = [f"--ignore={place}" for place in PAGES]
+    unit = [
+        [
+            tests("unit", f"not ({HEAVY})", *elsewhere, seconds_max=STEP_SECONDS_MAX),
+            tests("pages", f"not ({HEAVY})", *PAGES, seconds_max=STEP_SECONDS_MAX),
+        ]
+    ]
     heavy = [
         tests("interop", HEAVY, WAITING, seconds_max=HEAVY_SECONDS_MAX),
         tests("heavy", HEAVY, f"--ignore={WAITING}", seconds_max=HEAVY_SECONDS_MAX),
