@@ -26,7 +26,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BROKER_CORE = ("config", "formats", "message", "protocol", "remoting")
 # What needs the other packages.
 LEFT_OUT = ("__main__.py", "broker.py")
-LAKE = (ROOT / "analytics" / "lake", ROOT / "analytics" / "lake_on_spark.py")
+LAKE = (
+    ROOT / "analytics" / "lake",
+    ROOT / "analytics" / "lake_on_spark.py",
+    ROOT / "analytics" / "query",
+)
+"""The lake, and queries over it."""
 TOP_LEVEL = "pyspark_*.py"
 TAG = "py3-none-any"
 EARLIEST = (1980, 1, 1, 0, 0, 0)
