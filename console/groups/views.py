@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.translation import gettext as _, gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from console.accounts.permissions import administrators_form, page
 from console.configs.pages import ConfigPages, Requests, Words, addressed, state_of
@@ -251,6 +251,7 @@ def put_back(entry: Entry) -> None:
 def danger_of(group: Group) -> Danger:
     """Return what goes with a group, and what has to be said before."""
     kept = committed(group.name)
+    topics = len({row.topic for row in kept})
     return Danger(
         title=_("Delete group %(name)s?") % {"name": group.name},
         text=_(
@@ -262,8 +263,12 @@ def danger_of(group: Group) -> Danger:
             Effect(
                 _("Consumer offsets"),
                 len(kept),
-                _("in %(count)d topics; they stay unless you choose otherwise")
-                % {"count": len({row.topic for row in kept})},
+                ngettext(
+                    "in %(count)d topic; they stay unless you choose otherwise",
+                    "in %(count)d topics; they stay unless you choose otherwise",
+                    topics,
+                )
+                % {"count": topics},
             ),
             Effect(_("Unread messages"), sum(row.lag or 0 for row in kept)),
         ),
