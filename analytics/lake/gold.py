@@ -113,7 +113,7 @@ def tidy(place: LakePlace, before: date, last_closed: date) -> None:
             by_day = _by_day(gold.table.open(place))
             old = [file for day, files in by_day.items() if day < before for file in files]
             if old:
-                _commit(place, gold, [], old)
+                gold.table.replace(place, [], old)
             for day, files in sorted(by_day.items()):
                 if before <= day <= last_closed and not _is_closed(files):
                     _replaced(duck, gold, files, gold.closed, CLOSED)
@@ -132,7 +132,7 @@ def erase_key(place: LakePlace, key: str) -> None:
                 with FileWriter(place, KEYS.table, prefix) as writer:
                     for batch in duck.computed(KEYS.table.merged, hidden, schema, schema):
                         writer.write(batch)
-                _commit(place, KEYS, writer.written, files)
+                KEYS.table.replace(place, writer.written, files)
 
 
 def differences(place: LakePlace) -> list[Difference]:
@@ -180,7 +180,9 @@ def _bring_up(
             removed += there.get(day, [])
     tell("gold written")
     states = {STATE: bronze.version()}
-    _commit(place, gold, writer.written, removed, table=table, states=states)
+    gold.table.commit(
+        place, table, writer.written, removed=[file.path for file in removed], states=states
+    )
     tell("gold committed")
     for stored in _by_day(gold.table.existing(place)).values():
         small = [file for file in stored if file.size < SMALL_BYTES]
@@ -299,27 +301,7 @@ def _replaced(
             writer.write(batch)
     if before != after:
         raise AssertionError("merging changed the sums")
-    _commit(place, gold, writer.written, files, changes_data=False)
-
-
-def _commit(
-    place: LakePlace,
-    gold: GoldTable,
-    written: Sequence[Any],
-    removed: Sequence[StoredFile],
-    *,
-    table: DeltaTable | None = None,
-    states: dict[str, int] | None = None,
-    changes_data: bool = True,
-) -> None:
-    gold.table.commit(
-        place,
-        table or gold.table.existing(place),
-        [file for file in written if file.rows],
-        removed=[file.path for file in removed],
-        states=states,
-        changes_data=changes_data,
-    )
+    gold.table.replace(place, writer.written, files, changes_data=False)
 
 
 def _sums(batches: Iterable[pa.RecordBatch]) -> dict[tuple[str, str], int]:

@@ -22,7 +22,7 @@ from analytics.lake.forgotten import forgotten_offsets
 from analytics.lake.gaps import note_gaps
 from analytics.lake.parts import HereExecutor, Unread, WriteTask
 from analytics.lake.tables import MESSAGES
-from analytics.lake.watermark import NO_FINGERPRINT, Watermark, fingerprint_before
+from analytics.lake.watermark import NO_FINGERPRINT, ReadAgain, Watermark, fingerprint_before
 from analytics.store.log_files import opened
 
 if TYPE_CHECKING:
@@ -47,8 +47,14 @@ class Source:
     commit_log: Path | None
     rules: BodyRules
 
-    def task(self, place: LakePlace, forgotten: frozenset[int]) -> WriteTask:
-        return WriteTask(place, self.store, self.commit_log, self.broker, self.rules, forgotten)
+    def task(
+        self,
+        place: LakePlace,
+        forgotten: frozenset[int] = frozenset(),
+        from_ms: int | None = None,
+    ) -> WriteTask:
+        about = (self.store, self.commit_log, self.broker, self.rules)
+        return WriteTask(place, *about, forgotten, from_ms)
 
     @property
     def repair(self) -> str:
@@ -99,7 +105,7 @@ class Ingest:
         self._executor = executor or HereExecutor()
         self._batch_bytes = batch_bytes
         self._observer = observer
-        task = source.task(place, frozenset())
+        task = source.task(place)
         self._reader: StoreReader = task.reader(self._executor.split_bytes)
 
     def look(self, known: Look | None = None) -> Look:
@@ -147,13 +153,16 @@ class Ingest:
             if first > begun:
                 unread.append(Unread(begun, first, EXPIRED))
         start = max(begun, first)
-        end = self._reader.end_from(start, self._batch_bytes)
+        again = ReadAgain.of(table, broker)
+        most = min(self._batch_bytes, again.to - start if start < again.to else self._batch_bytes)
+        end = self._reader.end_from(start, most)
         if end == begun:
             return None
         self._flush(start, end)
         self._did("flushed")
         fingerprint = fingerprint_before(self._reader.files(), end)
-        task = self._source.task(self._place, forgotten_offsets(self._place, broker, start, end))
+        forgotten = forgotten_offsets(self._place, broker, start, end)
+        task = self._source.task(self._place, forgotten, again.from_ms_at(start))
         plan = self._reader.plan(from_offset=start, to_offset=end)
         parts = self._executor.write(task, plan.splits)
         self._did("written")

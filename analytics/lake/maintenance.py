@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,7 +21,12 @@ from analytics.lake.gold import GOLD_DAYS, bring_up, tidy
 from analytics.lake.gold_tables import EVERY_TABLE
 from analytics.lake.rewriting import files_of, rows_of
 from analytics.lake.tables import MESSAGES, OFFSET
-from analytics.lake.watermark import dropped_state, dropped_to
+from analytics.lake.watermark import (
+    DROPPED_BEFORE_STATE,
+    dropped_before_ms,
+    dropped_state,
+    dropped_to,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,8 +93,13 @@ def _drop(place: LakePlace, before: date) -> list[date]:
             dropped_state(broker): max(offset, dropped_to(table, broker))
             for broker, offset in _ends(place, old).items()
         }
+        states[DROPPED_BEFORE_STATE] = max(_start_ms(before), dropped_before_ms(table))
         MESSAGES.commit(place, table, [], removed=[file.path for file in old], states=states)
     return sorted({file.day for file in old})
+
+
+def _start_ms(day: date) -> int:
+    return int(datetime.combine(day, time(), UTC).timestamp()) * 1000
 
 
 def _ends(place: LakePlace, files: list[LakeFile]) -> dict[str, int]:

@@ -47,6 +47,7 @@ class WriteTask:
 
     Attributes:
         forgotten: offsets of messages whose content must not come back.
+        from_ms: messages stored earlier are left out.
     """
 
     place: LakePlace
@@ -55,6 +56,7 @@ class WriteTask:
     broker: str
     rules: BodyRules = field(default_factory=BodyRules)
     forgotten: frozenset[int] = frozenset()
+    from_ms: int | None = None
 
     def reader(self, split_bytes: int = SPLIT_BYTES_DEFAULT) -> StoreReader:
         return StoreReader(self.store, commit_log_path=self.commit_log, split_bytes=split_bytes)
@@ -91,9 +93,10 @@ def write_part(task: WriteTask, splits: Sequence[Split]) -> WrittenPart:
     schema = _read_schema(task)
     reader = task.reader()
     unread: list[Unread] = []
+    rows = RowFilter(from_ms=task.from_ms)
     with FileWriter(task.place, MESSAGES) as writer:
         for split in splits:
-            for batch in reader.read(split, schema, RowFilter(), fail_on_data_loss=False):
+            for batch in reader.read(split, schema, rows, fail_on_data_loss=False):
                 damage = batch.column("damage")
                 if damage.null_count < len(damage):
                     unread += [

@@ -18,7 +18,14 @@ from analytics.lake.gold_tables import KEYS
 from analytics.lake.parts import without_content
 from analytics.lake.rewriting import LakeFile, files_of, rewritten, rows_of
 from analytics.lake.tables import FORGOTTEN, MESSAGES, OFFSET
-from analytics.lake.watermark import Watermark, dropped_to, fingerprint_before
+from analytics.lake.watermark import (
+    ReadAgain,
+    Watermark,
+    dropped_before_ms,
+    dropped_state,
+    dropped_to,
+    fingerprint_before,
+)
 from analytics.store.decode import COLUMN_TYPES, RowFilter
 
 if TYPE_CHECKING:
@@ -65,7 +72,7 @@ class Verified:
 
 def rebuilding(place: LakePlace, source: Source) -> Rebuilding:
     """Return what a rebuild would do."""
-    reader = source.task(place, frozenset()).reader()
+    reader = source.task(place).reader()
     plan = reader.plan()
     log_from = plan.log_from
     if MESSAGES.exists(place) and _is_same_log(place, source, reader):
@@ -93,14 +100,19 @@ def rebuild(place: LakePlace, source: Source) -> Rebuilding:
             files,
             lambda batch: batch.filter(pc.invert(_is_from(batch, broker, todo.log_from))),
         )
-        begun = source.task(place, frozenset()).reader().files()
-        moved = Watermark(todo.log_from, fingerprint_before(begun, todo.log_from) or 0, 0)
+        reader = source.task(place).reader()
+        moved = Watermark(todo.log_from, fingerprint_before(reader.files(), todo.log_from) or 0, 0)
+        states = moved.states(broker)
+        if not _is_same_log(place, source, reader):
+            # Where the dropped days end in this log is not known by offsets.
+            states |= ReadAgain(todo.log_to, dropped_before_ms(table)).states(broker)
+            states[dropped_state(broker)] = 0
         MESSAGES.commit(
             place,
             table,
-            [file for file in kept if file.rows],
+            kept,
             removed=[file.path for file in files],
-            states=moved.states(broker),
+            states=states,
         )
         drop_gaps(place, broker, todo.log_from)
         bring_up(place)
@@ -170,17 +182,25 @@ def verify(place: LakePlace, source: Source) -> Verified:
         if watermark is None:
             raise LakeError(f"The lake {place.uri} has nothing of {source.broker} yet.")
         bring_up(place)
-        reader = source.task(place, frozenset()).reader()
+        reader = source.task(place).reader()
+        table = MESSAGES.existing(place)
+        again = ReadAgain.of(table, source.broker)
         first, _ = reader.extent()
-        first = max(first, dropped_to(MESSAGES.existing(place), source.broker))
+        first = max(first, dropped_to(table, source.broker))
         start = min(first, watermark.offset)
         schema = pa.schema([(OFFSET, COLUMN_TYPES[OFFSET])])
         messages = repeated = 0
         missing: list[int] = []
         surplus: list[int] = []
-        plan = reader.plan(from_offset=first, to_offset=max(first, watermark.offset))
-        for split in plan.splits:
-            batches = list(reader.read(split, schema, RowFilter(), fail_on_data_loss=False))
+        last = max(first, watermark.offset)
+        edge = min(max(first, again.to), last)
+        splits = [
+            *reader.plan(from_offset=first, to_offset=edge).splits,
+            *reader.plan(from_offset=edge, to_offset=last).splits,
+        ]
+        for split in splits:
+            wanted = RowFilter(from_ms=again.from_ms_at(split.commit_log_from))
+            batches = list(reader.read(split, schema, wanted, fail_on_data_loss=False))
             of_log = np.unique(pa.Table.from_batches(batches, schema)[OFFSET].to_numpy())
             every = _offsets(place, source.broker, split.commit_log_from, split.commit_log_to)
             of_lake = np.unique(every)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from analytics.lake.files import WrittenFile
     from analytics.lake.place import LakePlace
+    from analytics.lake.rewriting import StoredFile
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +161,7 @@ class LakeTable:
         states: Mapping[str, int] | None = None,
         changes_data: bool = True,
     ) -> None:
-        """Commit all of this at once to the table as it was opened.
+        """Commit all of this at once to the table as it was opened; files without rows are not.
 
         Raises:
             LakeBusyError: somebody else has committed since then; nothing is committed.
@@ -169,6 +170,7 @@ class LakeTable:
         adds = [
             AddAction(one.path, one.size, one.partition, now_ms, changes_data, one.statistics)
             for one in added
+            if one.rows
         ]
         removes = [RemoveAction(path, changes_data, now_ms) for path in removed]
         transactions = [Transaction(name, number) for name, number in (states or {}).items()]
@@ -192,6 +194,22 @@ class LakeTable:
                 f"{place.uri}: nothing was committed."
             ) from error
         place.sync_log(self.name)
+
+    def replace(
+        self,
+        place: LakePlace,
+        added: Sequence[WrittenFile],
+        removed: Sequence[StoredFile],
+        *,
+        changes_data: bool = True,
+    ) -> None:
+        """Commit new files in the place of some to the table as it is now.
+
+        Raises:
+            LakeBusyError: somebody else has committed meanwhile; nothing is committed.
+        """
+        paths = [file.path for file in removed]
+        self.commit(place, self.existing(place), added, removed=paths, changes_data=changes_data)
 
     def checkpoint(self, place: LakePlace) -> bool:
         """Write a checkpoint when enough commits follow the last; return whether that was so."""

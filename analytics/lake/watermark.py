@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FINGERPRINT_BYTES = 4096
 NO_FINGERPRINT = 0
 STATE_PREFIX = "bronze-"
+DROPPED_BEFORE_STATE = "dropped-before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,41 @@ class Watermark:
 def _names(broker: str) -> tuple[str, str, str]:
     name = STATE_PREFIX + broker
     return name, f"{name}-fingerprint", f"{name}-time"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAgain:
+    """What a rebuild must not bring back of a log that is not the one which was read first.
+
+    Of the log up to `to`, messages stored before `from_ms` are those of days that the retention
+    has dropped: gold has counted them.
+    """
+
+    to: int = 0
+    from_ms: int = 0
+
+    @classmethod
+    def of(cls, opened_table: DeltaTable, broker: str) -> ReadAgain:
+        """Return what holds for a broker's log; nothing is kept back before there was a rebuild."""
+        to, from_ms = map(opened_table.transaction_version, _names_again(broker))
+        return cls(to or 0, from_ms or 0)
+
+    def states(self, broker: str) -> dict[str, int]:
+        """Return what a commit says to set this."""
+        return dict(zip(_names_again(broker), (self.to, self.from_ms), strict=True))
+
+    def from_ms_at(self, offset: int) -> int | None:
+        """Return from when on messages at an offset are taken, None where all are."""
+        return self.from_ms if offset < self.to else None
+
+
+def _names_again(broker: str) -> tuple[str, str]:
+    return f"again-{broker}", f"again-{broker}-from"
+
+
+def dropped_before_ms(opened_table: DeltaTable) -> int:
+    """Return before which time the retention has dropped the messages of all brokers."""
+    return opened_table.transaction_version(DROPPED_BEFORE_STATE) or 0
 
 
 def dropped_to(opened_table: DeltaTable, broker: str) -> int:

@@ -195,6 +195,34 @@ def test_days_that_bronze_dropped_stay_in_gold_and_count_once(builder: StoreBuil
     assert keys_in(lake) == keys_of(builder.stored)
 
 
+def test_days_that_bronze_dropped_are_not_counted_again_from_a_log_that_diverged(
+    builder: StoreBuilder,
+) -> None:
+    put_days(builder, range(4))
+    lake = lake_of(builder, batch_bytes=15_000)
+    lake.take_all()
+    maintain(lake.place, FIRST_DAY + timedelta(days=5), bronze_days=3)
+    other = StoreBuilder(builder.root)
+    put_days(other, range(2))
+    put_days(other, [2, 3, 4], count=40)
+    since = START_MS + 2 * DAY_MS
+
+    for _ in range(2):
+        rebuild(lake.place, lake.source)
+        lake.take_all()
+        found = verify(lake.place, lake.source)
+
+        assert found.is_equal
+        assert found.messages == 120
+        assert found.in_gold == []
+        assert lake.traffic() == traffic_of(other.stored)
+        assert keys_in(lake) == keys_of(other.stored)
+        assert min(lake.rows("day"))[0] == FIRST_DAY + timedelta(days=2)
+
+    builder.stored = [one for one in other.stored if one.store_timestamp >= since]
+    assert lake.offsets() == [one.commit_log_offset for one in builder.stored]
+
+
 def test_a_forgotten_key_is_in_no_row_and_no_file_of_gold(builder: StoreBuilder) -> None:
     put_days(builder, range(4))
     for day in (1, 4):
