@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from broker_core.formats.cq_unit import FILLER, UNIT
 from broker_core.store.transfer import (
@@ -51,8 +52,8 @@ def units_of(*places: tuple[int, int] | bytes) -> memoryview:
         offset, size = place
         data += UNIT.pack(offset, size, offset)
         file = file_at(offset)
-        if file is not None:
-            start = offset - file.file_from_offset
+        start = offset % FILE_SIZE
+        if file is not None and start + 4 <= FILE_SIZE:
             file.buffer[start : start + 4] = size.to_bytes(4, "big")
     return memoryview(data)
 
@@ -207,3 +208,51 @@ def test_a_record_on_the_disk_is_decided_when_it_is_read():
     )
 
     assert (places(wanted), wanted.is_cold) == ([(0, 100)], True)
+
+
+def test_a_unit_of_less_than_a_size_at_the_end_of_its_file_is_passed_over():
+    short = UNIT.pack(FILE_SIZE - 2, 2, 0)
+
+    found = plan(memoryview(short + bytes(units_of((0, 100)))))
+
+    assert places(found) == [(0, 100)]
+
+
+small = st.integers(1, 400)
+unit_places = st.lists(
+    st.one_of(
+        st.tuples(st.integers(0, 3 * FILE_SIZE + 50), small),
+        st.just(FILLER),
+        st.just(UNIT.pack(10, 0, 0)),
+        st.just(UNIT.pack(10, -50, 0)),
+    ),
+    max_size=12,
+)
+
+
+@given(
+    unit_places,
+    st.builds(TransferLimits, st.integers(1, 8), small, st.integers(1, 8), small),
+    st.builds(
+        LogWindow,
+        st.integers(0, 500),
+        st.integers(500, 3 * FILE_SIZE),
+        st.integers(0, 4 * FILE_SIZE),
+        st.integers(-1, 1500),
+    ),
+    st.booleans(),
+)
+def test_usual_records_are_planned_as_unusual_ones_are(wanted, bounds, between, in_order):
+    if in_order:
+        start = 0
+        placed = []
+        for place in wanted:
+            placed.append(place if isinstance(place, bytes) else (start, place[1]))
+            start += 0 if isinstance(place, bytes) else place[1]
+        wanted = placed
+    units = units_of(*wanted)
+
+    usual = plan_transfer(units, bounds, between, file_at)
+    asked = plan_transfer(units, bounds, between, file_at, is_lost=lambda _: False)
+
+    assert usual == asked
