@@ -52,8 +52,11 @@ def sparks_now(now_ms: int) -> Sparks:
     return Sparks(
         put=spark(hour_of_brokers, PUT, How.MEAN),
         got=spark(hour_of_brokers, GOT, How.MEAN),
-        put_day=spark(day_of_brokers, PUT, How.SUM, is_day=True),
-        got_day=spark(day_of_brokers, GOT, How.SUM, is_day=True),
+        # The first slot of a day is over after ten minutes; until then its minutes are shown.
+        put_day=spark(day_of_brokers, PUT, How.SUM, is_day=True)
+        or spark(hour_of_brokers, PUT, How.SUM),
+        got_day=spark(day_of_brokers, GOT, How.SUM, is_day=True)
+        or spark(hour_of_brokers, GOT, How.SUM),
         lag=spark(hour_of_groups, LAG, How.MEAN),
     )
 

@@ -42,7 +42,7 @@ def index(request: HttpRequest) -> HttpResponse:
     """Show the whole page, with the current state in it."""
     asked = asked_range(request.GET, now_ms(), RANGE)
     context = {
-        "summary": summarize_now(),
+        "summary": summary_kept(),
         "time_range": asked,
         "chart": chart_row(CLUSTER_CHART, "all", asked.query),
         "demo": demo_process.state(),
@@ -55,8 +55,8 @@ def index(request: HttpRequest) -> HttpResponse:
 @page
 def summary(request: HttpRequest) -> HttpResponse:
     """Show the part that refreshes itself; all who watch share what brokers are asked."""
-    now = shared_summary.get(get_language() or "", now_ms(), summarize_now)
-    return render(request, "overview/_summary.html", {"summary": now, "is_refresh": True})
+    context = {"summary": summary_kept(), "is_refresh": True}
+    return render(request, "overview/_summary.html", context)
 
 
 @administrators_action
@@ -74,8 +74,18 @@ def confirm(request: HttpRequest) -> HttpResponse:
     else:
         with change(request, "broker.confirm", f"{broker_name} {address}"):
             known_addresses().confirm(address)
+        shared_summary.forget()
         messages.success(request, _("Broker %(broker)s at %(address)s is confirmed.") % said)
     return redirect("overview:index")
+
+
+def summary_kept() -> Summary:
+    """Return the summary that all who look at nearly the same time share.
+
+    Raises:
+        GatewayError: no name server answers.
+    """
+    return shared_summary.get(get_language() or "", now_ms(), summarize_now)
 
 
 def summarize_now() -> Summary:

@@ -20,6 +20,7 @@ from console.gateway.errors import NameServerDownError
 from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.metrics import CONSUMED, LAG, PROGRESS, PUT, TOPIC, Subject, pair
+from console.overview.views import SUMMARY_KEPT_MS
 from tests.console.history.support import keep
 from tests.console.socket_client import SocketClient
 
@@ -199,6 +200,32 @@ def test_ten_viewers_of_the_overview_ask_the_broker_as_often_as_one(
 
     assert once > 0
     assert len(asked) == once
+
+
+def test_a_hundred_loads_of_the_overview_ask_the_broker_as_often_as_one(
+    actors, brokers, monkeypatch
+) -> None:
+    asked = []
+    check = type(brokers).check
+
+    def counted(self: FakeBroker) -> None:
+        asked.append(1)
+        check(self)
+
+    monkeypatch.setattr(type(brokers), "check", counted)
+    now = now_ms()
+    monkeypatch.setattr("console.overview.views.now_ms", lambda: now)
+
+    actors.reader.get(reverse("overview:index"))
+    once = len(asked)
+    for number in range(99):
+        name = "overview:index" if number % 2 else "overview:summary"
+        assert actors.reader.get(reverse(name)).status_code == 200
+    assert len(asked) == once > 0
+
+    monkeypatch.setattr("console.overview.views.now_ms", lambda: now + SUMMARY_KEPT_MS)
+    actors.reader.get(reverse("overview:index"))
+    assert len(asked) == 2 * once
 
 
 def test_viewers_share_the_fault_of_a_broker_too(actors, brokers, monkeypatch) -> None:
