@@ -51,6 +51,11 @@ OFFSETS = _("Ends of the brokers' queues")
 COMMITS = _("Consumer offsets and ends of queues")
 BROKERS_OWN = _("The broker's own counters")
 
+IN_AND_OUT = (
+    _line("put", _("received"), metrics.PUT),
+    _line("got", _("delivered"), metrics.GOT),
+)
+
 TOPIC_CHARTS = (
     Chart(
         "messages",
@@ -137,10 +142,7 @@ BROKER_CHARTS = (
         BROKER,
         _("Messages"),
         "msg/s",
-        (
-            _line("put", _("received"), metrics.PUT),
-            _line("got", _("delivered"), metrics.GOT),
-        ),
+        IN_AND_OUT,
         BROKERS_OWN,
     ),
     Chart(
@@ -207,10 +209,7 @@ CLUSTER_CHART = Chart(
     CLUSTER,
     _("Messages"),
     "msg/s",
-    (
-        _line("put", _("received"), metrics.PUT),
-        _line("got", _("delivered"), metrics.GOT),
-    ),
+    IN_AND_OUT,
     _("The counters of all brokers"),
 )
 LAG_CHARTS = (
