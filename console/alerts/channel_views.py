@@ -8,6 +8,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.db.models import Count, Max, Q
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import (
@@ -22,6 +23,7 @@ from console.alerts.targets import TargetError, parsed
 from console.audit.record import change
 from console.gateway.moment import now_ms
 from console.history.reading import collector_state
+from console.ui.danger import Danger, Effect, unanswered
 from console.ui.lists import stored_page_of
 
 if TYPE_CHECKING:
@@ -169,9 +171,33 @@ def test(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("alerts:channel-edit", pk=pk)
 
 
-@administrators_action
+def danger_of(channel: Channel) -> Danger:
+    """Return what goes with a channel: its log, and what waits for it."""
+    waiting = channel.messages.filter(state=Message.State.WAITING).count()
+    rules = [each.name for each in channel.rules.all()]
+    return Danger(
+        title=_("Delete channel %(name)s?") % {"name": channel.name},
+        text=_("Nothing is sent to it any more; its delivery log goes with it."),
+        effects=(
+            Effect(_("Messages that wait and are never sent"), waiting, is_bad=True),
+            Effect(_("Rules that tell it"), len(rules), ", ".join(rules)),
+            Effect(_("Entries of its log"), channel.messages.count() - waiting),
+        ),
+        undo=_("This cannot be undone; to pause it, switch it off instead."),
+        action=_("Delete channel"),
+        keep=_("Keep it"),
+        address=reverse("alerts:channel-delete", args=[channel.pk]),
+        back=reverse("alerts:channel-edit", args=[channel.pk]),
+        name=channel.name,
+    )
+
+
+@administrators_form
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     channel = get_object_or_404(Channel, pk=pk)
+    question = unanswered(request, danger_of(channel))
+    if question is not None:
+        return question
     with change(request, "alert-channel.delete", channel.name, before=audited(channel)):
         channel.delete()
     messages.success(request, _("The channel %(name)s is deleted.") % {"name": channel.name})

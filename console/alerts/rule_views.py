@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.db import transaction
 from django.db.models import Count, Q
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import (
@@ -27,6 +28,7 @@ from console.audit.record import change
 from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.database import HistoryError
+from console.ui.danger import Danger, Effect, unanswered
 from console.verdicts.words import WORDS
 
 if TYPE_CHECKING:
@@ -153,10 +155,38 @@ def switch(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("alerts:rules")
 
 
-@administrators_action
+def danger_of(rule: Rule) -> Danger:
+    """Return what goes with a rule: its open alerts end, its silences go."""
+    channels = [each.name for each in rule.channels.all()]
+    return Danger(
+        title=_("Delete rule %(name)s?") % {"name": rule.name},
+        text=described(rule),
+        effects=(
+            Effect(
+                _("Alerts that end now"),
+                rule.alerts.filter(open_key__isnull=False).count(),
+                _("their history stays"),
+                is_bad=True,
+            ),
+            Effect(_("Silences that go"), rule.silences.count()),
+            Effect(_("Channels that hear no more of it"), len(channels), ", ".join(channels)),
+        ),
+        undo=_("This cannot be undone; to pause it, switch it off instead."),
+        action=_("Delete rule"),
+        keep=_("Keep it"),
+        address=reverse("alerts:rule-delete", args=[rule.pk]),
+        back=reverse("alerts:rule-edit", args=[rule.pk]),
+        name=rule.name,
+    )
+
+
+@administrators_form
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Delete a rule; its alerts end, which is told, and stay in the history."""
     rule = get_object_or_404(Rule, pk=pk)
+    question = unanswered(request, danger_of(rule))
+    if question is not None:
+        return question
     with (
         change(request, "alert-rule.delete", rule.name, before=audited(rule)),
         transaction.atomic(),

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from django.contrib import messages
 from django.db.models import Q
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import administrators_action, page
+from console.accounts.permissions import administrators_action, administrators_form, page
 from console.alerts.models import Alert, Channel, Preferences, Rule, Silence
 from console.alerts.silencing import MINUTES, SilenceError, asked_minutes, silence
 from console.alerts.wording import Words, words_of
@@ -18,6 +19,7 @@ from console.audit.record import change
 from console.gateway.moment import now_ms
 from console.history.reading import collector_state
 from console.history.tiers import MINUTE_MS
+from console.ui.danger import Danger, Effect, unanswered
 from console.ui.lists import asked_text, stored_page_of
 
 if TYPE_CHECKING:
@@ -127,9 +129,33 @@ def silence_alert(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("alerts:list")
 
 
-@administrators_action
+def danger_of(found: Silence) -> Danger:
+    """Return what ending a silence does: what it keeps quiet is told again."""
+    quiet = Alert.objects.filter(
+        rule=found.rule,
+        thread=found.thread,
+        muted=Alert.Muted.SILENCE,
+        open_key__isnull=False,
+    )
+    return Danger(
+        title=_("End the silence of %(about)s?") % {"about": found.about},
+        text=_("What still fires is told within a minute."),
+        effects=(Effect(_("Alerts that it keeps quiet now"), quiet.count(), found.rule.name),),
+        undo=_("It can be silenced again where the alert stands."),
+        action=_("End silence"),
+        keep=_("Keep it silent"),
+        address=reverse("alerts:silence-end", args=[found.pk]),
+        back=reverse("alerts:list"),
+        icon="play",
+    )
+
+
+@administrators_form
 def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
-    found = get_object_or_404(Silence, pk=pk)
+    found = get_object_or_404(Silence.objects.select_related("rule"), pk=pk)
+    question = unanswered(request, danger_of(found))
+    if question is not None:
+        return question
     with change(request, "alert.silence-end", found.about):
         found.delete()
         Alert.objects.filter(

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import administrators_action, administrators_form, page
+from console.accounts.permissions import administrators_form, page
 from console.alerts.forms import WindowForm
-from console.alerts.models import WINDOWS_MAX, Window
+from console.alerts.models import WINDOWS_MAX, Alert, Window
 from console.alerts.windows import is_open, next_span, zones
 from console.audit.record import change
 from console.gateway.moment import now_ms
 from console.preferences.middleware import preferences_on
+from console.ui.danger import Danger, Effect, unanswered
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -70,9 +72,30 @@ def edited(request: HttpRequest, window: Window) -> HttpResponse:
     return render(request, "alerts/window.html", context, status=status)
 
 
-@administrators_action
+def danger_of(window: Window) -> Danger:
+    """Return what goes with a window: the quiet, where it is open now."""
+    quiet = 0
+    if is_open(window, now_ms()):
+        quiet = Alert.objects.filter(open_key__isnull=False, muted=Alert.Muted.WINDOW).count()
+    return Danger(
+        title=_("Delete window %(name)s?") % {"name": window.name},
+        text=_("What fires is told again within a minute, at these times too."),
+        effects=(Effect(_("Alerts that windows keep quiet now"), quiet, is_bad=True),),
+        undo=_("This cannot be undone; to pause it, switch it off instead."),
+        action=_("Delete window"),
+        keep=_("Keep it"),
+        address=reverse("alerts:window-delete", args=[window.pk]),
+        back=reverse("alerts:window-edit", args=[window.pk]),
+        name=window.name,
+    )
+
+
+@administrators_form
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     window = get_object_or_404(Window, pk=pk)
+    question = unanswered(request, danger_of(window))
+    if question is not None:
+        return question
     with change(request, "alert-window.delete", window.name, before=audited(window)):
         window.delete()
     messages.success(request, _("The window %(name)s is deleted.") % {"name": window.name})

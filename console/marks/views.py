@@ -17,12 +17,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from console.accounts.permissions import administrators_action, page
+from console.accounts.permissions import administrators_action, administrators_form, page
 from console.audit.record import change, done_by_token, refused
 from console.gateway.moment import now_ms
 from console.history.tiers import HOUR_MS
 from console.marks.models import NAME_CHARACTERS_MAX, TOKENS_MAX, Mark, Token
 from console.marks.setting import MarkError, TooManyError, made_token, set_mark, token_of
+from console.ui.danger import Danger, Effect, unanswered
 from console.ui.lists import stored_page_of
 
 if TYPE_CHECKING:
@@ -68,9 +69,25 @@ def add(request: HttpRequest) -> HttpResponse:
     return redirect("marks:list")
 
 
-@administrators_action
+def mark_danger_of(mark: Mark) -> Danger:
+    """Return what goes with a mark: its line on each chart."""
+    return Danger(
+        title=_("Delete this mark?"),
+        text=mark.text,
+        undo=_("This cannot be undone: a mark set anew stands at the time of setting it."),
+        action=_("Delete mark"),
+        keep=_("Keep it"),
+        address=reverse("marks:delete", args=[mark.pk]),
+        back=reverse("marks:list"),
+    )
+
+
+@administrators_form
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     mark = get_object_or_404(Mark, pk=pk)
+    question = unanswered(request, mark_danger_of(mark))
+    if question is not None:
+        return question
     before = {"text": mark.text, "at_ms": mark.at_ms, "by": mark.by}
     with change(request, "mark.delete", "marks", before=before):
         mark.delete()
@@ -97,9 +114,27 @@ def create_token(request: HttpRequest) -> HttpResponse:
     return render(request, "marks/token.html", context)
 
 
-@administrators_action
+def token_danger_of(token: Token) -> Danger:
+    """Return what goes with a token: its program's way to set marks."""
+    return Danger(
+        title=_("Delete token %(name)s?") % {"name": token.name},
+        text=_("The program that has it sets no mark any more; its deployments do not fail by it."),
+        effects=(Effect(_("Marks that it has set, and that stay"), token.marks.count()),),
+        undo=_("This cannot be undone: a new token has another text."),
+        action=_("Delete token"),
+        keep=_("Keep it"),
+        address=reverse("marks:token-delete", args=[token.pk]),
+        back=reverse("marks:list"),
+        name=token.name,
+    )
+
+
+@administrators_form
 def delete_token(request: HttpRequest, pk: int) -> HttpResponse:
     token = get_object_or_404(Token, pk=pk)
+    question = unanswered(request, token_danger_of(token))
+    if question is not None:
+        return question
     with change(request, "mark-token.delete", token.name):
         token.delete()
     messages.success(

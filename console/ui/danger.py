@@ -6,10 +6,11 @@ form as a dialog over the page that the link is on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from django.shortcuts import render
+from django.utils.translation import gettext as _
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -63,6 +64,16 @@ def ask(request: HttpRequest, danger: Danger) -> HttpResponse:
     """Render the question; 422 where the last answer to it did nothing."""
     status = 422 if danger.problem else 200
     return render(request, "ui/danger.html", {"danger": danger}, status=status)
+
+
+def unanswered(request: HttpRequest, danger: Danger) -> HttpResponse | None:
+    """Return the question until it is answered as it asks; None: what it asks about may be done."""
+    if request.method != "POST":
+        return ask(request, danger)
+    if not is_confirmed(request, danger):
+        problem = _("The name typed is another one; nothing was deleted.")
+        return ask(request, replace(danger, problem=problem))
+    return None
 
 
 def is_confirmed(request: HttpRequest, danger: Danger) -> bool:

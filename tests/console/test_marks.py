@@ -144,7 +144,9 @@ def test_a_token_is_shown_once_and_kept_as_a_digest(actors) -> None:
 def test_a_token_that_is_deleted_sets_nothing_and_its_marks_stay(token, actors) -> None:
     post(token, {"text": "shop"})
 
-    actors.admin.post(reverse("marks:token-delete", args=[Token.objects.get().pk]))
+    delete = reverse("marks:token-delete", args=[Token.objects.get().pk])
+    assert actors.admin.post(delete).status_code == 422
+    actors.admin.post(delete, {"name": "pipeline"})
 
     assert post(token, {"text": "again"}).status_code == 401
     assert [(mark.text, mark.by) for mark in Mark.objects.all()] == [("shop", "pipeline")]

@@ -145,7 +145,10 @@ def test_a_rule_is_made_changed_switched_and_deleted(actors: Actors) -> None:
     assert not Rule.objects.get().enabled
 
     firing = alert(rule, announced=True)
-    actors.admin.post(reverse("alerts:rule-delete", args=[rule.pk]))
+    delete = reverse("alerts:rule-delete", args=[rule.pk])
+    assert actors.admin.post(delete, {"name": "another"}).status_code == 422
+    assert Rule.objects.exists()
+    actors.admin.post(delete, {"name": rule.name})
 
     firing.refresh_from_db()
     assert (firing.state, firing.ended_why, firing.rule) == ("resolved", "rule", None)
@@ -306,7 +309,9 @@ def test_an_alert_is_silenced_from_the_page_and_the_silence_ended(actors: Actors
     assert firing.muted == "silence"
     assert "nobody is told" in text(actors.reader, "list")
 
-    actors.admin.post(reverse("alerts:silence-end", args=[made.pk]))
+    end = reverse("alerts:silence-end", args=[made.pk])
+    assert "Alerts that it keeps quiet now" in actors.admin.get(end).content.decode()
+    actors.admin.post(end)
 
     firing.refresh_from_db()
     assert firing.muted == ""
