@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from analytics.lake.tables import LakeTable
 
 TOPIC = "topic"
+ANY = "*"
 _TYPES = {
     pa.date32(): "DATE",
     pa.int16(): "SMALLINT",
@@ -95,35 +96,62 @@ class LakeView:
     def definition(self, files: Sequence[str], topics: Collection[str] | None = None) -> list[str]:
         """Return statements that make the view over these files of its table.
 
-        A column that files lack is null there; without files the view is empty.
+        Without files the view is empty.
 
         Args:
-            topics: where given, rows of other topics are not in the view. A view without a topic
-                column is not narrowed: whether such a reader may have it is the caller's to decide.
+            topics: as for `over`.
+        """
+        if not files:
+            return self.over("", topics)
+        paths = ", ".join(map(_quoted, files))
+        days = "hive_partitioning=false"
+        if any(column.name == DAY for column in self.columns):
+            days = f"hive_partitioning=true, hive_types={{'{DAY}': DATE}}"
+        return self.over(f"read_parquet([{paths}], union_by_name=true, {days})", topics)
+
+    def over(self, source: str, topics: Collection[str] | None = None) -> list[str]:
+        """Return statements that make the view over rows of its table; it is empty over "".
+
+        A column that the rows lack is null.
+
+        Args:
+            topics: where given, rows of other topics are not in the view; `*` in a name stands for
+                any characters. A view without a topic column is not narrowed: whether such a reader
+                may have it is the caller's to decide.
         """
         schema, _, name = self.name.partition(".")
         every = ", ".join(f"NULL::{column.type} AS {column.name}" for column in self.columns)
         rows = f"SELECT {every} WHERE false"
-        if files:
-            paths = ", ".join(map(_quoted, files))
-            days = "hive_partitioning=false"
-            if any(column.name == DAY for column in self.columns):
-                days = f"hive_partitioning=true, hive_types={{'{DAY}': DATE}}"
-            rows += (
-                " UNION ALL BY NAME "
-                f"SELECT * FROM read_parquet([{paths}], union_by_name=true, {days})"
-            )
-        names = ", ".join(column.name for column in self.columns)
+        if source:
+            rows += f" UNION ALL BY NAME SELECT * FROM {source}"
+        names = [column.name for column in self.columns]
         where = ""
         if topics is not None and self.has_topic:
-            # An empty list would be no SQL.
-            allowed = ", ".join(map(_quoted, topics)) or "NULL"
-            where = f" WHERE {TOPIC} IN ({allowed})"
+            allowed = _allowed(topics)
+            where = f" WHERE {allowed}"
+            # A filter of the query may be tried on a row before ours, and its error would tell
+            # what is in the row: to the query there is nothing in rows of other topics.
+            names = [
+                each if each == DAY else f"CASE WHEN {allowed} THEN {each} END AS {each}"
+                for each in names
+            ]
         return [
             f"CREATE SCHEMA IF NOT EXISTS {schema}",
             f"CREATE OR REPLACE VIEW {schema}.{name} AS WITH given AS NOT MATERIALIZED "
-            f"(SELECT {names} FROM ({rows}){where}) {self.merged}",
+            f"(SELECT {', '.join(names)} FROM ({rows}) AS found{where}) {self.merged}",
         ]
+
+
+def _allowed(topics: Collection[str]) -> str:
+    """Return the condition that a row is of these topics."""
+    names = [each for each in topics if ANY not in each]
+    # An empty list would be no SQL.
+    allowed = [f"found.{TOPIC} IN ({', '.join(map(_quoted, names)) or 'NULL'})"]
+    for pattern in topics:
+        if ANY in pattern:
+            literal = pattern.replace("[", "[[]").replace("?", "[?]")
+            allowed.append(f"found.{TOPIC} GLOB {_quoted(literal)}")
+    return f"({' OR '.join(allowed)})"
 
 
 def lake_views() -> tuple[LakeView, ...]:

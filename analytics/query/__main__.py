@@ -1,7 +1,8 @@
 """`python -m analytics.query`: runs one query over the lake, and ends.
 
-Standard input is a line of JSON, {"sql", "zone", "rows_max", "bytes_max"}, and stays open: the
-process ends with whoever started it. Standard output is a line of JSON for each event:
+Standard input is a line of JSON, {"sql", "zone", "rows_max", "bytes_max", "seconds_max", "topics"},
+and stays open: the process ends with whoever started it. Topics are those that the asker may read,
+null for all. Standard output is a line of JSON for each event:
 
     {"event": "progress", "percent": 41.5, "rows": 0}
     {"event": "done", "columns": [...], "rows": 2, "bytes": 31, "cut": ""}
@@ -98,7 +99,9 @@ def query(place: LakePlace, request: dict[str, Any], descriptors: tuple[int, int
         ReportError: it was refused or failed.
     """
     events, ended = Events(), threading.Event()
-    engine = Engine(place, views_of(place), str(request["zone"]))
+    topics = request["topics"]
+    views = views_of(place, None if topics is None else [str(each) for each in topics])
+    engine = Engine(place, views, str(request["zone"]))
     limit(2 * int(request["bytes_max"]) + FILE_BYTES_MORE, 2 * int(request["seconds_max"]))
     watcher = threading.Thread(target=tell_progress, args=(engine, events, ended), daemon=True)
     watcher.start()
@@ -122,22 +125,20 @@ def query(place: LakePlace, request: dict[str, Any], descriptors: tuple[int, int
 
 def describe(place: LakePlace) -> dict[str, Any]:
     """Return the tables with their columns, as DuckDB knows them."""
-    views = views_of(place)
-    engine = Engine(place, views, "UTC")
-    tables = []
-    for view in views:
-        with engine.reader(f"DESCRIBE {view.name}") as reader:
-            rows = reader.read_all().to_pylist()
-        tables.append(
+    return {
+        "tables": [
             {
                 "name": view.name,
                 "description": view.description,
+                "has_topic": view.has_topic,
                 "columns": [
-                    {"name": row["column_name"], "type": row["column_type"]} for row in rows
+                    {"name": each.name, "type": each.type, "description": each.description}
+                    for each in view.columns
                 ],
             }
-        )
-    return {"tables": tables}
+            for view in (each.lake_view for each in views_of(place))
+        ]
+    }
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -20,6 +20,8 @@ SQL_CHARACTERS_MAX = 20_000
 PARSED = "SELECT json_serialize_sql(?)"
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat", "repeat_row"})
 """Those that read nothing."""
+TELLING_FUNCTIONS = frozenset({"current_setting", "getvariable"})
+"""Those that tell which files are read."""
 ONE_SELECT = "One SELECT is run, and nothing else: the lake is only read here."
 
 
@@ -54,46 +56,58 @@ def check(connection: duckdb.DuckDBPyConnection, sql: str, views: Iterable[str])
 
 
 def _check_names(tree: Any, views: frozenset[str]) -> None:
-    named = {name.lower() for name in _own_names(tree)}
-    for node in _nodes(tree):
+    for node, own_names in _nodes(tree, frozenset()):
         kind = node.get("type")
         if kind == "SHOW_REF" and not node.get("query"):
             raise QueryError("The tables are listed beside the query; SHOW is not run.")
         if kind == "TABLE_FUNCTION":
-            name = _path(node.get("function", {}))
-            if name.lower() not in TABLE_FUNCTIONS:
+            name = ".".join(_path(node.get("function", {})))
+            if _folded(name) not in TABLE_FUNCTIONS:
                 raise QueryError(
                     f"{name}() is not run: a query reads the lake's tables, and "
                     f"{', '.join(sorted(TABLE_FUNCTIONS))}."
                 )
+        if kind == "FUNCTION":
+            name = ".".join(_path(node))
+            if _folded(name).rpartition(".")[2] in TELLING_FUNCTIONS:
+                raise QueryError(f"{name}() is not run: it tells how the lake is read.")
         if kind == "BASE_TABLE":
-            name = _path(node)
-            if name.lower() not in views | named:
+            path = _path(node)
+            is_own = len(path) == 1 and _folded(path[0]) in own_names
+            if not is_own and not (len(path) == 2 and _folded(".".join(path)) in views):
                 there = ", ".join(sorted(views)) or "none yet"
-                raise QueryError(f"There is no table {name}. The lake has: {there}.")
+                raise QueryError(f"There is no table {'.'.join(path)}. The lake has: {there}.")
 
 
-def _path(node: dict[str, Any]) -> str:
-    path = node.get("qualified_name", {}).get("path", [])
-    return ".".join(str(part) for part in path)
+def _path(node: dict[str, Any]) -> list[str]:
+    return [str(part) for part in node.get("qualified_name", {}).get("path", [])]
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    waiting = [tree]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            yield one
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
+def _folded(name: str) -> str:
+    """Return a name as DuckDB compares it: it knows of no letters but those of ASCII."""
+    return name.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
-def _own_names(tree: Any) -> Iterator[str]:
-    """Yield the names that the query itself gives with WITH."""
-    for node in _nodes(tree):
-        for entry in (node.get("cte_map") or {}).get("map", []):
-            yield str(entry.get("key", ""))
+def _nodes(tree: Any, own_names: frozenset[str]) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
+    """Yield all nodes, with the names of WITH that may be used there.
+
+    Elsewhere such a name would be a table of DuckDB's own: a query is seen within itself only when
+    it is recursive, and otherwise by those that follow it.
+    """
+    if isinstance(tree, list):
+        for each in tree:
+            yield from _nodes(each, own_names)
+    if not isinstance(tree, dict):
+        return
+    for entry in (tree.get("cte_map") or {}).get("map", []):
+        name, value = _folded(str(entry.get("key", ""))), entry.get("value") or {}
+        is_recursive = value.get("query_node", {}).get("type") == "RECURSIVE_CTE_NODE"
+        yield from _nodes(value, own_names | {name} if is_recursive else own_names)
+        own_names |= {name}
+    yield tree, own_names
+    for key, each in tree.items():
+        if key != "cte_map":
+            yield from _nodes(each, own_names)
 
 
 def sentence_of(error: Exception) -> str:

@@ -6,6 +6,7 @@ then no setting can be changed. Nothing is written, not even what does not fit i
 
 from __future__ import annotations
 
+import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from analytics.errors import LakeError
+from analytics.lake.gold_tables import EVERY_TABLE
 from analytics.query.cells import kind_of, lines_of
 from analytics.query.checking import QueryError, check, sentence_of
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     import pyarrow.dataset as ds
-    from deltalake import DeltaTable
 
     from analytics.lake.place import LakePlace
     from analytics.query.views import View
@@ -60,22 +61,15 @@ class Engine:
             raise LakeError(f"The lake {place.uri} cannot be read: {sentence_of(error)}") from error
 
     def _add(self, place: LakePlace, view: View) -> None:
-        schema, _, name = view.name.partition(".")
-        connection = self._connection
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        source = f"{schema}_{name}_source"
-        if view.opened is None or not view.files:
-            connection.register(source, view.schema.empty_table())
-        elif place.is_local:
-            # Files that were written before a column was added do not have it.
-            found = connection.read_parquet(
-                list(view.files), hive_partitioning=True, union_by_name=True
-            )
-            found.create_view(source)
+        if view.files and not place.is_local:
+            # Nobody can name it: what is narrowed is the view over it.
+            source = f"source_{secrets.token_hex(16)}"
+            self._connection.register(source, _dataset(place, view.name))
+            statements = view.lake_view.over(source, view.topics)
         else:
-            connection.register(source, _dataset(place, view.name, view.opened))
-        columns = ", ".join(f'"{column}"' for column in view.columns)
-        connection.execute(f'CREATE VIEW {schema}."{name}" AS SELECT {columns} FROM "{source}"')
+            statements = view.lake_view.definition(view.files, view.topics)
+        for statement in statements:
+            self._connection.execute(statement)
 
     def _close(self, zone: str, files: Sequence[str]) -> None:
         connection = self._connection
@@ -148,10 +142,11 @@ def write(
     return {"columns": columns, "rows": rows, "bytes": size, "cut": cut}
 
 
-def _dataset(place: LakePlace, name: str, opened: DeltaTable) -> ds.Dataset:
+def _dataset(place: LakePlace, name: str) -> ds.Dataset:
     """A table in S3, read by Arrow: DuckDB's own way there is an extension to download."""
     root = pyarrow.fs.SubTreeFileSystem(place.path_of(name), place.filesystem())
-    return opened.to_pyarrow_dataset(filesystem=root)
+    table = next(each for each in EVERY_TABLE if each.name == name)
+    return table.existing(place).to_pyarrow_dataset(filesystem=root)
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a query may read: a view for each table of the lake that there is."""
+"""What a query may read: the lake's views as one person sees them."""
 
 from __future__ import annotations
 
@@ -8,60 +8,53 @@ from typing import TYPE_CHECKING
 from deltalake.exceptions import DeltaError
 
 from analytics.errors import LakeError
-from analytics.lake.tables import MESSAGES, TABLES
+from analytics.lake.tables import MESSAGES
+from analytics.lake.views import files_in, lake_views
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from deltalake import DeltaTable
+    from collections.abc import Collection
 
     from analytics.lake.place import LakePlace
-    from analytics.lake.tables import LakeTable
+    from analytics.lake.views import LakeView
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table of the lake at one version of it.
+    """A view of the lake, and the files of its table as they are now.
 
     Attributes:
-        columns: those of our schema that the table has by now; new ones come with the next batch.
-        files: paths, or addresses in S3.
-        opened: None while nothing has been written to it.
+        files: paths, or addresses in S3; none while nothing has been written to the table.
+        topics: the only ones whose rows are in the view, None for all.
     """
 
-    name: str
-    description: str
-    schema: pa.Schema
-    columns: tuple[str, ...]
+    lake_view: LakeView
     files: tuple[str, ...]
-    opened: DeltaTable | None
+    topics: tuple[str, ...] | None
+
+    @property
+    def name(self) -> str:
+        return self.lake_view.name
 
 
-def views_of(place: LakePlace) -> list[View]:
-    """Return the tables as they are now, none while the lake has no message.
+def views_of(place: LakePlace, topics: Collection[str] | None = None) -> list[View]:
+    """Return the views as they are now, none while the lake has no message.
+
+    Args:
+        topics: where given, rows of other topics are not there, nor are tables that do not say
+            which topic a row is of.
 
     Raises:
         LakeError: the lake cannot be read.
     """
+    kept = None if topics is None else tuple(sorted(topics))
     try:
         if not MESSAGES.exists(place):
             return []
-        return [_view(place, table) for table in TABLES]
+        return [
+            View(view, tuple(sorted(files_in(place, view))), kept)
+            for view in lake_views()
+            if kept is None or view.has_topic
+        ]
     except (DeltaError, OSError) as error:
         what = str(error).partition("\n")[0].rstrip(".")
         raise LakeError(f"The lake {place.uri} cannot be read: {what}.") from error
-
-
-def _view(place: LakePlace, table: LakeTable) -> View:
-    names = tuple(table.schema.names)
-    if not table.exists(place):
-        return View(table.name, table.description, table.schema, names, (), None)
-    opened = table.existing(place)
-    there = {field.name for field in opened.schema().fields}
-    return View(
-        table.name,
-        table.description,
-        table.schema,
-        tuple(name for name in names if name in there),
-        tuple(sorted(opened.file_uris())),
-        opened,
-    )

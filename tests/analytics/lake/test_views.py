@@ -90,6 +90,22 @@ def test_a_view_has_the_topics_that_it_is_given_and_no_others(
     assert topics_in(connection) == expected
 
 
+def test_a_row_of_another_topic_has_nothing_in_it_even_before_it_is_left_out(
+    connection: duckdb.DuckDBPyConnection, lake: Lake
+) -> None:
+    """A filter of the reader's may be tried before ours, and its error would tell what it saw."""
+    lake.take_all()
+    view = next(each for each in lake_views() if each.name == MESSAGES.name)
+    for statement in view.definition(files_in(lake.place, view), ["bills"]):
+        connection.execute(statement.replace(" WHERE (found.topic", " WHERE true OR (found.topic"))
+
+    rows = connection.sql("SELECT COLUMNS(* EXCLUDE day) FROM bronze.messages").to_arrow_table()
+
+    others = [row for row in rows.to_pylist() if row["topic"] != "bills"]
+    assert len(others) == 14
+    assert {value for row in others for value in row.values()} == {None}
+
+
 def test_a_column_that_no_file_has_yet_is_null(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

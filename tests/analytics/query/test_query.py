@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ class Asked:
             "rows_max": 1_000,
             "bytes_max": 1 << 20,
             "seconds_max": 60,
+            "topics": None,
         } | changed
         rows_path, self.parquet = directory / "rows.jsonl", directory / "rows.parquet"
         with rows_path.open("wb") as rows_file, self.parquet.open("wb") as parquet_file:
@@ -75,6 +77,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     builder.write()
     made = Lake(directory / "lake", builder.root)
     made.take_all()
+    made.bring_up()
     return made.directory
 
 
@@ -118,6 +121,22 @@ def test_no_value_loses_anything_in_json(lake: Path, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("topics", [None, ["orders"]])
+def test_gold_answers_with_one_row_for_what_adds_up(
+    lake: Path, tmp_path: Path, topics: list[str] | None
+) -> None:
+    asked = Asked(
+        lake,
+        tmp_path,
+        "SELECT topic, messages, minute FROM gold.traffic_minute ORDER BY messages DESC",
+        topics=topics,
+    )
+
+    assert [row[:2] for row in asked.rows] == [["orders", 20], ["bills", 10]][: len(asked.rows)]
+    assert len(asked.rows) == (2 if topics is None else 1)
+    assert asked.last["columns"][2]["kind"] == "moment"
+
+
 def test_a_table_without_rows_yet_can_be_asked(lake: Path, tmp_path: Path) -> None:
     assert Asked(lake, tmp_path, "SELECT * FROM bronze.gaps").last["rows"] == 0
 
@@ -141,6 +160,13 @@ def test_a_table_without_rows_yet_can_be_asked(lake: Path, tmp_path: Path) -> No
         ("SHOW TABLES", "SHOW is not run"),
         ("SELECT 1 FRM x", 'at or near "x" in line 1'),
         ("SELECT topc FROM bronze.messages", 'Referenced column "topc" not found'),
+        # A name of WITH is one only where it is seen: elsewhere it would be DuckDB's own table.
+        ("FROM (WITH duckdb_views AS (SELECT 1) FROM duckdb_views), duckdb_views", "no table duck"),
+        ("WITH a AS (FROM duckdb_views), duckdb_views AS (SELECT 1) FROM a", "no table duckdb_v"),
+        ("WITH duckdb_views AS (FROM duckdb_views) FROM duckdb_views", "no table duckdb_views"),
+        ('WITH "duc\u212adb_views" AS (SELECT 1) FROM duckdb_views', "no table duckdb_views"),
+        ('WITH "bronze.x" AS (SELECT 1) FROM bronze.x', "There is no table bronze.x."),
+        ("SELECT current_setting('allowed_paths')", "current_setting() is not run"),
         ("", "There is no query"),
         ("SELECT '" + "x" * 20_000 + "'", "20000 may be"),
         (TOO_LARGE, "needs more memory"),
@@ -158,6 +184,106 @@ def test_what_is_not_answered_is_refused_in_one_sentence(
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
     assert str(refused.value).endswith(".")
+
+
+def test_a_name_of_with_is_read_where_it_is_seen(lake: Path, tmp_path: Path) -> None:
+    asked = Asked(
+        lake,
+        tmp_path,
+        "WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < 3),"
+        " Twice AS (SELECT 2 * n AS n FROM numbers)"
+        " SELECT sum(n), (SELECT count(*) FROM TWICE) FROM twice",
+    )
+
+    assert asked.rows == [[12, 3]]
+
+
+def rows_for(lake: Path, topics: list[str], sql: str) -> list[dict[str, Any]]:
+    """Return what somebody is answered who may read these topics."""
+    place = LakePlace.of(str(lake), None, {})
+    with Engine(place, views_of(place, topics), "UTC").reader(sql) as reader:
+        found: list[dict[str, Any]] = reader.read_all().to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("topics", "counts"),
+    [
+        (["orders"], {"orders": 20}),
+        (["ord*", "nothing"], {"orders": 20}),
+        (["*s"], {"orders": 20, "bills": 10}),
+        (["?rders", "[o]rder*"], {}),
+        ([], {}),
+    ],
+)
+@pytest.mark.parametrize("table", ["bronze.messages", "gold.traffic_minute"])
+def test_who_may_read_some_topics_sees_their_rows_alone(
+    lake: Path, topics: list[str], counts: dict[str, int], table: str
+) -> None:
+    value = "count(*)" if table == "bronze.messages" else "sum(messages)"
+
+    found = rows_for(lake, topics, f"SELECT topic, {value} AS sent FROM {table} GROUP BY topic")
+
+    assert {row["topic"]: row["sent"] for row in found} == counts
+
+
+@pytest.mark.parametrize(
+    ("sql", "sentence"),
+    [
+        # Tables that do not say which topic a row is of.
+        ("FROM bronze.gaps", "There is no table bronze.gaps"),
+        ("FROM bronze.forgotten", "There is no table bronze.forgotten"),
+        ("FROM memory.bronze.messages", "There is no table memory.bronze.messages"),
+        ("FROM read_parquet('{file}')", "read_parquet() is not run"),
+        ("FROM '{file}'", "There is no table"),
+        ("WITH \"{file}\" AS (SELECT 1) SELECT * FROM (SELECT 1), '{file}'", None),
+        ("FROM (WITH \"{file}\" AS (SELECT 1) SELECT 1), '{file}'", "There is no table"),
+        ("FROM information_schema.tables", "There is no table information_schema.tables"),
+        ("FROM duckdb_views", "There is no table duckdb_views"),
+        ("FROM given", "There is no table given"),
+        ("FROM parquet_metadata('{file}')", "parquet_metadata() is not run"),
+        ("PRAGMA show_tables", "is run"),
+        ("PRAGMA table_info('bronze.messages')", "is run"),
+        ("ATTACH '{file}' AS other", "One SELECT is run"),
+        ("EXPLAIN FROM bronze.messages", "One SELECT is run"),
+        ("CREATE VIEW x AS FROM bronze.messages", "One SELECT is run"),
+    ],
+)
+def test_no_trick_reads_what_is_not_in_the_view(lake: Path, sql: str, sentence: str | None) -> None:
+    file = next((lake / "bronze" / "messages").glob("*/*.parquet"))
+    if sentence is None:
+        # A name of the query's own is no file.
+        assert len(rows_for(lake, ["bills"], sql.format(file=file))) == 1
+        return
+
+    with pytest.raises(QueryError, match=re.escape(sentence)):
+        rows_for(lake, ["bills"], sql.format(file=file))
+
+
+def test_a_view_of_the_querys_own_hides_nothing_of_ours(lake: Path) -> None:
+    found = rows_for(
+        lake,
+        ["bills"],
+        "WITH messages AS (SELECT 'mine' AS topic), given AS (SELECT 1) "
+        "SELECT topic FROM messages UNION SELECT topic FROM bronze.messages ORDER BY topic",
+    )
+
+    assert [row["topic"] for row in found] == ["bills", "mine"]
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        "CASE WHEN topic <> 'bills' THEN error(topic) ELSE true END",
+        "CASE WHEN uniq_key IS NOT NULL AND topic IS NULL THEN error('seen') ELSE true END",
+        "(topic = 'bills' OR CAST(topic AS INTEGER) > 0)",
+    ],
+)
+def test_a_filter_is_never_tried_on_what_is_not_in_the_view(lake: Path, filters: str) -> None:
+    """DuckDB may try the query's filter on a row before the view's; its error would tell."""
+    found = rows_for(lake, ["bills"], f"SELECT topic FROM bronze.messages WHERE {filters}")
+
+    assert [row["topic"] for row in found] == ["bills"] * 10
 
 
 def test_a_refusal_is_an_event(lake: Path, tmp_path: Path) -> None:
@@ -223,7 +349,9 @@ def test_the_query_ends_with_whoever_asked(lake: Path, tmp_path: Path) -> None:
             assert process.stdin is not None
             assert process.stdout is not None
             request = {"sql": endless, "zone": "UTC", "rows_max": 1, "bytes_max": 1_000_000}
-            process.stdin.write(json.dumps({**request, "seconds_max": 600}).encode() + b"\n")
+            process.stdin.write(
+                json.dumps({**request, "seconds_max": 600, "topics": None}).encode() + b"\n"
+            )
             process.stdin.flush()
             process.stdout.readline()  # it says how far it is: it runs
             process.stdin.close()
@@ -252,5 +380,13 @@ def test_tables_are_described_with_their_columns(lake: Path) -> None:
 
     messages, *others = json.loads(said.stdout)["tables"]
     assert messages["name"] == "bronze.messages"
-    assert {"name": "store_timestamp", "type": "TIMESTAMP WITH TIME ZONE"} in messages["columns"]
-    assert [each["name"] for each in others] == ["bronze.gaps", "bronze.forgotten"]
+    assert {
+        "name": "store_timestamp",
+        "type": "TIMESTAMPTZ",
+        "description": "when the broker stored it",
+    } in messages["columns"]
+    assert [each["name"] for each in others] == [
+        *("bronze.gaps", "bronze.forgotten"),
+        *("gold.traffic_minute", "gold.latency_minute", "gold.keys_day"),
+    ]
+    assert not [each for each in (messages, *others) if not each["description"]]
