@@ -212,7 +212,7 @@ class Ingest:
         for file in self._reader.files():
             if file.from_offset < offset <= file.to_offset:
                 # New records that end before the offset may be followed by the bytes of old ones.
-                return self._reader.plan(from_offset=file.from_offset).log_to
+                return self._reader.end()
         return offset
 
     def _flush(self, start: int, end: int) -> None:

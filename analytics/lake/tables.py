@@ -74,6 +74,8 @@ class LakeTable:
     Attributes:
         statistics: the columns whose least and greatest value a commit states for each file.
         sought: the columns that have a Bloom filter in each file.
+        repeated: the columns with few different values, as a file names them; all when empty.
+        ascending: the columns of numbers that are near the one before.
         merged: the query that makes one row of those that add up; it knows them as `given`.
     """
 
@@ -83,6 +85,8 @@ class LakeTable:
     partition_by: tuple[str, ...] = ()
     statistics: tuple[str, ...] = ()
     sought: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+    ascending: tuple[str, ...] = ()
     merged: str = "SELECT * FROM given"
 
     @property
@@ -238,6 +242,21 @@ MESSAGES = LakeTable(
     partition_by=(DAY,),
     statistics=("broker", "commit_log_offset", "topic", "store_timestamp"),
     sought=("uniq_key", "keys.list.element"),
+    repeated=(
+        "broker",
+        "topic",
+        "queue_id",
+        "store_size",
+        "body_size",
+        "flag",
+        "sys_flag",
+        "reconsume_times",
+        "tags",
+        "properties.key_value.key",
+        "born_host",
+        "store_host",
+    ),
+    ascending=("commit_log_offset", "queue_offset", "store_timestamp", "born_timestamp"),
 )
 GAPS = LakeTable(
     "bronze.gaps",

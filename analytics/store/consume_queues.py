@@ -41,6 +41,12 @@ class ConsumeQueues:
         self._listed: list[_QueueUnits] | None = None
         self._by_name: dict[tuple[str, int], _QueueUnits | None] = {}
 
+    def are_there(self) -> bool:
+        """Whether there is any queue."""
+        if not self._listed:
+            self._listed = None  # a store may get them while it is looked at
+        return bool(self._queues())
+
     def units(self, topic: str, queue_id: int, first: int, behind: int) -> tuple[Ints, Ints]:
         """Return offsets and sizes of the records of the queue offsets `[first, behind)`.
 

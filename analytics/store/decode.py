@@ -188,7 +188,7 @@ class RecordDecoder:
         """
         records = RecordColumns(buffer, positions)
         bad: list[BadRecord] = []
-        _drop_bad(records, commit_log_offset if self._is_log else None, bad)
+        drop_bad(records, commit_log_offset if self._is_log else None, bad)
         self._keep_times(records)
         topics = self._keep_topics(buffer, records, bad)
         if self._check_crc is CheckCrc.TRUE:
@@ -311,7 +311,7 @@ class RecordDecoder:
         return bodies
 
 
-def _drop_bad(records: RecordColumns, commit_log_offset: int | None, bad: list[BadRecord]) -> None:
+def drop_bad(records: RecordColumns, commit_log_offset: int | None, bad: list[BadRecord]) -> None:
     """Drop the damaged records; add each to `bad` with its first reason."""
     stored = records["store_timestamp"]
     is_elsewhere = np.zeros(len(records), dtype=bool)

@@ -10,6 +10,8 @@ Invariant: each byte of `[log_from, log_to)` is in exactly one split.
 
 from __future__ import annotations
 
+import os
+import zlib
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,28 +23,30 @@ import pyarrow as pa
 from analytics.store import log_files
 from analytics.store.decode import (
     RECORD_SIZE_MAX,
-    CheckCrc,
     Damage,
-    RecordDecoder,
-    RowFilter,
+    drop_bad,
     may_be_record,
 )
 from analytics.store.log_files import (
+    FIRST_SEARCH_BYTES,
     LogFile,
     magics_from,
     opened,
     place_in_queue,
     pread,
     record_size_at,
+    sound_size,
     store_timestamp_ms,
     why_no_record,
     why_unread,
 )
 from analytics.store.slices import UnitSlice
 from broker_core.formats import paths, record
-from broker_core.formats.record_columns import RecordBuffer, walk
+from broker_core.formats.record_columns import RecordBuffer, RecordColumns, walk
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from analytics.store.consume_queues import ConsumeQueues
 
 SPLIT_BYTES_DEFAULT = 64 * 1024 * 1024
@@ -146,7 +150,7 @@ class Planner:
             return ReadPlan([], 0, 0, 0, None)
         log_from = files[0].from_offset if from_offset is None else from_offset
         if to_offset is None:
-            log_to, tail = self._readable_end()
+            log_to, tail = self.readable_end()
         else:
             log_to, tail = min(to_offset, files[-1].to_offset), None
         log_to = max(log_from, log_to)
@@ -197,15 +201,20 @@ class Planner:
         ]
         return slices, left
 
-    def _readable_end(self) -> tuple[int, Damage | None]:
+    def readable_end(self, known: int = 0) -> tuple[int, Damage | None]:
         """Return where the last whole record ends, and what stands behind it.
 
         The last unit of a ConsumeQueue whose record is there gives a place near the end, the
-        last file that starts with a record another; from the later of the two sizes are followed.
+        last file that starts with a record another, `known`, where a record starts or the log
+        ended, a third; from the last of them sizes are followed. There is a file at least.
         """
         files = self._files
         start = files[0].from_offset
+        if known > start and self._may_go_on_at(known):
+            start = known
         for file in reversed(files):
+            if file.from_offset <= start:
+                break
             if record_size_at(file, file.from_offset):
                 start = file.from_offset
                 break
@@ -214,6 +223,20 @@ class Planner:
         end, reason = follow(file, start)
         tail = Damage(str(file.path), end, file.to_offset, reason) if reason else None
         return end, tail
+
+    def _may_go_on_at(self, offset: int) -> bool:
+        """Whether a record starts at an offset, or nothing does: another log's bytes do neither."""
+        file = next(
+            (file for file in self._files if file.from_offset <= offset < file.to_offset), None
+        )
+        if file is None:
+            return offset == self._files[-1].to_offset
+        try:
+            with opened(file.path) as descriptor:
+                words = os.pread(descriptor, record.BLANK.size, offset - file.from_offset)
+                return not any(words) or sound_size(descriptor, file, offset) > 0
+        except OSError:
+            return False
 
     def _splits(self, log_from: int, log_to: int) -> list[Split]:
         found: list[Split] = []
@@ -241,6 +264,8 @@ class Planner:
         """Return offsets of records that cut a file into ranges of about split_bytes."""
         cuts: list[int] = []
         wanted = start + self._split_bytes
+        if wanted + self._split_bytes // 2 >= end or not self._queues.are_there():
+            return cuts
         try:
             with opened(file.path) as descriptor:
                 while wanted + self._split_bytes // 2 < end:
@@ -306,10 +331,8 @@ def follow(file: LogFile, start: int, most: int | None = None) -> tuple[int, str
     records, or one record where that is more.
     """
     end = start
-    buffer = np.empty(min(log_files.CHUNK_BYTES, file.to_offset - start), dtype=np.uint8)
-    decoder = RecordDecoder(
-        _NO_COLUMNS, RowFilter(include_system_topics=True), check_crc=CheckCrc.TRUE
-    )
+    # Mostly little is new: what is asked again and again must not read much.
+    buffer = np.empty(min(FIRST_SEARCH_BYTES, file.to_offset - start), dtype=np.uint8)
     position = start
     with opened(file.path) as descriptor:
         while position < file.to_offset:
@@ -323,19 +346,27 @@ def follow(file: LogFile, start: int, most: int | None = None) -> tuple[int, str
             records = RecordBuffer(buffer.data[:got])
             found = walk(records, 0, got)
             if len(found.positions):
-                _, bad = decoder.decode(records, found.positions, position)
-                unsound = {one.position for one in bad}
-                after = [*found.positions.tolist(), found.stopped_at]
-                ends = [position + behind for at, behind in pairwise(after) if at not in unsound]
-                fitting = ends if most is None else [at for at in ends if at - start <= most]
-                if len(fitting) < len(ends):
+                columns = RecordColumns(records, found.positions)
+                drop_bad(columns, position, [])
+                sound = columns["position"]
+                ends = sound + records.ints[sound]
+                room = found.stopped_at if most is None else start + most - position
+                fitting = int(np.searchsorted(ends, room, side="right"))
+                last = _last_whole(records, sound[:fitting])
+                end = end if last is None else position + last
+                if fitting < len(sound):
+                    if end > start:
+                        return end, None
                     # One record at least, however large.
-                    return max(fitting or [end]) if fitting or end > start else ends[0], None
-                end = ends[-1] if ends else end
+                    first = _last_whole(records, sound[fitting : fitting + 1])
+                    if first is not None:
+                        return position + first, None
             position += found.stopped_at
             left = file.to_offset - position
             if found.magic == record.BLANK_MAGIC and found.size == left:
                 return (file.to_offset, None) if end == position else (end, "a torn record")
+            if len(buffer) < min(log_files.CHUNK_BYTES, left):
+                buffer = np.empty(min(log_files.CHUNK_BYTES, left), dtype=np.uint8)
             if may_be_record(found.size, found.magic, left):
                 if found.size > len(buffer):
                     buffer = np.empty(found.size, dtype=np.uint8)
@@ -347,3 +378,17 @@ def follow(file: LogFile, start: int, most: int | None = None) -> tuple[int, str
             zeros = found.size == found.magic == 0
             return end, None if zeros else why_no_record(found.size, found.magic, left)
     return end, None
+
+
+def _last_whole(records: RecordBuffer, positions: NDArray[np.int64]) -> int | None:
+    """Return where the last record ends whose body has its checksum, None without one.
+
+    A writer appends: what is cut off, or half there, is at the end.
+    """
+    data = records.data
+    for at in positions[::-1].tolist():
+        one = RecordColumns(records, np.array([at]))
+        body = data[int(one["body_from"][0]) : int(one["body_to"][0])]
+        if not body or zlib.crc32(body) & record.CRC_MASK == one["body_crc"][0]:
+            return int(one["end"][0])
+    return None

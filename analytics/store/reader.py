@@ -108,6 +108,17 @@ class StoreReader:
         files = self.files()
         return (files[0].from_offset, files[-1].to_offset) if files else (0, 0)
 
+    def end(self, known: int = 0) -> int:
+        """Return where the log ends now, 0 without one; a record starts at `known`, or it ended.
+
+        Raises:
+            ReportError: there is no such store, or it may not be read.
+        """
+        files = self.files()
+        if not files:
+            return 0
+        return Planner(files, self._queues, self._split_bytes).readable_end(known)[0]
+
     def end_from(self, start: int, most: int | None = None) -> int:
         """Return where the log ends now, when a record starts at `start` or the log ended there.
 
@@ -133,7 +144,7 @@ class StoreReader:
         if end > start:
             return end
         # Nothing new, or damage that is stepped over when it is read.
-        log_to = self.plan().log_to
+        log_to = self.end(start)
         if log_to <= start or most is None:
             return max(start, log_to)
         return min(log_to, self._record_behind(start, most, log_to))

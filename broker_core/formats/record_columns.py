@@ -64,6 +64,13 @@ _AFTER_STORE_HOST = FIXED_V4_SIZE - HEAD_SIZE - 2 * HOST_V4_SIZE - _TIMESTAMP_SI
 # Counted back from the body.
 _RECONSUME_TIMES, _PREPARED_OFFSET, _BODY_SIZE = 16, 12, 4
 
+# So many records are followed one by one; where they are smaller than this, the rest is searched.
+STEPPED_FIRST = 64
+_SMALL_BYTES = 1024
+_EDGES_MAX = 256
+_MAGIC_BEGINS = MESSAGE_MAGIC >> 24 & 0xFF
+
+assert MESSAGE_MAGIC_V2 >> 24 & 0xFF == _MAGIC_BEGINS
 assert HEADS.itemsize == HEAD_SIZE
 assert _AFTER_STORE_HOST == _RECONSUME_TIMES
 
@@ -110,13 +117,27 @@ def walk(buffer: RecordBuffer, position: int, limit: int) -> Walk:
     Every size is at least that of an empty record, every magic code that of a message; nothing
     else is checked.
     """
+    positions, at = _stepped(buffer, position, limit, STEPPED_FIRST)
+    if len(positions) == STEPPED_FIRST:
+        is_small = at - position < STEPPED_FIRST * _SMALL_BYTES
+        more = _searched(buffer, at, limit) if is_small else None
+        rest, at = more or _stepped(buffer, at, limit)
+        positions = np.concatenate([positions, rest])
+    size, magic = BLANK.unpack_from(buffer.data, at) if limit - at >= BLANK.size else (0, 0)
+    return Walk(positions, at, size, magic)
+
+
+def _stepped(
+    buffer: RecordBuffer, position: int, limit: int, most: int | None = None
+) -> tuple[Ints, int]:
+    """Return where records start, `most` of them, and where the next would."""
     data = buffer.data
     unpack = _SIZE.unpack_from
     found: list[int] = []
     append = found.append
     last = limit - OVERHEAD_V4
     at = position
-    while at <= last:
+    while at <= last and len(found) != most:
         size = unpack(data, at)[0]
         if size < OVERHEAD_V4:
             break
@@ -132,8 +153,41 @@ def walk(buffer: RecordBuffer, position: int, limit: int) -> Walk:
         count = int(is_message.argmin())
         at = found[count]
         positions = positions[:count]
-    size, magic = BLANK.unpack_from(data, at) if limit - at >= BLANK.size else (0, 0)
-    return Walk(positions, at, size, magic)
+    return positions, at
+
+
+def _searched(buffer: RecordBuffer, position: int, limit: int) -> tuple[Ints, int] | None:
+    """Return what `_stepped` does, None where bodies hold many magic codes.
+
+    The magic codes are found all at once, and sizes compared with what lies between them: where
+    records are small, less work than one step each.
+    """
+    last = limit - OVERHEAD_V4
+    places = buffer.bytes[position + MAGIC_POSITION : max(position, last + 1) + MAGIC_POSITION]
+    starts = np.flatnonzero(places == _MAGIC_BEGINS) + position
+    magics = buffer.ints[starts + MAGIC_POSITION]
+    starts = starts[(magics == MESSAGE_MAGIC) | (magics == MESSAGE_MAGIC_V2)]
+    sizes = buffer.ints[starts].astype(np.int64)
+    ends = starts + sizes
+    fits = (sizes >= OVERHEAD_V4) & (ends <= limit)
+    # Where the next magic code is not that of the next record.
+    edges = np.flatnonzero(np.append(ends[:-1] != starts[1:], True) | ~fits)
+    if len(edges) > _EDGES_MAX:
+        return None
+    parts: list[Ints] = []
+    at = position
+    while True:
+        first = int(np.searchsorted(starts, at))
+        if first >= len(starts) or starts[first] != at:
+            break
+        edge = int(edges[np.searchsorted(edges, first)])
+        behind = edge + bool(fits[edge])
+        parts.append(starts[first:behind])
+        if not fits[edge]:
+            at = int(starts[edge])
+            break
+        at = int(ends[edge])
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64), at
 
 
 class RecordColumns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from typing import TYPE_CHECKING
+from unittest import mock
 
 from hypothesis import given, strategies as st
 
@@ -66,9 +67,15 @@ def examined(log: bytearray, position: int, limit: int) -> RecordHead | None:
         return None
 
 
-@given(log=logs(), damages=DAMAGES, torn=st.integers(0, 200))
+@given(
+    log=logs(),
+    damages=DAMAGES,
+    torn=st.integers(0, 200),
+    # How many records are followed one by one before the others are searched all at once.
+    stepped=st.sampled_from([1, 2, 64]),
+)
 def test_columns_equal_the_record_by_record_reader(
-    log: bytearray, damages: list[tuple[int, bytes]], torn: int
+    log: bytearray, damages: list[tuple[int, bytes]], torn: int, stepped: int
 ) -> None:
     for at, content in damages:
         if log:
@@ -77,7 +84,8 @@ def test_columns_equal_the_record_by_record_reader(
     limit = max(0, len(log) - torn)
     buffer = RecordBuffer(log)
 
-    found = walk(buffer, 0, limit)
+    with mock.patch("broker_core.formats.record_columns.STEPPED_FIRST", stepped):
+        found = walk(buffer, 0, limit)
     rows = RecordColumns(buffer, found.positions)
 
     position = 0

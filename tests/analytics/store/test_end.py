@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.store.log_files import FIRST_SEARCH_BYTES
 from analytics.store.reader import StoreReader
 from tests.analytics.store_builder import FILE_BYTES, StoreBuilder
 
@@ -76,3 +78,36 @@ def test_damage_does_not_stop_it_where_queues_know_what_follows(
 def test_an_empty_store_ends_at_its_start(tmp_path: Path) -> None:
     assert StoreReader(tmp_path).extent() == (0, 0)
     assert StoreReader(tmp_path).end_from(0) == 0
+
+
+def test_what_a_body_s_checksum_denies_is_not_taken_before_more_follows(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path).put_many(30)
+    torn = builder.stored[-1]
+    builder.overwrite(torn.commit_log_offset + 88, b"?")
+    reader = StoreReader(builder.write())
+
+    torn_end = reader.end_from(0)
+    builder.put_many(1).write()
+
+    assert torn_end == torn.commit_log_offset
+    assert reader.end_from(torn_end) == builder.position
+
+
+def test_a_look_without_queues_costs_no_more_than_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = StoreBuilder(tmp_path, file_bytes=1 << 20).put_many(3000)
+    reader = StoreReader(builder.write(queues=False))
+    end = reader.end_from(0)
+    read: list[int] = []
+    real = os.preadv
+
+    def counted(descriptor: int, buffers: list[memoryview], position: int) -> int:
+        got = real(descriptor, buffers, position)
+        read.append(got)
+        return got
+
+    monkeypatch.setattr(os, "preadv", counted)
+
+    assert reader.end_from(end) == end == builder.position
+    assert sum(read) <= 4 * FIRST_SEARCH_BYTES

@@ -136,6 +136,19 @@ def test_a_walk_keeps_to_its_limits() -> None:
     assert found.stopped_at == 3 * len(one)
 
 
+@pytest.mark.parametrize("nested", [0, 1, 40, 1000])
+def test_a_long_walk_steps_over_the_records_that_bodies_hold(nested: int) -> None:
+    inner = encode()
+    sizes = [len(encode(body=inner if number < nested else b"a body")) for number in range(1000)]
+    data = b"".join(encode(body=inner if number < nested else b"a body") for number in range(1000))
+    torn = data + inner[:-1]
+
+    found = walk(RecordBuffer(bytearray(torn)), 0, len(torn))
+
+    assert found.positions.tolist() == [0, *np.cumsum(sizes)[:-1].tolist()]
+    assert found.stopped_at == len(data)
+
+
 def test_an_empty_buffer_has_no_rows() -> None:
     rows = columns(b"")
 
