@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from console.accounts.permissions import page
 from console.gateway.moment import now_ms
 from console.lake.status import SILENT_MS, status
-from console.sql.access import may_query
+from console.sql.rights import may_query
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse

@@ -1,7 +1,4 @@
-"""Who may ask the lake: administrators, and those who were given the permission.
-
-A query reads messages of every topic that the lake keeps; looking at pages does not.
-"""
+"""Who may see the SQL page: administrators, and those who were given the permission."""
 
 from __future__ import annotations
 
@@ -12,19 +9,15 @@ from django.core.exceptions import PermissionDenied
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from console.sql.rights import may_query
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from django.contrib.auth.models import AnonymousUser, User
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
 P = ParamSpec("P")
-PERMISSION = "sql.query_lake"
-
-
-def may_query(user: User | AnonymousUser) -> bool:
-    return user.is_authenticated and (user.is_staff or user.has_perm(PERMISSION))
 
 
 def _guarded(

@@ -162,7 +162,7 @@ def _start(run: Run) -> subprocess.Popen[bytes]:
         "rows_max": ROWS_MAX,
         "bytes_max": BYTES_MAX,
         "seconds_max": SECONDS_MAX,
-        "topics": None,
+        "topics": run.topics,
     }
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from django import forms
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from console.preferences.zones import zone_names
 from console.sql.models import NAME_CHARACTERS_MAX, SQL_CHARACTERS_MAX
+from console.sql.rights import TOPICS_MAX, RightError, checked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class QueryForm(forms.Form):
@@ -27,3 +33,37 @@ class SaveForm(QueryForm):
 
     name = forms.CharField(label=_("Name"), max_length=NAME_CHARACTERS_MAX)
     is_shared = forms.BooleanField(label=_("Shared"), required=False)
+
+
+class RightForm(forms.Form):
+    """Who may ask the lake, about which topics."""
+
+    who = forms.ChoiceField(label=_("Who"))
+    scope = forms.ChoiceField(
+        label=_("May ask about"),
+        choices=[("all", _("all topics")), ("some", _("these topics"))],
+    )
+    topics = forms.CharField(
+        label=_("Topics"),
+        required=False,
+        max_length=TOPICS_MAX * 128,
+        help_text=_("Names, separated by blanks or commas; * stands for any characters: shop-*"),
+    )
+
+    def __init__(self, *args: Any, whom: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        who = self.fields["who"]
+        assert isinstance(who, forms.ChoiceField)
+        who.choices = [("", "—"), *whom.items()]
+
+    def clean(self) -> dict[str, Any]:
+        """Put the topics as a list into `wanted`, None for all."""
+        found = self.cleaned_data
+        found["wanted"] = None
+        if found.get("scope") == "some":
+            names = str(found.get("topics", "")).replace(",", " ").split()
+            try:
+                found["wanted"] = tuple(checked(names))
+            except RightError as error:
+                self.add_error("topics", str(error))
+        return found

@@ -1,10 +1,11 @@
-"""SavedQuery: a query with a name, its owner's or everybody's."""
+"""What the SQL page keeps: queries with a name, and which topics somebody may ask about."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models import Q
 
@@ -37,6 +38,28 @@ class SavedQuery(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class QueryRight(models.Model):
+    """The topics that a person's or a group's permission to ask is for; without one, all."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="query_right"
+    )
+    group = models.OneToOneField(
+        Group, null=True, on_delete=models.CASCADE, related_name="query_right"
+    )
+    topics: models.JSONField[Any, Any] = models.JSONField(default=list)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(user__isnull=True) ^ Q(group__isnull=True), name="a_person_or_a_group"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user or self.group}: {', '.join(self.topics)}"
 
 
 def visible_to(user: User) -> QuerySet[SavedQuery]:

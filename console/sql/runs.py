@@ -54,13 +54,18 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A query that was asked."""
+    """A query that was asked.
+
+    Attributes:
+        topics: those that its rows may be of, by console.sql.rights.
+    """
 
     id: str
     sql: str
     zone: str
     user_id: int
     user_name: str
+    topics: tuple[str, ...] | None
     began_ms: int = field(default_factory=now_ms)
 
     @property
@@ -85,6 +90,7 @@ class Run:
                 "zone": self.zone,
                 "user_id": self.user_id,
                 "user_name": self.user_name,
+                "topics": self.topics,
                 "began_ms": self.began_ms,
             }
         )
@@ -113,8 +119,10 @@ class Run:
                 yield json.loads(line)
 
 
-def new_run(sql: str, zone: str, user_id: int, user_name: str) -> Run:
-    return Run(str(uuid.uuid4()), sql, zone, user_id, user_name)
+def new_run(
+    sql: str, zone: str, user_id: int, user_name: str, topics: tuple[str, ...] | None
+) -> Run:
+    return Run(str(uuid.uuid4()), sql, zone, user_id, user_name, topics)
 
 
 def runs_directory() -> Path:
@@ -124,7 +132,11 @@ def runs_directory() -> Path:
 def run_of(run_id: str) -> Run | None:
     """Return a run that is kept."""
     found = _read(runs_directory() / run_id / QUERY)
-    return None if found is None else Run(run_id, **found)
+    if found is None:
+        return None
+    # Runs of before there were rights to topics read all of them.
+    topics = found.pop("topics", None)
+    return Run(run_id, **found, topics=None if topics is None else tuple(topics))
 
 
 def newest(user_id: int, count: int) -> list[Run]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.sql import views
+from console.sql import right_views, views
 
 app_name = "sql"
 urlpatterns = [
     path("", views.editor, name="editor"),
+    path("rights/", right_views.rights, name="rights"),
+    path("rights/take/", right_views.take_away, name="right-take"),
     path("run/", views.run, name="run"),
     path("save/", views.save, name="save"),
     path("saved/<int:pk>/delete/", views.delete, name="delete"),

@@ -17,6 +17,7 @@ from console.sql.access import sql_action, sql_page
 from console.sql.desk import BYTES_MAX, MEMORY_MB, ROWS_MAX, SECONDS_MAX, DeskError, desk, tables
 from console.sql.forms import QueryForm, SaveForm
 from console.sql.models import SAVED_MAX, SavedQuery, visible_to
+from console.sql.rights import covers, topics_of
 from console.sql.runs import PARQUET, Run, lost, new_run, newest, run_of
 from console.sql.values import shown
 
@@ -49,11 +50,12 @@ def page_of(
     """Render the page with a query in the editor."""
     if not settings.TREBUCHET_LAKE:
         return render(request, "sql/off.html")
-    assert request.user.pk is not None
-    known = tables()
+    assert request.user.is_authenticated
+    known, topics = tables(), topics_of(request.user)
     context = {
         "sql": sql,
-        "tables": known["tables"],
+        "tables": [each for each in known["tables"] if topics is None or each["has_topic"]],
+        "topics": topics,
         "tables_problem": known.get("problem", ""),
         "saved": visible_to(request.user)[:SAVED_MAX],
         "runs": [(run, run.outcome()) for run in newest(request.user.pk, RUNS_SHOWN)],
@@ -86,9 +88,10 @@ def run(request: HttpRequest) -> HttpResponse:
         return redirect("sql:editor")
     if not form.is_valid():
         return refused(request, form)
-    assert request.user.pk is not None
+    user = request.user
+    assert user.is_authenticated
     sql, zone = form.cleaned_data["sql"], form.cleaned_data["zone"]
-    asked = new_run(sql, zone, request.user.pk, request.user.get_username())
+    asked = new_run(sql, zone, user.pk, user.get_username(), topics_of(user))
     try:
         with change(request, "sql.run", asked.first_line[:SUBJECT_CHARACTERS], after={"sql": sql}):
             desk.start(asked)
@@ -106,10 +109,16 @@ def refused(request: HttpRequest, form: Form) -> HttpResponse:
 def found_run(request: HttpRequest, run_id: UUID) -> tuple[Run, Outcome | None]:
     """Return a run with how it ended, None while it goes on.
 
-    Everybody who may ask the lake may see what others were answered: it is the same lake.
+    Who may ask about all topics may see what others were answered; everybody else their own, as
+    long as they may ask about these topics.
     """
-    found = run_of(str(run_id))
-    if found is None:
+    found, user = run_of(str(run_id)), request.user
+    assert user.is_authenticated
+    topics = topics_of(user)
+    is_seen = found is not None and (
+        topics is None or (found.user_id == user.pk and covers(topics, found.topics))
+    )
+    if found is None or not is_seen:
         raise Http404(_("This result is not kept any more: run the query again."))
     # In this order: a run that ends in between has an outcome.
     is_working = desk.working(found.id) is not None

@@ -8,6 +8,7 @@ from datetime import timedelta
 from io import StringIO
 
 import pytest
+from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
@@ -118,6 +119,8 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "sql:cancel": ({}, "sql.cancel"),
     "sql:delete": ({}, "sql.delete"),
     "sql:export": ({}, "sql.export"),
+    "sql:right-take": ({"who": "group:7"}, "account.sql"),
+    "sql:rights": ({"who": "group:7", "scope": "some", "topics": "Ord*"}, "account.sql"),
     "sql:run": ({"sql": "SELECT 1"}, "sql.run"),
     "sql:save": ({"sql": "SELECT 1", "name": "one"}, "sql.save"),
     "topics:create": (TOPIC, "topic.create"),
@@ -193,10 +196,11 @@ def sql_world(account, settings, monkeypatch, tmp_path) -> dict[str, str]:
     settings.TREBUCHET_DATA, settings.TREBUCHET_LAKE = tmp_path, str(tmp_path / "lake")
     monkeypatch.setattr(Desk, "start", lambda _desk, _run: None)
     monkeypatch.setattr("console.sql.views.tables", lambda: {"tables": []})
-    run = new_run("SELECT 1", "UTC", account.pk, account.username)
+    run = new_run("SELECT 1", "UTC", account.pk, account.username, None)
     run.make()
     (run.directory / ROWS).write_bytes(b"[1]\n")
     run.end(Outcome("done", 1, "", (Column("1", "int32", "integer"),), rows=1))
+    Group.objects.create(pk=7, name="analysts")
     kept = SavedQuery.objects.create(owner=account, name="kept", sql="SELECT 1")
     return {
         "sql:cancel": reverse("sql:cancel", args=[run.id]),

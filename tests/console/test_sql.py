@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.urls import reverse
 
 from console.audit.models import Entry
 from console.sql import charts, views
-from console.sql.desk import Desk, DeskError
+from console.sql.desk import Desk, DeskError, tables
 from console.sql.models import SavedQuery
+from console.sql.rights import RightError, checked, covers, give, may_query, take, topics_of
 from console.sql.runs import Column, new_run, run_of
 from console.sql.values import shown
 from tests.analytics.lake.lakes import Lake
@@ -138,7 +141,7 @@ def test_exports_hold_what_the_query_gave_and_are_written_down(asked, actors) ->
 def test_a_cancelled_query_has_ended_within_three_seconds(
     asked, actors, admin_account, desk
 ) -> None:
-    run = new_run(ENDLESS, "UTC", admin_account.pk, "ada")
+    run = new_run(ENDLESS, "UTC", admin_account.pk, "ada", None)
     desk.start(run)
     wait_until_running(desk, run.id)
     progress = actors.admin.get(reverse("sql:progress", args=[run.id]))
@@ -157,7 +160,7 @@ def test_a_cancelled_query_has_ended_within_three_seconds(
 
 def test_a_query_beyond_its_time_is_ended_and_says_what_helps(asked, admin_account) -> None:
     desk = Desk(0.5)
-    run = new_run(ENDLESS, "UTC", admin_account.pk, "ada")
+    run = new_run(ENDLESS, "UTC", admin_account.pk, "ada", None)
 
     desk.start(run)
     desk.wait(run.id, HANGS_S)
@@ -169,7 +172,7 @@ def test_a_query_beyond_its_time_is_ended_and_says_what_helps(asked, admin_accou
 
 
 def test_a_person_asks_one_thing_at_a_time_and_all_two(asked, desk) -> None:
-    runs = [new_run(ENDLESS, "UTC", number, "ada") for number in (1, 1, 2, 3)]
+    runs = [new_run(ENDLESS, "UTC", number, "ada", None) for number in (1, 1, 2, 3)]
     try:
         desk.start(runs[0])
         with pytest.raises(DeskError, match="query of yours"):
@@ -184,7 +187,7 @@ def test_a_person_asks_one_thing_at_a_time_and_all_two(asked, desk) -> None:
 
 
 def test_a_run_whose_console_stopped_says_so(asked, actors, admin_account) -> None:
-    run = new_run("SELECT 1", "UTC", admin_account.pk, "ada")
+    run = new_run("SELECT 1", "UTC", admin_account.pk, "ada", None)
     run.make()
 
     html = actors.admin.get(reverse("sql:result", args=[run.id])).content.decode()
@@ -201,6 +204,84 @@ def test_only_those_who_were_allowed_ask(asked, actors, reader_account) -> None:
 
     assert "1 row" in asked("SELECT 1", actors.reader).content.decode()
     assert 'href="/sql/"' in actors.reader.get(reverse("topics:list")).content.decode()
+
+
+COUNTED = "SELECT topic, count(*) AS sent FROM bronze.messages GROUP BY topic"
+
+
+def test_who_may_ask_about_some_topics_sees_their_rows_and_results_alone(
+    asked, actors, lake, monkeypatch
+) -> None:
+    monkeypatch.setattr(views, "tables", tables)
+    call_command("allow_sql", "rita", topics=["ord*"], stdout=io.StringIO())
+
+    own = asked(COUNTED, actors.reader)
+    others = reverse("sql:result", args=[run_id_of(asked(COUNTED))])
+    html = own.content.decode()
+
+    assert "<td>orders</td>" in html
+    assert "<td>bills</td>" not in html
+    assert '<span class="mono break">ord*</span>' in html
+    assert ">bronze.messages</summary>" in html
+    assert ">bronze.gaps</summary>" not in html
+    assert actors.reader.get(others).status_code == 404
+    assert actors.admin.get(reverse("sql:result", args=[run_id_of(own)])).status_code == 200
+
+    call_command("allow_sql", "rita", topics=["bills"], stdout=io.StringIO())
+
+    assert actors.reader.get(reverse("sql:result", args=[run_id_of(own)])).status_code == 404
+
+
+def test_rights_of_a_person_and_of_groups_add_up(reader_account) -> None:
+    everything, some = (Group.objects.create(name=name) for name in ("everything", "some"))
+    assert topics_of(reader_account) == ()
+
+    give(reader_account, ("own",))
+    give(some, ("shop-*", "bills"))
+    some.user_set.add(reader_account)
+    assert topics_of(reader_account) == ("bills", "own", "shop-*")
+
+    everything.user_set.add(reader_account)
+    give(everything, None)
+    assert topics_of(reader_account) is None
+
+    take(everything)
+    take(some)
+    assert topics_of(reader_account) == ("own",)
+    assert not covers(("own",), None)
+    assert not covers(("own",), ("own", "bills"))
+    assert covers(("own", "bills"), ("own",))
+
+
+def test_the_page_of_rights_gives_and_takes(actors, reader_account) -> None:
+    address, who = reverse("sql:rights"), f"person:{reader_account.pk}"
+    assert actors.reader.get(address).status_code == 403
+
+    wrong = actors.admin.post(address, {"who": who, "scope": "some", "topics": "a b;c"})
+    actors.admin.post(address, {"who": who, "scope": "some", "topics": "shop-*, %DLQ%billing"})
+    html = actors.admin.get(address).content.decode()
+
+    assert wrong.status_code == 422
+    assert "b;c is no topic" in wrong.content.decode()
+    assert topics_of(reader_account) == ("%DLQ%billing", "shop-*")
+    assert "%DLQ%billing, shop-*" in html
+    actors.admin.post(reverse("sql:right-take"), {"who": who})
+    assert not may_query(get_user_model().objects.get(pk=reader_account.pk))
+
+
+@pytest.mark.parametrize(
+    ("topics", "sentence"),
+    [
+        ([], "at least one"),
+        (["a b"], "a b is no topic"),
+        (["';--"], "is no topic"),
+        (["t" * 128], "is no topic"),
+        ([f"topic{number}" for number in range(51)], "51 topics"),
+    ],
+)
+def test_a_right_to_what_is_no_topic_is_refused(topics, sentence) -> None:
+    with pytest.raises(RightError, match=sentence):
+        checked(topics)
 
 
 def test_a_shared_query_is_read_by_others_and_changed_by_its_owner(asked, actors) -> None:

@@ -52,6 +52,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "reports:schedule-delete": ("",),
     "reports:schedule-new": ("",),
     "sql:editor": ("",),
+    "sql:rights": ("",),
     "topics:create": ("",),
     "topics:delete": ("",),
     "topics:detail": ("",),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Permission
+from django.contrib.auth.models import Group, User
 from django.core.management.base import BaseCommand, CommandError
 
 from console.audit.record import done_by_command
+from console.sql.rights import RightError, give, take
 
 if TYPE_CHECKING:
     from django.core.management.base import CommandParser
@@ -22,20 +23,40 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
         parser.add_argument(
+            "--group", dest="is_group", action="store_true", help="NAME is a group's"
+        )
+        parser.add_argument(
+            "--topics",
+            nargs="+",
+            metavar="TOPIC",
+            help="the only topics whose rows it sees, * for any characters; without it all",
+        )
+        parser.add_argument(
             "--not", dest="is_taken", action="store_true", help="take the permission away"
         )
 
     def handle(self, *args: Any, name: str, is_taken: bool, **options: Any) -> None:
-        account = get_user_model().objects.filter(username=name).first()
-        if account is None:
-            raise CommandError(f"There is no account named {name}.")
-        permission = Permission.objects.get(codename="query_lake", content_type__app_label="sql")
-        if is_taken:
-            account.user_permissions.remove(permission)
+        who: User | Group | None
+        if options["is_group"]:
+            who = Group.objects.filter(name=name).first()
         else:
-            account.user_permissions.add(permission)
-        done_by_command("account.sql", name, after={"may_query": not is_taken})
+            who = get_user_model().objects.filter(username=name).first()
+        if who is None:
+            what = "group" if options["is_group"] else "account"
+            raise CommandError(f"There is no {what} named {name}.")
+        given = options["topics"]
+        topics = None if given is None else tuple(given)
+        if is_taken:
+            take(who)
+        else:
+            try:
+                give(who, topics)
+            except RightError as error:
+                raise CommandError(str(error)) from error
+        after = {"may_query": not is_taken, "topics": "*" if given is None else given}
+        done_by_command("account.sql", name, after=after)
         may = "may not" if is_taken else "may"
-        self.stdout.write(f"{name} {may} ask the lake in SQL.")
-        if is_taken and account.is_staff:
-            self.stdout.write("As an administrator, still so.")
+        about = "" if is_taken or given is None else f" about {', '.join(sorted(set(given)))}"
+        self.stdout.write(f"{name} {may} ask the lake in SQL{about}.")
+        if isinstance(who, User) and who.is_staff and (is_taken or given is not None):
+            self.stdout.write("As an administrator, still about everything.")
