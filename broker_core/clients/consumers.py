@@ -6,6 +6,7 @@ Source: broker/client/ConsumerManager.java, ConsumerGroupInfo.java (4.9.7).
 from __future__ import annotations
 
 import logging
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from broker_core.clients.memberships import SYSTEM_ERROR, Memberships
 from broker_core.config.limits import LIMITS
 from broker_core.delivery.tag_filter import TagFilter
 from broker_core.errors import RequestRefusedError
+from broker_core.message.names import is_retry_topic
 from broker_core.message.subscription import SubscriptionData
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 NOTICES_AT_ONCE = 1_000
 """Members that are told of changes in one turn of the loop: 20 ms."""
+WANTS_CHARS_MAX = 300
 CHARS_PER_SUBSCRIPTION = 16
 """An expression takes about as much memory for so many characters as a subscription without."""
 
@@ -40,6 +43,8 @@ class ConsumerMember(msgspec.Struct, gc=False):
     version: int
     last_heartbeat: float
     """Monotonic seconds."""
+    wants: str = ""
+    """What its own heartbeat subscribes to, see `wants_text`: the group has the last one's only."""
 
 
 class Subscription(msgspec.Struct, gc=False):
@@ -126,6 +131,10 @@ class Consumers:
         group.message_model = message_model
         group.consume_from_where = consume_from_where
         is_new = connection not in group.members
+        # Nearly always what the others want, too: one text for all of them.
+        first = next(iter(group.members.values()), member)
+        if member.wants == first.wants:
+            member.wants = first.wants
         group.members[connection] = member
         changed = _merge_subscriptions(group, wanted)
         self._weigh(group, sum(_weight(one.data) for one in group.subscriptions.values()))
@@ -202,6 +211,24 @@ class Consumers:
             return 1
         self._on_change(name, list(group.members))
         return len(group.members)
+
+
+def wants_text(subscriptions: Iterable[SubscriptionData]) -> str:
+    """Return subscriptions as one text, the same for those that mean the same.
+
+    A long one is cut, with what tells it from others at its end.
+    """
+    parts = []
+    for data in subscriptions:
+        wanted = data.sub_string
+        if data.is_tag_expression:
+            wanted = " || ".join(sorted({*data.tags_set})) or data.sub_string
+        if not is_retry_topic(data.topic):
+            parts.append(f"{data.topic}: {wanted}")
+    text = "; ".join(sorted(parts))
+    if len(text) <= WANTS_CHARS_MAX:
+        return text
+    return f"{text[:WANTS_CHARS_MAX]}… {zlib.crc32(text.encode(errors='replace')):08x}"
 
 
 def _weight(subscription: SubscriptionData) -> int:

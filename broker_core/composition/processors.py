@@ -32,6 +32,7 @@ from broker_core.processors.which_broker import WhichBroker
 from broker_core.sending.dead_letters import DeadLetters
 from broker_core.sending.detours import Detours
 from broker_core.sending.placement import Placement
+from broker_core.stats.recent_records import RecentRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +134,19 @@ def build_processors(
             live_update.apply,
             lambda: foundation.extensions.runtime_info() | ha.runtime_info(),
         ),
-        sample=SampleAdmin(foundation.configuration, foundation.role, readings, ha.gauges, clock),
+        sample=_sample(foundation, storage, readings, ha),
+    )
+
+
+def _sample(
+    foundation: Foundation, storage: StorageParts, readings: Readings, ha: HaAdmin
+) -> SampleAdmin:
+    store = foundation.configuration.store
+    recent = RecentRecords(
+        storage.store, storage.stats, lambda: store.max_message_size, foundation.clock
+    )
+    return SampleAdmin(
+        foundation.configuration, foundation.role, readings, ha.gauges, recent, foundation.clock
     )
 
 

@@ -342,6 +342,18 @@ def examine(
     )
 
 
+def born_host_of(record: memoryview, head: RecordHead) -> bytes:
+    """Return the client's address in a record that begins with the view."""
+    size = HOST_V6_SIZE if head.sys_flag & BORNHOST_V6_FLAG else HOST_V4_SIZE
+    return bytes(record[HEAD_SIZE : HEAD_SIZE + size])
+
+
+def reconsume_times_of(record: memoryview, head: RecordHead) -> int:
+    """Return how often the message of a record, which begins with the view, came back."""
+    times: int = _AFTER_HOSTS.unpack_from(record, head.body_from - _AFTER_HOSTS.size)[0]
+    return times
+
+
 def _examine_short(
     view: memoryview, position: int, limit: int, commit_log_offset: int | None
 ) -> RecordHead:

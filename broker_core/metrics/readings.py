@@ -98,6 +98,7 @@ class Readings:
             "halfPending": len(halves),
             "halfAgeMs": None if oldest is None else max(0, steady.now_ms() - oldest.since_ms),
             "oldestAgeMs": max(0, self._clock.now_ms() - earliest) if earliest >= 0 else None,
+            "maxMessageSize": self._configuration.store.max_message_size,
             "retentionMs": hours * MS_PER_HOUR,
             "rss": int(statm.split()[1]) * resource.getpagesize() if statm else None,
             "lateMs": int(self._late_ms()),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
-from broker_core.clients.consumers import ConsumerMember
+from broker_core.clients.consumers import ConsumerMember, wants_text
 from broker_core.clients.producers import ProducerMember
 from broker_core.clients.rebalance_locks import LockedQueue
 from broker_core.config.limits import LIMITS
@@ -327,7 +327,9 @@ class HeartbeatProcessor:
         is_new = self._consumers.register(
             connection,
             data.group_name,
-            ConsumerMember(client_id, request.language, request.version, now),
+            ConsumerMember(
+                client_id, request.language, request.version, now, wants_text(subscriptions)
+            ),
             data.consume_type,
             data.message_model,
             data.consume_from_where,

@@ -265,7 +265,7 @@ class PullProcessor:
         answer = self.answer_or_park(pull, read)
         if read.status is GetMessageStatus.FOUND:
             took = self._clock.monotonic() - started
-            self._stats.got_late(pull.topic, pull.group, pull.queue_id, took)
+            self._stats.got_late(pull.topic, pull.group, pull.queue_id, read.message_count, took)
         return answer
 
 

@@ -37,6 +37,7 @@ QUEUE_GET_SIZE = "QUEUE_GET_SIZE"
 SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
+COLD_READERS_MAX = 5_000
 ITEMS_MAX = 200_000
 """Keys beyond this number get no counter of their own: memory stays bounded, totals stay right."""
 SAMPLED_AT_ONCE = 2_000
@@ -103,6 +104,8 @@ class BrokerStats(Service):
         self.broker_get_nums = StatsSet(clock)
         self._broker_put = self.broker_put_nums[cluster_name]
         self._broker_get = self.broker_get_nums[cluster_name]
+        self.got_cold: dict[tuple[str, str], int] = {}
+        """Messages that came from the disk, by group and topic."""
         self._puts: dict[str, Flow] = {}
         self._gets: dict[tuple[str, str, int], Flow] = {}
         self.sets = {
@@ -172,8 +175,13 @@ class BrokerStats(Service):
             latency.times += 1
         self._broker_get.value += message_count
 
-    def got_late(self, topic: str, group: str, queue_id: int, seconds: float) -> None:
-        """Count the time of a pull that waited for the disk; `got` counts the pull itself."""
+    def got_late(
+        self, topic: str, group: str, queue_id: int, message_count: int, seconds: float
+    ) -> None:
+        """Count a pull that waited for the disk, which `got` counts as well."""
+        reader = group, topic
+        if reader in self.got_cold or len(self.got_cold) < COLD_READERS_MAX:
+            self.got_cold[reader] = self.got_cold.get(reader, 0) + message_count
         self.group_get_latency[self._latency_key(topic, group, queue_id)].value += int(
             seconds * 1000
         )
@@ -216,6 +224,8 @@ class BrokerStats(Service):
             del self._gets[place]
         self.topic_put_nums.pop(topic, None)
         self.topic_put_size.pop(topic, None)
+        for reader in [reader for reader in self.got_cold if reader[1] == topic]:
+            del self.got_cold[reader]
         for table in self._by_topic_and_group():
             table.drop(lambda key: key.startswith(f"{topic}@"))
         for table in (self.queue_put_nums, self.queue_put_size):
@@ -226,6 +236,8 @@ class BrokerStats(Service):
         """Drop a deleted group's counters."""
         for place in [place for place in self._gets if place[1] == group]:
             del self._gets[place]
+        for reader in [reader for reader in self.got_cold if reader[0] == group]:
+            del self.got_cold[reader]
         for table in (*self._by_topic_and_group(), self.group_get_latency):
             table.drop(lambda key: key.endswith(f"@{group}"))
 

@@ -53,7 +53,7 @@ class MessageStore(Service):
     Attributes:
         put_message, put_batch: see MessagePut.
         get_message, look_message, query_message, units, extended_units, min_offset_in_queue,
-            max_offset_in_queue, offset_in_queue_by_time, store_timestamp, is_in_memory: see
+            max_offset_in_queue, offset_in_queue_by_time, store_timestamp, is_in_memory, glance: see
             MessageReader.
         acknowledge: says when a put counts.
         availability: says whether puts are taken.
@@ -124,6 +124,7 @@ class MessageStore(Service):
         self.offset_in_queue_by_time = reader.offset_in_queue_by_time
         self.store_timestamp = reader.store_timestamp
         self.is_in_memory = reader.is_in_memory
+        self.glance = reader.glance
 
     def interpose(self, wrap: Callable[[MessageCalls], MessageCalls]) -> None:
         """Put something between the store and its users: who calls goes through what wrap returns.

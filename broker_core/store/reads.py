@@ -275,6 +275,24 @@ class MessageReader:
             return self._look_unflushed(commit_log_offset)
         return None
 
+    def glance(self, commit_log_offset: int) -> tuple[memoryview, RecordHead] | None:
+        """Return a record that is likely in memory, with a head for it, its checksum unread.
+
+        None for one that is gone, may not be read yet, or lies on the disk.
+        """
+        log = self._log
+        file = log.file_at(commit_log_offset)
+        if file is None or log.max_offset - commit_log_offset > self._memory_bytes:
+            return None
+        position = commit_log_offset - file.file_from_offset
+        end = min(log.max_offset, self._visibility.read_limit) - file.file_from_offset
+        view = file.view[position : max(position, min(end, file.size))]
+        try:
+            head = examine(view, 0, len(view), commit_log_offset, check_crc=False)
+        except CorruptRecordError:
+            return None
+        return None if head.is_blank else (view[: head.size], head)
+
     def query_message(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
     ) -> list[memoryview]:

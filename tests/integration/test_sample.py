@@ -43,7 +43,7 @@ async def sample(client: Client, clock: ManualClock) -> Any:
 
 
 def topic_of(body: Any, name: str) -> tuple[int, list[int]]:
-    [(size, queues)] = [(size, queues) for topic, size, queues in body["topics"] if topic == name]
+    [(size, queues)] = [row[1:3] for row in body["topics"] if row[0] == name]
     return size, queues
 
 

@@ -5,9 +5,18 @@ The body is a JSON object. A queue's numbers stand in a row, one queue after the
     counters   name -> what was counted since bootTimestamp
     gauges     name -> a reading; null: not known
     latencies  name -> calls in each bucket of latencyBoundsMs and above, since bootTimestamp
-    topics     [name, bytes put since bootTimestamp, [queue_id, min_offset, max_offset, ...]]
+    topics     [name, bytes put since bootTimestamp, [queue_id, min_offset, max_offset, ...],
+               writeQueueNums, 0 without a configuration]
     groups     [name, members connected]
     progress   [group, topic, [queue_id, consumer_offset, max_offset, unread_since_ms, ...]]
+
+    clients    [group, version -> members, subscriptions -> members, some client ids of the rarer
+               ones], only of groups whose members differ in one of them
+    coldReads  [group, topic, messages that came from the disk since bootTimestamp]
+    large      [topic, bytes of the body, queue_id, queue_offset], see RecentRecords, as all below
+    keys       [topic, messages of a thousand that have the key, key]
+    clocks     [host, ms that its clock is ahead, topic that it sends to]
+    redelivered [group, times, topic, queue_id, queue_offset, origin message id]
 
 unread_since_ms is when the first message that the group has not read was stored: -1 when nothing is
 unread, or when that is not known.
@@ -16,11 +25,13 @@ unread, or when that is not known.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from broker_core.metadata.progress import ROWS_AT_ONCE
+from broker_core.metrics.versions import version_text
 from broker_core.protocol.codes import ResponseCode
 from broker_core.stats.latency import FINE_MS
 
@@ -33,8 +44,11 @@ if TYPE_CHECKING:
     from broker_core.metrics.readings import Readings
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
+    from broker_core.stats.recent_records import RecentRecords
 
 VERSION = 1
+KINDS_NAMED_MAX, CLIENTS_NAMED_MAX, GROUPS_NAMED_MAX = 8, 3, 500
+MEMBERS_AT_ONCE = 1_000
 SHARED_S = 1.0
 """Who asks within a second gets the same answer: asking often costs the broker nothing."""
 
@@ -48,9 +62,11 @@ class SampleAdmin:
         role: Role,
         readings: Readings,
         replication: Callable[[], dict[str, int | None]],
+        recent: RecentRecords,
         clock: Clock,
     ) -> None:
         self._configuration = configuration
+        self._recent = recent
         self._role = role
         self._replication = replication
         self._readings = readings
@@ -89,6 +105,17 @@ class SampleAdmin:
         body["progress"] = await self._readings.parts.progress.rows()
         body["topics"] = await self._topics()
         body["groups"] = self._groups()
+        body["clients"] = await self._differing()
+        # A slave's log is its master's, who says it.
+        if not self._role.is_slave:
+            await self._recent.look()
+            body |= {
+                "coldReads": [(*reader, count) for reader, count in stats.got_cold.items()],
+                "large": self._recent.large,
+                "keys": self._recent.keys,
+                "clocks": self._recent.clocks,
+                "redelivered": self._recent.redelivered,
+            }
         return body
 
     def _gauges(self) -> dict[str, int | None]:
@@ -97,18 +124,27 @@ class SampleAdmin:
             found["replicasInSyncMin"] = self._configuration.ha.min_in_sync_replicas
         return found
 
-    async def _topics(self) -> list[tuple[str, int, list[int]]]:
+    async def _topics(self) -> list[tuple[str, int, list[int], int]]:
+        configs = self._readings.parts.topics.table
         queues = self._readings.parts.store.files.queues.table
         sizes = self._readings.parts.stats.topic_put_size
         rows = []
         # A topic has its configuration, or messages from before it was deleted, or both.
-        names = sorted({*self._readings.parts.topics.table, *queues})
+        names = sorted({*configs, *queues})
         for index, name in enumerate(names):
             numbers: list[int] = []
             for queue_id, queue in queues.get(name, {}).items():
                 numbers += (queue_id, queue.min_offset, queue.max_offset)
             size = sizes.get(name)
-            rows.append((name, 0 if size is None else size.value, numbers))
+            config = configs.get(name)
+            rows.append(
+                (
+                    name,
+                    0 if size is None else size.value,
+                    numbers,
+                    0 if config is None else config.write_queue_nums,
+                )
+            )
             if index % ROWS_AT_ONCE == ROWS_AT_ONCE - 1:
                 await self._clock.sleep(0)
         return rows
@@ -117,3 +153,31 @@ class SampleAdmin:
         connected = self._readings.parts.consumers.groups
         names = sorted({*self._readings.parts.groups.table, *connected})
         return [(name, len(connected[name].members) if name in connected else 0) for name in names]
+
+    async def _differing(self) -> list[tuple[str, dict[str, int], dict[str, int], list[str]]]:
+        """Return the groups whose members differ in what they are or want."""
+        rows = []
+        looked_at = 0
+        for name, group in list(self._readings.parts.consumers.groups.items()):
+            members = list(group.members.values())
+            kinds = {(each.language, each.version) for each in members}
+            wants = Counter(each.wants for each in members)
+            if len(kinds) > 1 or len(wants) > 1:
+                versions = Counter(
+                    f"{each.language} {version_text(each.version)}" for each in members
+                )
+                usual = wants.most_common(1)[0][0]
+                odd = [each.client_id for each in members if each.wants != usual]
+                rows.append(
+                    (
+                        name,
+                        dict(versions.most_common(KINDS_NAMED_MAX)),
+                        dict(wants.most_common(KINDS_NAMED_MAX)),
+                        odd[:CLIENTS_NAMED_MAX],
+                    )
+                )
+            looked_at += len(members)
+            if looked_at >= MEMBERS_AT_ONCE:
+                looked_at = 0
+                await self._clock.sleep(0)
+        return rows[:GROUPS_NAMED_MAX]
