@@ -21,7 +21,7 @@ from broker_core.message.ids import host_text
 from broker_core.message.sys_flag import TRANSACTION_ROLLBACK_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from broker_core.clock import Clock
     from broker_core.formats.record import RecordHead
@@ -43,6 +43,9 @@ LARGE_SHARE = 0.5
 LARGE_KEPT_S = 60.0
 NAMED_MAX = 50
 """Rows of each kind in an answer, the most telling first."""
+HEADS_MAX = 100
+HEAD_AGE_MS = 180_000
+"""A message that waits for less is nobody's poison yet."""
 KEYED_MIN = 100
 KEY_SHARE_MIN = 0.2
 KEYS_MAX, HOSTS_MAX, GROUPS_MAX = 50_000, 5_000, 5_000
@@ -91,6 +94,20 @@ class Redelivered(NamedTuple):
     queue_id: int
     queue_offset: int
     origin_message_id: str
+
+
+class Head(NamedTuple):
+    """The first message that a group has not read of a queue, where it has waited long."""
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    message_id: str
+    body_bytes: int
+    host: str
+    times: int
+    """How often it came back."""
 
 
 class _Growth(NamedTuple):
@@ -206,6 +223,46 @@ class RecentRecords:
             if group not in found or each.times >= found[group].times:
                 found[group] = each
         return sorted(found.values(), key=lambda each: -each.times)[:NAMED_MAX]
+
+    def heads(self, rows: Iterable[tuple[str, str, list[int]]], now_ms: int) -> list[Head]:
+        """Return what the longest waiting queue of each group and topic waits with.
+
+        A row has queue_id, consumer_offset, max_offset, unread_since_ms of each queue.
+        """
+        oldest = []
+        for group, topic, numbers in rows:
+            waiting = [
+                (since, queue_id, offset)
+                for queue_id, offset, since in zip(
+                    numbers[::4], numbers[1::4], numbers[3::4], strict=True
+                )
+                if 0 <= since <= now_ms - HEAD_AGE_MS
+            ]
+            if waiting and not names.is_system_topic(topic):
+                oldest.append((*min(waiting), group, topic))
+        found = []
+        for _, queue_id, offset, group, topic in sorted(oldest)[:HEADS_MAX]:
+            queue = self._store.files.queues.find(topic, queue_id)
+            place = None if queue is None else queue.unit(max(offset, queue.min_offset))
+            seen = None if place is None else self._store.glance(place[0])
+            if seen is not None:
+                record, head = seen
+                table = properties.decode(
+                    str(record[head.properties_from : head.properties_to], "utf-8", "replace")
+                )
+                found.append(
+                    Head(
+                        group,
+                        topic,
+                        queue_id,
+                        head.queue_offset,
+                        table.get(names.PROPERTY_UNIQ_KEY, "")[:KEY_CHARS_MAX],
+                        head.body_to - head.body_from,
+                        host_text(born_host_of(record, head)).rpartition(":")[0],
+                        reconsume_times_of(record, head),
+                    )
+                )
+        return found
 
     async def _grown(self) -> list[_Growth]:
         before, ends = self._ends, {}

@@ -25,6 +25,7 @@ MISSING_SLOTS = 60
 """A figure that was known within this many minutes and is not any more is missing."""
 MISSING_MINUTES_MAX = 45
 FRESH_MS = 3 * MINUTE_MS
+PAGES_ONLY = frozenset({"key"})
 LOOKED_AT_MAX = 20_000
 """Figures a round for all rules together: half a second of a core."""
 
@@ -41,7 +42,7 @@ class Seen(NamedTuple):
 
     sign: Sign
     severity: str
-    evidence: dict[str, float]
+    evidence: dict[str, float | str]
 
 
 def terms_of(rule: Rule) -> Terms:
@@ -91,6 +92,11 @@ def of_verdict(rule: Rule, verdict: Verdict) -> bool:
     if rule.least == Rule.Severity.BAD and verdict.severity != Rule.Severity.BAD:
         return False
     return concerns(rule, key_of(verdict))
+
+
+def told(verdict: Verdict) -> dict[str, str]:
+    """Return the names that an alert may tell: the keys of messages stay on the pages."""
+    return {name: text for name, text in verdict.names.items() if name not in PAGES_ONLY}
 
 
 def key_of(verdict: Verdict) -> Key:
@@ -143,7 +149,7 @@ class Observation:
         """Return what is seen of the subjects of a rule, and the sign of all the others."""
         if rule.source == Rule.Source.VERDICT:
             said = {
-                key_of(each): Seen(Sign.HOLDS, each.severity, each.evidence)
+                key_of(each): Seen(Sign.HOLDS, each.severity, {**each.evidence, **told(each)})
                 for each in self._verdicts.verdicts
                 if of_verdict(rule, each)
             }
@@ -157,6 +163,6 @@ class Observation:
             values = values_of([self._points[subject]], series.line.line)
             sign = sign_of(rule, values)
             value = values[-1] if values else None
-            evidence = {} if value is None else {"value": value}
+            evidence: dict[str, float | str] = {} if value is None else {"value": value}
             seen[Key(series.key, subject)] = Seen(sign, rule.severity, evidence)
         return seen, Sign.UNKNOWN

@@ -9,7 +9,9 @@ from console.alerts.life import Life, Sign, Stage, step
 from console.alerts.models import Rule
 from console.alerts.observing import MISSING_SLOTS, is_meant, sign_of, terms_of
 from console.alerts.series import SERIES
+from console.gateway.answers import MASTER_ID
 from console.history import metrics
+from console.history.metrics import Subject
 from console.history.points import Points
 from console.history.series import values_of
 from console.history.tiers import DAY_MS, MIDDLE, MINUTE_MS
@@ -19,7 +21,6 @@ from console.verdicts.window import MINUTES, Window
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from console.history.metrics import Subject
     from console.history.store import HistoryStore
 
 SLOTS = DAY_MS // MINUTE_MS
@@ -118,7 +119,7 @@ def companions(store: HistoryStore, subject: Subject, low: int) -> dict[str, Poi
     found = {}
     for kind, each in [
         (metrics.GROUP, group),
-        *((metrics.BROKER, one) for one in ids if one[:2] == (metrics.BROKER, subject.broker)),
+        (metrics.BROKER, Subject(metrics.BROKER, subject.broker, str(MASTER_ID))),
     ]:
         if each in ids and subject.kind != metrics.BROKER:
             read = store.read([ids[each]], MIDDLE, low, SLOTS + MISSING_SLOTS)

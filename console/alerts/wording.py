@@ -48,7 +48,8 @@ def words_of(alert: Alert) -> Words:
         alert.name,
         alert.began_ms,
         alert.began_ms,
-        alert.evidence,
+        {name: each for name, each in alert.evidence.items() if not isinstance(each, str)},
+        {name: each for name, each in alert.evidence.items() if isinstance(each, str)},
     )
     said = shown(verdict)
     if said is None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from console.history.metrics import Subject
     from console.history.store import HistoryStore
 
+    Facts = Callable[[Subject], Mapping[str, str]]
+    Judging = Callable[[int, Mapping[Subject, int], Facts], None]
+
 logger = logging.getLogger(__name__)
 
 FOLD_EVERY = 30
@@ -64,9 +67,11 @@ class Collector:
         store: HistoryStore,
         clock: CollectorClock,
         pid: int,
-        judge: Callable[[int, Mapping[Subject, int]], None] = lambda _now, _noticed: None,
+        judge: Judging = lambda _now, _noticed, _facts: None,
     ) -> None:
-        """`judge` is called after each sample with the time, and with what was noticed when."""
+        """`judge` is called after each sample with the time, with what was noticed when, and with
+        what says in words what is known of a subject.
+        """
         self.stop = threading.Event()
         self._store = store
         self._clock = clock
@@ -88,7 +93,7 @@ class Collector:
         status = self._sampler.take(began)
         self._taken += 1
         try:
-            self._judge(began.wall_ms, self._sampler.noticed)
+            self._judge(began.wall_ms, self._sampler.noticed, self._sampler.facts)
             status.took_ms = self._clock.now().monotonic_ms - began.monotonic_ms
             status.process = identity(self._pid)
             self._store.note(STATUS, msgspec.json.encode(status))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from console.collector.pace import Pace
     from console.collector.reading import Reading
     from console.gateway.sample import BrokerSample
     from console.history.metrics import Metric, Subject
@@ -59,6 +60,7 @@ GAUGES = {
     "epoch": metrics.EPOCH,
     "following": metrics.FOLLOWING,
     "masterSilentMs": metrics.MASTER_SILENT,
+    "maxMessageSize": metrics.MESSAGE_MAX,
 }
 LATENCIES = {"put": metrics.PUT_TOOK, "get": metrics.GET_TOOK, "flush": metrics.FLUSH_TOOK}
 
@@ -74,7 +76,9 @@ class Figures:
         values: the number, or MISSING.
     """
 
-    def __init__(self, before: Reading | None, now: Reading) -> None:
+    def __init__(self, before: Reading | None, now: Reading, pace: Pace | None = None) -> None:
+        """`pace` knows how busy each queue was lately, and learns what was added."""
+        self._pace = pace
         self._before = before
         self._now = now
         was = before.sample if before is not None else None
@@ -88,6 +92,7 @@ class Figures:
             self._topics(put)
             self._groups(put)
             self._progress()
+            self._findings()
         self.subjects: list[Subject] = now.names.subjects
         self.owners, self.codes, self.parts, self.values = (
             np.concatenate(each) for each in zip(*self._columns, strict=True)
@@ -144,6 +149,9 @@ class Figures:
         """Return how many messages came to each topic, MISSING where a queue does not say."""
         now, before = self._now, self._before
         if before is None:
+            self._hot: list[tuple[int, int, int]] = []
+            if self._pace is not None:
+                self._pace.forget()
             return np.full(len(now.names.topics), MISSING)
         places = places_of(now.names.topics, now.topics, before.names.topics, before.topics)
         low, end = now.topics.numbers[:, 1], now.topics.numbers[:, 2]
@@ -153,6 +161,8 @@ class Figures:
         is_known = added >= 0
         if not (before.sample.is_whole and now.sample.is_whole):
             is_known &= ~is_new
+        paced = np.where(is_known, added, 0)
+        self._hot = [] if self._pace is None else self._pace.hot(now, places, paced)
         return known(now.topics.sums(added), now.topics.all_of(is_known))
 
     def _topics(self, put: Ints) -> None:
@@ -213,6 +223,44 @@ class Figures:
             self._add(metric, names.of_pairs, known(values, was_there))
             of_known = np.where(was_there, values, 0)[kept]
             self._add(metric, groups, summed(of_group, of_known, len(groups)))
+
+    def _findings(self) -> None:
+        """Add what is only kept where there is something to say: nothing is no evidence."""
+        names, sample = self._now.names, self._now.sample
+        rows = [
+            (owner, metrics.HOT_QUEUE.code, queue, per_mille)
+            for topic, queue, per_mille in self._hot
+            for owner in [int(names.of_topics[topic])]
+        ]
+
+        def say(metric: Metric, kind: str, name: str, value: int | None) -> None:
+            owner = names.number_of(kind, name)
+            rows.append((owner, metric.code, metrics.WHOLE, MISSING if value is None else value))
+
+        for large in sample.large or ():
+            say(metrics.LARGEST, metrics.TOPIC, large.topic, large.body_bytes)
+        for key in sample.keys or ():
+            say(metrics.HOT_KEY, metrics.TOPIC, key.topic, key.per_mille)
+        for each in sample.clients or ():
+            if len(each.versions) > 1:
+                say(metrics.VERSIONS, metrics.GROUP, each.group, len(each.versions))
+            odd = sum(each.wants.values()) - max(each.wants.values(), default=0)
+            if odd:
+                say(metrics.MISMATCHED, metrics.GROUP, each.group, odd)
+        if sample.clocks is not None:
+            off = max((abs(each.ahead_ms) for each in sample.clocks), default=0)
+            rows.append((names.broker, metrics.CLOCK_OFF.code, metrics.WHOLE, off))
+        was = None if self._before is None else self._before.sample
+        before = {
+            (each.group, each.topic): each.messages for each in (was and was.cold_reads) or ()
+        }
+        for reads in sample.cold_reads or ():
+            added = self._since_start(reads.messages, before.get((reads.group, reads.topic)))
+            pair = metrics.pair(reads.group, reads.topic)
+            say(metrics.GOT_COLD, metrics.PROGRESS, pair, added)
+        table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+        table = table[table[:, 0] != NONE]
+        self._columns.append((table[:, 0], table[:, 1], table[:, 2], table[:, 3]))
 
     def _lags(self) -> tuple[Ints, Ints]:
         """Return of each queue what is unread, and for how long; MISSING: not known."""

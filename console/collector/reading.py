@@ -53,6 +53,11 @@ class Queues:
         """Return each owner's sum of values of its queues; 0 where it has none."""
         return self._reduced(np.add, values)
 
+    def sums_of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return each owner's sum of values that are no whole numbers."""
+        sums: NDArray[np.float64] = np.bincount(self.owners, values, len(self.counts)).astype(float)
+        return sums
+
     def maxima(self, values: Ints) -> Ints:
         """Return each owner's greatest value, 0 where it has none."""
         return self._reduced(np.maximum, values)
@@ -77,7 +82,7 @@ class Names:
         self.groups = [each.name for each in sample.groups]
         self.pairs = [(each.group, each.topic) for each in sample.progress]
         self._broker = sample.broker_name
-        numbers: dict[Subject, int] = {}
+        numbers = self._numbers = dict[Subject, int]()
 
         def about(kind: str, name: str, *, is_kept: bool) -> int:
             if not is_kept:
@@ -114,6 +119,10 @@ class Names:
         self.retries = indices(places.get(RETRY_PREFIX + name, NONE) for name in self.groups)
         self.dead = indices(places.get(DLQ_PREFIX + name, NONE) for name in self.groups)
 
+    def number_of(self, kind: str, name: str) -> int:
+        """Return the index of a subject, NONE where it is not kept."""
+        return self._numbers.get(Subject(kind, self._broker, name), NONE)
+
     def are_those_of(self, sample: BrokerSample) -> bool:
         return (
             self.subjects[self.broker] == (metrics.BROKER, self._broker, str(sample.broker_id))
@@ -140,6 +149,9 @@ class Reading:
             else Names(sample)
         )
         self.topics = Queues([each.queues for each in sample.topics], 3)
+        self.write_queues: Ints = np.array(
+            [each.write_queues for each in sample.topics], dtype=np.int64
+        )
         self.progress = Queues([each.queues for each in sample.progress], 4)
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from console.collector.facts import facts_of
 from console.collector.figures import Figures, is_failover
+from console.collector.pace import Pace
 from console.collector.reading import Reading, indices
 from console.gateway.errors import GatewayError
 from console.gateway.sample import BrokerSample, decoded, encoded
@@ -42,6 +44,12 @@ NOTICED = {
     metrics.REWOUND: 1,
     metrics.RETRIED: 1,
     metrics.DEAD: 1,
+    metrics.GOT_COLD: 1,
+    metrics.LARGEST: 1,
+    metrics.HOT_QUEUE: 1,
+    metrics.HOT_KEY: 1,
+    metrics.VERSIONS: 2,
+    metrics.MISMATCHED: 1,
 }
 """From which value on a figure lets its subject be judged: no rule speaks of less."""
 NOTICED_MS = 3_600_000
@@ -60,6 +68,7 @@ class Source:
     """What is known of one source of samples. `accounted` is up to when counters are kept."""
 
     before: Reading | None = None
+    pace: Pace = field(default_factory=Pace)
     accounted: Moment | None = None
     wall_before: int | None = None
     subjects: list[Subject] = field(default_factory=list)
@@ -126,7 +135,7 @@ class Sampler:
         source = self._source(name)
         covered = covered_ms(source.accounted, source.wall_before, now)
         reading = Reading(sample, source.before)
-        figures = Figures(source.before if covered else None, reading)
+        figures = Figures(source.before if covered else None, reading, source.pace)
         if len(figures) > NUMBERS_MAX:
             raise HistoryError(f"{name} has {len(figures)} figures, more than {NUMBERS_MAX}")
         columns = Columns(figures.subjects, figures.owners, figures.codes, figures.parts)
@@ -140,6 +149,14 @@ class Sampler:
             self._store.add_event(Event(sample.boot_timestamp, RESTART, sample.broker_name))
         source.before = reading
         return len(figures)
+
+    def facts(self, subject: Subject) -> dict[str, str]:
+        """Return what the newest sample says of a subject in words: names, places, versions."""
+        found: dict[str, str] = {}
+        for source in self._sources.values():
+            if source.before is not None:
+                found |= facts_of(source.before.sample, subject)
+        return found
 
     def _keep_processes(self, now: Moment) -> int:
         used = used_by_appliance()

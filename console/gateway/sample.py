@@ -23,6 +23,8 @@ class TopicSample(msgspec.Struct, array_like=True, frozen=True):
     put_bytes: int | None
     queues: list[int]
     """queue_id, min_offset, max_offset, ..."""
+    write_queues: int = 0
+    """How many queues take messages; 0 where the broker does not say."""
 
     def rows(self) -> Iterator[tuple[int, int, int]]:
         """Yield (queue_id, min_offset, max_offset)."""
@@ -51,6 +53,73 @@ class ProgressSample(msgspec.Struct, array_like=True, frozen=True):
         return zip(numbers, numbers, numbers, numbers, strict=True)
 
 
+class ClientsSample(msgspec.Struct, array_like=True, frozen=True):
+    """A group whose members differ: members of each version, and of each set of subscriptions."""
+
+    group: str
+    versions: dict[str, int]
+    wants: dict[str, int]
+    odd: list[str]
+    """Some client ids whose subscriptions are not the usual ones."""
+
+
+class ColdReadsSample(msgspec.Struct, array_like=True, frozen=True):
+    """Messages that a group got from the disk since the broker's start."""
+
+    group: str
+    topic: str
+    messages: int
+
+
+class LargeSample(msgspec.Struct, array_like=True, frozen=True):
+    """The largest message of a topic within a minute, where it is a large one."""
+
+    topic: str
+    body_bytes: int
+    queue_id: int
+    queue_offset: int
+
+
+class KeySample(msgspec.Struct, array_like=True, frozen=True):
+    """The commonest key of a topic, and how many of a thousand messages have it."""
+
+    topic: str
+    per_mille: int
+    key: str
+
+
+class ClockSample(msgspec.Struct, array_like=True, frozen=True):
+    """By how much the clients of a host are ahead of the broker's clock; below 0: behind."""
+
+    host: str
+    ahead_ms: int
+    topic: str
+
+
+class RedeliveredSample(msgspec.Struct, array_like=True, frozen=True):
+    """The message that came back most often to a group, and the place of its newest copy."""
+
+    group: str
+    times: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    origin_message_id: str
+
+
+class HeadSample(msgspec.Struct, array_like=True, frozen=True):
+    """The message that a group has waited with for minutes, of its longest waiting queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    message_id: str
+    body_bytes: int
+    host: str
+    times: int
+
+
 class BrokerSample(msgspec.Struct, frozen=True, rename="camel"):
     """A broker. Counters, latencies and topics' bytes begin at `boot_timestamp`."""
 
@@ -66,6 +135,14 @@ class BrokerSample(msgspec.Struct, frozen=True, rename="camel"):
     progress: list[ProgressSample]
     latency_bounds_ms: list[float] = []
     latencies: dict[str, list[int]] = {}
+    clients: list[ClientsSample] | None = None
+    """None, here and below: the broker does not say."""
+    cold_reads: list[ColdReadsSample] | None = None
+    large: list[LargeSample] | None = None
+    keys: list[KeySample] | None = None
+    clocks: list[ClockSample] | None = None
+    redelivered: list[RedeliveredSample] | None = None
+    heads: list[HeadSample] | None = None
     is_whole: bool = True
     """Whether every topic is here, so that one that was not there before is a new one."""
 

@@ -75,6 +75,18 @@ REPLICAS_MIN = _gauge(32, "replicas_min", "")
 EPOCH = _gauge(33, "epoch", "")
 FOLLOWING = _gauge(34, "following", "")
 MASTER_SILENT = _gauge(35, "master_silent", "ms")
+LARGEST = _gauge(36, "largest", "B")
+"""The largest message of a topic, where it is near the limit; nothing elsewhere."""
+MESSAGE_MAX = _gauge(37, "message_max", "B")
+HOT_QUEUE = _gauge(38, "hot_queue", "‰")
+"""The share of a topic's messages that a queue gets, where it is many times that of the others."""
+HOT_KEY = _gauge(39, "hot_key", "‰")
+VERSIONS = _gauge(40, "versions", "")
+"""Of a group's clients; one is not kept."""
+MISMATCHED = _gauge(41, "mismatched", "")
+"""Members of a group that subscribe to something else than most; none is not kept."""
+CLOCK_OFF = _gauge(42, "clock_off", "ms")
+GOT_COLD = _counter(43, "got_cold", "msg")
 
 ALL = {
     each.code: each
@@ -83,7 +95,8 @@ ALL = {
         *(RETRIED, DEAD, DISK_USED, DISK_TOTAL, LOG_BYTES, FLUSH_BEHIND, HALF_PENDING, HALF_AGE),
         *(CPU, RSS, LATE, CONNECTIONS, PUT_TOOK, GET_TOOK, FLUSH_TOOK, OLDEST_AGE, RETENTION),
         *(REPLICATION_BEHIND, REPLICATION_AGE, SLAVES, SLAVES_IN_SYNC, REPLICAS_MIN, EPOCH),
-        *(FOLLOWING, MASTER_SILENT),
+        *(FOLLOWING, MASTER_SILENT, LARGEST, MESSAGE_MAX, HOT_QUEUE, HOT_KEY, VERSIONS, MISMATCHED),
+        *(CLOCK_OFF, GOT_COLD),
     )
 }
 COUNTER_CODES = frozenset(each.code for each in ALL.values() if each.kind is Kind.COUNTER)

@@ -1,8 +1,9 @@
 """Judge: applies the rules to what the collector has kept, once a minute, and keeps what they say.
 
-It looks at every broker, and at groups of which something was noticed within RECENT_MS: they lag,
-went back, retried or gave up. After a start it looks at all of them once. What a rule no longer
-says is kept for HELD_MS, so that a number at its threshold does not blink.
+It looks at every broker, at what a verdict stands of, and at groups and topics of which something
+was noticed within RECENT_MS: they lag, went back, retried, gave up or are odd. After a start it
+looks at all of them once. What a rule no longer says goes on while the rule sees it worsen
+(`Rule.goes_on`), and is kept for HELD_MS, so that a number at its threshold does not blink.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from console.gateway.answers import MASTER_ID
 from console.history import metrics
+from console.history.metrics import Subject
 from console.history.series import Line, values_of
 from console.history.tiers import COARSE, DAY_MS, MIDDLE, MINUTE_MS
-from console.verdicts.rules import RULES, Seen
+from console.verdicts.rules import BY_NAME, RULES, Found, Seen
 from console.verdicts.window import MINUTES, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from console.history.metrics import Subject
     from console.history.store import HistoryStore
+
+    Key = tuple[str, str, str, str]
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +39,8 @@ LOOKED_AT_MAX = 5_000
 KEPT_MAX = 500
 DISK_DAYS = 3
 ORDER = {"bad": 0, "warn": 1}
+JUDGED = {metrics.GROUP, metrics.PROGRESS, metrics.TOPIC}
+"""Kinds that are looked at when something was noticed; brokers always are."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -48,6 +54,8 @@ class Verdict(msgspec.Struct, frozen=True):
     since_ms: int
     seen_ms: int
     evidence: dict[str, float]
+    names: dict[str, str] = {}
+    """What shows it besides numbers: a client, a key, the offset of a message."""
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -67,10 +75,18 @@ class Judge:
     def __init__(self, store: HistoryStore) -> None:
         self._store = store
         self._judged_ms = 0
-        self._before: dict[tuple[str, str, str, str], Verdict] | None = None
+        self._before: dict[Key, Verdict] | None = None
 
-    def judge(self, now_ms: int, noticed: Mapping[Subject, int]) -> None:
-        """Look again if a minute has passed; `noticed` says when each subject was noticed last."""
+    def judge(
+        self,
+        now_ms: int,
+        noticed: Mapping[Subject, int],
+        facts: Callable[[Subject], Mapping[str, str]] = lambda _: {},
+    ) -> None:
+        """Look again if a minute has passed.
+
+        `noticed` says when each subject was noticed last, `facts` what is known of one in words.
+        """
         # A clock that was set back is no reason to wait for it.
         if 0 <= now_ms - self._judged_ms < EVERY_MS:
             return
@@ -78,20 +94,27 @@ class Judge:
         first = self._before is None
         before = self._kept() if self._before is None else self._before
         ids = self._store.all_subjects()
+        standing = {Subject(*key[1:]) for key in before}
         looked_at = [
             subject
             for subject in ids
             if subject.kind == metrics.BROKER
-            or (
-                subject.kind in {metrics.GROUP, metrics.PROGRESS}
-                and (first or now_ms - noticed.get(subject, 0) <= RECENT_MS)
+            or subject in standing
+            or (subject.kind in JUDGED and (first or now_ms - noticed.get(subject, 0) <= RECENT_MS))
+        ]
+        # A crowd must not hide a broker, or the end of what stands.
+        looked_at.sort(key=lambda each: each.kind != metrics.BROKER and each not in standing)
+        now = self._found(looked_at[:LOOKED_AT_MAX], ids, before, now_ms)
+        for key, verdict in now.items():
+            names = names_of(verdict, facts(Subject(*key[1:])))
+            was = before.get(key)
+            now[key] = msgspec.structs.replace(
+                verdict,
+                since_ms=verdict.since_ms if was is None else was.since_ms,
+                names=names if names or was is None else was.names,
             )
-        ][:LOOKED_AT_MAX]
-        now = {verdict.key: verdict for verdict in self._found(looked_at, ids, now_ms)}
         for key, verdict in before.items():
-            if key in now:
-                now[key] = msgspec.structs.replace(now[key], since_ms=verdict.since_ms)
-            elif 0 <= now_ms - verdict.seen_ms < HELD_MS:
+            if key not in now and 0 <= now_ms - verdict.seen_ms < HELD_MS:
                 now[key] = verdict
         self._before = now
         ordered = sorted(now.values(), key=lambda each: (ORDER[each.severity], each.since_ms))
@@ -99,36 +122,38 @@ class Judge:
         self._store.note(VERDICTS, msgspec.json.encode(kept))
 
     def _found(
-        self, subjects: Sequence[Subject], ids: Mapping[Subject, int], now_ms: int
-    ) -> list[Verdict]:
-        groups = {
-            subject.name: subject._replace(kind=metrics.GROUP, name=subject.name.partition("@")[0])
-            for subject in subjects
-            if subject.kind == metrics.PROGRESS
+        self,
+        subjects: Sequence[Subject],
+        ids: Mapping[Subject, int],
+        before: Mapping[Key, Verdict],
+        now_ms: int,
+    ) -> dict[Key, Verdict]:
+        groups = {each: group_of(each) for each in subjects if each.kind == metrics.PROGRESS}
+        masters = {
+            each.broker: Subject(metrics.BROKER, each.broker, str(MASTER_ID)) for each in subjects
         }
-        wanted = {*subjects, *groups.values()} & ids.keys()
+        wanted = {*subjects, *groups.values(), *masters.values()} & ids.keys()
         first = now_ms // MIDDLE.step_ms - MINUTES
         read = self._store.read([ids[each] for each in wanted], MIDDLE, first, MINUTES)
         windows = {each: Window(each, read[ids[each]], now_ms) for each in wanted}
-        brokers = {each.broker: windows[each] for each in wanted if each.kind == metrics.BROKER}
-        found = []
+        found: dict[Key, Verdict] = {}
         for subject in subjects:
             seen = Seen(
                 own=windows[subject],
-                group=windows.get(groups[subject.name])
-                if subject.kind == metrics.PROGRESS
-                else None,
-                broker=brokers.get(subject.broker),
+                group=windows.get(groups[subject]) if subject in groups else None,
+                broker=windows.get(masters[subject.broker]),
                 disk_used=self._disk_used(ids[subject], now_ms)
                 if subject.kind == metrics.BROKER
                 else None,
             )
             for rule in RULES:
-                said = rule.judge(seen) if rule.kind == subject.kind else None
+                if rule.kind != subject.kind:
+                    continue
+                said = rule.judge(seen) or going_on(seen, before.get((rule.name, *subject)))
                 if said is not None:
                     evidence = {name: float(value) for name, value in said.evidence.items()}
-                    found.append(
-                        Verdict(rule.name, said.severity, *subject, now_ms, now_ms, evidence)
+                    found[rule.name, *subject] = Verdict(
+                        rule.name, said.severity, *subject, now_ms, now_ms, evidence
                     )
         return found
 
@@ -138,9 +163,28 @@ class Judge:
         points = self._store.read([number], COARSE, first, slots)[number]
         return values_of([points], Line("", metrics.DISK_USED))
 
-    def _kept(self) -> dict[tuple[str, str, str, str], Verdict]:
+    def _kept(self) -> dict[Key, Verdict]:
         """Return what the last collector said: a restart does not make troubles young."""
         return {verdict.key: verdict for verdict in verdicts_of(self._store).verdicts}
+
+
+def group_of(progress: Subject) -> Subject:
+    """Return the group on the same broker: groups of one name may be strangers elsewhere."""
+    return progress._replace(kind=metrics.GROUP, name=progress.name.partition("@")[0])
+
+
+def going_on(seen: Seen, verdict: Verdict | None) -> Found | None:
+    """Return what still stands of a verdict that its rule would not begin any more."""
+    goes_on = BY_NAME[verdict.rule].goes_on if verdict is not None else None
+    return None if verdict is None or goes_on is None else goes_on(seen, verdict.evidence)
+
+
+def names_of(verdict: Verdict, facts: Mapping[str, str]) -> dict[str, str]:
+    """Return the facts that a verdict's rule wants; a message only if it is of the same queue."""
+    queue = facts.get("head_queue")
+    if queue is not None and float(queue) != verdict.evidence.get("queue"):
+        return {}
+    return {name: facts[name] for name in BY_NAME[verdict.rule].names if name in facts}
 
 
 def verdicts_of(store: HistoryStore) -> Verdicts:

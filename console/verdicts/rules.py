@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from console.history import metrics
 from console.history.latency import quantile_ms
+from console.history.series import How
 from console.history.tiers import HOUR_MS, MINUTE_MS
 from console.verdicts.window import MINUTES, mean_of
 
@@ -44,6 +45,20 @@ GONE_MINUTES = 3
 """Long enough that a slave was not merely restarted."""
 SLOTS_AN_HOUR = 6
 """Of the disk's values, which are by ten minutes."""
+
+
+NEAR_LIMIT, VERY_NEAR_LIMIT = 0.8, 0.95
+"""Of maxMessageSize: from the second on, a little more text is refused."""
+HOT_KEY_SHARE = 0.5
+CLOCK_OFF_MS = 5_000.0
+"""Clocks that are kept by NTP differ by milliseconds; a slow network by a second."""
+VERSIONS_MANY = 3
+VERSIONS_MINUTES = 54
+"""Of the hour: a deployment is over by then, and a restart of the broker hides a minute."""
+COLD_MIN = 1_000
+COLD_SHARE = 0.5
+GONE_AT_MOST_MS = 24.0 * HOUR_MS
+"""After a day a slave that is away is not wanted any more."""
 
 
 class Severity(StrEnum):
@@ -79,6 +94,11 @@ class Rule(NamedTuple):
     name: str
     kind: str
     judge: Callable[[Seen], Found | None]
+    goes_on: Callable[[Seen, Evidence], Found | None] | None = None
+    """Whether a verdict with this evidence stands though `judge` would not begin it: it must not
+    end while something worsens."""
+    names: tuple[str, ...] = ()
+    """Which facts show it besides numbers."""
 
 
 def members(seen: Seen) -> float | None:
@@ -92,17 +112,68 @@ def falling_behind(seen: Seen) -> Found | None:
     consumed = seen.own.mean(metrics.CONSUMED, 0, STILL_MINUTES)
     if before is None or now is None or not consumed:
         return None
-    if now - before < LAG_MIN or now < before * GROWTH:
+    age = seen.own.last(metrics.LAG_AGE) or 0.0
+    # A long lag that grows evenly grows by less and less of itself, and is no better for that.
+    older = is_older(seen)
+    if now - before < LAG_MIN or (now < before * GROWTH and not older):
         return None
     # A peak that is being worked off is no trend: the last minutes must climb, too.
     middle = mean_of(lags, 3, 6)
     if middle is None or now <= middle:
         return None
-    age = seen.own.last(metrics.LAG_AGE) or 0.0
     severity = Severity.BAD if age >= 10 * MINUTE_MS else Severity.WARN
     rate = (now - before) / (TREND_MINUTES * 60)
     evidence = {"before": before, "now": now, "minutes": TREND_MINUTES, "consumed": consumed}
     return Found(severity, evidence | {"growth": rate, "age_ms": age})
+
+
+def is_older(seen: Seen) -> bool:
+    """Whether the oldest unread message is minutes old, and older than that of ten minutes ago."""
+    ages = seen.own.values(metrics.LAG_AGE)
+    before, now = mean_of(ages, TREND_MINUTES, TREND_MINUTES + 3), mean_of(ages, 0, 3)
+    if before is None or now is None:
+        return False
+    return now >= 2 * MINUTE_MS and now - before >= MINUTE_MS
+
+
+def does_not_shrink(seen: Seen, evidence: Evidence) -> Found | None:
+    """Go on while the lag is long and not shorter than ten minutes ago."""
+    lags = seen.own.values(metrics.LAG)
+    before, now = mean_of(lags, TREND_MINUTES, TREND_MINUTES + 3), mean_of(lags, 0, 3)
+    if before is None or now is None or now < max(before, LAG_MIN):
+        return None
+    age = seen.own.last(metrics.LAG_AGE) or 0.0
+    severity = Severity.BAD if age >= 10 * MINUTE_MS else Severity.WARN
+    newer = {"before": before, "now": now, "age_ms": age} if "before" in evidence else {}
+    return Found(severity, {**evidence, **newer})
+
+
+def still_stands(seen: Seen, evidence: Evidence) -> Found | None:
+    """Go on while nothing is consumed, also where nobody knows the members."""
+    gone = seen.group.values(metrics.MEMBERS)[-GONE_MINUTES - 1 :] if seen.group is not None else []
+    lag = seen.own.last(metrics.LAG)
+    if not lag or seen.own.sum(metrics.CONSUMED, STILL_MINUTES) != 0:
+        return None
+    # Without members for minutes another rule speaks.
+    if len(gone) > GONE_MINUTES and all(count == 0 for count in gone):
+        return None
+    age = seen.own.last(metrics.LAG_AGE)
+    more = {"lag": lag} | ({} if age is None or "age_ms" not in evidence else {"age_ms": age})
+    if "minutes" in evidence:
+        values = seen.own.values(metrics.CONSUMED)
+        more["minutes"] = next((n for n, value in enumerate(reversed(values)) if value), MINUTES)
+    return Found(Severity.BAD if "minutes" in evidence else Severity.WARN, {**evidence, **more})
+
+
+def queue_still_stuck(seen: Seen, evidence: Evidence) -> Found | None:
+    """Go on while the queue's first unread message grows older, whatever other queues do."""
+    queue = round(evidence["queue"])
+    ages = seen.own.values(metrics.LAG_AGE, part=queue)[-STILL_MINUTES:]
+    known = [age for age in ages if age is not None]
+    if len(known) < 2 or known[-1] < STILL_MINUTES * MINUTE_MS or known[-1] <= known[0]:
+        return None
+    lag = seen.own.last(metrics.LAG, queue) or 0.0
+    return Found(Severity.BAD, {**evidence, "age_ms": known[-1], "lag": lag})
 
 
 def unread_and_still(seen: Seen) -> float | None:
@@ -209,8 +280,9 @@ def retention_is_near(seen: Seen) -> Found | None:
     if age is None or not kept or not lag or age < kept * 0.75:
         return None
     left = kept - age
-    # What is being deleted already is of a group that nobody waits for.
-    severity = Severity.BAD if 0 < left < HOUR_MS else Severity.WARN
+    # What is deleted unread of a group that nobody runs is no loss.
+    is_left_alone = left <= 0 and members(seen) == 0
+    severity = Severity.BAD if left < HOUR_MS and not is_left_alone else Severity.WARN
     return Found(severity, {"lag": lag, "left_ms": max(0.0, left), "kept_ms": kept})
 
 
@@ -245,6 +317,9 @@ def half_messages(seen: Seen) -> Found | None:
 def disk_fills(seen: Seen) -> Found | None:
     """Judge: at the pace of the last days the disk is full soon."""
     used, total = seen.disk_used or [], seen.own.last(metrics.DISK_TOTAL)
+    now = seen.own.last(metrics.DISK_USED)
+    if total and now is not None and now >= total * FULL_SHARE:
+        return Found(Severity.BAD, {"days": 0.0, "used": now / total, "a_day": 0.0})
     known = [(index, value) for index, value in enumerate(used) if value is not None]
     if not total or len(known) < DISK_HOURS_MIN * SLOTS_AN_HOUR:
         return None
@@ -318,6 +393,16 @@ def slave_gone(seen: Seen) -> Found | None:
     return Found(severity, {"before": most, "now": recent[-1], "minutes": away})
 
 
+def slave_still_gone(seen: Seen, evidence: Evidence) -> Found | None:
+    """Go on for a day while there are fewer slaves than there were."""
+    count = seen.own.last(metrics.SLAVES)
+    minutes = evidence["minutes"] + 1
+    if count is None or count >= evidence["before"] or minutes * MINUTE_MS > GONE_AT_MOST_MS:
+        return None
+    severity = Severity.WARN if count else Severity.BAD
+    return Found(severity, {**evidence, "now": count, "minutes": minutes})
+
+
 def few_replicas(seen: Seen) -> Found | None:
     """Judge: the master takes no messages, since too few slaves are in sync."""
     least = seen.own.last(metrics.REPLICAS_MIN)
@@ -328,21 +413,111 @@ def few_replicas(seen: Seen) -> Found | None:
     return Found(Severity.BAD, {"now": most, "least": least}) if most < least else None
 
 
+def mismatch(seen: Seen) -> Found | None:
+    """Judge: members of a group have subscribed to different things for minutes."""
+    counts = seen.own.values(metrics.MISMATCHED)
+    if not all(counts[-STILL_MINUTES:]):
+        return None
+    # A deployment that changes the subscription is over by then.
+    severity = Severity.BAD if all(counts[-RECENT_MINUTES:]) else Severity.WARN
+    return Found(severity, {"odd": counts[-1] or 0.0, "members": members_of(seen)})
+
+
+def members_of(seen: Seen) -> float:
+    return seen.own.last(metrics.MEMBERS) or 0.0
+
+
+def many_versions(seen: Seen) -> Found | None:
+    """Judge: three versions for minutes, or two for an hour: no deployment takes as long."""
+    counts = seen.own.values(metrics.VERSIONS)
+    recent = [count or 0.0 for count in counts[-TREND_MINUTES:]]
+    known = [count for count in counts if count]
+    if not recent or not recent[-1]:
+        return None
+    if min(recent) < VERSIONS_MANY and len(known) < VERSIONS_MINUTES:
+        return None
+    return Found(Severity.WARN, {"versions": recent[-1], "members": members_of(seen)})
+
+
+def hot_queue(seen: Seen) -> Found | None:
+    """Judge: a queue gets many times what the other queues of its topic get."""
+    found = []
+    for part in seen.own.parts(metrics.HOT_QUEUE):
+        shares = seen.own.values(metrics.HOT_QUEUE, part=part)[-STILL_MINUTES:]
+        if len(shares) == STILL_MINUTES and all(shares):
+            found.append((shares[-1] or 0.0, part))
+    rate = seen.own.mean(metrics.PUT, 0, STILL_MINUTES)
+    if not found or not rate:
+        return None
+    share, queue = max(found)
+    return Found(Severity.WARN, {"queue": queue, "share": share / 1000, "rate": rate})
+
+
+def hot_key(seen: Seen) -> Found | None:
+    """Judge: half of a topic's messages have the same key, for minutes."""
+    shares = seen.own.values(metrics.HOT_KEY)[-STILL_MINUTES:]
+    known = [share / 1000 for share in shares if share is not None]
+    rate = seen.own.mean(metrics.PUT, 0, STILL_MINUTES)
+    if len(known) < STILL_MINUTES or min(known) < HOT_KEY_SHARE or not rate:
+        return None
+    return Found(Severity.WARN, {"share": known[-1], "rate": rate})
+
+
+def near_limit(seen: Seen) -> Found | None:
+    """Judge: a message was nearly as large as the broker takes."""
+    sizes = seen.own.values(metrics.LARGEST, How.PEAK)[-RECENT_MINUTES:]
+    limit = seen.broker.last(metrics.MESSAGE_MAX) if seen.broker is not None else None
+    size = max((each for each in sizes if each is not None), default=0.0)
+    if not limit or size < limit * NEAR_LIMIT:
+        return None
+    severity = Severity.BAD if size >= limit * VERY_NEAR_LIMIT else Severity.WARN
+    return Found(severity, {"size": size, "limit": limit, "minutes": RECENT_MINUTES})
+
+
+def clock_off(seen: Seen) -> Found | None:
+    """Judge: a client's clock has been seconds away from the broker's for minutes."""
+    off = seen.own.values(metrics.CLOCK_OFF)[-STILL_MINUTES:]
+    known = [each for each in off if each is not None]
+    if len(known) < STILL_MINUTES or min(known) < CLOCK_OFF_MS:
+        return None
+    return Found(Severity.WARN, {"off_ms": known[-1]})
+
+
+def cold_reads(seen: Seen) -> Found | None:
+    """Judge: most of what a group reads comes from the disk."""
+    cold = seen.own.sum(metrics.GOT_COLD, RECENT_MINUTES)
+    consumed = seen.own.sum(metrics.CONSUMED, RECENT_MINUTES)
+    if not cold or not consumed or cold < COLD_MIN or cold < consumed * COLD_SHARE:
+        return None
+    share = min(1.0, cold / consumed)
+    return Found(Severity.WARN, {"count": cold, "share": share, "minutes": RECENT_MINUTES})
+
+
+MESSAGE = ("message", "times")
+HEAD = ("message", "times", "offset", "host", "bytes")
 RULES = (
-    Rule("queue-stuck", metrics.PROGRESS, one_queue_stuck),
-    Rule("stopped", metrics.PROGRESS, stopped),
-    Rule("stalled", metrics.PROGRESS, stalled),
-    Rule("falling-behind", metrics.PROGRESS, falling_behind),
+    Rule("queue-stuck", metrics.PROGRESS, one_queue_stuck, queue_still_stuck, HEAD),
+    Rule("stopped", metrics.PROGRESS, stopped, still_stands),
+    Rule("stalled", metrics.PROGRESS, stalled, still_stands),
+    Rule("falling-behind", metrics.PROGRESS, falling_behind, does_not_shrink),
     Rule("retention", metrics.PROGRESS, retention_is_near),
-    Rule("rewound", metrics.PROGRESS, rewound),
+    Rule("rewound", metrics.PROGRESS, rewound, does_not_shrink),
+    Rule("cold-reads", metrics.PROGRESS, cold_reads),
     Rule("no-consumer", metrics.GROUP, no_consumer),
-    Rule("dead-letters", metrics.GROUP, dead_letters),
-    Rule("many-retries", metrics.GROUP, many_retries),
+    Rule("dead-letters", metrics.GROUP, dead_letters, names=MESSAGE),
+    Rule("many-retries", metrics.GROUP, many_retries, names=MESSAGE),
+    Rule("mismatch", metrics.GROUP, mismatch, names=("wants", "odd_clients")),
+    Rule("many-versions", metrics.GROUP, many_versions, names=("kinds",)),
+    Rule("hot-queue", metrics.TOPIC, hot_queue, names=("queues",)),
+    Rule("hot-key", metrics.TOPIC, hot_key, names=("key",)),
+    Rule("near-limit", metrics.TOPIC, near_limit, names=("message_queue", "message_offset")),
     Rule("few-replicas", metrics.BROKER, few_replicas),
-    Rule("slave-gone", metrics.BROKER, slave_gone),
+    Rule("slave-gone", metrics.BROKER, slave_gone, slave_still_gone),
     Rule("slave-behind", metrics.BROKER, slave_behind),
     Rule("puts-fail", metrics.BROKER, puts_fail),
     Rule("disk-fills", metrics.BROKER, disk_fills),
     Rule("slow-flush", metrics.BROKER, slow_flush),
     Rule("half-messages", metrics.BROKER, half_messages),
+    Rule("clock-off", metrics.BROKER, clock_off, names=("host", "hosts", "way", "topic")),
 )
+BY_NAME = {rule.name: rule for rule in RULES}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
@@ -12,13 +14,18 @@ from console.history import metrics
 from console.ui.templatetags.ui import bytes_text, duration, grouped, rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
     from django.utils.functional import Promise
 
     from console.verdicts.judge import Verdict
 
-    Evidence = dict[str, float]
+    # Numbers, and the names that show what they are of.
+    Evidence = Mapping[str, Any]
+
+
+RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 
 
 class Words(NamedTuple):
@@ -28,6 +35,13 @@ class Words(NamedTuple):
     evidence: Callable[[Evidence], str]
     cause: Promise
     step: Promise
+
+
+class Link(NamedTuple):
+    """A page that shows what a verdict speaks of."""
+
+    label: str
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +55,9 @@ class Shown:
     cause: str
     step: str
     url: str
+    links: tuple[Link, ...] = ()
+    detail: str = ""
+    """What names the trouble and is no sentence: a key."""
 
     @property
     def state(self) -> str:
@@ -55,8 +72,34 @@ def span(milliseconds: float) -> str:
     return str(duration(milliseconds / 1000))
 
 
+def came_back(seen: Evidence) -> str:
+    """Return which message came back most often, in a sentence; nothing where none is known."""
+    times = int(seen.get("times", "0"))
+    if not times or not seen.get("message"):
+        return ""
+    return " " + ngettext(
+        "Message %(message)s came back %(times)d time.",
+        "Message %(message)s came back %(times)d times.",
+        times,
+    ) % {"message": seen["message"], "times": times}
+
+
+def poison(seen: Evidence) -> str:
+    """Return the message at which a queue stands, in a sentence."""
+    if "offset" not in seen:
+        return ""
+    said = {
+        "message": seen.get("message") or _("without an id"),
+        "offset": seen["offset"],
+        "size": bytes_text(int(seen["bytes"])),
+        "host": seen["host"],
+    }
+    first = _("It is message %(message)s at offset %(offset)s: %(size)s, from %(host)s.") % said
+    return f" {first}{came_back(seen)}"
+
+
 def queue_stuck(seen: Evidence) -> str:
-    return ngettext(
+    said = ngettext(
         "Queue %(queue)d has stood at the same message for %(age)s with %(lag)s unread; "
         "other queues move on.",
         "%(count)d queues stand still; queue %(queue)d has stood at the same message for %(age)s "
@@ -68,6 +111,7 @@ def queue_stuck(seen: Evidence) -> str:
         "age": span(seen["age_ms"]),
         "lag": number(seen["lag"]),
     }
+    return said + poison(seen)
 
 
 def stopped(seen: Evidence) -> str:
@@ -129,21 +173,23 @@ def no_consumer(seen: Evidence) -> str:
 
 def dead_letters(seen: Evidence) -> str:
     count = round(seen["count"])
-    return ngettext(
+    said = ngettext(
         "%(count)s message was given up within %(minutes)d min.",
         "%(count)s messages were given up within %(minutes)d min.",
         count,
     ) % {"count": grouped(count), "minutes": seen["minutes"]}
+    return said + came_back(seen)
 
 
 def many_retries(seen: Evidence) -> str:
-    return _(
+    said = _(
         "%(count)s messages came back within %(minutes)d min: %(share)d %% of those consumed."
     ) % {
         "count": number(seen["count"]),
         "minutes": seen["minutes"],
         "share": round(seen["share"] * 100),
     }
+    return said + came_back(seen)
 
 
 def puts_fail(seen: Evidence) -> str:
@@ -154,6 +200,10 @@ def puts_fail(seen: Evidence) -> str:
 
 
 def disk_fills(seen: Evidence) -> str:
+    if not seen["days"]:
+        return _("The disk is %(used)d %% full: old messages are deleted before their time.") % {
+            "used": math.floor(seen["used"] * 100)
+        }
     return _("The disk is %(used)d %% full and takes %(pace)s a day more: 85 %% in %(left)s.") % {
         "used": round(seen["used"] * 100),
         "pace": bytes_text(seen["a_day"]),
@@ -197,7 +247,167 @@ def slave_behind(seen: Evidence) -> str:
     }
 
 
+def percent(share: float) -> int:
+    return round(share * 100)
+
+
+def mismatch(seen: Evidence) -> str:
+    count = round(seen["odd"])
+    said = ngettext(
+        "%(count)s of %(members)s members subscribes to something else than the others.",
+        "%(count)s of %(members)s members subscribe to something else than the others.",
+        count,
+    ) % {"count": grouped(count), "members": number(seen["members"])}
+    if seen.get("wants"):
+        said += " " + _("Subscriptions: %(wants)s.") % {"wants": seen["wants"]}
+    if seen.get("odd_clients"):
+        said += " " + _("Clients: %(clients)s.") % {"clients": seen["odd_clients"]}
+    return said
+
+
+def many_versions(seen: Evidence) -> str:
+    said = _("The members' clients have %(versions)d versions.") % {
+        "versions": round(seen["versions"])
+    }
+    return f"{said} {seen['kinds']}." if seen.get("kinds") else said
+
+
+def hot_queue(seen: Evidence) -> str:
+    said = {
+        "queue": seen["queue"],
+        "share": percent(seen["share"]),
+        "rate": rate(seen["rate"]),
+        "queues": seen.get("queues", ""),
+    }
+    if seen.get("queues"):
+        return (
+            _(
+                "Queue %(queue)d gets %(share)d %% of the topic's %(rate)s msg/s; there are "
+                "%(queues)s queues."
+            )
+            % said
+        )
+    return _("Queue %(queue)d gets %(share)d %% of the topic's %(rate)s msg/s.") % said
+
+
+def hot_key(seen: Evidence) -> str:
+    return _("%(share)d %% of the messages have the same key, at %(rate)s msg/s.") % {
+        "share": percent(seen["share"]),
+        "rate": rate(seen["rate"]),
+    }
+
+
+def near_limit(seen: Evidence) -> str:
+    said = _("A message of %(size)s came; the broker takes %(limit)s at most.") % {
+        "size": bytes_text(seen["size"]),
+        "limit": bytes_text(seen["limit"]),
+    }
+    if "message_offset" not in seen:
+        return said
+    place = {"queue": seen["message_queue"], "offset": seen["message_offset"]}
+    return said + " " + _("It is in queue %(queue)s at offset %(offset)s.") % place
+
+
+def clock_off(seen: Evidence) -> str:
+    if not seen.get("host"):
+        return _("The clock of a client is off by %(off)s.") % {"off": span(seen["off_ms"])}
+    said = {"host": seen["host"], "off": span(seen["off_ms"]), "topic": seen.get("topic", "")}
+    text = (
+        _("The clock of %(host)s is %(off)s ahead of the broker's; it sends to %(topic)s.")
+        if seen.get("way") == "ahead"
+        else _("The clock of %(host)s is %(off)s behind the broker's; it sends to %(topic)s.")
+    )
+    more = int(seen.get("hosts", "1")) - 1
+    if more > 0:
+        text += " " + ngettext(
+            "%(more)d other client, too.", "%(more)d other clients, too.", more
+        ) % {"more": more}
+    return text % said
+
+
+def cold_reads(seen: Evidence) -> str:
+    return _(
+        "%(count)s messages came from the disk within %(minutes)d min: %(share)d %% of those "
+        "consumed."
+    ) % {
+        "count": number(seen["count"]),
+        "minutes": seen["minutes"],
+        "share": percent(seen["share"]),
+    }
+
+
 WORDS: dict[str, Words] = {
+    "mismatch": Words(
+        gettext_lazy("Members subscribe to different things"),
+        mismatch,
+        gettext_lazy(
+            "Programs of one group that are not the same, or an old version that still runs. The "
+            "broker keeps the last heartbeat's subscription for all of them, so messages are "
+            "skipped or stay unread."
+        ),
+        gettext_lazy("Let all members subscribe to the same, or give each kind its own group."),
+    ),
+    "many-versions": Words(
+        gettext_lazy("Clients of many versions"),
+        many_versions,
+        gettext_lazy(
+            "A deployment that did not reach every member. Versions may share out the queues in "
+            "different ways."
+        ),
+        gettext_lazy("Bring all members to one version."),
+    ),
+    "hot-queue": Words(
+        gettext_lazy("A hot queue"),
+        hot_queue,
+        gettext_lazy(
+            "Producers choose the queue by a value that is mostly the same, or one of them sends "
+            "to a single queue."
+        ),
+        gettext_lazy(
+            "Choose queues by a value with many different ones; only one member of a group reads "
+            "a queue."
+        ),
+    ),
+    "hot-key": Words(
+        gettext_lazy("A hot key"),
+        hot_key,
+        gettext_lazy(
+            "Producers set a constant or a category as key, or one customer sends most of it."
+        ),
+        gettext_lazy(
+            "Use as key what tells messages apart: a search by this one finds too many, and "
+            "messages in order by it wait for each other."
+        ),
+    ),
+    "near-limit": Words(
+        gettext_lazy("Messages near the size limit"),
+        near_limit,
+        gettext_lazy("Bodies that grow, such as lists or documents without a bound."),
+        gettext_lazy(
+            "Send a reference to what is large, or raise maxMessageSize here and in producers "
+            "and consumers."
+        ),
+    ),
+    "clock-off": Words(
+        gettext_lazy("A client's clock is wrong"),
+        clock_off,
+        gettext_lazy(
+            "Its machine does not keep time (NTP); when all clients are off, it is the broker's."
+        ),
+        gettext_lazy("Set the clock right: latencies and searches by time are wrong until then."),
+    ),
+    "cold-reads": Words(
+        gettext_lazy("Reads from the disk"),
+        cold_reads,
+        gettext_lazy(
+            "The group is further behind than memory reaches (accessMessageInMemoryMaxRatio), "
+            "after a reset or a long stop."
+        ),
+        gettext_lazy(
+            "Wait if the lag shrinks. Otherwise add members, or let slaves serve such reads "
+            "(slaveReadEnable)."
+        ),
+    ),
     "few-replicas": Words(
         gettext_lazy("Not enough replicas in sync"),
         few_replicas,
@@ -354,8 +564,8 @@ def shown(verdict: Verdict) -> Shown | None:
     if words is None:
         return None
     try:
-        evidence = words.evidence(verdict.evidence)
-    except KeyError:
+        evidence = words.evidence(verdict.names | verdict.evidence)
+    except (KeyError, ValueError):
         return None
     subject, url = place_of(verdict)
     return Shown(
@@ -366,12 +576,39 @@ def shown(verdict: Verdict) -> Shown | None:
         str(words.cause),
         str(words.step),
         url,
+        links_of(verdict),
+        verdict.names.get("key", ""),
     )
+
+
+def links_of(verdict: Verdict) -> tuple[Link, ...]:
+    """Return the pages that show what a verdict speaks of, besides its subject's."""
+    group, _at, topic = verdict.name.partition("@")
+    query = urlencode({"group": group, "topic": topic})
+    match verdict.rule:
+        case "queue-stuck":
+            offsets = Link(
+                _("Offsets: go past this message"), f"{reverse('offsets:index')}?{query}"
+            )
+            live = Link(_("Follow it live"), f"{reverse('tracing:river')}?{query}")
+            return offsets, live
+        case "rewound" | "falling-behind" | "cold-reads" | "stopped" | "stalled":
+            return (Link(_("Offsets"), f"{reverse('offsets:index')}?{query}"),)
+        case "dead-letters":
+            name = DLQ_PREFIX + verdict.name
+            return (Link(_("Dead letter topic"), reverse("topics:detail", args=[name])),)
+        case "many-retries":
+            name = RETRY_PREFIX + verdict.name
+            return (Link(_("Retry topic"), reverse("topics:detail", args=[name])),)
+        case _other:
+            return ()
 
 
 def place_of(verdict: Verdict) -> tuple[str, str]:
     """Return what a verdict is about, and the page of it."""
     match verdict.kind:
+        case metrics.TOPIC:
+            return verdict.name, reverse("topics:detail", args=[verdict.name])
         case metrics.PROGRESS:
             group, _at, topic = verdict.name.partition("@")
             return f"{group} · {topic}", reverse("groups:detail", args=[group])

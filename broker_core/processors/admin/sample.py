@@ -17,6 +17,8 @@ The body is a JSON object. A queue's numbers stand in a row, one queue after the
     keys       [topic, messages of a thousand that have the key, key]
     clocks     [host, ms that its clock is ahead, topic that it sends to]
     redelivered [group, times, topic, queue_id, queue_offset, origin message id]
+    heads      [group, topic, queue_id, queue_offset, UNIQ_KEY, bytes of the body, sender,
+               times it came back] of first unread messages that have waited for minutes
 
 unread_since_ms is when the first message that the group has not read was stored: -1 when nothing is
 unread, or when that is not known.
@@ -102,7 +104,8 @@ class SampleAdmin:
             },
         }
         # Offsets of groups first: a queue that grows meanwhile makes no group read ahead of it.
-        body["progress"] = await self._readings.parts.progress.rows()
+        progress = await self._readings.parts.progress.rows()
+        body["progress"] = progress
         body["topics"] = await self._topics()
         body["groups"] = self._groups()
         body["clients"] = await self._differing()
@@ -115,6 +118,7 @@ class SampleAdmin:
                 "keys": self._recent.keys,
                 "clocks": self._recent.clocks,
                 "redelivered": self._recent.redelivered,
+                "heads": self._recent.heads(progress, self._clock.now_ms()),
             }
         return body
 

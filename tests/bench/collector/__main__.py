@@ -48,9 +48,9 @@ def measure(database: Database, broker: LargeBroker, samples: int) -> dict[str, 
     clock, store, watch = TestTime(), HistoryStore(database), Stopwatch()
     judge = Judge(store)
 
-    def judged(at_ms: int, noticed: object) -> None:
+    def judged(at_ms: int, noticed: object, facts: object) -> None:
         watch.lap("samples")
-        judge.judge(at_ms, noticed)  # type: ignore[arg-type]
+        judge.judge(at_ms, noticed, facts)  # type: ignore[arg-type]
         watch.lap("verdicts")
 
     collector = Collector(broker, store, clock, os.getpid(), judged)

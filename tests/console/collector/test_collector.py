@@ -200,7 +200,7 @@ def test_samples_are_folded_in_the_time_between(world) -> None:
     world.turn()
     turns = 0
 
-    def judge(_now: int, _noticed: object) -> None:
+    def judge(_now: int, _noticed: object, _facts: object) -> None:
         nonlocal turns
         turns += 1
         if turns == FOLD_EVERY + 1:

@@ -11,7 +11,7 @@ from console.history.database import SqliteDatabase
 from console.history.metrics import Subject, pair
 from console.history.store import HistoryStore
 from console.history.tiers import MINUTE_MS
-from console.verdicts.judge import HELD_MS, RECENT_MS, Judge, verdicts_of
+from console.verdicts.judge import HELD_MS, RECENT_MS, Judge, Verdict, names_of, verdicts_of
 from tests.console.history.support import STEP_MS, keep
 
 if TYPE_CHECKING:
@@ -91,12 +91,68 @@ def test_what_is_over_stays_for_a_while_and_goes(store) -> None:
 
 def test_after_its_start_it_looks_at_what_was_noticed_alone(store) -> None:
     judge = Judge(store)
+    judge.judge(FIRST_MS + 2 * MINUTE_MS, {})
+    assert rules(store) == {}
+
+    judge.judge(NOW_MS, {GROUP: NOW_MS - RECENT_MS - 1})
+    assert rules(store) == {}
+    judge.judge(NOW_MS + MINUTE_MS, {GROUP: NOW_MS})
+    assert "dead-letters" in rules(store)
+
+
+def test_what_stands_is_looked_at_though_nobody_noticed_it_again(store) -> None:
+    judge = Judge(store)
     judge.judge(NOW_MS, {})
     later = NOW_MS + HELD_MS + MINUTE_MS
+    keep(store, NOW_MS, {(GROUP, metrics.MEMBERS): [0] * 30, (GROUP, metrics.LAG): [60] * 30})
 
-    judge.judge(later, {GROUP: later - RECENT_MS - 1})
+    judge.judge(later, {})
 
-    assert rules(store) == {}
+    assert rules(store)["no-consumer"] == NOW_MS
+
+
+def test_a_group_of_the_same_name_on_another_broker_is_another_group(store) -> None:
+    """Each stands with members and unread messages of its own; only one broker's has members."""
+    here, there = PAIR, PAIR._replace(broker="broker-b")
+    for pair_, members in ((here, 2), (there, 0)):
+        group = Subject(metrics.GROUP, pair_.broker, "billing")
+        keep(
+            store,
+            NOW_MS,
+            {
+                (group, metrics.MEMBERS): [members] * 360,
+                (pair_, metrics.LAG): [70] * 360,
+                (pair_, metrics.CONSUMED): [0] * 360,
+                (pair_, metrics.LAG_AGE): [3_000_000] * 360,
+            },
+        )
+    later = NOW_MS + 360 * STEP_MS
+
+    Judge(store).judge(later, {})
+
+    said = {(each.rule, each.broker) for each in verdicts_of(store).verdicts}
+    assert ("stalled", "broker-a") in said
+    assert ("stalled", "broker-b") not in said
+
+
+def test_a_verdict_has_the_names_that_its_rule_wants_and_keeps_them(store) -> None:
+    def facts(subject: Subject) -> dict[str, str]:
+        return {"message": "7F01", "times": "3", "key": "secret"} if subject == GROUP else {}
+
+    judge = Judge(store)
+    judge.judge(NOW_MS, {}, facts)
+    judge.judge(NOW_MS + MINUTE_MS, {GROUP: NOW_MS})
+
+    names = {each.rule: each.names for each in verdicts_of(store).verdicts}
+    assert names == {"no-consumer": {}, "dead-letters": {"message": "7F01", "times": "3"}}
+
+
+def test_a_message_of_another_queue_is_not_the_one_that_sticks() -> None:
+    at = Verdict("queue-stuck", "bad", "progress", "b", "g@T", 0, 0, {"queue": 2.0})
+    message = {"message": "7F01", "offset": "9", "times": "0", "host": "h", "bytes": "3"}
+
+    assert names_of(at, {"head_queue": "2", **message}) == message
+    assert names_of(at, {"head_queue": "1", **message}) == {}
 
 
 def test_a_clock_that_is_set_back_does_not_silence_it(store) -> None:

@@ -14,7 +14,7 @@ from console.history import metrics, points
 from console.history.metrics import Column, Subject
 from console.history.points import MISSING
 from console.history.tiers import HOUR_MS, MINUTE_MS
-from console.verdicts.rules import RULES, Found, Seen, Severity
+from console.verdicts.rules import BY_NAME, RULES, Found, Seen, Severity
 from console.verdicts.window import MINUTES, Window
 from console.verdicts.words import WORDS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOW_MS = 1_795_251_600_000
 Series = list[float | None]
-GIB = float(1 << 30)
+MIB, GIB = float(1 << 20), float(1 << 30)
 
 
 def flat(value: float | None, minutes: int = MINUTES) -> Series:
@@ -64,6 +64,7 @@ def progress(
     retention_ms: float = 72 * HOUR_MS,
     rewound: Series | None = None,
     queues: dict[int, Series] | None = None,
+    cold: Series | None = None,
 ) -> Seen:
     series: dict[Metric | tuple[Metric, int], Series] = {
         metrics.LAG: lag,
@@ -71,6 +72,8 @@ def progress(
         metrics.LAG_AGE: age_ms if age_ms is not None else flat(0),
         metrics.REWOUND: rewound if rewound is not None else flat(0),
     }
+    if cold is not None:
+        series[metrics.GOT_COLD] = cold
     for queue, ages in (queues or {}).items():
         series[metrics.LAG_AGE, queue] = ages
         series[metrics.LAG, queue] = flat(5)
@@ -87,6 +90,8 @@ def group(**rows: Series) -> Seen:
         "dead": metrics.DEAD,
         "retried": metrics.RETRIED,
         "consumed": metrics.CONSUMED,
+        "versions": metrics.VERSIONS,
+        "odd": metrics.MISMATCHED,
     }
     return Seen(window(metrics.GROUP, {names[name]: row for name, row in rows.items()}))
 
@@ -103,6 +108,8 @@ def broker(
         "slaves": metrics.SLAVES,
         "synced": metrics.SLAVES_IN_SYNC,
         "least": metrics.REPLICAS_MIN,
+        "clock": metrics.CLOCK_OFF,
+        "used": metrics.DISK_USED,
     }
     series: dict[Metric | tuple[Metric, int], Series] = {
         metrics.DISK_TOTAL: flat(100 * GIB),
@@ -111,6 +118,27 @@ def broker(
     for bucket, count in (flush or {}).items():
         series[metrics.FLUSH_TOOK, bucket] = flat(count)
     return Seen(window(metrics.BROKER, series), disk_used=disk)
+
+
+def topic(
+    *,
+    queues: dict[int, Series] | None = None,
+    key: Series | None = None,
+    largest: Series | None = None,
+    put: Series | None = None,
+) -> Seen:
+    """Return a topic; shares are per mille, and the broker takes 4 MB."""
+    series: dict[Metric | tuple[Metric, int], Series] = {
+        metrics.PUT: put if put is not None else flat(6_000)
+    }
+    for queue, shares in (queues or {}).items():
+        series[metrics.HOT_QUEUE, queue] = shares
+    if key is not None:
+        series[metrics.HOT_KEY] = key
+    if largest is not None:
+        series[metrics.LARGEST] = largest
+    limit = window(metrics.BROKER, {metrics.MESSAGE_MAX: flat(4 * MIB)})
+    return Seen(window(metrics.TOPIC, series), broker=limit)
 
 
 def said(seen: Seen) -> dict[str, Found]:
@@ -225,6 +253,56 @@ SPEAKING = {
         broker(half=[*flat(50, 40), *climb(60, 400, 20)]),
         {"half-messages": Severity.WARN},
     ),
+    "a long lag that grows by a little of itself": (
+        progress(climb(500_000, 600_000), age_ms=climb(30 * MIN, 60 * MIN)),
+        {"falling-behind": Severity.BAD},
+    ),
+    "messages are deleted under a group that runs": (
+        progress(flat(50), age_ms=flat(73 * HOUR_MS)),
+        {"retention": Severity.BAD},
+    ),
+    "messages are deleted under a group that nobody runs": (
+        progress(flat(50), age_ms=flat(73 * HOUR_MS), members=0),
+        {"retention": Severity.WARN},
+    ),
+    "nine of ten messages come from the disk": (
+        progress(flat(90_000), cold=flat(540)),
+        {"cold-reads": Severity.WARN},
+    ),
+    "one of three members wants something else": (
+        group(members=flat(3), odd=[*flat(None, 53), *flat(1, 7)]),
+        {"mismatch": Severity.WARN},
+    ),
+    "members that have wanted different things for long": (
+        group(members=flat(3), odd=flat(1)),
+        {"mismatch": Severity.BAD},
+    ),
+    "three versions for ten minutes": (
+        group(members=flat(5), versions=[*flat(None, 49), *flat(3, 11)]),
+        {"many-versions": Severity.WARN},
+    ),
+    "two versions for an hour with a restart of the broker": (
+        group(members=flat(5), versions=[*flat(2, 40), None, None, *flat(2, 18)]),
+        {"many-versions": Severity.WARN},
+    ),
+    "a queue gets most": (
+        topic(queues={3: [*flat(None, 50), *flat(800, 10)]}),
+        {"hot-queue": Severity.WARN},
+    ),
+    "a key is in most messages": (topic(key=flat(620)), {"hot-key": Severity.WARN}),
+    "a message of 3.5 MB": (
+        topic(largest=[*flat(None, 50), 3.5 * MIB, *flat(None, 9)]),
+        {"near-limit": Severity.WARN},
+    ),
+    "a message of all but a little": (
+        topic(largest=[*flat(None, 50), 3.99 * MIB, *flat(None, 9)]),
+        {"near-limit": Severity.BAD},
+    ),
+    "a clock that is a minute off": (broker(clock=flat(60_000)), {"clock-off": Severity.WARN}),
+    "the disk is full": (
+        broker(disk=flat(90 * GIB, 432), used=flat(90 * GIB)),
+        {"disk-fills": Severity.BAD},
+    ),
     "a half message of an hour": (
         broker(half=flat(1), half_age=flat(60 * MIN)),
         {"half-messages": Severity.WARN},
@@ -299,6 +377,34 @@ SILENT = {
     "a disk of which little is known": broker(disk=[*flat(None, 420), *climb(50, 80, 12)]),
     "quick flushes": broker(flush={6: 100, 8: 1}),
     "three slow flushes": broker(flush={12: 0.4}),
+    "a few messages come from the disk": progress(flat(50), cold=flat(60)),
+    "much comes from the disk of what is consumed in memory": progress(flat(50), cold=flat(200)),
+    "it reads from the disk and nobody knows what it consumes": progress(
+        flat(50), cold=flat(540), consumed=flat(None)
+    ),
+    "a deployment changes the subscription": group(
+        members=flat(3), odd=[*flat(None, 50), 1, 2, 1, *flat(None, 7)]
+    ),
+    "the newest heartbeat ends the difference": group(members=flat(3), odd=[*flat(1, 59), None]),
+    "a deployment brings another version": group(
+        members=flat(5), versions=[*flat(None, 30), *flat(2, 20), *flat(None, 10)]
+    ),
+    "two versions for half an hour": group(
+        members=flat(5), versions=[*flat(None, 30), *flat(2, 30)]
+    ),
+    "three versions for some minutes": group(
+        members=flat(5), versions=[*flat(None, 55), *flat(3, 5)]
+    ),
+    "another queue is hot each minute": topic(queues={0: [800, None] * 30, 1: [None, 800] * 30}),
+    "a queue was hot": topic(queues={0: [*flat(900, 58), *flat(None, 2)]}),
+    "a topic that gets nothing": topic(queues={0: flat(900)}, key=flat(900), put=flat(0)),
+    "a third of the messages have a key": topic(key=flat(340)),
+    "a key was hot for a while": topic(key=[*flat(None, 50), *flat(900, 4), *flat(300, 6)]),
+    "a message of half the limit": topic(largest=flat(2.5 * MIB)),
+    "a large message of half an hour ago": topic(largest=[*flat(4 * MIB, 30), *flat(None, 30)]),
+    "a clock that is a second off": broker(clock=flat(1_200)),
+    "one late message": broker(clock=[*flat(0, 55), 90_000, *flat(0, 4)]),
+    "clocks are not known": broker(clock=[*flat(90_000, 58), None, 90_000]),
     "half messages come and go": broker(half=flat(150), half_age=flat(3_000)),
 }
 
@@ -335,3 +441,63 @@ def test_the_days_of_a_disk_come_from_its_pace() -> None:
 
     assert evidence["a_day"] == pytest.approx(20 * GIB / 3, rel=0.01)
     assert evidence["days"] == pytest.approx(15 / (20 / 3), rel=0.02)
+
+
+def goes_on(name: str, seen: Seen, **evidence: float) -> Found | None:
+    rule = BY_NAME[name]
+    assert rule.goes_on is not None
+    assert rule.judge(seen) is None, "it would speak anyhow"
+    return rule.goes_on(seen, evidence)
+
+
+STILL = progress(flat(90), consumed=flat(0), age_ms=climb(2 * 60 * MIN, 3 * 60 * MIN), members=None)
+BEHIND = {"before": 100.0, "now": 900.0, "minutes": 10.0, "consumed": 5.0, "growth": 1.0}
+
+
+def test_a_group_that_stopped_over_an_hour_ago_has_not_come_right() -> None:
+    found = goes_on("stopped", STILL, lag=90, minutes=59, members=0)
+
+    assert found is not None
+    assert (found.severity, found.evidence["minutes"]) == (Severity.BAD, MINUTES)
+
+
+def test_a_group_that_stopped_and_consumes_again_has() -> None:
+    moves = progress(flat(90), consumed=[*flat(0, 55), *flat(60, 5)], age_ms=WAITING)
+
+    assert goes_on("stopped", moves, lag=90, minutes=30, members=1) is None
+
+
+def test_a_group_that_lost_its_members_is_left_to_the_rule_of_that() -> None:
+    gone = progress(flat(90), consumed=flat(0), age_ms=WAITING, members=0)
+
+    assert goes_on("stopped", gone, lag=90, minutes=30, members=1) is None
+
+
+@pytest.mark.parametrize("name", ["falling-behind", "rewound"])
+def test_a_lag_that_stays_is_no_recovery(name) -> None:
+    evidence = BEHIND if name == "falling-behind" else {"count": 700.0, "minutes": 15.0}
+    stays = progress(flat(5_000), age_ms=flat(3 * MIN))
+    shrinks = progress(climb(9_000, 4_000), age_ms=flat(3 * MIN))
+
+    assert goes_on(name, stays, **evidence) is not None
+    assert goes_on(name, shrinks, **evidence) is None
+    assert goes_on(name, progress(flat(3)), **evidence) is None
+
+
+def test_a_stuck_queue_without_traffic_beside_it_is_still_stuck() -> None:
+    seen = progress(flat(5), consumed=flat(0), age_ms=flat(0), queues={1: climb(0, 59 * MIN)})
+    moves = progress(flat(5), consumed=flat(0), age_ms=flat(0), queues={1: flat(2 * MIN)})
+
+    found = goes_on("queue-stuck", seen, queue=1, age_ms=1, lag=1, count=1)
+
+    assert found is not None
+    assert found.evidence["age_ms"] == pytest.approx(59 * MIN, rel=0.01)
+    assert goes_on("queue-stuck", moves, queue=1, age_ms=1, lag=1, count=1) is None
+
+
+def test_a_slave_that_is_away_is_missed_for_a_day() -> None:
+    seen = broker(slaves=flat(1))
+
+    assert goes_on("slave-gone", seen, before=2, now=1, minutes=70) is not None
+    assert goes_on("slave-gone", seen, before=2, now=1, minutes=24 * 60) is None
+    assert goes_on("slave-gone", seen, before=1, now=1, minutes=70) is None

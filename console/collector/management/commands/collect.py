@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import FrameType
 
+    from console.collector.collector import Facts
     from console.history.metrics import Subject
 
 READY = "collecting"
@@ -38,8 +39,8 @@ class Command(BaseCommand):
             with store.database.held():
                 judge, alerts = Judge(store), Evaluator(store, monotonic_ms)
 
-                def look(at_ms: int, noticed: Mapping[Subject, int]) -> None:
-                    judge.judge(at_ms, noticed)
+                def look(at_ms: int, noticed: Mapping[Subject, int], facts: Facts) -> None:
+                    judge.judge(at_ms, noticed, facts)
                     alerts.look(at_ms)
 
                 courier = Courier(now_ms, monotonic_ms, alerts.is_well)

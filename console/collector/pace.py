@@ -1,0 +1,75 @@
+"""Pace: how much each queue of a topic got lately, so that one that gets most of it is found.
+
+What was added fades by half in HALF_MS; so a queue is compared by some minutes, not by ten seconds,
+and one array is kept instead of a series for every queue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from console.collector.reading import NONE
+from console.history.metrics import PARTS_MAX
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from console.collector.reading import Reading
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+HALF_MS = 300_000
+MESSAGES_MIN = 2_000
+"""Of a topic within that time: seven a second. What few messages choose is chance."""
+TIMES_OTHERS = 4.0
+"""A queue is hot that gets so many times what another one of its topic gets on average."""
+
+
+class Pace:
+    """One thread only; one broker's."""
+
+    def __init__(self) -> None:
+        self._lately: Floats | None = None
+        self._at_ms = 0
+
+    def forget(self) -> None:
+        """Begin anew: nobody knows what was added meanwhile."""
+        self._lately = None
+
+    def hot(self, now: Reading, places: Ints, added: Ints) -> list[tuple[int, int, int]]:
+        """Take what was added to each queue; return (index of topic, queue, share per mille).
+
+        `places` says where each queue stood in the sample before.
+        """
+        passed = max(0, now.sample.sampled_at - self._at_ms)
+        self._at_ms = now.sample.sampled_at
+        lately = np.zeros(len(added))
+        if self._lately is not None:
+            is_old = (places != NONE) & (places < len(self._lately))
+            lately[is_old] = self._lately[places[is_old]] * 0.5 ** (passed / HALF_MS)
+        lately += added
+        self._lately = lately
+        queues = now.topics
+        total = queues.sums_of(lately)
+        # Queues without any message yet have no row.
+        counts = np.maximum(queues.counts, now.write_queues)
+        of_topic = total[queues.owners]
+        others = (of_topic - lately) / np.maximum(counts[queues.owners] - 1, 1)
+        is_hot = (
+            (of_topic >= MESSAGES_MIN)
+            & (counts[queues.owners] > 1)
+            & (lately >= TIMES_OTHERS * others)
+            & (queues.ids >= 0)
+            & (queues.ids < PARTS_MAX)
+        )
+        return [
+            (
+                int(queues.owners[each]),
+                int(queues.ids[each]),
+                round(1000 * lately[each] / of_topic[each]),
+            )
+            for each in np.flatnonzero(is_hot).tolist()
+        ]
