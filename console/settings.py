@@ -96,6 +96,7 @@ INSTALLED_APPS = [
     "console.topics",
     "console.groups",
     "console.offsets",
+    "console.browse",
     "console.tracing",
     "console.lake",
     "console.sql",

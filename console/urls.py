@@ -15,6 +15,7 @@ urlpatterns = [
     path("topics/", include("console.topics.urls")),
     path("groups/", include("console.groups.urls")),
     path("offsets/", include("console.offsets.urls")),
+    path("messages/", include("console.browse.urls")),
     path("reports/", include("console.reports.urls")),
     path("lake/", include("console.lake.urls")),
     path("sql/", include("console.sql.urls")),

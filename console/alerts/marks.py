@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from console.alerts.models import Alert
 from console.alerts.wording import words_of
-from console.history.metrics import BROKER, GROUP, PROGRESS, TOPIC
+from console.history.metrics import BROKER, GROUP, PROGRESS, TOPIC, pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,12 @@ def alert_marks(kind: str, name: str, low_ms: int, high_ms: int) -> Iterator[tup
         case "broker":
             broker, _colon, number = name.rpartition(":")
             about = Q(kind=BROKER, broker=broker, name=number)
+        case "cluster":
+            about = Q()
+        case "queue":
+            group, _at, rest = name.partition("@")
+            topic = rest.partition("@")[0]
+            about = Q(kind=PROGRESS, name=pair(group, topic)) | Q(kind=GROUP, name=group)
         case _other:
             about = Q(kind=kind, name=name)
     within = Q(fired_ms__gte=low_ms, fired_ms__lt=high_ms) | Q(

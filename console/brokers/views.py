@@ -16,11 +16,14 @@ from console.audit.record import change
 from console.gateway.access import gateway
 from console.gateway.answers import MASTER_ID, RuntimeInfo
 from console.gateway.errors import GatewayError
-from console.history.charts import LAG_CHARTS, SLAVES_CHARTS
+from console.gateway.moment import now_ms
+from console.history import metrics
+from console.history.charts import LAG_CHARTS, MIB, SLAVES_CHARTS
 from console.history.database import HistoryError
 from console.history.metrics import BROKER
 from console.history.pages import history_context
-from console.history.reading import subjects_of
+from console.history.reading import Spark, subject_sparks, subjects_of
+from console.history.series import Line
 from console.overview.replication import sets_of
 from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text
 from console.ui.danger import Choice, Danger, Effect, ask, is_confirmed
@@ -62,9 +65,21 @@ def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
         "problem": answer if isinstance(answer, GatewayError) else None,
         "sets": sets,
         "copies": copies_of(node) if node is not None else [],
+        "sparks": sparks_of(name, now_ms()),
         "read_at_ms": sets[0].read_at_ms if sets else None,
     }
     return render(request, "brokers/detail.html", context)
+
+
+def sparks_of(name: str, at_ms: int) -> dict[str, Spark]:
+    """Return the last hour of what the tiles show, where it is kept."""
+    lines = {
+        "put": Line("", metrics.PUT),
+        "got": Line("", metrics.GOT),
+        "log": Line("", metrics.LOG_BYTES, scale=MIB),
+        "disk": Line("", metrics.DISK_USED, scale=MIB),
+    }
+    return subject_sparks(BROKER, name, lines, at_ms)
 
 
 def copies_of(node: BrokerNode) -> list[CopyText]:

@@ -1,7 +1,8 @@
 """What the console may ask brokers: one Protocol for each subject, without a word about the wire.
 
-`ClusterGateway`, `TopicGateway`, `GroupGateway`, `OffsetGateway` and `SampleGateway` block and
-serve views and the collector, from any thread; each call ends within the gateway's time limit.
+`ClusterGateway`, `TopicGateway`, `GroupGateway`, `OffsetGateway`, `BrowseGateway` and
+`SampleGateway` block and serve views and the collector, from any thread; each call ends within the
+gateway's time limit.
 `MessageGateway` and `WatchGateway` hold connections and belong to one event loop.
 
 Every call raises `GatewayError`. A call that spans brokers raises when any of them fails, since a
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     )
     from console.gateway.errors import GatewayError
     from console.gateway.sample import BrokerSample
+    from console.gateway.stored import Found, StoredMessage
 
 
 class ClusterGateway(Protocol):
@@ -132,6 +134,22 @@ class OffsetGateway(Protocol):
         """
 
 
+class BrowseGateway(Protocol):
+    """Messages for people who look: read, and nothing of a group moves."""
+
+    def between(
+        self, topic: str, low_ms: int, high_ms: int, queue: BrokerQueue | None, count: int
+    ) -> Found:
+        """Return the first messages stored from a time to another, in all queues or in one.
+
+        Raises:
+            NotFoundError: no master has the topic.
+        """
+
+    def at(self, topic: str, queue: BrokerQueue, offset: int) -> StoredMessage | None:
+        """Return the message at a place, None where there is none (any more)."""
+
+
 class SampleGateway(Protocol):
     """All that is kept of brokers, for the collector."""
 
@@ -206,12 +224,13 @@ class WatchGateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """The seven ways to the brokers, for whoever needs one of them."""
+    """The eight ways to the brokers, for whoever needs one of them."""
 
     cluster: ClusterGateway
     topics: TopicGateway
     groups: GroupGateway
     offsets: OffsetGateway
+    browse: BrowseGateway
     samples: SampleGateway
     messages: MessageGateway
     watch: WatchGateway

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.groups import views
+from console.groups import queue_views, views
 
 app_name = "groups"
 urlpatterns = [
@@ -14,5 +14,10 @@ urlpatterns = [
     path("g/<path:group>/edit/", views.edit, name="edit"),
     path("g/<path:group>/delete/", views.delete, name="delete"),
     path("g/<path:group>/progress/", views.progress, name="progress"),
+    path(
+        "g/<path:group>/queues/<str:broker_name>/<int:queue_id>/<path:topic>/",
+        queue_views.queue,
+        name="queue",
+    ),
     path("g/<path:group>/", views.detail, name="detail"),
 ]

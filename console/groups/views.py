@@ -16,9 +16,9 @@ from console.gateway.answers import BrokerQueue, GroupConfig, TopicKind
 from console.gateway.kinds import topic_kind
 from console.gateway.moment import now_ms
 from console.groups.forms import GroupForm
-from console.history.metrics import GROUP, LAG
+from console.history.metrics import CONSUMED, GROUP, LAG, MEMBERS
 from console.history.pages import history_context
-from console.history.reading import Spark, last_of, sparks
+from console.history.reading import Spark, last_of, queue_sparks, sparks, subject_sparks
 from console.history.series import How, Line
 from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text, plain_text
 from console.ui.danger import Choice, Danger, Effect
@@ -64,6 +64,13 @@ COLUMNS = (
 )
 
 
+TILES = {
+    "lag": Line("", LAG, How.PEAK),
+    "consumed": Line("", CONSUMED),
+    "members": Line("", MEMBERS),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class GroupRow:
     """A line of the list."""
@@ -80,15 +87,15 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicProgress:
-    """A group's progress in one topic."""
+    """A group's progress in one topic, each queue with the last hour of its lag."""
 
     topic: str
     is_retry: bool
-    queues: tuple[QueueProgress, ...]
+    queues: tuple[tuple[QueueProgress, Spark | None], ...]
 
     @property
     def lag(self) -> int:
-        return sum(row.lag for row in self.queues if row.lag is not None)
+        return sum(row.lag for row, _spark in self.queues if row.lag is not None)
 
 
 @page
@@ -154,11 +161,13 @@ def progress_context(name: str) -> dict[str, Any]:
     by_topic: dict[str, list[QueueProgress]] = {}
     for row in progress.queues:
         by_topic.setdefault(row.topic, []).append(row)
-    topics = [
-        TopicProgress(topic, topic_kind(topic) is TopicKind.RETRY, tuple(rows))
-        for topic, rows in by_topic.items()
-    ]
+    topics = []
+    for topic, rows in by_topic.items():
+        spark_of = queue_sparks(name, topic, now_ms())
+        queues = tuple((row, spark_of(row.broker_name, row.queue_id)) for row in rows)
+        topics.append(TopicProgress(topic, topic_kind(topic) is TopicKind.RETRY, queues))
     return {
+        "sparks": subject_sparks(GROUP, name, TILES, now_ms()),
         "progress": progress,
         "connections": gateway().groups.connections(name),
         "topics": sorted(topics, key=lambda each: (each.is_retry, each.topic)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from django.utils.translation import gettext_lazy as _
 
 from console.history import metrics
-from console.history.metrics import BROKER, CLUSTER, GROUP, PROCESS, TOPIC
+from console.history.metrics import BROKER, CLUSTER, GROUP, PROCESS, QUEUE, TOPIC
 from console.history.series import How, Line
 
 if TYPE_CHECKING:
@@ -35,6 +35,12 @@ class Chart(NamedTuple):
     unit: Promise | str
     lines: tuple[ChartLine, ...]
     source: Promise
+
+    def of_part(self, part: int) -> Chart:
+        """Return the same chart of one part of the figures: a queue's."""
+        return self._replace(
+            lines=tuple(each._replace(line=each.line._replace(part=part)) for each in self.lines)
+        )
 
 
 def _line(
@@ -135,6 +141,10 @@ GROUP_CHARTS = (
         ),
         _("Ends of the group's retry and dead letter queues"),
     ),
+)
+# Of a queue alone no more is sampled: its fill would be a series for each queue there is.
+QUEUE_CHARTS = tuple(
+    each._replace(kind=QUEUE) for each in GROUP_CHARTS if each.slug in {"lag", "age"}
 )
 BROKER_CHARTS = (
     Chart(
@@ -269,6 +279,7 @@ CHARTS = {
     for chart in (
         *TOPIC_CHARTS,
         *GROUP_CHARTS,
+        *QUEUE_CHARTS,
         *BROKER_CHARTS,
         *LAG_CHARTS,
         *SLAVES_CHARTS,
@@ -279,6 +290,7 @@ CHARTS = {
 OF_KIND = {
     TOPIC: TOPIC_CHARTS,
     GROUP: GROUP_CHARTS,
+    QUEUE: QUEUE_CHARTS,
     BROKER: BROKER_CHARTS,
     PROCESS: PROCESS_CHARTS,
 }

@@ -118,9 +118,36 @@ CLUSTER = "cluster"
 """All brokers together, in addresses; nothing is kept under it."""
 
 
+QUEUE = "queue"
+"""A group's progress in one queue, in addresses; it is kept as a part of the progress."""
+
+
 def pair(group: str, topic: str) -> str:
     """Return the name of a group's progress in a topic; neither name can hold an @."""
     return f"{group}@{topic}"
+
+
+class QueuePlace(NamedTuple):
+    """A group's place in a queue. As a text: group@topic@broker:0."""
+
+    group: str
+    topic: str
+    broker: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{pair(self.group, self.topic)}@{self.broker}:{self.queue_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> QueuePlace | None:
+        """Return the place that `str` wrote, None where the text is none."""
+        group, _at, rest = text.partition("@")
+        topic, _at, queue = rest.partition("@")
+        broker, _colon, number = queue.rpartition(":")
+        is_number = number.isascii() and number.isdigit() and len(number) <= len(str(PARTS_MAX))
+        if not (group and topic and broker and is_number):
+            return None
+        return cls(group, topic, broker, int(number))
 
 
 class Column(NamedTuple):

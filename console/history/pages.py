@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from django.urls import reverse
 
 from console.gateway.moment import now_ms
 from console.history.charts import OF_KIND
+from console.history.metrics import GROUP, QUEUE, TOPIC, QueuePlace
 from console.history.range import asked_range
 from console.history.reading import collector_state
 from console.verdicts.reading import verdicts_about
@@ -28,7 +30,22 @@ def chart_row(chart: Chart, name: str, query: str) -> dict[str, Any]:
         "points_url": f"{reverse('history:points', args=arguments)}?{query}",
         "csv_url": f"{reverse('history:csv', args=arguments)}?{query}",
         "file_name": f"{chart.kind}-{chart.slug}",
+        "messages_url": messages_url(chart.kind, name),
+        "range_query": query,
     }
+
+
+def messages_url(kind: str, name: str) -> str:
+    """Return where the messages of a chart's subject are, but for the time; empty: none are its."""
+    if kind == TOPIC:
+        return f"{reverse('browse:search')}?{urlencode({'topic': name})}&"
+    if kind == GROUP:
+        return f"{reverse('browse:of-group', args=[name])}?"
+    place = QueuePlace.parse(name) if kind == QUEUE else None
+    if place is None:
+        return ""
+    queue = f"{place.broker}:{place.queue_id}"
+    return f"{reverse('browse:search')}?{urlencode({'topic': place.topic, 'queue': queue})}&"
 
 
 def history_context(
@@ -46,5 +63,5 @@ def history_context(
             chart_row(chart, name, asked.query) for chart in (*OF_KIND[kind], *more)
         ],
         "collector": collector_state(now),
-        "verdicts": verdicts_about(kind, name),
+        "verdicts": verdicts_about(kind, name) if kind != QUEUE else [],
     }

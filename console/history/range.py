@@ -91,14 +91,19 @@ class TimeRange:
         ]
 
 
-def asked_range(asked: Mapping[str, str], now_ms: int, default: str = DEFAULT) -> TimeRange:
+def asked_range(
+    asked: Mapping[str, str],
+    now_ms: int,
+    default: str = DEFAULT,
+    shortest_ms: int = SHORTEST_MS,
+) -> TimeRange:
     """Return the range that an address asks for; one that makes no sense is the default."""
     earlier = asked.get("earlier", "")
     earlier = earlier if earlier in EARLIER else ""
     low, high = whole(asked.get("from", "")), whole(asked.get("to", ""))
     if low is not None and high is not None:
         high = min(high, now_ms)
-        if SHORTEST_MS <= high - low <= LONGEST_MS:
+        if shortest_ms <= high - low <= LONGEST_MS:
             return TimeRange(low, high, now_ms, earlier=earlier)
     name = asked.get("range", default)
     if name not in RECENT:

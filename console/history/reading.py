@@ -10,33 +10,52 @@ import msgspec
 
 from console.history.access import history_store
 from console.history.database import HistoryError
-from console.history.metrics import BROKER, CLUSTER, GROUP, MEMBERS, REWOUND
+from console.history.metrics import (
+    BROKER,
+    CLUSTER,
+    GROUP,
+    LAG,
+    MEMBERS,
+    PROGRESS,
+    QUEUE,
+    REWOUND,
+    TOPIC,
+    QueuePlace,
+    pair,
+)
 from console.history.series import How, Line, trend_of, values_of
 from console.history.status import STATUS, Status
 from console.history.tiers import HOUR_MS, MIDDLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from console.history.charts import Chart
     from console.history.metrics import Subject
     from console.history.points import Points
     from console.history.range import TimeRange
     from console.history.series import Values
+    from console.history.tiers import Tier
 
 logger = logging.getLogger(__name__)
 
 SILENT_MS = 45_000
 """A collector without a sample for this long does not work."""
+GROUPS_MARKED_MAX = 20
+"""The chart of a topic shows the rebalances of no more groups: a mark each would hide it."""
 SPARK_SLOTS = HOUR_MS // MIDDLE.step_ms
 
 
 class Mark(NamedTuple):
-    """Something that happened, at a time on a chart; `what` names the kind, as `words` knows it."""
+    """Something that happened, at a time on a chart; `what` names the kind, as `words` knows it.
+
+    `group` says to which of the groups that a chart is about.
+    """
 
     at_ms: int
     what: str
     detail: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +114,12 @@ def subjects_of(kind: str, name: str) -> dict[Subject, int]:
     if kind == CLUSTER:
         every = history_store().all_subjects()
         return {subject: each for subject, each in every.items() if subject.kind == BROKER}
+    if kind == QUEUE:
+        place = QueuePlace.parse(name)
+        if place is None:
+            return {}
+        found = history_store().find(PROGRESS, [pair(place.group, place.topic)])
+        return {subject: each for subject, each in found.items() if subject.broker == place.broker}
     if kind != BROKER:
         return history_store().find(kind, [name])
     broker, _, number = name.rpartition(":")
@@ -110,6 +135,8 @@ def chart_data(chart: Chart, name: str, asked: TimeRange) -> ChartData:
     slots = max(1, asked.high_ms // tier.step_ms - first)
     times = [(first + index) * tier.step_ms for index in range(slots)]
     earlier: list[Values] = []
+    if chart.kind == QUEUE and (place := QueuePlace.parse(name)) is not None:
+        chart = chart.of_part(place.queue_id)
     try:
         subjects = subjects_of(chart.kind, name)
         numbers = list(subjects.values())
@@ -130,6 +157,8 @@ def chart_data(chart: Chart, name: str, asked: TimeRange) -> ChartData:
     ]
     if chart.kind == GROUP:
         marks += [*rewinds(found, times), *rebalances(found, times)]
+    elif chart.kind in (TOPIC, QUEUE):
+        marks += group_marks(groups_about(chart.kind, name), tier, first, slots)
     return ChartData(tier.step_ms, times, lines_of(chart, found, slots), earlier, sorted(marks))
 
 
@@ -142,6 +171,34 @@ def rewinds(found: Sequence[Points], times: Sequence[int]) -> list[Mark]:
     back = values_of(found, Line("", REWOUND, How.SUM))
     return [
         Mark(at, "back", str(round(count))) for at, count in zip(times, back, strict=False) if count
+    ]
+
+
+def groups_about(kind: str, name: str) -> list[str]:
+    """Return the groups whose rebalances and rewinds belong on a chart."""
+    if kind == QUEUE:
+        place = QueuePlace.parse(name)
+        return [place.group] if place is not None else []
+    found = {
+        subject.name.partition("@")[0]
+        for subject in history_store().all_subjects()
+        if subject.kind == PROGRESS and subject.name.endswith(f"@{name}")
+    }
+    return sorted(found)[:GROUPS_MARKED_MAX]
+
+
+def group_marks(groups: Sequence[str], tier: Tier, first: int, slots: int) -> list[Mark]:
+    """Return the rebalances and rewinds of some groups, each with its group's name."""
+    subjects = history_store().find(GROUP, groups)
+    read = history_store().read(list(subjects.values()), tier, first, slots)
+    times = [(first + index) * tier.step_ms for index in range(slots)]
+    by_group: dict[str, list[Points]] = {}
+    for subject, number in subjects.items():
+        by_group.setdefault(subject.name, []).append(read[number])
+    return [
+        mark._replace(group=name)
+        for name, found in by_group.items()
+        for mark in (*rewinds(found, times), *rebalances(found, times))
     ]
 
 
@@ -176,6 +233,42 @@ def sparks(kind: str, names: Sequence[str], line: Line, now_ms: int) -> dict[str
         values = values_of(parts, line)
         made[name] = Spark(values, trend_of(values))
     return made
+
+
+def subject_sparks(
+    kind: str, name: str, lines: Mapping[str, Line], now_ms: int
+) -> dict[str, Spark]:
+    """Return the last hour of some figures of one subject, by the names of the lines."""
+    first = now_ms // MIDDLE.step_ms - SPARK_SLOTS
+    try:
+        numbers = list(subjects_of(kind, name).values())
+        parts = list(history_store().read(numbers, MIDDLE, first, SPARK_SLOTS).values())
+    except HistoryError as error:
+        logger.warning("history cannot be read: %s", error)
+        return {}
+    made = {key: values_of(parts, line) for key, line in lines.items()}
+    return {key: Spark(values, trend_of(values)) for key, values in made.items()}
+
+
+def queue_sparks(group: str, topic: str, now_ms: int) -> Callable[[str, int], Spark | None]:
+    """Return what gives the last hour of a group's lag in a queue of a topic, by broker and id."""
+    first = now_ms // MIDDLE.step_ms - SPARK_SLOTS
+    try:
+        subjects = history_store().find(PROGRESS, [pair(group, topic)])
+        read = history_store().read(list(subjects.values()), MIDDLE, first, SPARK_SLOTS)
+    except HistoryError as error:
+        logger.warning("history cannot be read: %s", error)
+        return lambda _broker, _queue_id: None
+    by_broker = {subject.broker: read[number] for subject, number in subjects.items()}
+
+    def spark_of(broker: str, queue_id: int) -> Spark | None:
+        points = by_broker.get(broker)
+        if points is None:
+            return None
+        values = values_of([points], Line("lag", LAG, How.PEAK, part=queue_id))
+        return Spark(values, trend_of(values))
+
+    return spark_of
 
 
 def last_of(spark: Spark | None) -> float | None:

@@ -16,7 +16,7 @@ from console.alerts.marks import alert_marks
 from console.audit.models import Entry
 from console.gateway.moment import now_ms
 from console.history.charts import CHARTS
-from console.history.metrics import CLUSTER
+from console.history.metrics import BROKER, CLUSTER, QUEUE, QueuePlace
 from console.history.range import EARLIER, asked_range
 from console.history.reading import Mark, chart_data, collector_state
 from console.marks.setting import deployment_marks
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 MARKS_MAX = 200
 NAME_CHARACTERS_MAX = 512
-RESET_ACTIONS = ("offsets.",)
+RESET_ACTIONS = ("offset.",)
+BROKER_ACTIONS = "broker."
 PRECISION = ".6g"
 
 
@@ -51,7 +52,7 @@ def points(request: HttpRequest, kind: str, slug: str, name: str) -> HttpRespons
     alerts = alert_marks(kind, name, asked.low_ms, asked.high_ms)
     deployed = deployment_marks(asked.low_ms, asked.high_ms)
     told = (Mark(*each) for each in (*alerts, *deployed))
-    changed = [] if kind == CLUSTER else changes(name, asked)
+    changed = changes(kind, name, asked)
     marks = sorted([*data.marks, *changed, *told])[:MARKS_MAX]
     return JsonResponse(
         {
@@ -65,7 +66,12 @@ def points(request: HttpRequest, kind: str, slug: str, name: str) -> HttpRespons
             "earlier": [short(values) for values in data.earlier],
             "earlierBy": str(EARLIER[asked.earlier][1]) if asked.earlier else "",
             "marks": [
-                {"atMs": mark.at_ms, "what": mark.what, "text": words(mark)} for mark in marks
+                {
+                    "atMs": mark.at_ms,
+                    "what": mark.what,
+                    "text": f"{mark.group}: {words(mark)}" if mark.group else words(mark),
+                }
+                for mark in marks
             ],
             "lastSampleMs": state.last_ms,
             "problem": data.problem,
@@ -102,21 +108,41 @@ def table(request: HttpRequest, kind: str, slug: str, name: str) -> HttpResponse
     )
 
 
-def changes(name: str, asked: TimeRange) -> list[Mark]:
-    """Return what the console's people changed about a subject, or about its offsets."""
+def changes(kind: str, name: str, asked: TimeRange) -> list[Mark]:
+    """Return what the console's people changed about a subject, or about its offsets.
+
+    On a chart of all brokers it is what was changed about any broker.
+    """
     low, high = (datetime.fromtimestamp(ms / 1000, tz=UTC) for ms in (asked.low_ms, asked.high_ms))
-    entries = Entry.objects.filter(
-        at__gte=low, at__lt=high, outcome=Entry.Outcome.DONE, subject__contains=name
+    entries = Entry.objects.filter(at__gte=low, at__lt=high, outcome=Entry.Outcome.DONE)
+    if kind == CLUSTER:
+        entries = entries.filter(action__startswith=BROKER_ACTIONS)
+        return [mark_of(entry) for entry in entries[:MARKS_MAX]]
+    place = QueuePlace.parse(name) if kind == QUEUE else None
+    wanted = place.group if place is not None else name
+    found = entries.filter(
+        subject__contains=wanted.rpartition(":")[0] if kind == BROKER else wanted
     )
     return [
-        Mark(
-            int(entry.at.timestamp() * 1000),
-            "reset" if entry.action.startswith(RESET_ACTIONS) else "change",
-            entry.action,
-        )
-        for entry in entries[:MARKS_MAX]
-        if name in re.split(r"[\s,]+", entry.subject)
+        mark_of(entry)
+        for entry in found[:MARKS_MAX]
+        if is_about(kind, wanted, re.split(r"[\s,]+", entry.subject))
     ]
+
+
+def is_about(kind: str, name: str, words: list[str]) -> bool:
+    """Whether an entry's subject names a chart's; a broker's entry may leave out its id."""
+    if kind == BROKER:
+        return name in words or name.rpartition(":")[0] in words
+    return name in words
+
+
+def mark_of(entry: Entry) -> Mark:
+    return Mark(
+        int(entry.at.timestamp() * 1000),
+        "reset" if entry.action.startswith(RESET_ACTIONS) else "change",
+        entry.action,
+    )
 
 
 def words(mark: Mark) -> str:

@@ -61,6 +61,24 @@ def sparks_now(now_ms: int) -> Sparks:
     )
 
 
+def broker_sparks(now_ms: int) -> dict[tuple[str, int], Spark]:
+    """Return the last hour of what each broker received, by its name and id."""
+    store = history_store()
+    first = now_ms // MIDDLE.step_ms - SPARK_SLOTS
+    try:
+        brokers = {
+            (subject.broker, int(subject.name)): number
+            for subject, number in store.all_subjects().items()
+            if subject.kind == BROKER and subject.name.isdigit()
+        }
+        read = store.read([*brokers.values()], MIDDLE, first, SPARK_SLOTS)
+    except HistoryError as error:
+        logger.warning("history cannot be read: %s", error)
+        return {}
+    made = {place: spark([read[number]], PUT, How.MEAN) for place, number in brokers.items()}
+    return {place: each for place, each in made.items() if each is not None}
+
+
 def spark(parts: list[Points], metric: Metric, how: How, *, is_day: bool = False) -> Spark | None:
     values = values_of(parts, Line("", metric, how))
     made = Spark(values, trend_of(values), is_day=is_day)

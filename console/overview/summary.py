@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Traffic,
     )
     from console.gateway.ports import ClusterGateway, GroupGateway, TopicGateway
+    from console.history.reading import Spark
     from console.verdicts.words import Shown
 
 DISK_RATIO_WARN = 0.75
@@ -41,6 +42,7 @@ class BrokerRow:
     node: BrokerNode
     info: RuntimeInfo | None
     problem: GatewayError | None
+    spark: Spark | None = None
 
     @property
     def is_confirmed(self) -> bool:
@@ -69,6 +71,7 @@ class GroupRow:
 
     progress: ConsumeProgress
     connections: GroupConnections
+    spark: Spark | None = None
 
     @property
     def state(self) -> State:
@@ -82,6 +85,7 @@ class TopicRow:
 
     topic: Topic
     traffic: Traffic
+    spark: Spark | None = None
 
 
 @dataclass(frozen=True, slots=True)

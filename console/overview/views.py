@@ -19,11 +19,13 @@ from console.gateway.access import gateway
 from console.gateway.known import known_addresses
 from console.gateway.moment import now_ms
 from console.history.charts import CLUSTER_CHART
+from console.history.metrics import GROUP, LAG, PUT, TOPIC
 from console.history.pages import chart_row
 from console.history.range import asked_range
-from console.history.reading import collector_state
+from console.history.reading import collector_state, sparks
+from console.history.series import How, Line
 from console.overview.shared import Shared
-from console.overview.sparks import sparks_now
+from console.overview.sparks import broker_sparks, sparks_now
 from console.overview.states import Finding, State
 from console.overview.summary import Summary, summarize
 from console.verdicts.reading import current_verdicts
@@ -98,4 +100,22 @@ def summarize_now() -> Summary:
         what = _("The collector does not sample, so nobody sees what worsens.")
         findings = (*findings, Finding(State.WARN, what))
     verdicts = tuple(current_verdicts())
-    return replace(summary, findings=findings, verdicts=verdicts, sparks=sparks_now(now_ms()))
+    known = with_pasts(summary, now_ms())
+    return replace(known, findings=findings, verdicts=verdicts, sparks=sparks_now(now_ms()))
+
+
+def with_pasts(summary: Summary, at_ms: int) -> Summary:
+    """Return the same summary, each row with its last hour."""
+    topics = sparks(TOPIC, [row.topic.name for row in summary.topics], Line("", PUT), at_ms)
+    lag = Line("", LAG, How.PEAK)
+    groups = sparks(GROUP, [row.progress.group for row in summary.groups], lag, at_ms)
+    brokers = broker_sparks(at_ms)
+    return replace(
+        summary,
+        topics=tuple(replace(row, spark=topics.get(row.topic.name)) for row in summary.topics),
+        groups=tuple(replace(row, spark=groups.get(row.progress.group)) for row in summary.groups),
+        brokers=tuple(
+            replace(row, spark=brokers.get((row.node.broker_name, row.node.broker_id)))
+            for row in summary.brokers
+        ),
+    )

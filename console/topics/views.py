@@ -16,9 +16,9 @@ from console.configs.pages import ConfigPages, Requests, Words, addressed, state
 from console.gateway.access import gateway
 from console.gateway.answers import TopicConfig, TopicKind
 from console.gateway.moment import now_ms
-from console.history.metrics import PUT, TOPIC
+from console.history.metrics import PUT, RETAINED, TOPIC
 from console.history.pages import history_context
-from console.history.reading import Spark, last_of, sparks
+from console.history.reading import Spark, last_of, sparks, subject_sparks
 from console.history.series import Line
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
@@ -77,6 +77,9 @@ COLUMNS = (
     Column("hour", gettext_lazy("Last hour"), "msg", is_number=True, is_fact=True),
     Column("day", gettext_lazy("Last day"), "msg", is_number=True),
 )
+
+
+TILES = {"received": Line("", PUT), "retained": Line("", RETAINED)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,7 @@ def queue_context(topic: Topic) -> dict[str, Any]:
         "rows": rows,
         "message_count": sum(row.message_count for row in status),
         "last_update_ms": max(updates, default=None),
+        "sparks": subject_sparks(TOPIC, topic.name, TILES, read_at_ms),
         "rate": sum(rates.values()) if len(rates) == len(status) and rates else None,
         "read_at_ms": read_at_ms,
     }

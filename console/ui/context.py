@@ -41,6 +41,7 @@ NAVIGATION = (
     NavigationEntry(_("Alerts"), "bell", "alerts:list", "a"),
     NavigationEntry(_("Topics"), "layers", "topics:list", "t"),
     NavigationEntry(_("Groups"), "users", "groups:list", "g"),
+    NavigationEntry(_("Messages"), "inbox", "browse:search", "m"),
     NavigationEntry(_("Offsets"), "milestone", "offsets:index", "f"),
     NavigationEntry(_("Reports"), "chart-column", "reports:list", "r"),
     NavigationEntry(_("Lake"), "database", "lake:index", "k"),

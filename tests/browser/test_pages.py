@@ -40,6 +40,8 @@ KEYS: dict[str, int | str] = {
     "broker_id": 0,
     "report": "traffic",
     "run_id": 1,
+    "queue_id": 1,
+    "offset": 5,
     "schedule_id": 1,
 }
 SHIFT_MAX = 0.02

@@ -7,9 +7,11 @@ import io
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pytest
 from django.urls import reverse
 
+from console.alerts.models import Alert, Rule
 from console.audit.models import Entry
 from console.gateway.errors import BrokerDownError, NameServerDownError
 from console.gateway.fakes.broker import ADDRESS
@@ -19,7 +21,8 @@ from console.history.access import history_store
 from console.history.metrics import Subject
 from console.history.status import STATUS, Status
 from console.history.store import Event
-from tests.console.history.support import STEP_MS, keep
+from console.marks.setting import set_mark
+from tests.console.history.support import STEP_MS, keep, layout_of
 
 if TYPE_CHECKING:
     from typing import Any
@@ -98,7 +101,7 @@ def test_restarts_changes_and_offsets_that_went_back_are_marked(actors, brokers,
     history_store().add_event(Event(first_ms + 2, "restart", "broker-of-others"))
     for action, subject in (
         ("group.edit", "billing"),
-        ("offsets.reset", "billing Orders"),
+        ("offset.reset", "billing · Orders"),
         ("group.edit", "billing-of-others"),
     ):
         Entry.objects.create(action=action, subject=subject, outcome=Entry.Outcome.DONE)
@@ -280,3 +283,78 @@ def test_members_that_come_and_go_are_marked(actors, brokers, first_ms) -> None:
         ("rebalance", first_ms + 5 * STEP_MS),
     ]
     assert "2 \u2192 1" in marks[0]["text"]
+
+
+def marks_of(client: Any, kind: str, slug: str, name: str) -> dict[str, str]:
+    """Return the texts of a chart's marks by kind."""
+    return {mark["what"]: mark["text"] for mark in chart(client, kind, slug, name)["marks"]}
+
+
+def test_each_event_stands_on_each_chart_that_it_may_explain(actors, brokers, first_ms) -> None:
+    progress = Subject(metrics.PROGRESS, "broker-a", "billing@Orders")
+    rows = {
+        (BROKER, metrics.PUT): [1, 1],
+        (ORDERS, metrics.PUT): [1, 1],
+        (progress, metrics.LAG): [5, 5],
+        (BILLING, metrics.LAG): [5, 5],
+        (BILLING, metrics.MEMBERS): [3, 1],
+        (BILLING, metrics.REWOUND): [0, 7],
+    }
+    keep(history_store(), first_ms, rows)
+    for what in ("restart", "failover"):
+        history_store().add_event(Event(first_ms + 1, what, "broker-a"))
+    for action, subject in (
+        ("offset.reset", "billing · Orders"),
+        ("topic.update", "Orders"),
+        ("group.update", "billing"),
+        ("broker.update", "broker-a"),
+    ):
+        Entry.objects.create(action=action, subject=subject, outcome=Entry.Outcome.DONE)
+    set_mark("shop 1.4.2", first_ms + 2, now_ms(), by="ada")
+    rule = Rule.objects.create(name="all", source="verdict")
+    for kind, name in ((metrics.BROKER, "0"), (metrics.PROGRESS, "billing@Orders")):
+        Alert.objects.create(
+            rule=rule,
+            what="stopped",
+            kind=kind,
+            broker="broker-a",
+            name=name,
+            state="firing",
+            severity="bad",
+            began_ms=first_ms,
+            fired_ms=first_ms + 3,
+        )
+    everywhere = {"restart", "failover", "deploy", "alert", "change"}
+    of_group = {"back", "rebalance", "reset"}
+
+    topic = marks_of(actors.reader, "topic", "messages", "Orders")
+    group = marks_of(actors.reader, "group", "lag", "billing")
+    queue = marks_of(actors.reader, "queue", "lag", "billing@Orders@broker-a:1")
+
+    assert set(topic) == set(group) == set(queue) == everywhere | of_group
+    assert topic["rebalance"].startswith("billing: ")
+    assert set(marks_of(actors.reader, "broker", "messages", "broker-a:0")) == everywhere
+    assert set(marks_of(actors.reader, "cluster", "messages", "all")) == everywhere
+
+
+def test_a_queue_has_the_lag_of_its_group_there(actors, brokers, first_ms) -> None:
+    progress = Subject(metrics.PROGRESS, "broker-a", "billing@Orders")
+    ids = history_store().subject_ids({progress}, first_ms)
+    parts = [metrics.Column(metrics.LAG.code, part) for part in (0, 1, metrics.WHOLE)]
+    layout, order = layout_of((ids[progress], part) for part in parts)
+    values = np.array([4, 5, 9], dtype=np.int64)[order]
+    history_store().add_sample("broker-a:0", first_ms, STEP_MS, layout, values, b"{}")
+    brokers.add_topic("Orders", queue_nums=2)
+    brokers.add_group("billing", topic="Orders")
+    brokers.offsets["billing", "Orders", 1] = 0
+
+    answer = chart(actors.reader, "queue", "lag", "billing@Orders@broker-a:1")
+
+    known = dict(zip(answer["times"], answer["lines"][0]["values"], strict=True))
+    assert known[first_ms] == 5.0
+    page = actors.reader.get(reverse("groups:queue", args=["billing", "broker-a", 1, "Orders"]))
+    assert page.text.count("data-history=") == 2
+    gone = actors.reader.get(reverse("groups:queue", args=["billing", "broker-a", 9, "Orders"]))
+    assert gone.status_code == 404
+    nothing = chart(actors.reader, "queue", "lag", "nonsense")
+    assert set(nothing["lines"][0]["values"]) == {None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console.gateway.fakes.broker import FakeBroker
+from console.gateway.fakes.browse import FakeBrowse
 from console.gateway.fakes.cluster import FakeCluster
 from console.gateway.fakes.groups import FakeGroups
 from console.gateway.fakes.messages import FakeMessages
@@ -21,6 +22,7 @@ def fake_gateway(broker: FakeBroker | None = None) -> Gateway:
         topics=FakeTopics(broker),
         groups=FakeGroups(broker),
         offsets=FakeOffsets(broker),
+        browse=FakeBrowse(broker),
         samples=FakeSamples(broker),
         messages=FakeMessages(broker),
         watch=FakeWatches(broker),

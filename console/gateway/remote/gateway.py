@@ -6,6 +6,7 @@ from django.conf import settings
 
 from console.gateway.ports import Gateway
 from console.gateway.remote.brokers import RemoteBrokers
+from console.gateway.remote.browse import RemoteBrowse
 from console.gateway.remote.cluster import RemoteCluster
 from console.gateway.remote.groups import RemoteGroups
 from console.gateway.remote.messages import RemoteMessages
@@ -27,6 +28,7 @@ def gateway_to(brokers: RemoteBrokers) -> Gateway:
         topics=RemoteTopics(brokers),
         groups=RemoteGroups(brokers),
         offsets=RemoteOffsets(brokers),
+        browse=RemoteBrowse(brokers),
         samples=RemoteSamples(brokers),
         messages=RemoteMessages(brokers.name_servers, brokers.timeout_s),
         watch=RemoteWatches(brokers.timeout_s),

@@ -42,7 +42,7 @@ def sparkline(spark: Spark | None, unit: str = "") -> SafeString:
     trends = {1: _("rising"), 0: _("level"), -1: _("falling")}
     return format_html(
         '<span class="spark" title="{0}"><svg viewBox="0 0 {1} {2}" width="{1}" height="{2}" '
-        'role="img" aria-label="{0}, {5}"><path d="{3}"></path></svg>'
+        'preserveAspectRatio="none" role="img" aria-label="{0}, {5}"><path d="{3}"></path></svg>'
         '<span class="spark__trend" aria-hidden="true">{4}</span></span>',
         words,
         WIDTH,

@@ -1,5 +1,6 @@
 /* The charts of history: their points come as JSON, gaps stay gaps, events are marks. Dragging over a chart narrows the
-   page's time range; all charts of a page share their cursor; a range that ends now follows the time. */
+   page's time range, a click leads to the messages of that point where the chart is of some; all charts of a page share their
+   cursor; a range that ends now follows the time. */
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -46,10 +47,39 @@ document.addEventListener("DOMContentLoaded", () => {
         setCursor: (plot) => {
           const at = plot.cursor.left >= 0 ? plot.posToVal(plot.cursor.left, "x") * 1000 : null;
           const near = at == null ? null : chart.marks.filter((mark) => Math.abs(mark.atMs - at) < spanMs / 80);
-          chart.note.textContent = near?.length ? near.map((mark) => `${Times.exact(mark.atMs)} ${mark.text}`).join(" · ") : chart.text;
+          const hint = at != null && chart.card.dataset.messages && !chart.text ? gettext("Click: the messages of this point.") : chart.text;
+          chart.note.textContent = near?.length ? near.map((mark) => `${Times.exact(mark.atMs)} ${mark.text}`).join(" · ") : hint;
+        },
+        // Without a cursor the legend says what is known last.
+        setLegend: (plot) => { if (plot.legend.idx == null) showLast(plot); },
+        ready: (plot) => {
+          showLast(plot);
+          leadToMessages(plot, chart);
         },
       },
     };
+  }
+
+  function showLast(plot) {
+    for (let index = plot.data[0].length - 1; index >= 0; index -= 1) {
+      if (plot.data.some((values, line) => line && values[index] != null)) {
+        plot.setLegend({ idx: index }, false);
+        return;
+      }
+    }
+  }
+
+  /** A click that is no drag opens the messages of the point under it. */
+  function leadToMessages(plot, chart) {
+    if (!chart.card.dataset.messages) return;
+    let pressedAt = null;
+    plot.over.dataset.leads = "true";
+    plot.over.addEventListener("pointerdown", (event) => { pressedAt = event.clientX; });
+    plot.over.addEventListener("click", (event) => {
+      if (pressedAt == null || Math.abs(event.clientX - pressedAt) > 3 || plot.cursor.idx == null) return;
+      const from = chart.answer.times[plot.cursor.idx];
+      location.assign(`${chart.card.dataset.messages}from=${from}&to=${from + chart.answer.stepMs}`);
+    });
   }
 
   function options(chart, answer) {
@@ -151,37 +181,55 @@ document.addEventListener("DOMContentLoaded", () => {
     delete chart.card.dataset.stale;
   }
 
-  /** The chart as a picture: its own canvas under a title, with the names of its lines. */
+  /** The names of a picture's lines in rows no wider than it: [label, colour, alpha, x, row] each. */
+  function legendOf(chart, ctx, ratio, width) {
+    const { lines, earlier, earlierBy } = chart.answer;
+    const entries = lines.map((line, index) => [line.label, index, 1]);
+    earlier.forEach((_, index) => entries.push([`${lines[index].label}, ${earlierBy}`, index, EARLIER_ALPHA]));
+    let x = 12 * ratio;
+    let row = 0;
+    return entries.map(([label, index, alpha]) => {
+      const wide = ctx.measureText(label).width + 30 * ratio;
+      if (x > 12 * ratio && x + wide > width) [x, row] = [12 * ratio, row + 1];
+      const placed = [label, index, alpha, x, row];
+      x += wide;
+      return placed;
+    });
+  }
+
+  /** The chart as a picture: its own canvas under a title, its time, the names of its lines. */
   function picture(chart) {
     if (!chart.plot) return;
     const drawn = chart.plot.ctx.canvas;
     const ratio = devicePixelRatio;
-    const head = 46 * ratio;
     const canvas = document.createElement("canvas");
+    const ctx = canvas.getContext("2d");
+    const small = `${11 * ratio}px system-ui`;
+    ctx.font = small;
+    const legend = legendOf(chart, ctx, ratio, drawn.width);
+    const top = 52 * ratio;
+    const head = top + 18 * ratio * (legend.at(-1)[4] + 1) - 6 * ratio;
     canvas.width = drawn.width;
     canvas.height = drawn.height + head;
-    const ctx = canvas.getContext("2d");
     ctx.fillStyle = Trebuchet.colour("--surface");
     ctx.fillRect(0, 0, canvas.width, canvas.height);
     ctx.fillStyle = Trebuchet.colour("--text");
     ctx.font = `600 ${13 * ratio}px system-ui`;
     const title = `${document.querySelector("h1").textContent.trim()} · ${chart.card.querySelector("h3").textContent.trim()}`;
     ctx.fillText(title, 12 * ratio, 18 * ratio);
-    ctx.font = `${11 * ratio}px system-ui`;
-    let x = 12 * ratio;
-    const { lines, earlier, earlierBy } = chart.answer;
-    const entries = lines.map((line, index) => [line.label, index, 1]);
-    earlier.forEach((_, index) => entries.push([`${lines[index].label}, ${earlierBy}`, index, EARLIER_ALPHA]));
-    for (const [label, index, alpha] of entries) {
+    ctx.font = small;
+    ctx.fillStyle = Trebuchet.colour("--muted");
+    const { times, stepMs } = chart.answer;
+    ctx.fillText(`${Times.exact(times[0])} – ${Times.exact(times.at(-1) + stepMs)} ${Times.zone}`, 12 * ratio, 36 * ratio);
+    for (const [label, index, alpha, x, row] of legend) {
+      const y = top + 18 * ratio * row;
       ctx.globalAlpha = alpha;
       ctx.fillStyle = Trebuchet.colour(colours[index % colours.length]);
-      ctx.fillRect(x, 28 * ratio, 9 * ratio, 9 * ratio);
+      ctx.fillRect(x, y - 8 * ratio, 9 * ratio, 9 * ratio);
       ctx.globalAlpha = 1;
       ctx.fillStyle = Trebuchet.colour("--muted");
-      ctx.fillText(label, x + 14 * ratio, 36 * ratio);
-      x += ctx.measureText(label).width + 30 * ratio;
+      ctx.fillText(label, x + 14 * ratio, y);
     }
-    ctx.fillText(`${Times.exact(chart.answer.times[0])} – ${Times.exact(chart.answer.times.at(-1) + chart.answer.stepMs)}`, x + 8 * ratio, 36 * ratio);
     ctx.drawImage(drawn, 0, head);
     canvas.toBlob((blob) => {
       const link = document.createElement("a");

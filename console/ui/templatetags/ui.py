@@ -195,8 +195,12 @@ def tile(
     unit: str = "",
     note: str = "",
     spark: object = None,
+    spark_unit: str = "",
 ) -> dict[str, Any]:
-    """Render a figure with its label and its past; what is not known has no unit."""
+    """Render a figure with its label and its past; what is not known has no unit.
+
+    `spark_unit` is the unit of the past where the figure's stands in its text.
+    """
     shown_unit = "" if isinstance(value, Unknown) else unit
     return {
         "icon": icon_name,
@@ -205,7 +209,7 @@ def tile(
         "unit": shown_unit,
         "note": note,
         "spark": spark,
-        "spark_unit": unit,
+        "spark_unit": spark_unit or unit,
     }
 
 

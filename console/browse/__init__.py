@@ -1,0 +1,1 @@
+"""Messages: those of a topic and a time, and one by itself."""

@@ -1,0 +1,18 @@
+"""Addresses of the pages of messages."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from console.browse import views
+
+app_name = "browse"
+urlpatterns = [
+    path("", views.search, name="search"),
+    path("of-group/<path:group>/", views.of_group, name="of-group"),
+    path(
+        "m/<str:broker_name>/<int:queue_id>/<int:offset>/<path:topic>/",
+        views.message,
+        name="message",
+    ),
+]

@@ -1,0 +1,43 @@
+"""The page of a group's place in one queue: where it stands, and the history of its lag."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+
+from console.accounts.permissions import page
+from console.gateway.access import gateway
+from console.gateway.answers import BrokerQueue
+from console.gateway.moment import now_ms
+from console.history.metrics import QUEUE, QueuePlace
+from console.history.pages import history_context
+from console.history.reading import queue_sparks
+from console.ui.missing import MissingError
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+
+@page
+def queue(
+    request: HttpRequest, group: str, broker_name: str, queue_id: int, topic: str
+) -> HttpResponse:
+    """Show a group's progress in a queue, and how its lag there went."""
+    wanted = BrokerQueue(broker_name, queue_id)
+    rows = gateway().groups.progress(group).queues
+    row = next((each for each in rows if each.topic == topic and each.queue == wanted), None)
+    if row is None:
+        raise MissingError(
+            _("Group %(group)s has no place in queue %(queue)s of %(topic)s.")
+            % {"group": group, "queue": wanted, "topic": topic}
+        )
+    place = QueuePlace(group, topic, broker_name, queue_id)
+    context = history_context(request, QUEUE, str(place)) | {
+        "row": row,
+        "place": place,
+        "spark": queue_sparks(group, topic, now_ms())(broker_name, queue_id),
+        "read_at_ms": now_ms(),
+    }
+    return render(request, "groups/queue.html", context)

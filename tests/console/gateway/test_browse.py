@@ -1,0 +1,114 @@
+"""The contract of BrowseGateway, and of reading records."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.message.sys_flag import COMPRESSED_FLAG, MessageSysFlag
+from console.gateway.answers import BrokerQueue, GroupConfig
+from console.gateway.errors import NotFoundError
+from console.gateway.requests.records import BODY_SHOWN_MAX, decode_all, shown
+from tests.console.gateway.support import ORDERS, ask, send
+
+if TYPE_CHECKING:
+    from console.gateway.ports import Gateway
+
+FOREVER_MS = 1 << 44
+
+
+async def test_messages_of_a_time_come_in_the_order_of_their_storing(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    for queue_id, count in ((1, 40), (0, 3), (1, 1)):
+        await send(gateway, "Orders", queue_id=queue_id, count=count)
+
+    found = await ask(gateway.browse.between, "Orders", 0, FOREVER_MS, None, 100)
+
+    times = [each.store_ms for each in found.messages]
+    assert times == sorted(times)
+    assert not found.has_more
+    assert sorted((each.queue_id, each.queue_offset) for each in found.messages) == [
+        *((0, offset) for offset in range(3)),
+        *((1, offset) for offset in range(41)),
+    ]
+    assert {each.topic for each in found.messages} == {"Orders"}
+
+
+async def test_a_search_ends_at_its_count_and_at_its_queue(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    await send(gateway, "Orders", queue_id=0, count=5)
+    await send(gateway, "Orders", queue_id=1, count=5)
+
+    some = await ask(gateway.browse.between, "Orders", 0, FOREVER_MS, None, 7)
+    queue = BrokerQueue("broker-a", 1)
+    of_one = await ask(gateway.browse.between, "Orders", 0, FOREVER_MS, queue, 100)
+    before = await ask(gateway.browse.between, "Orders", 0, 1_000, None, 100)
+
+    assert (len(some.messages), some.has_more) == (7, True)
+    assert {each.queue for each in of_one.messages} == {queue}
+    assert (len(of_one.messages), of_one.has_more) == (5, False)
+    assert before.messages == ()
+
+
+async def test_one_message_is_found_at_its_place_only(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    await send(gateway, "Orders", queue_id=1, count=2)
+    queue = BrokerQueue("broker-a", 1)
+
+    found = await ask(gateway.browse.at, "Orders", queue, 1)
+
+    assert found is not None
+    assert (found.queue, found.queue_offset) == (queue, 1)
+    assert found.body
+    assert found.keys
+    assert await ask(gateway.browse.at, "Orders", queue, 2) is None
+    assert await ask(gateway.browse.at, "Orders", BrokerQueue("broker-x", 1), 0) is None
+
+
+async def test_who_looks_moves_no_group(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    await ask(gateway.groups.save, GroupConfig("billing"), ["broker-a"])
+    await send(gateway, "Orders", queue_id=0, count=3)
+
+    await ask(gateway.browse.between, "Orders", 0, FOREVER_MS, None, 100)
+
+    for name in await ask(gateway.groups.all):
+        progress = await ask(gateway.groups.progress, name)
+        assert all(row.consumer_offset is None for row in progress.queues), name
+
+
+async def test_a_topic_that_is_not_there_is_not_found(gateway: Gateway) -> None:
+    with pytest.raises(NotFoundError):
+        await ask(gateway.browse.between, "Nowhere", 0, FOREVER_MS, None, 100)
+
+
+def test_a_small_body_that_holds_gigabytes_is_read_to_a_bound() -> None:
+    bomb = zlib.compress(bytes(50 << 20))
+
+    body, is_cut = shown(memoryview(bomb), COMPRESSED_FLAG)
+
+    assert body == bytes(BODY_SHOWN_MAX)
+    assert is_cut
+
+
+def test_a_body_is_inflated_and_what_cannot_be_is_not_known() -> None:
+    packed = memoryview(zlib.compress(b"hello"))
+    lz4 = COMPRESSED_FLAG | int(MessageSysFlag.COMPRESSION_LZ4)
+
+    assert shown(packed, COMPRESSED_FLAG) == (b"hello", False)
+    assert shown(packed, lz4) == (None, False)
+    assert shown(memoryview(b"no zlib"), COMPRESSED_FLAG) == (None, False)
+    # A stream without its end.
+    assert shown(packed[:-6], COMPRESSED_FLAG)[1]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\0", struct.pack(">i", 200), struct.pack(">i", 4), struct.pack(">i", 80) + bytes(76)],
+)
+def test_bytes_that_are_no_record_are_a_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError, match="record"):
+        list(decode_all(data, "broker-a"))
