@@ -23,6 +23,7 @@ urlpatterns = [
     path("alerts/", include("console.alerts.urls")),
     path("audit/", include("console.audit.urls")),
     path("accounts/", include("console.accounts.urls")),
+    path("people/", include("console.accounts.people_urls")),
     path("ui/", gallery.gallery, name="gallery"),
     path("palette/", include("console.palette.urls")),
     path("settings/", include("console.preferences.urls")),

@@ -1,16 +1,35 @@
-"""The forms of signing in and of changing a password."""
+"""The forms of signing in, of passwords and of invitations."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django import forms
+from django.contrib.auth import get_user_model
+from django.contrib.auth.forms import (
+    AuthenticationForm,
+    PasswordChangeForm,
+    SetPasswordForm,
+    UsernameField,
+)
 from django.contrib.auth.password_validation import password_validators_help_texts
+from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from console.accounts import devices, throttle
 from console.accounts.hashing import BusyError, strangers_line
+from console.accounts.models import INVITATIONS_MAX, NAME_CHARACTERS_MAX, Invitation
+from console.accounts.roles import Role
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+    # At run time Django's class takes no parameter.
+    NewPasswordForm = SetPasswordForm[User]
+else:
+    NewPasswordForm = SetPasswordForm
 
 LOCKED = _("Too many failed attempts. Wait 15 minutes, then try again.")
 
@@ -86,3 +105,49 @@ class ChangePasswordForm(PasswordChangeForm):
         old_password = str(super().clean_old_password())
         attempt.succeeded()
         return old_password
+
+
+class InvitationForm(forms.Form):
+    """Asks whom to invite, and as what."""
+
+    name = UsernameField(
+        label=_("Name"),
+        max_length=NAME_CHARACTERS_MAX,
+        validators=[UnicodeUsernameValidator()],
+        help_text=_("The person signs in with it."),
+    )
+    role = forms.ChoiceField(label=_("Role"), choices=Role.choices, initial=Role.VIEWER)
+    mail = forms.EmailField(
+        label=_("Mail address"),
+        required=False,
+        help_text=_("The link goes there, too."),
+    )
+
+    def __init__(self, *args: Any, has_mail: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not has_mail:
+            del self.fields["mail"]
+
+    def clean_name(self) -> str:
+        name = str(self.cleaned_data["name"])
+        if get_user_model().objects.filter(username__iexact=name).exists():
+            raise ValidationError(_("An account of this name exists."))
+        invited = Invitation.objects.filter(name__iexact=name, expires_at__gt=timezone.now())
+        if invited.exists():
+            raise ValidationError(_("This name is invited already."))
+        return name
+
+    def clean(self) -> dict[str, Any]:
+        if Invitation.objects.count() >= INVITATIONS_MAX:
+            raise ValidationError(_("Too many invitations are open: take some back first."))
+        return dict(super().clean() or {})
+
+
+class JoinForm(NewPasswordForm):
+    """Asks whoever was invited for a password."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["new_password1"].label = _("Password")
+        self.fields["new_password1"].help_text = " ".join(password_validators_help_texts())
+        self.fields["new_password2"].label = _("Password, again")

@@ -1,8 +1,8 @@
-"""Permissions of views: everyone who has signed in may look, administrators may change things.
+"""Permissions of views: viewers look, operators change things, administrators see to the rest.
 
-Each view has one of four decorators: `page`, `administrators_page`, `administrators_form` and
-`administrators_action`, or asks `require_administrator` by itself. No cache keeps the answers of
-the four.
+Each view has one of the decorators `page`, `operators_…` and `administrators_…`, or asks
+`require_operator` or `require_administrator` by itself. No cache keeps the answers of the
+decorated.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from django.core.exceptions import PermissionDenied
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from console.accounts.roles import Role, may_administer, may_operate
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -22,23 +24,50 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-def require_administrator(request: HttpRequest) -> None:
-    """Refuse readers with 403; the middleware already sent strangers to the sign-in page.
+class NotAllowedError(PermissionDenied):
+    """The view needs a role that the person does not have."""
 
-    For a view that readers may look at and only administrators may submit.
+    def __init__(self, role: Role) -> None:
+        super().__init__()
+        self.role = role
+
+
+def require_administrator(request: HttpRequest) -> None:
+    """Refuse all others with 403; the middleware already sent strangers to the sign-in page.
+
+    For a view that others may look at and only administrators may submit.
     """
-    if not (request.user.is_authenticated and request.user.is_staff):
-        raise PermissionDenied
+    if not may_administer(request.user):
+        raise NotAllowedError(Role.ADMINISTRATOR)
+
+
+def require_operator(request: HttpRequest) -> None:
+    """Refuse viewers with 403, as `require_administrator` refuses operators, too."""
+    if not may_operate(request.user):
+        raise NotAllowedError(Role.OPERATOR)
 
 
 def administrator_required(
     view: Callable[Concatenate[HttpRequest, P], HttpResponse],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
-    """Refuse readers before the view runs."""
+    """Refuse all others before the view runs."""
 
     @wraps(view)
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         require_administrator(request)
+        return view(request, *args, **kwargs)
+
+    return guarded
+
+
+def operator_required(
+    view: Callable[Concatenate[HttpRequest, P], HttpResponse],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    """Refuse viewers before the view runs."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        require_operator(request)
         return view(request, *args, **kwargs)
 
     return guarded
@@ -49,6 +78,34 @@ def page(
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
     """Let everyone who has signed in look."""
     return require_safe(never_cache(view))
+
+
+def form(
+    view: Callable[Concatenate[HttpRequest, P], HttpResponse],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    """Let everyone who has signed in look, and submit the form: it changes what is their own."""
+    return require_http_methods(["GET", "HEAD", "POST"])(never_cache(view))
+
+
+def operators_page(
+    view: Callable[Concatenate[HttpRequest, P], HttpResponse],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    """Let operators and administrators look."""
+    return operator_required(page(view))
+
+
+def operators_form(
+    view: Callable[Concatenate[HttpRequest, P], HttpResponse],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    """Let operators and administrators look, and submit the form."""
+    return operator_required(form(view))
+
+
+def operators_action(
+    view: Callable[Concatenate[HttpRequest, P], HttpResponse],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    """Let operators and administrators POST; refuse other methods."""
+    return operator_required(require_POST(never_cache(view)))
 
 
 def administrators_page(
@@ -62,7 +119,7 @@ def administrators_form(
     view: Callable[Concatenate[HttpRequest, P], HttpResponse],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
     """Let administrators look, and submit the form."""
-    return administrator_required(require_http_methods(["GET", "HEAD", "POST"])(never_cache(view)))
+    return administrator_required(form(view))
 
 
 def administrators_action(

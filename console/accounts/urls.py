@@ -9,6 +9,7 @@ from console.accounts import views
 app_name = "accounts"
 urlpatterns = [
     path("sign-in/", views.SignIn.as_view(), name="sign-in"),
+    path("join/<str:token>/", views.join, name="join"),
     path("sign-out/", views.SignOut.as_view(), name="sign-out"),
     path(
         "password/",

@@ -6,12 +6,17 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from django.contrib import messages
-from django.contrib.auth import get_user_model, views as auth
-from django.utils.translation import gettext as _
+from django.contrib.auth import get_user_model, login, views as auth
+from django.contrib.auth.decorators import login_not_required
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _, gettext_lazy
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
 
-from console.accounts import devices, throttle
-from console.accounts.forms import ChangePasswordForm, SignInForm
+from console.accounts import devices, invitations, throttle
+from console.accounts.forms import ChangePasswordForm, JoinForm, SignInForm
 from console.audit.record import change, done, refused
+from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
     from typing import Any
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from django.forms import BaseForm
     from django.http import HttpRequest, HttpResponse
 
+GONE = gettext_lazy("This link is used, taken back or expired. Ask for another one.")
 RETRY_AFTER_S = {"locked": int(throttle.WINDOW.total_seconds()), "busy": 5}
 
 
@@ -49,6 +55,30 @@ class SignIn(auth.LoginView):
             refused(self.request, "account.sign-in", subject_of(form), sentence)
             set_status(response, code)
         return response
+
+
+@login_not_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def join(request: HttpRequest, token: str) -> HttpResponse:
+    """Let whoever has the link of an invitation choose a password, once."""
+    invitation = invitations.open_invitation(token)
+    if invitation is None:
+        raise MissingError(GONE)
+    form = JoinForm(get_user_model()(username=invitation.name), request.POST or None)
+    if request.method != "POST" or not form.is_valid():
+        context = {"form": form, "invitation": invitation}
+        return render(request, "accounts/join.html", context, status=422 if form.is_bound else 200)
+    try:
+        account = invitations.take_up(invitation, form.cleaned_data["new_password1"])
+    except invitations.TakenError:
+        raise MissingError(GONE) from None
+    # Whoever else is signed in in this browser is so no longer.
+    login(request, account)
+    done(request, "account.join", account.get_username())
+    answer = redirect("overview:index")
+    devices.remember(answer, account)
+    return answer
 
 
 class SignOut(auth.LogoutView):

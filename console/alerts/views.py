@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import administrators_action, administrators_form, page
+from console.accounts.permissions import operators_action, operators_form, page
 from console.alerts.models import Alert, Channel, Preferences, Rule, Silence
 from console.alerts.silencing import MINUTES, SilenceError, asked_minutes, silence
 from console.alerts.wording import Words, words_of
@@ -112,7 +112,7 @@ def history(request: HttpRequest) -> HttpResponse:
     return render(request, "alerts/history.html", context)
 
 
-@administrators_action
+@operators_action
 def silence_alert(request: HttpRequest, pk: int) -> HttpResponse:
     alert = get_object_or_404(Alert.objects.select_related("rule"), pk=pk)
     minutes = asked_minutes(request.POST.get("minutes", ""))
@@ -150,7 +150,7 @@ def danger_of(found: Silence) -> Danger:
     )
 
 
-@administrators_form
+@operators_form
 def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Silence.objects.select_related("rule"), pk=pk)
     question = unanswered(request, danger_of(found))

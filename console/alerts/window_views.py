@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import administrators_form, page
+from console.accounts.permissions import operators_form, page
 from console.alerts.forms import WindowForm
 from console.alerts.models import WINDOWS_MAX, Alert, Window
 from console.alerts.windows import is_open, next_span, zones
@@ -38,7 +38,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     return render(request, "alerts/windows.html", {"rows": rows})
 
 
-@administrators_form
+@operators_form
 def create(request: HttpRequest) -> HttpResponse:
     if Window.objects.count() >= WINDOWS_MAX:
         messages.error(request, _("There are %(count)d windows already.") % {"count": WINDOWS_MAX})
@@ -46,7 +46,7 @@ def create(request: HttpRequest) -> HttpResponse:
     return edited(request, Window())
 
 
-@administrators_form
+@operators_form
 def edit(request: HttpRequest, pk: int) -> HttpResponse:
     return edited(request, get_object_or_404(Window, pk=pk))
 
@@ -90,7 +90,7 @@ def danger_of(window: Window) -> Danger:
     )
 
 
-@administrators_form
+@operators_form
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     window = get_object_or_404(Window, pk=pk)
     question = unanswered(request, danger_of(window))

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
-from console.accounts.permissions import administrators_form, page
+from console.accounts.permissions import operators_form, page
 from console.configs.pages import ConfigPages, Requests, Words, addressed, state_of
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, GroupConfig, TopicKind
@@ -305,22 +305,22 @@ PAGES = ConfigPages(
 )
 
 
-@administrators_form
+@operators_form
 def create(request: HttpRequest) -> HttpResponse:
     return PAGES.create(request)
 
 
-@administrators_form
+@operators_form
 def edit(request: HttpRequest, group: str) -> HttpResponse:
     return PAGES.edit(request, found(group))
 
 
-@administrators_form
+@operators_form
 def undo(request: HttpRequest, entry: int) -> HttpResponse:
     return PAGES.undo(request, entry)
 
 
-@administrators_form
+@operators_form
 def delete(request: HttpRequest, group: str) -> HttpResponse:
     subject = found(group)
     remove_offset = request.POST.get("remove_offset") == "on"

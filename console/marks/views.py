@@ -17,7 +17,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from console.accounts.permissions import administrators_action, administrators_form, page
+from console.accounts.permissions import (
+    administrators_action,
+    administrators_form,
+    operators_action,
+    operators_form,
+    page,
+)
+from console.accounts.roles import may_administer
 from console.audit.record import change, done_by_token, refused
 from console.gateway.moment import now_ms
 from console.history.tiers import HOUR_MS
@@ -50,13 +57,13 @@ def listing(request: HttpRequest) -> HttpResponse:
     shown = stored_page_of(request, Mark.objects.all())
     context = {
         "page": shown,
-        "tokens": Token.objects.all() if request.user.is_staff else [],
+        "tokens": Token.objects.all() if may_administer(request.user) else [],
         "address": settings.TREBUCHET_URL + reverse("marks:api"),
     }
     return render(request, "marks/list.html", context)
 
 
-@administrators_action
+@operators_action
 def add(request: HttpRequest) -> HttpResponse:
     """Set a mark for now."""
     text = request.POST.get("text", "")
@@ -82,7 +89,7 @@ def mark_danger_of(mark: Mark) -> Danger:
     )
 
 
-@administrators_form
+@operators_form
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     mark = get_object_or_404(Mark, pk=pk)
     question = unanswered(request, mark_danger_of(mark))

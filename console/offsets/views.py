@@ -12,11 +12,12 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import (
-    administrators_action,
-    administrators_form,
-    administrators_page,
+    operators_action,
+    operators_form,
+    operators_page,
     page,
 )
+from console.accounts.roles import may_operate
 from console.audit.models import Entry
 from console.audit.record import change
 from console.audit.undo import tell
@@ -63,7 +64,7 @@ def index(request: HttpRequest) -> HttpResponse:
     }
     if progress and topic:
         context |= subject_context(progress, topic)
-        if request.user.is_staff:
+        if may_operate(request.user):
             context["form"] = ResetForm(
                 initial={"group": group, "topic": topic, "mode": Mode.EARLIEST},
                 queues=context["queues"],
@@ -104,7 +105,7 @@ def subject_context(progress: ConsumeProgress, topic: str) -> dict[str, Any]:
     }
 
 
-@administrators_page
+@operators_page
 def preview(request: HttpRequest) -> HttpResponse:
     """Show what a reset would do; changes nothing."""
     subject = SubjectForm(request.GET)
@@ -125,7 +126,7 @@ def preview(request: HttpRequest) -> HttpResponse:
     return render(request, "offsets/preview.html", context)
 
 
-@administrators_form
+@operators_form
 def restore(request: HttpRequest, entry: int) -> HttpResponse:
     """Show what undoing an earlier reset would do; a POST does it while no offset has moved."""
     reset = get_object_or_404(Entry, pk=entry, action=RESET_ACTION, outcome=Entry.Outcome.DONE)
@@ -224,7 +225,7 @@ def offsets_before(reset: Entry) -> dict[BrokerQueue, int]:
     }
 
 
-@administrators_action
+@operators_action
 def apply(request: HttpRequest) -> HttpResponse:
     """Do what the preview showed, or say why not."""
     try:

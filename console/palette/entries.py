@@ -66,12 +66,14 @@ def known_names() -> Names:
     return found
 
 
-def find(asked: str, places: Iterable[Place], *, may_change: bool) -> list[Entry]:
+def find(
+    asked: str, places: Iterable[Place], *, may_change: bool, may_administer: bool
+) -> list[Entry]:
     """Return what matches every word that was typed, best first; without words, where to go."""
     words = asked.lower().split()
     always = [
         *(Entry(place.label, _("Favourite"), "star", place.address) for place in places),
-        *pages(may_change=may_change),
+        *pages(may_administer=may_administer),
         *actions(may_change=may_change),
     ]
     if not words:
@@ -98,9 +100,9 @@ def find(asked: str, places: Iterable[Place], *, may_change: bool) -> list[Entry
     return list(unique)[:ENTRIES_MAX]
 
 
-def pages(*, may_change: bool) -> Iterator[Entry]:
+def pages(*, may_administer: bool) -> Iterator[Entry]:
     for each in NAVIGATION:
-        if may_change or not each.for_staff:
+        if may_administer or not each.for_staff:
             yield Entry(str(each.label), _("Page"), each.icon, reverse(each.url_name))
     yield Entry(_("Marks"), _("Page"), "tag", reverse("marks:list"))
     yield Entry(_("Settings"), _("Page"), "settings-2", reverse("preferences:own"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from django.http import JsonResponse
 
 from console.accounts.permissions import page
+from console.accounts.roles import may_administer, may_operate
 from console.palette.entries import find
 from console.ui.context import places_of
 from console.ui.lists import asked_text
@@ -18,5 +19,10 @@ if TYPE_CHECKING:
 @page
 def entries(request: HttpRequest) -> HttpResponse:
     """Answer what matches `q`."""
-    found = find(asked_text(request), places_of(request), may_change=request.user.is_staff)
+    found = find(
+        asked_text(request),
+        places_of(request),
+        may_change=may_operate(request.user),
+        may_administer=may_administer(request.user),
+    )
     return JsonResponse({"entries": [entry._asdict() for entry in found]})

@@ -15,9 +15,9 @@ from django.views.decorators.http import require_http_methods
 from django_celery_beat.models import PeriodicTask
 
 from console.accounts.permissions import (
-    administrators_action,
-    administrators_form,
-    require_administrator,
+    operators_action,
+    operators_form,
+    require_operator,
 )
 from console.audit.record import change
 from console.reports import catalog, health, schedules
@@ -39,7 +39,7 @@ def create(request: HttpRequest, report: str) -> HttpResponse:
     wanted = catalog.known_reports().get(report)
     if wanted is None:
         raise Http404(_("There is no such report."))
-    require_administrator(request)
+    require_operator(request)
     schedule = PeriodicTask(
         task=schedules.SCHEDULED_TASK,
         kwargs=json.dumps({"report": wanted.name, "catch_up": True}),
@@ -71,7 +71,7 @@ def edit(request: HttpRequest, schedule_id: int) -> HttpResponse:
         initial = arguments.get("parameters") or {}
         parameters = ParametersForm(report, posted, initial=initial)
     if posted is not None:
-        require_administrator(request)
+        require_operator(request)
         if form.is_valid() and (parameters is None or parameters.is_valid()):
             before = audited(schedule)
             with change(request, "schedule.update", schedule.name, before=before) as entry:
@@ -82,7 +82,7 @@ def edit(request: HttpRequest, schedule_id: int) -> HttpResponse:
     return page(request, schedule, form, parameters, report)
 
 
-@administrators_action
+@operators_action
 def switch(request: HttpRequest, schedule_id: int) -> HttpResponse:
     """Switch a schedule on or off."""
     schedule = found_schedule(schedule_id)
@@ -120,7 +120,7 @@ def danger_of(schedule: PeriodicTask) -> Danger:
     )
 
 
-@administrators_form
+@operators_form
 def delete(request: HttpRequest, schedule_id: int) -> HttpResponse:
     """Delete a schedule; its runs stay."""
     schedule = found_schedule(schedule_id)

@@ -19,7 +19,7 @@ from django.utils.translation import gettext, gettext as _, ngettext
 from django.views.decorators.http import require_safe
 from kombu.exceptions import OperationalError
 
-from console.accounts.permissions import administrators_action
+from console.accounts.permissions import operators_action
 from console.audit.models import Entry
 from console.audit.record import change
 from console.reports import catalog, health, results
@@ -100,7 +100,7 @@ def recent_runs() -> list[ShownRun]:
     return [ShownRun(run) for run in found[:RUNS_SHOWN]]
 
 
-@administrators_action
+@operators_action
 def start(request: HttpRequest) -> HttpResponse:
     """Put a run in the queue and show it, or show why that failed."""
     blocked = next((problem for problem in health.problems() if problem.blocks), None)
@@ -242,7 +242,7 @@ def run_parquet(request: HttpRequest, run_id: int) -> HttpResponseBase:
     return FileResponse(file, as_attachment=True, filename=f"{run.report}-{run.pk}.parquet")
 
 
-@administrators_action
+@operators_action
 def cancel(request: HttpRequest, run_id: int) -> HttpResponse:
     """Cancel a run: a waiting one at once, a running one by a mark for its worker."""
     run = found_run(run_id)

@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
-from console.accounts.permissions import administrators_form, page
+from console.accounts.permissions import operators_form, page
 from console.configs.pages import ConfigPages, Requests, Words, addressed, state_of
 from console.gateway.access import gateway
 from console.gateway.answers import TopicConfig, TopicKind
@@ -376,22 +376,22 @@ PAGES = ConfigPages(
 )
 
 
-@administrators_form
+@operators_form
 def create(request: HttpRequest) -> HttpResponse:
     return PAGES.create(request)
 
 
-@administrators_form
+@operators_form
 def edit(request: HttpRequest, topic: str) -> HttpResponse:
     return PAGES.edit(request, found(topic))
 
 
-@administrators_form
+@operators_form
 def undo(request: HttpRequest, entry: int) -> HttpResponse:
     return PAGES.undo(request, entry)
 
 
-@administrators_form
+@operators_form
 def delete(request: HttpRequest, topic: str) -> HttpResponse:
     subject = found(topic)
     return PAGES.delete(

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 
+from console.accounts.roles import acting_role, may_administer, may_operate
 from console.preferences.middleware import preferences_on
 from console.preferences.models import Place, Preferences
 from console.preferences.views import THEME_COOKIE
@@ -46,6 +47,7 @@ NAVIGATION = (
     NavigationEntry(_("Reports"), "chart-column", "reports:list", "r"),
     NavigationEntry(_("Lake"), "database", "lake:index", "k"),
     NavigationEntry("SQL", "terminal", "sql:editor", "q", permission="sql.query_lake"),
+    NavigationEntry(_("People"), "user", "people:list", "p", for_staff=True),
     NavigationEntry(_("Audit"), "scroll-text", "audit:list", "u", for_staff=True),
 )
 
@@ -53,7 +55,7 @@ NAVIGATION = (
 def frame(request: HttpRequest) -> dict[str, Any]:
     match = request.resolver_match
     user = getattr(request, "user", None)
-    staff = bool(user is not None and user.is_staff)
+    staff = user is not None and may_administer(user)
     mine = preferences_on(request)
     return {
         "theme": theme_of(request, mine),
@@ -63,13 +65,15 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "address": request.get_full_path(),
         "navigation": [entry for entry in NAVIGATION if staff or may_see(user, entry)],
         "current_namespace": match.namespace if match else "",
-        "may_change": staff,
+        "role": acting_role(user).label if user is not None and user.is_authenticated else "",
+        "may_change": user is not None and may_operate(user),
+        "may_administer": staff,
         "name_servers": ";".join(settings.TREBUCHET_NAMESRV),
     }
 
 
 def may_see(user: User | AnonymousUser | None, entry: NavigationEntry) -> bool:
-    """Whether a reader has this entry; what needs a permission is shown to those who have it."""
+    """Whether somebody who is no administrator has this entry, by permission or freely."""
     if entry.for_staff:
         return False
     return not entry.permission or (user is not None and user.has_perm(entry.permission))

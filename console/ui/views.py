@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 
+from console.accounts.permissions import NotAllowedError
 from console.audit.record import refused
 from console.ui.missing import MissingError
 
@@ -26,6 +27,10 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     record_refusal(request, "access.refused", str(exception))
     text = _("Your account may look at this console but not change things. Ask an administrator.")
+    if isinstance(exception, NotAllowedError):
+        text = _("This takes the role %(role)s. Ask an administrator.") % {
+            "role": exception.role.label.lower()
+        }
     return problem(request, 403, _("Not allowed"), text)
 
 

@@ -1,4 +1,4 @@
-"""Three actors in front of one broker: an administrator, a reader, a stranger."""
+"""Four actors in front of one broker: an administrator, an operator, a reader, a stranger."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
+from console.accounts.roles import Role, give_role
 from console.flow.pages import shared_flow
 from console.gateway import access
 from console.gateway.fakes.cluster import FakeCluster
@@ -30,9 +31,10 @@ PASSWORD = "correct horse battery"
 
 @dataclass(frozen=True)
 class Actors:
-    """A browser each. A stranger has no account; a reader may look; an administrator may change."""
+    """A browser each. A stranger has no account; a reader is a viewer, who may look."""
 
     admin: Client
+    operator: Client
     reader: Client
     stranger: Client
 
@@ -78,8 +80,16 @@ def reader_account(db, quick_passwords) -> User:
 
 
 @pytest.fixture
-def actors(admin_account, reader_account) -> Actors:
-    admin, reader = Client(), Client()
+def operator_account(db, quick_passwords) -> User:
+    account = get_user_model().objects.create_user("olga", password=PASSWORD)
+    give_role(account, Role.OPERATOR)
+    return account
+
+
+@pytest.fixture
+def actors(admin_account, operator_account, reader_account) -> Actors:
+    admin, operator, reader = Client(), Client(), Client()
     admin.force_login(admin_account)
+    operator.force_login(operator_account)
     reader.force_login(reader_account)
-    return Actors(admin, reader, Client())
+    return Actors(admin, operator, reader, Client())

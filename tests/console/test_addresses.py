@@ -14,7 +14,7 @@ PUBLIC = {"accounts:sign-in", "healthz", "readyz", "words"}
 # What a token in a header lets in, without an account.
 BY_TOKEN = {"marks:api"}
 # What a signature in the address lets in; who comes with another one is told that it is none.
-SIGNED = {"alerts:silence-link"}
+SIGNED = {"accounts:join", "alerts:silence-link"}
 ARGUMENTS = {
     "topic": "Orders",
     "group": "billing",

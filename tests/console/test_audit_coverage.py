@@ -72,6 +72,10 @@ ALERT_WINDOW: dict[str, object] = {
 SCHEDULE = {"kind": "interval", "every": 2, "period": "hours", "hours": "24", "enabled": "on"}
 # Every address that takes a POST: what to send, what the audit calls it.
 CHANGES: dict[str, tuple[dict[str, object], str]] = {
+    "accounts:join": (
+        {"new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD},
+        "account.join",
+    ),
     "accounts:password": (
         {"old_password": PASSWORD, "new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD},
         "account.password",
@@ -110,6 +114,11 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
         {"broker_name": "broker-a", "address": "127.0.0.1:10911"},
         "broker.confirm",
     ),
+    "people:invite": ({"name": "otto", "role": "viewer"}, "account.invite"),
+    "people:remove": ({"name": "bob"}, "account.remove"),
+    "people:role": ({"role": "operator"}, "account.role"),
+    "people:switch": ({"enabled": "off"}, "account.switch"),
+    "people:withdraw": ({}, "account.withdraw"),
     "reports:cancel": ({}, "report.cancel"),
     "reports:schedule": (SCHEDULE, "schedule.update"),
     "reports:schedule-delete": ({"name": "Traffic"}, "schedule.delete"),
@@ -149,6 +158,8 @@ UNDONE: dict[str, tuple[str, str, object, object]] = {
         {"broker-a": asdict(TopicConfig("Orders", 4, 4, 6))},
     ),
 }
+# Whose deed it is where it is not ada's.
+WHO = {"accounts:join": "nina"}
 # What only changes how pages look to the one who asks.
 PERSONAL = {"preferences:own", "preferences:place", "preferences:theme"}
 FROM = {"REMOTE_ADDR": "10.1.2.3"}
@@ -216,6 +227,9 @@ def alerts_world() -> dict[str, str]:
         **{f"alerts:rule-{word}": made["rule"] for word in ("edit", "switch", "delete")},
         **{f"alerts:channel-{word}": made["channel"] for word in ("edit", "test", "delete")},
         **{f"alerts:window-{word}": made["window"] for word in ("edit", "delete")},
+        **{f"people:{word}": made["person"] for word in ("detail", "role", "switch", "remove")},
+        "people:withdraw": made["invitation"],
+        "accounts:join": made["join"],
         "marks:delete": made["mark"],
         "marks:token-delete": made["mark_token"],
         "alerts:silence": made["alert"],
@@ -288,7 +302,11 @@ def test_a_change_is_written_down_with_who_and_from_where(name, actors, world) -
 
     entry = Entry.objects.exclude(pk=1).get() if name in UNDONE else Entry.objects.get()
     assert entry.action == CHANGES[name][1]
-    assert (entry.outcome, entry.actor_name, entry.address) == ("done", "ada", "10.1.2.3")
+    assert (entry.outcome, entry.actor_name, entry.address) == (
+        "done",
+        WHO.get(name, "ada"),
+        "10.1.2.3",
+    )
 
 
 def test_a_report_that_cannot_be_queued_is_a_failure(actors, world, monkeypatch) -> None:

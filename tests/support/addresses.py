@@ -48,6 +48,11 @@ PAGES: dict[str, tuple[str, ...]] = {
     "offsets:preview": ("?group={group}&topic={topic}&mode=earliest",),
     "offsets:restore": ("",),
     "overview:index": ("",),
+    "people:detail": ("",),
+    "people:invite": ("",),
+    "people:list": ("",),
+    "people:remove": ("",),
+    "people:withdraw": ("",),
     "preferences:own": ("",),
     "reports:list": ("",),
     "reports:run": ("",),
@@ -63,8 +68,8 @@ PAGES: dict[str, tuple[str, ...]] = {
     "topics:list": ("", "?kind=system"),
     "tracing:river": ("",),
 }
-# Strangers see the first, whoever has signed in is led on; the other needs a slave.
-OTHER_PAGES = {"accounts:sign-in", "brokers:promote"}
+# Strangers see the first two, with a link of theirs the second; the last needs a slave.
+OTHER_PAGES = {"accounts:sign-in", "accounts:join", "brokers:promote"}
 
 
 def addresses(resolver: URLResolver, namespace: str = "") -> Iterator[tuple[str, list[str]]]:

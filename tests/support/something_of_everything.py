@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from django.contrib.auth import get_user_model
+
+from console.accounts.invitations import invite
+from console.accounts.roles import Role
 from console.alerts.links import silence_token
 from console.alerts.models import Alert, Channel, Rule, Silence, Window
 from console.gateway.moment import now_ms
@@ -9,7 +13,7 @@ from console.marks.models import Mark, Token
 
 
 def make() -> dict[str, int | str]:
-    """Make an alert with its rule, a channel, a silence, a window, a mark; return their keys."""
+    """Make an alert with its rule, a channel, a window, a mark, a person…; return their keys."""
     # An alert that no evaluation ends while tests look at it.
     rule = Rule.objects.create(name="urgent", source="verdict", clear_minutes=10_000)
     channel = Channel.objects.create(name="chat", kind="slack", url="https://example.com/x")
@@ -34,7 +38,12 @@ def make() -> dict[str, int | str]:
     mark = Mark.objects.create(
         at_ms=now_ms(), text="shop 1.4.2", by=token.name, made_ms=now_ms(), token=token
     )
+    person = get_user_model().objects.create_user("bob")
+    invitation, link = invite("nina", Role.OPERATOR, "", "ada")
     return {
+        "person": person.pk,
+        "invitation": invitation.pk,
+        "join": link.rstrip("/").rpartition("/")[2],
         "mark": mark.pk,
         "mark_token": token.pk,
         "rule": rule.pk,

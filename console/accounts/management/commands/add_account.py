@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
 
 from console.accounts import passwords
+from console.accounts.roles import Role, give_role
 from console.audit.record import done_by_command
 from console.env import Environment
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Command(BaseCommand):
-    """Creates a reader, or an administrator with --administrator."""
+    """Creates a viewer, an operator with --operator, an administrator with --administrator."""
 
     help = (
         "Make an account. The password comes from TREBUCHET_ACCOUNT_PASSWORD or "
@@ -26,17 +28,24 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
-        parser.add_argument(
-            "--administrator", action="store_true", help="may change things; others only look"
+        role = parser.add_mutually_exclusive_group()
+        role.add_argument(
+            "--administrator", action="store_true", help="may do everything; viewers only look"
+        )
+        role.add_argument(
+            "--operator", action="store_true", help="may change topics, groups and offsets"
         )
 
-    def handle(self, *args: Any, name: str, administrator: bool, **options: Any) -> None:
+    def handle(
+        self, *args: Any, name: str, administrator: bool, operator: bool, **options: Any
+    ) -> None:
         users = get_user_model().objects
         if users.filter(username=name).exists():
             raise CommandError(f"An account named {name} exists.")
-        account = get_user_model()(
-            username=name, is_staff=administrator, is_superuser=administrator
-        )
+        role = Role.OPERATOR if operator else Role.VIEWER
+        if administrator:
+            role = Role.ADMINISTRATOR
+        account = get_user_model()(username=name)
         given = Environment().secret("TREBUCHET_ACCOUNT_PASSWORD")
         if given:
             passwords.refuse_weak("TREBUCHET_ACCOUNT_PASSWORD", given, account)
@@ -46,10 +55,11 @@ class Command(BaseCommand):
             account.full_clean()
         except ValidationError as error:
             raise CommandError(f"{name!r} is refused: {' '.join(error.messages)}") from error
-        account.save()
-        done_by_command("account.create", name, after={"administrator": administrator})
-        role = "Administrator" if administrator else "Reader"
+        with transaction.atomic():
+            account.save()
+            give_role(account, role)
+            done_by_command("account.create", name, after={"role": role.value})
         if given:
-            self.stdout.write(f"{role} {name}, password as given in the environment.")
+            self.stdout.write(f"{role.label} {name}, password as given in the environment.")
         else:
-            self.stdout.write(f"{role} {name}, password {password} (shown this once).")
+            self.stdout.write(f"{role.label} {name}, password {password} (shown this once).")

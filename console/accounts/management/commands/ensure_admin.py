@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
 from console.accounts import passwords
+from console.accounts.roles import Role
 from console.audit.record import done_by_command
 from console.env import Environment
 
@@ -40,7 +41,7 @@ class Command(BaseCommand):
                     "set TREBUCHET_ADMIN to another name."
                 )
             users.create_superuser(username=username, password=password)
-            done_by_command("account.create", username, after={"administrator": True})
+            done_by_command("account.create", username, after={"role": Role.ADMINISTRATOR.value})
         if given:
             self.stdout.write(f"Administrator {username}, password as given in the environment.")
         else:

@@ -1,0 +1,100 @@
+"""Invitations: made for a name, taken up once by whoever has the link, void after three days."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+import smtplib
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.mail import BadHeaderError, EmailMessage
+from django.db import transaction
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from console.accounts.models import INVITATION_LIFETIME, Invitation
+from console.accounts.roles import Role, give_role
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+logger = logging.getLogger(__name__)
+
+TOKEN_BYTES = 24
+
+
+class TakenError(Exception):
+    """The invitation was taken up or taken back meanwhile."""
+
+
+def invite(name: str, role: Role, mail: str, by: str) -> tuple[Invitation, str]:
+    """Make an invitation; return it with its link, which nobody can read again.
+
+    An expired one of the same name gives way.
+    """
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    with transaction.atomic():
+        Invitation.objects.filter(name=name, expires_at__lte=timezone.now()).delete()
+        invitation = Invitation.objects.create(
+            name=name,
+            role=role.value,
+            mail=mail,
+            digest=digest_of(token),
+            by=by,
+            expires_at=timezone.now() + INVITATION_LIFETIME,
+        )
+    return invitation, settings.TREBUCHET_URL + reverse("accounts:join", args=[token])
+
+
+def open_invitation(token: str) -> Invitation | None:
+    """Return the invitation of a link, None once it is used, taken back or expired."""
+    now = timezone.now()
+    return Invitation.objects.filter(digest=digest_of(token), expires_at__gt=now).first()
+
+
+def take_up(invitation: Invitation, password: str) -> User:
+    """Make the account, and void the link.
+
+    Raises:
+        TakenError: somebody else was faster.
+    """
+    account = get_user_model()(username=invitation.name, email=invitation.mail)
+    # Before the transaction: a hash takes its time, and the database has one writer.
+    account.set_password(password)
+    with transaction.atomic():
+        deleted, _by_model = Invitation.objects.filter(
+            pk=invitation.pk, expires_at__gt=timezone.now()
+        ).delete()
+        if not deleted or get_user_model().objects.filter(username=invitation.name).exists():
+            raise TakenError
+        account.save()
+        give_role(account, Role(invitation.role))
+    return account
+
+
+def send(invitation: Invitation, link: str) -> str:
+    """Mail the link; return why that did not work, or nothing."""
+    text = _(
+        "%(by)s invites you to the console of a message broker as %(name)s.\n\n"
+        "Choose your password here, within three days:\n%(link)s\n"
+    ) % {"by": invitation.by, "name": invitation.name, "link": link}
+    mail = EmailMessage(
+        subject=_("Your account at Trebuchet"),
+        body=text,
+        to=[invitation.mail],
+        headers={"Auto-Submitted": "auto-generated"},
+    )
+    try:
+        mail.send()
+    except (OSError, smtplib.SMTPException, BadHeaderError) as error:
+        logger.warning("an invitation could not be mailed: %s", type(error).__name__)
+        return _("The mail server did not take the mail: %(why)s.") % {"why": type(error).__name__}
+    return ""
+
+
+def digest_of(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,18 @@
+"""Addresses of people: who may sign in, and as what."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from console.accounts import people_views as views
+
+app_name = "people"
+urlpatterns = [
+    path("", views.listing, name="list"),
+    path("invite/", views.invite, name="invite"),
+    path("invitations/<int:invitation>/delete/", views.withdraw, name="withdraw"),
+    path("<int:person>/", views.detail, name="detail"),
+    path("<int:person>/role/", views.change_role, name="role"),
+    path("<int:person>/switch/", views.switch, name="switch"),
+    path("<int:person>/remove/", views.remove, name="remove"),
+]

@@ -1,0 +1,244 @@
+"""People: invited by a link, given roles, switched off, removed; an administrator remains."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core import mail
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from console.accounts.invitations import invite
+from console.accounts.models import Invitation
+from console.accounts.roles import Role, give_role, role_of
+from console.audit.models import Entry
+from console.sql.models import SavedQuery
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
+
+PASSWORD = "nine lives of a purple cat"
+
+
+def link_for(client: Client, name: str = "nina", role: str = "operator", **more: str) -> str:
+    """Invite somebody; return the path of the link that the page shows."""
+    answer = client.post(reverse("people:invite"), {"name": name, "role": role, **more})
+    found = re.search(r'id="invitation">[^<]*?(/accounts/join/[^<]+)<', answer.content.decode())
+    assert found, answer.content.decode()
+    return found[1]
+
+
+def join(link: str, password: str = PASSWORD, client: Client | None = None):
+    form = {"new_password1": password, "new_password2": password}
+    return (client or Client()).post(link, form)
+
+
+def account(name: str):
+    return get_user_model().objects.get(username=name)
+
+
+def test_who_has_the_link_chooses_a_password_and_is_signed_in(actors) -> None:
+    link, browser = link_for(actors.admin), Client()
+    assert "You sign in as" in browser.get(link).content.decode()
+
+    answer = join(link, client=browser)
+
+    assert answer["location"] == reverse("overview:index")
+    assert browser.get(reverse("overview:index")).status_code == 200
+    assert account("nina").check_password(PASSWORD)
+    assert role_of(account("nina")) is Role.OPERATOR
+    entry = Entry.objects.get(action="account.join")
+    assert (entry.actor_name, entry.outcome) == ("nina", "done")
+
+
+def test_a_link_makes_one_account_and_opens_nothing_afterwards(actors) -> None:
+    link = link_for(actors.admin)
+    join(link)
+
+    assert join(link, "another nine lives of cats").status_code == 404
+    assert "used, taken back or expired" in Client().get(link).content.decode()
+    assert account("nina").check_password(PASSWORD)
+
+
+def test_a_link_is_void_after_three_days_and_the_name_free_again(actors, monkeypatch) -> None:
+    link = link_for(actors.admin)
+    later = timezone.now() + timedelta(days=3, seconds=1)
+    monkeypatch.setattr(timezone, "now", lambda: later)
+
+    assert join(link).status_code == 404
+    # The sessions of the actors have ended, too.
+    assert invite("nina", Role.VIEWER, "", "ada")
+    assert Invitation.objects.count() == 1
+
+
+def test_an_invitation_that_is_taken_back_opens_nothing(actors) -> None:
+    link = link_for(actors.admin)
+    kept = Invitation.objects.get()
+
+    asked = actors.admin.get(reverse("people:withdraw", args=[kept.pk])).content.decode()
+    actors.admin.post(reverse("people:withdraw", args=[kept.pk]))
+
+    assert "Take back the invitation of nina?" in asked
+    assert join(link).status_code == 404
+    assert not get_user_model().objects.filter(username="nina").exists()
+
+
+def test_the_link_is_neither_stored_nor_in_the_audit_nor_shown_again(actors) -> None:
+    token = link_for(actors.admin).rstrip("/").rpartition("/")[2]
+
+    assert token not in str(Invitation.objects.values())
+    assert token not in str(Entry.objects.values())
+    assert token not in actors.admin.get(reverse("people:list")).content.decode()
+
+
+def test_a_weak_password_is_refused_and_leaves_the_link_open(actors) -> None:
+    link = link_for(actors.admin)
+
+    answer = join(link, "trebuchet1234")
+
+    assert answer.status_code == 422
+    assert "little more than the name" in answer.content.decode()
+    assert join(link).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("RITA", "An account of this name exists."),
+        ("nina", "This name is invited already."),
+        ("a b", "Enter a valid username."),
+    ],
+)
+def test_a_name_that_cannot_be_is_not_invited(name, sentence, actors) -> None:
+    link_for(actors.admin)
+
+    answer = actors.admin.post(reverse("people:invite"), {"name": name, "role": "viewer"})
+
+    assert answer.status_code == 422
+    assert sentence in answer.content.decode()
+    assert Invitation.objects.count() == 1
+
+
+def test_where_mail_is_set_the_link_is_mailed_and_else_no_address_asked(actors, settings) -> None:
+    settings.EMAIL_HOST = ""
+    assert "mail" not in actors.admin.get(reverse("people:invite")).context["form"].fields
+    settings.EMAIL_HOST = "mail.example.org"
+
+    link = link_for(actors.admin, mail="nina@example.org")
+
+    (sent,) = mail.outbox
+    assert sent.to == ["nina@example.org"]
+    assert link in sent.body
+
+
+def test_a_mail_that_is_not_taken_says_so_and_the_link_is_shown_all_the_same(
+    actors, settings, monkeypatch
+) -> None:
+    def refuse(_mail: object) -> int:
+        raise ConnectionRefusedError
+
+    settings.EMAIL_HOST = "mail.example.org"
+    monkeypatch.setattr(mail.EmailMessage, "send", refuse)
+
+    form = {"name": "nina", "role": "viewer", "mail": "nina@example.org"}
+    html = actors.admin.post(reverse("people:invite"), form).content.decode()
+
+    assert "did not take the mail: ConnectionRefusedError" in html
+    assert "/accounts/join/" in html
+
+
+def test_the_list_says_role_state_and_who_has_never_signed_in(actors, reader_account) -> None:
+    get_user_model().objects.create_user("zoe")
+    reader_account.is_active = False
+    reader_account.save()
+    link_for(actors.admin)
+
+    html = actors.admin.get(reverse("people:list")).content.decode()
+
+    rows = dict(re.findall(r'<a href="/people/\d+/">(\w+)</a>(.*?)</tr>', html, re.DOTALL))
+    assert list(rows) == ["ada", "olga", "rita", "zoe"]
+    assert "Administrator" in rows["ada"]
+    assert "Operator" in rows["olga"]
+    assert "switched off" in rows["rita"]
+    assert "has not signed in yet" in rows["zoe"]
+    assert "nina" in html
+
+
+def test_a_role_is_given_and_taken_and_the_audit_knows_both(actors, reader_account) -> None:
+    url = reverse("people:role", args=[reader_account.pk])
+    create = reverse("topics:create")
+
+    actors.admin.post(url, {"role": "operator"})
+    assert actors.reader.get(create).status_code == 200
+    actors.admin.post(url, {"role": "viewer"})
+    assert actors.reader.get(create).status_code == 403
+
+    newest = Entry.objects.filter(action="account.role").first()
+    assert newest is not None
+    assert newest.before == {"role": "operator", "enabled": True}
+    assert newest.after == {"role": "viewer", "enabled": True}
+
+
+def test_an_operator_who_is_switched_off_is_one_again_afterwards(actors, operator_account) -> None:
+    url = reverse("people:switch", args=[operator_account.pk])
+
+    actors.admin.post(url, {"enabled": "off"})
+    assert actors.operator.get(reverse("topics:list")).status_code == 302
+    page = actors.admin.get(reverse("people:detail", args=[operator_account.pk]))
+    assert page.context["person"].role is Role.OPERATOR
+
+    actors.admin.post(url, {"enabled": "on"})
+    assert role_of(account("olga")) is Role.OPERATOR
+
+
+@pytest.mark.parametrize(
+    ("page", "data"),
+    [("role", {"role": "viewer"}), ("switch", {"enabled": "off"}), ("remove", {"name": "ada"})],
+)
+def test_the_last_administrator_stays(page, data, actors, admin_account) -> None:
+    url = reverse(f"people:{page}", args=[admin_account.pk])
+
+    html = actors.admin.post(url, data, follow=True).content.decode()
+
+    ada = account("ada")
+    assert (ada.is_staff, ada.is_active) == (True, True)
+    assert "last administrator" in html
+
+
+def test_an_administrator_without_a_password_does_not_count(actors, admin_account) -> None:
+    give_role(get_user_model().objects.create_user("bob"), Role.ADMINISTRATOR)
+
+    actors.admin.post(reverse("people:switch", args=[admin_account.pk]), {"enabled": "off"})
+
+    assert account("ada").is_active
+
+
+def test_with_another_one_an_administrator_may_step_back(actors, admin_account) -> None:
+    other = get_user_model().objects.create_user("bob", password=PASSWORD)
+    give_role(other, Role.ADMINISTRATOR)
+
+    actors.admin.post(reverse("people:role", args=[admin_account.pk]), {"role": "viewer"})
+
+    assert role_of(account("ada")) is Role.VIEWER
+    assert actors.admin.get(reverse("people:list")).status_code == 403
+
+
+def test_a_removal_counts_what_goes_asks_for_the_name_and_the_audit_keeps_it(
+    actors, reader_account
+) -> None:
+    SavedQuery.objects.create(owner=reader_account, name="hot", sql="SELECT 1", is_shared=True)
+    url = reverse("people:remove", args=[reader_account.pk])
+
+    asked = actors.admin.get(url).content.decode()
+    actors.admin.post(url, {"name": "olga"})
+    assert get_user_model().objects.filter(username="rita").exists()
+    actors.admin.post(url, {"name": "rita"})
+
+    assert re.search(r"Queries that others use</dt>\s*<dd>1", asked)
+    assert not get_user_model().objects.filter(username="rita").exists()
+    assert actors.reader.get(reverse("topics:list")).status_code == 302
+    entry = Entry.objects.get(action="account.remove", outcome="done")
+    assert (entry.subject, entry.before) == ("rita", {"role": "viewer", "enabled": True})
