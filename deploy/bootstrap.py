@@ -7,14 +7,27 @@ from __future__ import annotations
 
 import os
 import pwd
+import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
+from broker_core.environment import without_secrets
 from deploy import checks, options, requirements, secret_files, virtualenv
 from deploy.terminal import complain
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 STARTED_AT = "TREBUCHET_STARTED_AT"
 """When the command was typed, on the machine's monotonic clock (seconds)."""
+
+
+def compile_native(python: Path) -> None:
+    """Compile what of the broker can be; it says itself what it lacks, and runs without."""
+    if os.environ.get("TREBUCHET_NATIVE") != "0":
+        command = [str(python), "-m", "broker_core.native.build"]
+        subprocess.run(command, cwd=requirements.ROOT, env=without_secrets(os.environ))
 
 
 def main(arguments: list[str]) -> int:
@@ -34,14 +47,17 @@ def main(arguments: list[str]) -> int:
                 # The environment is for that user to read, too.
                 os.umask(os.umask(0o022) & 0o022)
             python = virtualenv.ensure(requirements.RUN)
+            compile_native(python)
             secret_files.hand_on(secrets, os.environ)
             module = "deploy.as_root" if gives_root_up else "deploy.appliance"
         elif command == "harden":
             python = virtualenv.ensure(requirements.RUN)
+            compile_native(python)
             module = "deploy.harden"
         else:
             checks.parse(rest)
             python = virtualenv.ensure(requirements.RUN, requirements.TEST)
+            compile_native(python)
             module = "deploy.gate"
     except (options.OptionError, virtualenv.SetupError) as error:
         complain(str(error))

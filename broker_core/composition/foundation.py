@@ -15,6 +15,7 @@ from broker_core.formats.bloom_filter import BloomFilter
 from broker_core.ha.role import Role
 from broker_core.message.ids import host_bytes
 from broker_core.metadata.document import Document
+from broker_core.native.loading import Native, load as load_native
 from broker_core.remoting.limits import RemotingLimits, StrangerLimits
 from broker_core.remoting.proxies import TrustedProxies
 from broker_core.remoting.tls import TlsGate
@@ -52,6 +53,7 @@ class Foundation:
     """One certificate and one mode for both ports and the embedded name server's."""
     proxies: TrustedProxies | None
     """Through whom alone all ports are reached; None when they are reached directly."""
+    native: Native
 
     def document(self, name: str) -> Document:
         """Return the configuration file of this name."""
@@ -64,7 +66,8 @@ def build_foundation(
     """Load the extensions and derive what the configuration implies.
 
     Raises:
-        ConfigError: an extension cannot be loaded, or a certificate cannot be used.
+        ConfigError: an extension or the native turn cannot be loaded, or a certificate cannot be
+            used.
     """
     config = configuration.broker
     bloom = BloomFilter(
@@ -90,6 +93,7 @@ def build_foundation(
         extensions=load_extensions(configuration, address),
         tls=TlsGate(configuration.tls),
         proxies=proxies_of(configuration.server),
+        native=load_native(),
     )
 
 

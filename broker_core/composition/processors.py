@@ -132,7 +132,11 @@ def build_processors(
             late_ms,
             clock,
             live_update.apply,
-            lambda: foundation.extensions.runtime_info() | ha.runtime_info(),
+            lambda: {
+                **foundation.extensions.runtime_info(),
+                **ha.runtime_info(),
+                "plainSends": foundation.native.words,
+            },
         ),
         sample=_sample(foundation, storage, readings, ha),
     )

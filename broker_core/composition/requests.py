@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from broker_core.clock import thread_cpu_seconds
 from broker_core.composition.around import surrounded
 from broker_core.composition.foundation import server_limits_of
+from broker_core.composition.native import build_plain_sends
 from broker_core.composition.processors import build_processors
 from broker_core.metadata.progress import Progress
 from broker_core.metrics.readings import Readings, ReadParts
@@ -70,8 +71,7 @@ def build_requests(
     ha: HaAdmin,
 ) -> RequestParts:
     """Build the processors and the servers that call them."""
-    config = foundation.configuration.broker
-    clock, store = foundation.clock, storage.store
+    config, clock = foundation.configuration.broker, foundation.clock
     # Filled below: a table of requests shows the water mark, which counts connections.
     servers: list[RemotingServer] = []
     lane = SlowLane(clock)
@@ -81,7 +81,7 @@ def build_requests(
 
     water_mark = WaterMark(
         clock,
-        lambda: store.dispatch_behind_bytes,
+        lambda: storage.store.dispatch_behind_bytes,
         ha.behind_bytes,
         lambda: {
             "parked_pulls": len(storage.parked_pulls),
@@ -100,6 +100,7 @@ def build_requests(
         lambda: water_mark.late_ms,
         readings,
     )
+    plain_sends = build_plain_sends(foundation, storage, processors.send)
 
     def on_connection_lost(connection: Connection) -> None:
         storage.parked_pulls.close(connection)
@@ -122,6 +123,7 @@ def build_requests(
             proxies=proxies,
             on_connection_lost=on_connection_lost,
             on_turn=storage.stats.put_latency.end_turn,
+            plain_sends=plain_sends,
         )
 
     table = around(registry.handlers(processors))

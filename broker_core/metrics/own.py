@@ -177,6 +177,11 @@ def process_metrics(
         yield Family(f"process_{name}", "gauge", text, [({}, value)])
 
 
+def native_metrics(*, is_native: bool) -> Iterator[Family]:
+    """Yield which of the twins serves plain sends."""
+    yield _gauge("native", "Whether plain sends are served by compiled code", float(is_native))
+
+
 def _gauge(name: str, text: str, value: Number) -> Family:
     return Family(f"trebuchet_{name}", "gauge", text, [({}, value)])
 

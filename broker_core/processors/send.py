@@ -5,7 +5,8 @@ Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -37,7 +38,7 @@ from broker_core.sending.placement import Wanted
 from broker_core.store.results import PutBatchResult, PutMessageStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Collection, Mapping
 
     from broker_core.clock import Clock
     from broker_core.config.broker import BrokerConfig
@@ -92,10 +93,28 @@ _REFUSALS: Mapping[PutMessageStatus, tuple[ResponseCode, str]] = {
 }
 
 
+class PlainSends(NamedTuple):
+    """What the native turn needs to know of this module to serve plain sends."""
+
+    queues: Mapping[str, int]
+    """See Placement.plain_queues."""
+    unwritten_topics: Mapping[str, int]
+    special_properties: Collection[str]
+    cluster_pair: bytes
+    """Stands behind the properties that come."""
+    kept_sys_flags: int
+    answer_parts: tuple[bytes, ...]
+    """A header, cut where commit_log_offset (16 hexadecimal digits), queue_id, queue_offset and
+    opaque stand."""
+
+
 class SendProcessor:
     """SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320). Event loop only.
 
     Plain functions: with asynchronous flush an answer is ready when the message is in the mapping.
+
+    Attributes:
+        plain: another one after each `reconfigure`.
     """
 
     def __init__(
@@ -133,11 +152,20 @@ class SendProcessor:
         self._placement.reconfigure()
         self._ext_fields = producer_fields(self._config)
         constant = msgspec.json.encode(self._ext_fields)[:-1]
-        self._template = answer_template(
+        ext_fields = (
             constant.replace(b"%", b"%%")
             + b',"msgId":"'
             + self._msg_id.encode()
             + b'","queueId":"%d","queueOffset":"%d"}'
+        )
+        self._template = answer_template(ext_fields)
+        self.plain = PlainSends(
+            self._plain_queues,
+            self._unwritten_topics,
+            SPECIAL_PROPERTIES,
+            self._cluster_pair.encode(),
+            NO_TRANSACTION,
+            parts_of(self._template),
         )
         self._remarks = {
             status: (code, remark.format(max_message_size=max_message_size))
@@ -465,6 +493,17 @@ class _Unacknowledged(Later):
             # Other sends wait for the same report.
             outcome = error
         self.finish(outcome)
+
+
+def parts_of(template: bytes) -> tuple[bytes, ...]:
+    """Return the texts between the places of a %-template."""
+    parts = [b""]
+    for piece in re.split(rb"(%%|%d|%016X)", template):
+        if piece in (b"%d", b"%016X"):
+            parts.append(b"")
+        else:
+            parts[-1] += b"%" if piece == b"%%" else piece
+    return tuple(parts)
 
 
 def producer_fields(config: BrokerConfig) -> dict[str, str]:

@@ -51,14 +51,18 @@ class FrameDecoder:
     Event loop only. `feed` a piece, take the `commands`, then `settle`. `settle` copies only the
     beginning of an unfinished frame out of the piece, so that all connections can share one
     receive buffer. Where the stream breaks, `commands` first returns every whole frame before
-    that place, then raises FrameError; nothing can be read after it.
+    that place, then raises FrameError; nothing can be read after it. Between two commands a caller
+    may read frames from `rest` by itself, and `skip` them.
+
+    Attributes:
+        frame_max: what a frame may announce, in bytes without those of the length.
     """
 
-    __slots__ = ("_at", "_data", "_frame_max", "_from", "_kept", "_to", "_wanted")
+    __slots__ = ("_at", "_data", "_from", "_kept", "_to", "_wanted", "frame_max")
 
     def __init__(self, limits: FrameLimits | None = None) -> None:
         limits = limits or FrameLimits()
-        self._frame_max = limits.frame_bytes_max - 4
+        self.frame_max = limits.frame_bytes_max - 4
         self._kept = bytearray()
         self._data: memoryview | None = None
         self._from = 0
@@ -75,6 +79,16 @@ class FrameDecoder:
     def kept_bytes(self) -> int:
         """Bytes held in memory of frames that are not returned yet."""
         return len(self._kept)
+
+    @property
+    def rest(self) -> memoryview | None:
+        """What is fed and not taken, None for nothing; not to be kept until `settle`."""
+        data = self._data
+        return None if data is None or self._at == self._to else data[self._at : self._to]
+
+    def skip(self, size: int) -> None:
+        """Take whole frames of the rest that the caller has served."""
+        self._from = self._at = self._at + size
 
     def feed(self, piece: bytes | memoryview) -> None:
         """Take the next bytes of the stream; the piece must not change before `settle`."""
@@ -106,7 +120,7 @@ class FrameDecoder:
             else:
                 total, word = _unpack_prefix(data, at)
             header_bytes = word & 0x00FFFFFF
-            if total > self._frame_max or header_bytes > total - 4:
+            if total > self.frame_max or header_bytes > total - 4:
                 raise self._length_error(total)
             to = at + 4 + total
             if to > end:
@@ -126,10 +140,11 @@ class FrameDecoder:
                 yield decode(word >> 24, header, body)
             if self._data is not data:
                 return
+            at = self._at
         self._wanted = 0
         if present >= 4:
             (total,) = _unpack_total(data, at)
-            if total < 4 or total > self._frame_max:
+            if total < 4 or total > self.frame_max:
                 raise self._length_error(total)
 
     def settle(self) -> None:
@@ -161,8 +176,8 @@ class FrameDecoder:
         self._kept = bytearray()
 
     def _length_error(self, total: int) -> FrameError:
-        if total > self._frame_max:
+        if total > self.frame_max:
             return FrameError(
-                f"a frame of {total} bytes was announced, the limit is {self._frame_max + 4}"
+                f"a frame of {total} bytes was announced, the limit is {self.frame_max + 4}"
             )
         return FrameError(f"a frame of {total} bytes cannot hold its header")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker_core.remoting.dispatch import Dispatcher
     from broker_core.remoting.later import Later
     from broker_core.remoting.limits import PeerLog, RemotingLimits, StrangerLimits
+    from broker_core.remoting.plain_sends import PlainSends
     from broker_core.service import Service
 
 RECEIVE_BYTES = 256 * 1024
@@ -39,6 +40,9 @@ class Wire:
     They share one receive buffer: the loop asks a connection for it, fills it and hands it over in
     one step, and the connection copies out the rest before the next connection's turn. So an idle
     connection holds no buffer.
+
+    Attributes:
+        plain_sends: is asked before each frame; None for nobody.
     """
 
     __slots__ = (
@@ -57,6 +61,7 @@ class Wire:
         "on_turn",
         "owner",
         "peer_log",
+        "plain_sends",
         "receive_buffer",
         "signer",
     )
@@ -86,6 +91,7 @@ class Wire:
         self.on_lost = on_lost
         self.on_signed_in = on_signed_in
         self.signer = signer
+        self.plain_sends: PlainSends | None = None
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
         self.connections: set[Connection] = set()
         self.kept_bytes = 0
@@ -428,12 +434,13 @@ class Connection(asyncio.BufferedProtocol):
         """Serve every whole frame received; send the answers that are ready in one write."""
         dispatch = self._dispatch
         out = self._out
-        frames = 0
         wire = self._wire
+        plain_sends = wire.plain_sends
         started = wire.clock.monotonic() if wire.on_turn is not None else 0.0
         self._is_handling = True
+        frames = 0 if plain_sends is None else self._serve_plain(plain_sends)
         try:
-            for command in self._decoder.commands():
+            for command in self._decoder.commands() if self._is_writable else ():
                 frames += 1
                 if command.flag & RESPONSE_FLAG:
                     self._resolve(command)
@@ -449,6 +456,10 @@ class Connection(asyncio.BufferedProtocol):
                         self._flush()
                         if not self._is_writable:
                             break
+                if plain_sends is not None:
+                    self._serve_plain(plain_sends)
+                    if not self._is_writable:
+                        break
         except FrameError as error:
             wire.peer_log.report("connection closed", self.remote_address, error)
             self._is_handling = False
@@ -461,6 +472,18 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
         if not self._is_stopped:
             self._settle(frames)
+
+    def _serve_plain(self, plain_sends: PlainSends) -> int:
+        """Serve the plain sends that come next; return 0 if there is none."""
+        answers = plain_sends.serve(
+            self._decoder, self._wire.dispatcher, self.remote_host, FLUSH_BYTES - self._out_bytes
+        )
+        if answers:
+            self._out.append(answers)
+            self._out_bytes += len(answers)
+            if self._out_bytes >= FLUSH_BYTES:
+                self._flush()
+        return len(answers)
 
     def _catch_up(self) -> None:
         """Serve the frames received before the pause, then resume reading."""

@@ -34,14 +34,18 @@ FAILED = "request failed: code=%d opaque=%d"
 
 
 class Dispatcher:
-    """Dispatches requests by a literal table and catches what handlers raise. Event loop only."""
+    """Dispatches requests by a literal table and catches what handlers raise. Event loop only.
 
-    __slots__ = ("_find", "_handlers")
+    Attributes:
+        find: returns the handler of a code that is in force, None when there is none.
+    """
+
+    __slots__ = ("_handlers", "find")
 
     def __init__(self, handlers: Mapping[int, Handler]) -> None:
         # Plain ints: a lookup among enum members is three times slower.
         self._handlers = {int(code): handler for code, handler in handlers.items()}
-        self._find = self._handlers.get
+        self.find = self._handlers.get
 
     def override(self, handlers: Mapping[int, Handler]) -> None:
         """Replace the handlers of some codes until the next call; an empty mapping restores all.
@@ -50,11 +54,11 @@ class Dispatcher:
         """
         others = {int(code): handler for code, handler in handlers.items()}
         table = {code: others.get(code, handler) for code, handler in self._handlers.items()}
-        self._find = table.get if others else self._handlers.get
+        self.find = table.get if others else self._handlers.get
 
     def dispatch(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """Serve a request; return the frame to send now, or None."""
-        handler = self._find(command.code)
+        handler = self.find(command.code)
         if handler is None:
             return self._frame(command, not_supported(command))
         try:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock, Timer
+    from broker_core.remoting.plain_sends import PlainSends
     from broker_core.remoting.proxies import TrustedProxies
     from broker_core.remoting.tls import TlsGate
 
@@ -31,7 +32,7 @@ class RemotingServer(Service):
     `start` once, `shutdown` once. `tls` decides which connections are secured. With `proxies`
     each connection must come from one of them and begin with a PROXY header. `on_connection_lost`
     is called with each connection that ended, `on_turn` with the seconds that each turn of a
-    connection's requests took.
+    connection's requests took. `plain_sends` may serve frames before their handlers are asked.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class RemotingServer(Service):
         proxies: TrustedProxies | None = None,
         on_connection_lost: Callable[[Connection], None] | None = None,
         on_turn: Callable[[float], None] | None = None,
+        plain_sends: PlainSends | None = None,
     ) -> None:
         super().__init__()
         self.name = name
@@ -68,6 +70,7 @@ class RemotingServer(Service):
             on_signed_in=self._signed_in,
             on_turn=on_turn,
         )
+        self._wire.plain_sends = plain_sends
 
     @property
     def connections(self) -> frozenset[Connection]:

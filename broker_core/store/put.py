@@ -83,7 +83,14 @@ class BatchParts(NamedTuple):
 class MessagePut:
     """Puts one message, or a batch. Event loop only.
 
-    What a put would have to ask for each message is chosen when this is made.
+    What a put would have to ask for each message is chosen when this is made. The native turn puts
+    plain messages by itself, with the attributes and methods that are public here.
+
+    Attributes:
+        state, queues, index: what a put moves; index is None without one.
+        store_host: this broker, as records carry it.
+        store_v6_flag: the bit of the sys_flag for such a host.
+        is_guarded: whether records end in a checksum of their own.
     """
 
     __slots__ = (
@@ -91,18 +98,18 @@ class MessagePut:
         "_config",
         "_fixed_v4",
         "_fixed_v6",
-        "_index",
-        "_is_guarded",
         "_log",
         "_monotonic",
         "_now_ms",
         "_properties_bytes",
-        "_queues",
-        "_state",
-        "_store_host",
-        "_store_v6_flag",
         "_visibility",
         "_watch",
+        "index",
+        "is_guarded",
+        "queues",
+        "state",
+        "store_host",
+        "store_v6_flag",
     )
 
     def __init__(
@@ -117,24 +124,29 @@ class MessagePut:
         self._config = config
         self._monotonic = clock.monotonic
         self._now_ms = clock.now_ms
-        self._state = files.put_state
+        self.state = files.put_state
         self._log = files.log
-        self._queues = files.queues
-        self._index = files.index
+        self.queues = files.queues
+        self.index = files.index
         self._availability = availability
         self._visibility = visibility
-        self._is_guarded = config.enabled_append_prop_crc
+        self.is_guarded = config.enabled_append_prop_crc
         fixed: Mapping[tuple[int, int], Struct | GuardedFields] = (
-            GUARDED if self._is_guarded else FIXED
+            GUARDED if self.is_guarded else FIXED
         )
         self._fixed_v4 = fixed[HOST_V4_SIZE, len(store_host)]
         self._fixed_v6 = fixed[HOST_V6_SIZE, len(store_host)]
         self._properties_bytes: Callable[[str], bytes] = (
-            with_crc_room if self._is_guarded else str.encode
+            with_crc_room if self.is_guarded else str.encode
         )
-        self._store_host = store_host
-        self._store_v6_flag = STOREHOST_V6_FLAG if len(store_host) == HOST_V6_SIZE else 0
-        self._watch = PutWatch(self._state, clock)
+        self.store_host = store_host
+        self.store_v6_flag = STOREHOST_V6_FLAG if len(store_host) == HOST_V6_SIZE else 0
+        self._watch = PutWatch(self.state, clock)
+
+    @property
+    def waits(self) -> bool:
+        """Whether what is put may not be read at once."""
+        return self._visibility.waits
 
     def put_message(
         self,
@@ -158,13 +170,13 @@ class MessagePut:
         The hot path: it packs into the mappings by itself, makes no object but the result, and
         leaves to other methods whatever does not happen for each message.
         """
-        state = self._state
+        state = self.state
         if not state.is_writable:
             return self._refused(PutMessageStatus.SERVICE_NOT_AVAILABLE)
         try:
-            queue = self._queues.table[topic][queue_id]
+            queue = self.queues.table[topic][queue_id]
         except KeyError:
-            created = self._queues.create(topic, queue_id)
+            created = self.queues.create(topic, queue_id)
             if created is None:
                 return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
             queue = created
@@ -173,15 +185,15 @@ class MessagePut:
         body_size = len(body)
         if len(born_host) == HOST_V4_SIZE:
             fixed = self._fixed_v4
-            sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag
+            sys_flag = sys_flag & ~HOST_V6_MASK | self.store_v6_flag
         else:
             fixed = self._fixed_v6
-            sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag | BORNHOST_V6_FLAG
+            sys_flag = sys_flag & ~HOST_V6_MASK | self.store_v6_flag | BORNHOST_V6_FLAG
         topic_field = queue.topic_field
         fixed_size = fixed.size
         size = fixed_size + body_size + len(topic_field) + 2 + properties_size
         position = state.position
-        index = self._index if uniq_key or keys else None
+        index = self.index if uniq_key or keys else None
         if (
             position + size > state.limit
             or queue.position >= queue.limit
@@ -197,7 +209,7 @@ class MessagePut:
             position = state.position
         store_timestamp = self._now_ms()
         if store_timestamp != state.store_timestamp:
-            store_timestamp = self._begin_millisecond(store_timestamp)
+            store_timestamp = self.begin_millisecond(store_timestamp)
         # PREPARED and ROLLBACK (the bit is in both) are stored without a place in the queue.
         has_place = not sys_flag & TRANSACTION_PREPARED_TYPE
         queue_offset = queue.next_offset if has_place else 0
@@ -224,7 +236,7 @@ class MessagePut:
             born_timestamp,
             born_host,
             store_timestamp,
-            self._store_host,
+            self.store_host,
             reconsume_times,
             prepared_transaction_offset,
             body_size,
@@ -242,7 +254,7 @@ class MessagePut:
             queue.next_offset = queue_offset + 1
             if not queue.dirty:
                 queue.dirty = True
-                self._queues.dirty.append(queue)
+                self.queues.dirty.append(queue)
         if index is not None:
             index.waiting.append(
                 (queue.key_seed, uniq_key, keys, commit_log_offset, store_timestamp)
@@ -281,18 +293,18 @@ class MessagePut:
         except RefusedPutError as refusal:
             self._refused(refusal.status)
             return PutBatchResult(refusal.status, [])
-        sys_flag = sys_flag & ~HOST_V6_MASK | self._store_v6_flag
+        sys_flag = sys_flag & ~HOST_V6_MASK | self.store_v6_flag
         if len(born_host) != HOST_V4_SIZE:
             sys_flag |= BORNHOST_V6_FLAG
-        state = self._state
+        state = self.state
         store_timestamp = self._now_ms()
         if store_timestamp != state.store_timestamp:
-            store_timestamp = self._begin_millisecond(store_timestamp)
+            store_timestamp = self.begin_millisecond(store_timestamp)
         buffer, position = state.buffer, state.position
         total = len(parts.records)
         commit_log_offset, code_of = state.file_from_offset + position, queue.code_of
         first_queue_offset = queue_offset = queue.next_offset
-        seed, store_host, pack_into = queue.key_seed, self._store_host, fixed.pack_into
+        seed, store_host, pack_into = queue.key_seed, self.store_host, fixed.pack_into
         offsets: list[int] = []
         units: list[bytes] = []
         entries: list[Waiting] = []
@@ -332,21 +344,21 @@ class MessagePut:
             queue_offset += 1
         state.position = position
         queue.append_units(b"".join(units))
-        if self._index is not None:
-            self._index.waiting += entries
-            self._index.room -= parts.entries
+        if self.index is not None:
+            self.index.waiting += entries
+            self.index.room -= parts.entries
         state.put_times += len(offsets)
         state.put_bytes += total
         if self._monotonic() > state.slow_at:
             self._watch.tell(topic, queue_id, total)
-        self._show_batch(queue, commit_log_offset)
+        self.show(queue, commit_log_offset)
         return PutBatchResult(PUT_OK, offsets, first_queue_offset, store_timestamp, total)
 
-    def _show_batch(self, queue: ConsumeQueue, end: int) -> None:
+    def show(self, queue: ConsumeQueue, end: int) -> None:
         """Have a queue flushed, and let its new messages be read, now or when they may be."""
         if not queue.dirty:
             queue.dirty = True
-            self._queues.dirty.append(queue)
+            self.queues.dirty.append(queue)
         if self._visibility.waits:
             self._visibility.leave_unflushed(queue, end)
         else:
@@ -366,9 +378,9 @@ class MessagePut:
         Raises:
             RefusedPutError: it is not taken.
         """
-        if not self._state.is_writable:
+        if not self.state.is_writable:
             raise RefusedPutError(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-        queue = self._queues.find(topic, queue_id) or self._queues.create(topic, queue_id)
+        queue = self.queues.find(topic, queue_id) or self.queues.create(topic, queue_id)
         if (
             queue is None
             or sys_flag & TRANSACTION_MASK
@@ -409,7 +421,7 @@ class MessagePut:
         for flag, part, own in batch.decode(body):
             get = decode_properties(own.decode()).get
             text = batch.joined_properties(own, tail)
-            if self._is_guarded:
+            if self.is_guarded:
                 text = with_crc_room(text.decode())
             if b"\0" in text:
                 raise RefusedPutError(PutMessageStatus.MESSAGE_ILLEGAL)
@@ -463,7 +475,7 @@ class MessagePut:
             units == 1 or size > record_size_max
         ):
             return PutMessageStatus.MESSAGE_ILLEGAL
-        state, index, watch = self._state, self._index, self._watch
+        state, index, watch = self.state, self.index, self._watch
         watch.start_room()
         try:
             if state.position + size > state.limit:
@@ -504,17 +516,21 @@ class MessagePut:
             return PutMessageStatus.CREATE_MAPEDFILE_FAILED
         return None
 
-    def _begin_millisecond(self, now_ms: int) -> int:
+    def begin_millisecond(self, now_ms: int) -> int:
         """Return the store timestamp of a put that does not begin in the millisecond of the last.
 
         It never goes back, as the wall clock may: recovery and time queries need times in order.
         """
-        state = self._state
+        state = self.state
         self._watch.begin()
         if now_ms > state.store_timestamp:
             state.store_timestamp = now_ms
         return state.store_timestamp
 
+    def tell_slow(self, topic: str, queue_id: int, size: int) -> None:
+        """Log a put that ended after the state's `slow_at`."""
+        self._watch.tell(topic, queue_id, size)
+
     def _refused(self, status: PutMessageStatus) -> PutMessageResult:
-        self._state.put_failed_times += 1
+        self.state.put_failed_times += 1
         return PutMessageResult(status)

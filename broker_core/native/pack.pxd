@@ -1,0 +1,65 @@
+"""Packing: a record's head, a ConsumeQueue's unit, the numbers of an answer. Big endian.
+
+The caller has checked that there is room.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+cdef extern from "crc32.h" nogil:
+    void crc32_begin()
+    uint32_t crc32_of(const uint8_t* data, size_t size)
+    void store_barrier()
+
+cdef enum:
+    CRC_MASK = 0x7FFFFFFF
+    UNIT_SIZE = 20
+    HEX_SIZE = 16
+    DECIMAL_MAX = 20
+
+
+cdef inline uint8_t* put32(uint8_t* to, uint32_t value) noexcept nogil:
+    to[0] = <uint8_t>(value >> 24)
+    to[1] = <uint8_t>(value >> 16)
+    to[2] = <uint8_t>(value >> 8)
+    to[3] = <uint8_t>value
+    return to + 4
+
+
+cdef inline uint8_t* put64(uint8_t* to, uint64_t value) noexcept nogil:
+    return put32(put32(to, <uint32_t>(value >> 32)), <uint32_t>value)
+
+
+cdef inline void put_unit(uint8_t* to, int64_t offset, int32_t size, int64_t code) noexcept nogil:
+    put64(put32(put64(to, <uint64_t>offset), <uint32_t>size), <uint64_t>code)
+
+
+cdef inline uint8_t* put_hex(uint8_t* to, uint64_t value) noexcept nogil:
+    """Write sixteen hexadecimal digits, in capitals."""
+    cdef int i, digit
+    for i in range(HEX_SIZE):
+        digit = <int>(value >> (60 - 4 * i)) & 15
+        to[i] = <uint8_t>(48 + digit if digit < 10 else 55 + digit)
+    return to + HEX_SIZE
+
+
+cdef inline uint8_t* put_decimal(uint8_t* to, int64_t value) noexcept nogil:
+    cdef uint8_t digits[DECIMAL_MAX]
+    cdef int count = 0
+    cdef uint64_t left
+    if value < 0:
+        to[0] = 45
+        to += 1
+        left = <uint64_t>0 - <uint64_t>value
+    else:
+        left = <uint64_t>value
+    while True:
+        digits[count] = <uint8_t>(48 + left % 10)
+        left //= 10
+        count += 1
+        if left == 0:
+            break
+    while count:
+        count -= 1
+        to[0] = digits[count]
+        to += 1
+    return to

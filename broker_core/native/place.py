@@ -1,0 +1,33 @@
+"""Where the compiled turn is: a file for its source, this Python and this machine.
+
+Standard library only: the build comes before everything else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sysconfig
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent
+BUILT = SOURCES / "built"
+MODULE = "broker_core.native.turn"
+CYTHON = "3.1.6"
+FLAGS = ("-O2", "-g0", "-fPIC", "-shared", "-fno-strict-aliasing", "-fwrapv")
+"""As Python itself is built: what overflows wraps around."""
+
+
+def place() -> Path:
+    """Return the file; its name changes with all that it is made of, so that it is never stale."""
+    digest = hashlib.sha256()
+    suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
+    for part in (CYTHON, *FLAGS, suffix, str(sysconfig.get_config_var("py_version"))):
+        digest.update(part.encode() + b"\0")
+    for source in sources():
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return BUILT / digest.hexdigest()[:16] / f"turn{suffix}"
+
+
+def sources() -> list[Path]:
+    """Return the files that it is made of."""
+    return sorted(each for kind in ("*.pyx", "*.pxd", "*.h") for each in SOURCES.glob(kind))

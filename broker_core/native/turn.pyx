@@ -1,0 +1,479 @@
+# cython: language_level=3, cdivision=True, embedsignature=False
+"""The turn of the loop for plain sends, compiled.
+
+Load, run, store: a turn reads positions and buffers out of the objects of the broker, serves as
+many plain sends as the received bytes hold, and writes back at its end. In between no Python code
+runs that could look at these objects, and nothing is remembered beyond the end but what is compared
+by identity at the next beginning. So there is nothing to invalidate.
+
+A frame that is not plain ends the turn; the Python twin serves it: `processors/send.py` with
+`store/put.py`, whose bytes and counts these are. All puts of a turn have the time of its first, as
+if the clock had stood still; the watch of slow puts is asked once, about the last.
+
+Invariant, as of the twin: of a record the head is written last, then its unit.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.buffer cimport (
+    Py_buffer,
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp, memcpy
+
+from broker_core.native.pack cimport (
+    CRC_MASK,
+    HEX_SIZE,
+    UNIT_SIZE,
+    crc32_begin,
+    crc32_of,
+    put32,
+    put64,
+    put_decimal,
+    put_hex,
+    put_unit,
+    store_barrier,
+)
+from broker_core.native.scan cimport (
+    PROPERTIES_MAX,
+    SPECIAL_MAX,
+    Bytes,
+    Properties,
+    Send,
+    Special,
+    Text,
+    big32,
+    characters,
+    java_hash,
+    read_properties,
+    read_send,
+)
+
+from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK
+
+cdef enum:
+    PREFIX = 8
+    START = 20
+    LONG_HEADER = 65536
+    PLACES_MAX = 64
+    PARTS = 5
+    NUMBERS_MAX = 96
+    HOST_MAX = 20
+    HEAD_MAX = 72 + 2 * HOST_MAX
+    ANSWERS_MAX = 262144
+    MAGIC = 0xDAA320A7
+
+cdef const char* SEND_BEGINS = b'{"code":310,'
+cdef Py_ssize_t SEND_BEGINS_SIZE = 12
+
+crc32_begin()
+
+
+def crc32(const uint8_t[::1] data not None):
+    """Return the CRC-32 of bytes, for the test that compares it with zlib's."""
+    return crc32_of(&data[0], data.shape[0]) if data.shape[0] else 0
+
+
+cdef class _Place:
+    """A queue that is put to in this turn."""
+
+    cdef object queue
+    cdef object topic
+    cdef object seed
+    cdef bytes topic_field
+    cdef Bytes name
+    cdef Py_ssize_t name_size
+    cdef int32_t queue_id
+    cdef Py_buffer units
+    cdef int64_t position
+    cdef int64_t limit
+    cdef int64_t next_offset
+    cdef int64_t count
+    cdef int64_t size
+    cdef int64_t end
+
+
+cdef class SendTurn:
+    """Serves plain sends of one broker. Event loop only."""
+
+    cdef object _send, _handler, _raw, _puts, _config, _state, _queues, _index, _stats, _tracer
+    cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
+    cdef object _waiting, _timestamp
+    cdef tuple _parts
+    cdef tuple _special_names
+    cdef bytes _store_host, _cluster
+    cdef list _places
+    cdef bint _is_raw
+    cdef int _open
+    cdef Special _special
+    cdef int32_t _kept_flags, _set_flags, _v6_flag
+    cdef uint8_t* _answers
+    cdef Py_ssize_t _parts_size, _answered
+    cdef uint8_t* _scratch
+    # Of this turn.
+    cdef Py_buffer _log
+    cdef int64_t _from, _position, _limit, _body_max, _room, _now
+    cdef bint _is_loaded
+    cdef Bytes _born_host
+    cdef Py_ssize_t _born_size
+
+    def __cinit__(self):
+        self._answers = <uint8_t*>PyMem_Malloc(ANSWERS_MAX)
+        # A header's longest string, and a separator.
+        self._scratch = <uint8_t*>PyMem_Malloc(LONG_HEADER + 1)
+        if self._answers == NULL or self._scratch == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        PyMem_Free(self._answers)
+        PyMem_Free(self._scratch)
+
+    def __init__(self, send, puts, store_config, stats, tracer, acknowledge, clock):
+        """`send`: the processor; `puts`: what puts messages; see their attributes for this."""
+        plain = send.plain
+        self._send = send
+        self._raw = send.send_message_v2
+        self._handler = None
+        self._is_raw = False
+        self._puts = puts
+        self._config = store_config
+        self._state = puts.state
+        self._queues = puts.queues
+        self._index = puts.index
+        self._stats = stats
+        self._latency = stats.put_latency
+        self._tracer = tracer
+        self._acknowledge = acknowledge
+        self._now_ms = clock.now_ms
+        self._monotonic = clock.monotonic
+        self._plain_queues = plain.queues
+        self._unwritten = plain.unwritten_topics
+        self._cluster = plain.cluster_pair
+        self._store_host = puts.store_host
+        self._kept_flags = plain.kept_sys_flags & ~HOST_V6_MASK
+        self._set_flags = puts.store_v6_flag
+        self._v6_flag = BORNHOST_V6_FLAG
+        self._special_names = tuple([each.encode() for each in sorted(plain.special_properties)])
+        if len(self._special_names) > SPECIAL_MAX or len(self._store_host) > HOST_MAX:
+            raise ValueError("more names or a longer host than the turn has room for")
+        cdef bytes name
+        self._special.count = 0
+        for name in self._special_names:
+            self._special.at[self._special.count] = <Bytes>PyBytes_AS_STRING(name)
+            self._special.size[self._special.count] = PyBytes_GET_SIZE(name)
+            self._special.count += 1
+        self._parts = None
+        self._places = [_Place() for _ in range(PLACES_MAX)]
+        self._open = 0
+        self._is_loaded = False
+
+    def serve(self, decoder, dispatcher, bytes born_host not None, Py_ssize_t room):
+        """Serve the plain sends that come next; return their answers, b"" when there is none.
+
+        Ends behind `room` bytes of answers at the latest.
+        """
+        cdef Py_buffer view
+        cdef Bytes begin
+        cdef Py_ssize_t taken = 0
+        rest = decoder.rest
+        if rest is None:
+            return b""
+        PyObject_GetBuffer(rest, &view, PyBUF_SIMPLE)
+        self._answered = 0
+        try:
+            begin = <Bytes>view.buf
+            if (
+                view.len < PREFIX + SEND_BEGINS_SIZE
+                or memcmp(begin + PREFIX, SEND_BEGINS, SEND_BEGINS_SIZE) != 0
+                or not self._may_serve(dispatcher, born_host)
+            ):
+                return b""
+            try:
+                taken = self._run(begin, begin + view.len, decoder.frame_max, room)
+            finally:
+                self._store()
+            if taken == 0:
+                return b""
+            decoder.skip(taken)
+            return PyBytes_FromStringAndSize(<char*>self._answers, self._answered)
+        finally:
+            PyBuffer_Release(&view)
+            self._born_host = NULL
+
+    cdef bint _may_serve(self, dispatcher, bytes born_host) except -1:
+        """Tell whether a send would go to the raw processor and a plain, writable store."""
+        handler = dispatcher.find(310)
+        if handler is not self._handler:
+            self._handler = handler
+            self._is_raw = handler == self._raw
+        if not self._is_raw or not self._state.is_writable or self._tracer.watching:
+            return False
+        if self._acknowledge.waits or self._puts.waits:
+            return False
+        self._born_size = PyBytes_GET_SIZE(born_host)
+        if self._born_size != 8 and self._born_size != HOST_MAX:
+            return False
+        self._born_host = <Bytes>PyBytes_AS_STRING(born_host)
+        parts = self._send.plain.answer_parts
+        if parts is not self._parts:
+            self._parts = parts
+            self._parts_size = sum(map(len, parts))
+        if len(self._parts) != PARTS or self._parts_size > ANSWERS_MAX // 4:
+            return False
+        return True
+
+    cdef Py_ssize_t _run(self, Bytes begin, Bytes end, int64_t frame_max,
+                         Py_ssize_t room) except -1:
+        """Serve frames; return how many bytes they have."""
+        cdef Bytes at = begin
+        cdef Bytes body
+        cdef int64_t total, header
+        cdef Send send
+        cdef Properties properties
+        cdef Py_ssize_t answer_max = self._parts_size + NUMBERS_MAX
+        if room > ANSWERS_MAX - answer_max:
+            room = ANSWERS_MAX - answer_max
+        while end - at >= START and self._answered <= room:
+            total = big32(at)
+            header = big32(at + 4)
+            # The first byte of `header` is the serializer: any but JSON makes it too long.
+            if total < 4 or total > frame_max or header > LONG_HEADER or header > total - 4:
+                break
+            if total + 4 > end - at:
+                break
+            body = at + PREFIX + header
+            if not read_send(at + PREFIX, body, &send):
+                break
+            if not read_properties(send.properties, self._scratch, &self._special, &properties):
+                break
+            if not self._is_loaded:
+                self._load()
+            if not self._put(&send, &properties, body, total - 4 - header):
+                break
+            at += 4 + total
+        return at - begin
+
+    cdef int _load(self) except -1:
+        state = self._state
+        self._from = state.file_from_offset
+        self._position = state.position
+        self._limit = state.limit
+        self._body_max = self._config.max_message_size
+        self._now = -1
+        self._open = 0
+        if self._index is not None:
+            self._room = self._index.room
+            self._waiting = self._index.waiting
+        PyObject_GetBuffer(state.buffer, &self._log, PyBUF_WRITABLE)
+        self._is_loaded = True
+        if self._limit > self._log.len:
+            self._limit = self._log.len
+        return 0
+
+    cdef _Place _place_of(self, Send* send):
+        """Return the queue of a send, None when it is not a plain one with room."""
+        cdef _Place place
+        cdef int i
+        for i in range(self._open - 1, -1, -1):
+            place = <_Place>self._places[i]
+            if (
+                place.queue_id == send.queue_id
+                and place.name_size == send.topic.size
+                and memcmp(place.name, send.topic.at, place.name_size) == 0
+            ):
+                return place
+        if self._open == PLACES_MAX:
+            return None
+        topic = PyUnicode_DecodeUTF8(<const char*>send.topic.at, send.topic.size, NULL)
+        if not 0 <= send.queue_id < <int64_t>self._plain_queues[topic]:
+            return None
+        if self._unwritten and topic in self._unwritten:
+            return None
+        queues = self._queues.table.get(topic)
+        queue = None if queues is None else queues.get(send.queue_id)
+        if queue is None or queue.code_of is not None:
+            return None
+        place = <_Place>self._places[self._open]
+        place.position = queue.position
+        place.limit = queue.limit
+        if place.position >= place.limit or place.position < 0:
+            return None
+        place.queue = queue
+        place.topic = topic
+        place.seed = queue.key_seed
+        place.topic_field = queue.topic_field
+        place.name = send.topic.at
+        place.name_size = send.topic.size
+        place.queue_id = send.queue_id
+        place.next_offset = queue.next_offset
+        place.count = place.size = 0
+        PyObject_GetBuffer(queue.buffer, &place.units, PyBUF_WRITABLE)
+        self._open += 1
+        return place
+
+    cdef bint _put(self, Send* send, Properties* properties, Bytes body,
+                   int64_t body_size) except -1:
+        """Put a message and write its answer, if that is plain; tell whether it is."""
+        cdef _Place place = self._place_of(send)
+        cdef int64_t properties_size, head_size, size, offset, code, keys_size
+        cdef uint8_t* record
+        cdef uint8_t* to
+        cdef uint8_t head[HEAD_MAX]
+        if place is None:
+            return False
+        properties_size = properties.size + PyBytes_GET_SIZE(self._cluster)
+        head_size = 72 + self._born_size + PyBytes_GET_SIZE(self._store_host)
+        size = head_size + body_size + PyBytes_GET_SIZE(place.topic_field) + 2 + properties_size
+        if (
+            self._position < 0
+            or self._position + size > self._limit
+            or place.position >= place.limit
+            or place.position + UNIT_SIZE > place.units.len
+            or properties_size > PROPERTIES_MAX
+            or body_size > self._body_max
+        ):
+            return False
+        keys_size = characters(properties.keys) if properties.keys.size else 0
+        is_indexed = self._index is not None and (properties.uniq_key.size or keys_size)
+        if is_indexed and self._room <= keys_size:
+            return False
+        if self._now < 0:
+            self._begin_time()
+        offset = self._from + self._position
+        entry = self._entry(place, properties, offset) if is_indexed else None
+
+        # The head comes last: a process that is killed here leaves zeros where it would be.
+        record = <uint8_t*>self._log.buf + self._position
+        to = record + head_size
+        memcpy(to, body, body_size)
+        to += body_size
+        memcpy(to, PyBytes_AS_STRING(place.topic_field), PyBytes_GET_SIZE(place.topic_field))
+        to += PyBytes_GET_SIZE(place.topic_field)
+        to[0] = <uint8_t>(properties_size >> 8)
+        to[1] = <uint8_t>properties_size
+        memcpy(to + 2, self._scratch, properties.size)
+        memcpy(
+            to + 2 + properties.size,
+            PyBytes_AS_STRING(self._cluster),
+            PyBytes_GET_SIZE(self._cluster),
+        )
+        self._head(head, send, place, size, offset, body, body_size)
+        store_barrier()
+        memcpy(record, head, head_size)
+        store_barrier()
+        self._position += size
+
+        code = java_hash(properties.tags) if properties.tags.size else 0
+        put_unit(<uint8_t*>place.units.buf + place.position, offset, <int32_t>size, code)
+        if entry is not None:
+            (<list>self._waiting).append(entry)
+            self._room -= 1 + keys_size
+        self._answer(send, place, offset)
+        place.position += UNIT_SIZE
+        place.next_offset += 1
+        place.count += 1
+        place.size += size
+        place.end = offset + size
+        return True
+
+    cdef void _head(self, uint8_t* to, Send* send, _Place place, int64_t size, int64_t offset,
+                    Bytes body, int64_t body_size) noexcept:
+        cdef int32_t sys_flag = send.sys_flag & self._kept_flags | self._set_flags
+        cdef Py_ssize_t host_size = PyBytes_GET_SIZE(self._store_host)
+        if self._born_size != 8:
+            sys_flag |= self._v6_flag
+        to = put32(to, <uint32_t>size)
+        to = put32(to, <uint32_t>MAGIC)
+        to = put32(to, crc32_of(body, body_size) & CRC_MASK if body_size else 0)
+        to = put32(to, <uint32_t>send.queue_id)
+        to = put32(to, <uint32_t>send.flag)
+        to = put64(to, place.next_offset)
+        to = put64(to, offset)
+        to = put32(to, <uint32_t>sys_flag)
+        to = put64(to, send.born_timestamp)
+        memcpy(to, self._born_host, self._born_size)
+        to = put64(to + self._born_size, self._now)
+        memcpy(to, PyBytes_AS_STRING(self._store_host), host_size)
+        to = put32(to + host_size, <uint32_t>send.reconsume_times)
+        put32(put64(to, 0), <uint32_t>body_size)
+
+    cdef tuple _entry(self, _Place place, Properties* properties, int64_t offset):
+        """Return what the index is given; see IndexService."""
+        uniq_key = text_of(properties.uniq_key) if properties.uniq_key.size else None
+        keys = text_of(properties.keys) if properties.keys.size else None
+        return (place.seed, uniq_key, keys, offset, self._timestamp)
+
+    cdef void _answer(self, Send* send, _Place place, int64_t offset) noexcept:
+        """Write the answer behind those of the turn; `_run` has seen to the room."""
+        cdef uint8_t* begin = self._answers + self._answered
+        cdef uint8_t* to = put_part(begin + PREFIX, <bytes>self._parts[0])
+        to = put_part(put_hex(to, offset), <bytes>self._parts[1])
+        to = put_part(put_decimal(to, send.queue_id), <bytes>self._parts[2])
+        to = put_part(put_decimal(to, place.next_offset), <bytes>self._parts[3])
+        to = put_part(put_decimal(to, send.opaque), <bytes>self._parts[4])
+        put32(put32(begin, <uint32_t>(to - begin - 4)), <uint32_t>(to - begin - PREFIX))
+        self._answered = to - self._answers
+
+    cdef int _begin_time(self) except -1:
+        """Take the time of this turn's puts."""
+        now = self._now_ms()
+        if now != self._state.store_timestamp:
+            now = self._puts.begin_millisecond(now)
+        self._timestamp = now
+        self._now = now
+        return 0
+
+    cdef int _store(self) except -1:
+        """Write back what the turn has moved, then tell who is told of puts."""
+        cdef _Place place, last = None
+        cdef int i
+        cdef int64_t count = 0, size = 0
+        if not self._is_loaded:
+            return 0
+        self._is_loaded = False
+        PyBuffer_Release(&self._log)
+        for i in range(self._open):
+            place = <_Place>self._places[i]
+            PyBuffer_Release(&place.units)
+            if place.count:
+                place.queue.position = place.position
+                place.queue.next_offset = place.next_offset
+                count += place.count
+                size += place.size
+                if last is None or place.end > last.end:
+                    last = place
+        if count:
+            state = self._state
+            state.position = self._position
+            state.put_times += count
+            state.put_bytes += size
+            if self._index is not None:
+                self._index.room = self._room
+            if self._monotonic() > state.slow_at:
+                self._puts.tell_slow(last.topic, last.queue_id, size)
+            for i in range(self._open):
+                place = <_Place>self._places[i]
+                if place.count:
+                    self._puts.show(place.queue, place.end)
+                    self._stats.put_each(place.topic, place.count, place.size)
+            self._latency.served += count
+        for i in range(self._open):
+            place = <_Place>self._places[i]
+            place.queue = place.topic = place.seed = place.topic_field = None
+        self._open = 0
+        self._waiting = None
+        return 0
+
+
+cdef inline uint8_t* put_part(uint8_t* to, bytes part) noexcept:
+    memcpy(to, PyBytes_AS_STRING(part), PyBytes_GET_SIZE(part))
+    return to + PyBytes_GET_SIZE(part)
+
+
+cdef inline str text_of(Text text):
+    return PyUnicode_DecodeUTF8(<const char*>text.at, text.size, NULL)

@@ -1,0 +1,141 @@
+"""The compiled turn and its Python twin leave the same bytes, answers and counts."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_core.config.loading import build
+from tests.support import send_frames
+from tests.support.twins import LISTENED, Twin, is_compiled, settled
+
+if TYPE_CHECKING:
+    from broker_core.config.configuration import Configuration
+
+pytestmark = pytest.mark.skipif(
+    not is_compiled(), reason="no compiled turn: python -m broker_core.native.build"
+)
+
+TOPICS = ("Orders", "größe", LISTENED)
+ROUNDS = 6
+FRAMES_A_ROUND = 100
+FUZZED_FRAMES = int(os.environ.get("TREBUCHET_FUZZED_FRAMES", "20000"))
+FRAMES_A_TURN = 8
+FRAMES_A_LOOK = 400
+
+
+def configuration(**keys: object) -> Configuration:
+    table = {
+        "storePathRootDir": "/data",
+        "autoCreateTopicEnable": "false",
+        "maxMessageSize": 4500,
+        "mappedFileSizeConsumeQueue": 60_000,
+        "mappedFileSizeCommitLog": 1 << 20,
+        "maxHashSlotNum": 1000,
+        "maxIndexNum": 4000,
+        **keys,
+    }
+    configuration, errors = build({key: str(value) for key, value in table.items()})
+    assert not errors, [str(error) for error in errors]
+    return configuration
+
+
+class Pair:
+    """Both twins, fed alike."""
+
+    def __init__(self, configuration: Configuration, **more: Any) -> None:
+        self.native = Twin(configuration, is_native=True, **more)
+        self.python = Twin(configuration, is_native=False, **more)
+        self._fed = 0
+
+    async def __aenter__(self) -> Pair:
+        for twin in (self.native, self.python):
+            await twin.load(*TOPICS)
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        native, python = [await twin.shutdown() for twin in (self.native, self.python)]
+        if kind is not None:
+            return
+        assert native.keys() == python.keys()
+        assert [path for path in native if native[path] != python[path]] == []
+
+    async def feed(self, data: bytes, *, settle: bool = True) -> None:
+        self._fed += 1
+        for twin in (self.native, self.python):
+            # A send to any queue goes to one by chance.
+            random.seed(self._fed)
+            twin.receive(data)
+        if settle:
+            await settled()
+
+    def reconnect(self) -> None:
+        for twin in (self.native, self.python):
+            twin.connect()
+
+    def same(self) -> dict[str, Any]:
+        """Return what is seen of both, which is the same."""
+        native, python = self.native.seen(), self.python.seen()
+        for name, value in native.items():
+            assert value == python[name], name
+        return native
+
+    def advance_ms(self, milliseconds: int) -> None:
+        for twin in (self.native, self.python):
+            twin.clock.advance_ms(milliseconds)
+
+
+def puts_by_native(pair: Pair) -> int:
+    """Return how many messages the compiled turn put, which Python's twin did not see."""
+    return pair.native.parts.store.files.put_state.put_times
+
+
+@pytest.mark.parametrize(
+    ("keys", "peer"),
+    [
+        ({}, ("10.0.0.1", 1234)),
+        ({"brokerIP1": "2001:db8::1"}, ("10.0.0.1", 1234)),
+        ({}, ("2001:db8::2", 65535)),
+        ({"messageIndexEnable": "false", "regionId": 'R%d"é'}, ("10.0.0.1", 1)),
+        ({"mappedFileSizeConsumeQueue": 2000, "mappedFileSizeCommitLog": 1 << 17}, ("1.2.3.4", 1)),
+        ({"maxIndexNum": 300}, ("1.2.3.4", 1)),
+        ({"enabledAppendPropCRC": "true"}, ("1.2.3.4", 1)),
+        ({"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": 65536}, ("1.2.3.4", 1)),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else value[0],
+)
+async def test_mixed_frames_in_random_pieces_leave_the_same(
+    keys: dict[str, object], peer: tuple[str, int], rng: random.Random
+) -> None:
+    async with Pair(configuration(**keys), peer=peer) as pair:
+        opaque = 0
+        for _ in range(ROUNDS):
+            stream = b""
+            for _ in range(FRAMES_A_ROUND):
+                opaque += 1
+                stream += send_frames.any_frame(rng, TOPICS, opaque - 50)
+            for piece in send_frames.pieces(rng, stream):
+                await pair.feed(piece)
+            pair.same()
+            pair.advance_ms(rng.randrange(3))
+            for twin in (pair.native, pair.python):
+                twin.clock.step_wall_clock_ms(-(opaque % 2))
+        assert not pair.native.transport.closed
+
+
+async def test_fuzzed_frames_leave_the_same(rng: random.Random) -> None:
+    async with Pair(configuration()) as pair:
+        for number in range(FUZZED_FRAMES):
+            data = send_frames.any_frame(rng, TOPICS, number)
+            if rng.random() < 0.7:
+                data = send_frames.damaged(rng, data)
+            await pair.feed(data, settle=number % FRAMES_A_TURN == 0)
+            if number % FRAMES_A_LOOK == 0:
+                pair.same()
+            if pair.native.transport.closed:
+                assert pair.native.transport.written == pair.python.transport.written
+                pair.reconnect()
+        pair.same()

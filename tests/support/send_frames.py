@@ -1,0 +1,158 @@
+"""Frames of sends as clients write them, and as nobody should, by a generator of random numbers."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+from tests.support.raw_remoting import frame
+
+if TYPE_CHECKING:
+    from random import Random
+
+SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE = 10, 310, 320
+LONG_NAMES = dict(
+    zip(
+        "abcdefghijklm",
+        (
+            *("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId"),
+            *("sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes", "unitMode"),
+            *("maxReconsumeTimes", "batch"),
+        ),
+        strict=True,
+    )
+)
+WORDS = ("", "a", "TagA", "TagB", "ordre", "größe", "注文", "𝄞𝄢", "x y", 'q"q', "b\\b", "t\tt", "/")
+NAMES = (
+    *("TAGS", "KEYS", "UNIQ_KEY", "WAIT", "TAGS", "KEYS", "UNIQ_KEY", "own", "größe", "k", "WAITS"),
+    *("DELAY", "TRAN_MSG", "TIMER_DELAY_MS", "CLUSTER", "__CRC32#", "", "MIN_OFFSET"),
+)
+NUMBERS = (
+    *("0", "1", "3", "4", "-1", "2147483647", "2147483648", "-2147483648", "-0", "00", "+1", " 1"),
+    *("", "1.0", "1e1", "null", "x", "9223372036854775807", "999999999999999999", "१"),
+)
+HEADER_KEYS = ("code", "extFields", "flag", "language", "opaque", "serializeTypeCurrentRPC")
+
+
+def fields_of(
+    topic: str, queue_id: int, properties: str, *, sys_flag: int = 0, is_batch: bool = False
+) -> dict[str, str]:
+    values = ["group", topic, "TBW102", "4", str(queue_id), str(sys_flag), "1795251442181", "0"]
+    values += [properties, "0", "false", "16", str(is_batch).lower()]
+    return dict(zip("abcdefghijklm", values, strict=True))
+
+
+def send(
+    fields: dict[str, Any],
+    body: bytes,
+    opaque: int,
+    *,
+    code: int = SEND_MESSAGE_V2,
+    flag: int = 0,
+    client: str = "JAVA",
+) -> bytes:
+    """Return a frame as the Java client writes it, or the Go client."""
+    header: dict[str, Any]
+    if client == "GO":
+        header = {"code": code, "language": "GO", "version": 317, "opaque": opaque, "flag": flag}
+        header |= {"remark": "", "extFields": fields}
+    else:
+        header = {"code": code, "extFields": fields, "flag": flag, "language": client}
+        header |= {"opaque": opaque, "serializeTypeCurrentRPC": "JSON", "version": 407}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=client == "CPP")
+    return frame(text.encode(), body)
+
+
+def properties_of(rng: Random) -> str:
+    """Return a properties text, mostly as a client makes it."""
+    if rng.random() < 0.4:
+        number = rng.randrange(1 << 32)
+        text = f"UNIQ_KEY\x01AC11000100002A9F{number:016X}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
+        return text if rng.random() < 0.5 else text[:-1]
+    usual = 11 if rng.random() < 0.9 else len(NAMES)
+    pairs = [f"{rng.choice(NAMES[:usual])}\x01{rng.choice(WORDS)}" for _ in range(rng.randrange(6))]
+    if rng.random() < 0.1:
+        pairs.append(rng.choice(("", "\x01", "WAIT", "WAIT\x01", "a\x01b\x01c", "\x00", "TAGS")))
+        rng.shuffle(pairs)
+    return "\x02".join(pairs) + ("\x02" if rng.random() < 0.5 else "")
+
+
+def body_of(rng: Random) -> bytes:
+    return rng.randbytes(rng.choice((0, 1, 7, 15, 63, 64, 65, 100, 127, 200, 1024, 1039)))
+
+
+def batch_body(rng: Random) -> bytes:
+    items = []
+    for _ in range(rng.randrange(1, 5)):
+        body, properties = body_of(rng), properties_of(rng).encode()
+        head = struct.pack(">iiiii", 22 + len(body) + len(properties), 0, 0, 0, len(body))
+        items.append(head + body + struct.pack(">h", len(properties)) + properties)
+    return b"".join(items)
+
+
+def any_frame(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
+    """Return a send: three quarters are plain, the others odd in one way or another."""
+    topic, queue_id = rng.choice(topics), rng.randrange(4)
+    fields: dict[str, Any] = fields_of(topic, queue_id, properties_of(rng))
+    client = rng.choice(("JAVA", "GO", "PYTHON", "CPP"))
+    kind = rng.randrange(24)
+    match kind:
+        case 0:
+            body = batch_body(rng)
+            fields["m"] = "true"
+            code = rng.choice((SEND_MESSAGE_V2, SEND_BATCH_MESSAGE))
+            return send(fields, body, opaque, code=code, client=client)
+        case 1:
+            fields[rng.choice("defghjl")] = rng.choice(NUMBERS)
+        case 2:
+            fields["b"] = rng.choice(("Unknown", "", "SCHEDULE_TOPIC_XXXX", "a/b", "T" * 300))
+        case 3:
+            fields.pop(rng.choice("abcdefghijklm"))
+        case 4:
+            fields[rng.choice("nozA")] = rng.choice(WORDS)
+        case 5:
+            fields["f"] = str(rng.choice((1, 2, 4, 8, 12, 16, 32, 64, 0x7FFFFFFF, -1)))
+        case 6:
+            long = {LONG_NAMES[letter]: value for letter, value in fields.items()}
+            return send(long, body_of(rng), opaque, code=SEND_MESSAGE, client=client)
+        case 7:
+            return send(fields, body_of(rng), opaque, flag=rng.choice((2, 0, 4)), client=client)
+        case 8:
+            fields[rng.choice("aceik")] = rng.choice(WORDS)
+        case 9:
+            fields["i"] = "p\x01" + "x" * rng.choice((32_740, 32_766, 32_767, 40_000))
+        case 10:
+            return send(fields, bytes(rng.choice((4_000, 5_000))), opaque, client=client)
+        case 11:
+            fields["j"] = rng.choice((None, 1, "16", True))
+        case _:
+            pass
+    return send(fields, body_of(rng), opaque, client=client)
+
+
+def damaged(rng: Random, data: bytes) -> bytes:
+    """Return a frame with some bytes changed; its length stays true, mostly."""
+    changed = bytearray(data)
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(8 if rng.random() < 0.98 else 0, len(changed))
+        match rng.randrange(4):
+            case 0:
+                changed[at] = rng.randrange(256)
+            case 1:
+                changed[at] ^= 1 << rng.randrange(8)
+            case 2:
+                changed[at] = rng.choice(b'"\\{}[]:,0-u\x00\x01\x02\x1f\x7f\x80\xc0\xed\xf4')
+            case _:
+                # One more: the header is a byte longer.
+                changed[at:at] = bytes([rng.choice(b'"\\ 0,:x')])
+                length, header = struct.unpack_from(">ii", changed)
+                if at >= 8 and header < 1 << 20:
+                    struct.pack_into(">ii", changed, 0, length + 1, header + 1)
+    return bytes(changed)
+
+
+def pieces(rng: Random, data: bytes) -> list[bytes]:
+    """Cut a stream anywhere."""
+    cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.randrange(8)))
+    return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True) if a < b]

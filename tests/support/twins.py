@@ -1,0 +1,232 @@
+"""Two brokers' send paths side by side: one with the compiled turn, one of Python alone.
+
+Each has a store in memory, one connection whose bytes a test gives it, and a clock that stands
+still. What can be observed of them must be the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from broker_core.composition.foundation import build_foundation
+from broker_core.composition.native import build_plain_sends
+from broker_core.composition.storage import build_storage, load_storage
+from broker_core.message.topic_config import TopicConfig
+from broker_core.native import loading
+from broker_core.processors.send import SendProcessor
+from broker_core.protocol.codes import RequestCode
+from broker_core.remoting.connection import Connection, Wire
+from broker_core.remoting.dispatch import Dispatcher
+from broker_core.remoting.limits import PeerLog, RemotingLimits
+from broker_core.sending.dead_letters import DeadLetters
+from broker_core.sending.detours import Detours
+from broker_core.sending.placement import Placement
+from broker_core.service import Service
+from tests.support.clock import ManualClock
+from tests.support.faulty_storage import FaultyStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from pathlib import Path
+
+    from broker_core.config.configuration import Configuration
+
+LISTENED = "Listened"
+"""The topic that somebody waits for."""
+QUEUES = 4
+
+
+async def settled() -> None:
+    """Let the loop do what is due now."""
+    for _ in range(4):
+        await asyncio.sleep(0)
+
+
+def is_compiled() -> bool:
+    return loading.load({}).send_turn is not None
+
+
+class SeenTransport(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("10.1.2.3", 45678)})
+        self.written = bytearray()
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.written += b"".join(list_of_data)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing waits here."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        """The test decides what comes."""
+
+    def resume_reading(self) -> None:
+        """The test decides what comes."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+class WaitingPull:
+    """A parked pull that is never content, and counts its attempts."""
+
+    connection: Hashable = "consumer"
+    queue_offset = -1
+
+    def __init__(self) -> None:
+        self.attempts = 0
+
+    def attempt(self, *, is_last: bool) -> bool:
+        self.attempts += 1
+        return is_last
+
+
+class Twin:
+    """`load`, `feed`, `shutdown`; inside a running loop."""
+
+    def __init__(
+        self, configuration: Configuration, *, is_native: bool, peer: tuple[str, int] | None = None
+    ) -> None:
+        self.clock = ManualClock()
+        self.storage = FaultyStorage()
+        foundation = build_foundation(configuration, self.clock, self.storage)
+        native = loading.load({loading.VARIABLE: str(int(is_native))})
+        foundation = self.foundation = replace(foundation, native=native)
+        self.parts = build_storage(foundation)
+        self._tasks = Service()
+        self._build_send()
+        self.wire = Wire(
+            dispatcher=Dispatcher(
+                {
+                    RequestCode.SEND_MESSAGE: self.send.send_message,
+                    RequestCode.SEND_MESSAGE_V2: self.send.send_message_v2,
+                    RequestCode.SEND_BATCH_MESSAGE: self.send.send_batch_message,
+                }
+            ),
+            clock=self.clock,
+            limits=RemotingLimits(),
+            owner=self._tasks,
+            peer_log=PeerLog(self.clock),
+            on_made=lambda _: None,
+            on_lost=lambda _: None,
+            on_turn=self.parts.stats.put_latency.end_turn,
+        )
+        self.wire.plain_sends = build_plain_sends(foundation, self.parts, self.send)
+        self._peer = peer
+        self.pull = WaitingPull()
+
+    def _build_send(self) -> None:
+        foundation, parts = self.foundation, self.parts
+        config = foundation.configuration.broker
+        self.send = SendProcessor(
+            config,
+            foundation.store_host,
+            foundation.configuration.store.max_message_size,
+            Placement(config, parts.topics, foundation.counted_log, self.clock),
+            DeadLetters(parts.topics, parts.groups, foundation.counted_log),
+            Detours(config, foundation.levels, parts.schedule, parts.transactions),
+            parts.store,
+            parts.stats,
+            parts.tracer,
+            self.clock,
+        )
+
+    async def load(self, *topics: str) -> None:
+        load_storage(self.foundation, self.parts)
+        await self.parts.store.start()
+        for topic in (*topics, LISTENED):
+            await self.make_topic(topic)
+        for queue_id in range(QUEUES):
+            self.parts.parked_pulls.park(LISTENED, queue_id, self.pull, 1 << 40)
+        self.connect()
+
+    def connect(self) -> None:
+        """Begin a connection, instead of the one there is."""
+        self.transport = SeenTransport()
+        self.connection = Connection(self.wire, self._peer)
+        self.connection.connection_made(self.transport)
+
+    async def make_topic(self, topic: str) -> None:
+        self.parts.topics.put(
+            TopicConfig(topic_name=topic, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
+        )
+        await self.parts.topics.writer.until_written(topic)
+
+    async def feed(self, data: bytes) -> None:
+        """Receive bytes, and let what they have begun go on."""
+        self.receive(data)
+        await settled()
+
+    def receive(self, data: bytes) -> None:
+        """Receive bytes."""
+        done = 0
+        while done < len(data) and not self.transport.closed:
+            buffer = self.connection.get_buffer(-1)
+            piece = data[done : done + len(buffer)]
+            buffer[: len(piece)] = piece
+            self.connection.buffer_updated(len(piece))
+            done += len(piece)
+
+    def seen(self) -> dict[str, Any]:
+        """Return what can be observed now, without changing it."""
+        parts, files = self.parts, self.parts.store.files
+        state = files.put_state
+        stats = parts.stats
+        queues = [queue for each in files.queues.table.values() for queue in each.values()]
+        return {
+            "answers": bytes(self.transport.written),
+            "closed": self.transport.closed,
+            "kept": self.wire.kept_bytes,
+            "in_flight": self.wire.in_flight,
+            "log": zlib.crc32(memoryview(state.buffer)),
+            "state": [getattr(state, name) for name in type(state).__slots__ if name != "buffer"],
+            "queues": [
+                (
+                    queue.topic,
+                    queue.queue_id,
+                    queue.position,
+                    queue.next_offset,
+                    queue.max_offset,
+                    queue.dirty,
+                    zlib.crc32(memoryview(queue.buffer)),
+                )
+                for queue in queues
+            ],
+            "dirty": [(queue.topic, queue.queue_id) for queue in files.queues.dirty],
+            "index": None if files.index is None else (files.index.room, files.index.waiting[:]),
+            "sets": {
+                name: {key: (item.value, item.times) for key, item in table.items()}
+                for name, table in stats.sets.items()
+            },
+            "latency": (stats.put_latency.counts, stats.put_latency.served),
+            "attempts": self.pull.attempts,
+            "read_limit": parts.store.acknowledge.acknowledged_where,
+        }
+
+    async def shutdown(self) -> dict[Path, bytes]:
+        """End as a broker does; return what its files hold."""
+        self.connection.connection_lost(None)
+        await self._tasks.shutdown()
+        await self.parts.store.shutdown()
+        return {
+            path: bytes(inode.data)
+            for path, inode in self.storage.files.items()
+            if path.name != "topics.json"
+        }

@@ -1,0 +1,278 @@
+"""Which twin serves plain sends, what the compiled one takes, and that it sees live changes."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker_core.config.loading import build
+from broker_core.config.update import update
+from broker_core.errors import ConfigError
+from broker_core.native import build as native_build, loading, place
+from broker_core.processors.send import parts_of
+from tests.support import send_frames
+from tests.support.twins import Twin, is_compiled
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from broker_core.protocol.frame import FrameDecoder
+    from broker_core.remoting.dispatch import Dispatcher
+    from broker_core.remoting.plain_sends import PlainSends
+
+compiled = pytest.mark.skipif(
+    not is_compiled(), reason="no compiled turn: python -m broker_core.native.build"
+)
+TOPIC = "Orders"
+
+
+class Counting:
+    """Counts what a turn serves."""
+
+    def __init__(self, turn: PlainSends) -> None:
+        self._turn = turn
+        self.answers = 0
+
+    def serve(
+        self, decoder: FrameDecoder, dispatcher: Dispatcher, born_host: bytes, room: int
+    ) -> bytes:
+        answers = self._turn.serve(decoder, dispatcher, born_host, room)
+        self.answers += answers.count(b'"msgId"')
+        return answers
+
+
+@pytest.fixture
+async def twin() -> AsyncIterator[Twin]:
+    async for each in a_twin():
+        yield each
+
+
+async def a_twin(**keys: object) -> AsyncIterator[Twin]:
+    table = {
+        "storePathRootDir": "/data",
+        "mappedFileSizeCommitLog": 1 << 20,
+        "maxHashSlotNum": 1000,
+        "maxIndexNum": 4000,
+        **keys,
+    }
+    configuration, errors = build({key: str(value) for key, value in table.items()})
+    assert not errors
+    twin = Twin(configuration, is_native=True)
+    if twin.wire.plain_sends is not None:
+        twin.wire.plain_sends = Counting(twin.wire.plain_sends)
+    await twin.load(TOPIC)
+    yield twin
+    await twin.shutdown()
+
+
+def a_send(opaque: int = 1, properties: str = "", body: bytes = b"hello") -> bytes:
+    return send_frames.send(send_frames.fields_of(TOPIC, 0, properties), body, opaque)
+
+
+async def served(twin: Twin, data: bytes) -> int:
+    """Feed bytes; return how many of their sends the compiled turn has served."""
+    turn: Any = twin.wire.plain_sends
+    before = turn.answers
+    await twin.feed(data)
+    count: int = turn.answers - before
+    return count
+
+
+def change(twin: Twin, key: str, value: str) -> None:
+    """Change a key of the running broker, as LiveUpdate does."""
+    configuration = twin.foundation.configuration
+    assert update(configuration, {key: value}) == [key]
+    twin.send.reconfigure(configuration.store.max_message_size)
+
+
+def test_zero_chooses_python() -> None:
+    native = loading.load({"TREBUCHET_NATIVE": "0"})
+
+    assert native.send_turn is None
+    assert native.words == "Python, as TREBUCHET_NATIVE=0 wants it"
+
+
+def test_without_a_compiled_turn_python_serves_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(place, "BUILT", tmp_path)
+
+    native = loading.load({})
+
+    assert native.send_turn is None
+    assert native.words.startswith("Python, since there is no turn")
+    assert "python -m broker_core.native.build" in native.words
+
+
+def test_one_that_must_be_there_and_is_not_is_an_error_of_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(place, "BUILT", tmp_path)
+
+    with pytest.raises(ConfigError, match=r"^TREBUCHET_NATIVE=1: expected the compiled turn, but"):
+        loading.load({"TREBUCHET_NATIVE": "1"})
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(ConfigError, match="TREBUCHET_NATIVE=yes: expected 0, 1 or nothing"):
+        loading.load({"TREBUCHET_NATIVE": "yes"})
+
+
+def test_a_damaged_file_does_not_keep_the_broker_from_starting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(place, "BUILT", tmp_path)
+    path = place.place()
+    path.parent.mkdir()
+    path.write_bytes(b"not a library")
+
+    assert loading.load({}).send_turn is None
+
+
+def test_another_source_is_another_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = place.place()
+    for source in place.sources():
+        (tmp_path / source.name).write_bytes(source.read_bytes())
+    monkeypatch.setattr(place, "SOURCES", tmp_path)
+    assert place.place() == before
+
+    (tmp_path / "scan.pxd").write_text("another")
+
+    assert place.place() != before
+
+
+def test_without_a_compiler_the_build_says_so_and_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(place, "BUILT", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert native_build.main() == 1
+
+    assert "there is no C compiler" in capsys.readouterr().out
+
+
+def test_the_parts_of_an_answer_are_its_template_without_the_places() -> None:
+    assert parts_of(b'a%%d"%016Xb%d%%') == (b'a%d"', b"b", b"%")
+
+
+@compiled
+@pytest.mark.parametrize("size", [*range(80), 127, 128, 1024, 4096, 65_537])
+def test_the_checksum_is_zlibs(size: int, rng: random.Random) -> None:
+    data = rng.randbytes(size)
+
+    crc32 = loading.load({}).crc32
+
+    assert crc32 is not None
+    assert crc32(data) == zlib.crc32(data)
+
+
+@compiled
+@pytest.mark.parametrize("client", ["JAVA", "GO", "PYTHON"])
+async def test_what_clients_send_is_served_by_the_compiled_turn(twin: Twin, client: str) -> None:
+    properties = "UNIQ_KEY\x01AC1100\x02WAIT\x01true\x02KEYS\x01größe 2\x02TAGS\x01TagA"
+    fields = send_frames.fields_of(TOPIC, 0, properties)
+    frames = [send_frames.send(fields, b"x", number, client=client) for number in range(20)]
+
+    # The first makes the queue.
+    await twin.feed(frames[0])
+
+    assert await served(twin, b"".join(frames[1:])) == 19
+
+
+@compiled
+async def test_a_frame_that_is_not_plain_interrupts_and_no_more(twin: Twin) -> None:
+    await twin.feed(a_send())
+    odd = a_send(properties="DELAY\x013\x02")
+
+    assert await served(twin, a_send() * 3 + odd + a_send() * 4) == 7
+    assert twin.parts.store.files.put_state.put_times == 9
+
+
+@compiled
+async def test_a_smaller_message_limit_is_in_force_at_once(twin: Twin) -> None:
+    await twin.feed(a_send())
+    assert await served(twin, a_send(body=bytes(100))) == 1
+
+    change(twin, "maxMessageSize", "50")
+
+    assert await served(twin, a_send(body=bytes(100))) == 0
+    assert b"body length limit 50B" in twin.transport.written
+
+
+@compiled
+async def test_the_answers_fields_follow_a_live_change(twin: Twin) -> None:
+    await twin.feed(a_send())
+    change(twin, "traceOn", "false")
+
+    assert await served(twin, a_send()) == 1
+
+    assert twin.transport.written.count(b'"TRACE_ON":"false"') == 1
+
+
+@compiled
+async def test_a_broker_that_may_not_be_written_takes_nothing(twin: Twin) -> None:
+    await twin.feed(a_send())
+    change(twin, "brokerPermission", "4")
+
+    assert await served(twin, a_send()) == 0
+
+
+@compiled
+async def test_whoever_watches_the_trace_sees_every_send(twin: Twin) -> None:
+    await twin.feed(a_send())
+    twin.parts.tracer.watching = True
+
+    assert await served(twin, a_send()) == 0
+
+
+@compiled
+async def test_overload_and_whatever_replaces_the_handler_is_asked(twin: Twin) -> None:
+    await twin.feed(a_send())
+    asked = []
+
+    def refuse(request: Any, _: object) -> None:
+        asked.append(request.code)
+
+    twin.wire.dispatcher.override({310: refuse})
+    assert await served(twin, a_send() * 2) == 0
+    twin.wire.dispatcher.override({})
+
+    assert asked == [310, 310]
+    assert await served(twin, a_send() * 2) == 2
+
+
+@compiled
+async def test_a_topic_whose_file_is_not_written_is_left_to_python(twin: Twin) -> None:
+    await twin.feed(a_send())
+    twin.parts.topics.put(twin.parts.topics.table[TOPIC])
+    assert TOPIC in twin.parts.topics.writer.unwritten
+
+    assert await served(twin, a_send()) == 0
+
+
+@compiled
+async def test_a_slave_and_a_full_disk_take_nothing(twin: Twin) -> None:
+    await twin.feed(a_send())
+    twin.parts.store.availability.fill_disk()
+
+    assert await served(twin, a_send()) == 0
+
+
+@compiled
+async def test_puts_that_wait_are_left_to_python(twin: Twin) -> None:
+    await twin.feed(a_send())
+    twin.parts.store.acknowledge.waits = True
+
+    assert await served(twin, a_send()) == 0
+
+
+@compiled
+@pytest.mark.parametrize("keys", [{"enabledAppendPropCRC": "true"}])
+async def test_guarded_records_have_no_compiled_turn(keys: dict[str, object]) -> None:
+    async for twin in a_twin(**keys):
+        assert twin.wire.plain_sends is None
