@@ -20,6 +20,7 @@ PORT_MAX = 65_535
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off"})
 SECRET_BYTES_MAX = 65_536
+COUNT_MAX = 1_000_000
 
 
 class HostPort(NamedTuple):
@@ -50,6 +51,14 @@ class Environment:
         if word in FALSE_WORDS:
             return False
         raise refused(name, word, "true or false")
+
+    def count(self, name: str, default: int) -> int:
+        """Return a whole number above zero."""
+        text = self.text(name, str(default))
+        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(COUNT_MAX))
+        if not is_number or not 0 < int(text) <= COUNT_MAX:
+            raise refused(name, text, f"a whole number from 1 to {COUNT_MAX}")
+        return int(text)
 
     def choice(self, name: str, words: Sequence[str], *, default: str) -> str:
         """Return one of these words."""

@@ -9,6 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from console import secret_key
 from console.env import FALSE_WORDS, TRUE_WORDS, Environment
+from console.scraping import access as scraping
 
 env = Environment()
 
@@ -188,8 +189,9 @@ if IS_ON_LOOPBACK and not TREBUCHET_HTTPS:
     # What `check --deploy` misses here (HSTS, redirects, secure cookies) needs TLS, and nothing of
     # this leaves the machine. On any other address the check fails without TREBUCHET_HTTPS.
     SILENCED_SYSTEM_CHECKS = [f"security.W0{number}" for number in ("04", "08", "12", "16")]
+IS_BEHIND_PROXY = env.flag("TREBUCHET_BEHIND_PROXY", default=False)
 # Only behind a proxy that sets the header itself; otherwise anyone could claim TLS.
-if env.flag("TREBUCHET_BEHIND_PROXY", default=False):
+if IS_BEHIND_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
@@ -237,6 +239,12 @@ SMTP_TLS = env.choice("TREBUCHET_SMTP_TLS", ("starttls", "tls", "none"), default
 EMAIL_USE_TLS, EMAIL_USE_SSL = SMTP_TLS == "starttls", SMTP_TLS == "tls"
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.text("TREBUCHET_MAIL_FROM", "trebuchet@localhost")
+
+# Who may ask for the console's own metrics: nobody, this machine, or who has the token.
+TREBUCHET_METRICS = env.choice("TREBUCHET_METRICS", scraping.MODES, default=scraping.OFF)
+TREBUCHET_METRICS_TOKEN = env.secret("TREBUCHET_METRICS_TOKEN") or ""
+scraping.check(TREBUCHET_METRICS, TREBUCHET_METRICS_TOKEN, is_behind_proxy=IS_BEHIND_PROXY)
+TREBUCHET_METRICS_SERIES_MAX = env.count("TREBUCHET_METRICS_SERIES_MAX", 10_000)
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import include, path
 
+from console.scraping import views as scraping
 from console.ui import gallery, health, words
 
 urlpatterns = [
@@ -30,6 +31,7 @@ urlpatterns = [
     path("words/<str:language>.js", words.words, name="words"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("metrics", scraping.metrics, name="metrics"),
 ]
 
 handler400 = "console.ui.views.bad_request"

@@ -67,7 +67,7 @@ def lines_of(
                 break
             written += 1
             yield f"{metric.name}{_labels({**constant, **labels})} {number(value)}\n"
-    yield from _head(TRUNCATED, "Metrics with more series than metricsSeriesMax", "gauge")
+    yield from _head(TRUNCATED, "Metrics with more series than the page may have", "gauge")
     for name in truncated:
         yield f"{TRUNCATED}{_labels({**constant, 'metric': name})} 1\n"
 

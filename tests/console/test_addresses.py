@@ -13,6 +13,8 @@ pytestmark = pytest.mark.django_db
 PUBLIC = {"accounts:sign-in", "healthz", "readyz", "words"}
 # What a token in a header lets in, without an account.
 BY_TOKEN = {"marks:api"}
+# What a setting lets in, and nobody by default.
+OFF = {"metrics"}
 # What a signature in the address lets in; who comes with another one is told that it is none.
 SIGNED = {"accounts:join", "alerts:silence-link"}
 ARGUMENTS = {
@@ -49,6 +51,8 @@ def test_a_stranger_is_sent_to_sign_in(name, parameters, actors, brokers) -> Non
 
     if name in SIGNED:
         assert (got.status_code, posted.status_code) == (404, 404)
+    elif name in OFF:
+        assert (got.status_code, posted.status_code) == (404, 405)
     elif name in BY_TOKEN:
         assert (got.status_code, posted.status_code) == (405, 401)
     elif name in PUBLIC:

@@ -1,0 +1,163 @@
+"""What the collector keeps: the last sample of progress, topics and groups; verdicts; itself.
+
+A figure is told as long as it is of the collector's last sample: one that is not known is no
+series, never a zero.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+
+from console.history import metrics
+from console.history.access import history_store
+from console.history.reading import collector_state
+from console.history.series import Line, values_of
+from console.history.tiers import FINE
+from console.scraping.families import gauge, one, seconds
+from console.verdicts.judge import verdicts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from broker_core.metrics.exposition import Family, Labels
+    from console.history.metrics import Metric, Subject
+    from console.history.points import Points
+    from console.history.reading import CollectorState
+
+FIGURES: tuple[tuple[str, str, str, Metric, float], ...] = (
+    (
+        metrics.PROGRESS,
+        "lag_messages",
+        "Messages of a topic that a group has not consumed",
+        metrics.LAG,
+        1,
+    ),
+    (
+        metrics.PROGRESS,
+        "lag_seconds",
+        "How long the oldest message that a group has not consumed has waited",
+        metrics.LAG_AGE,
+        0.001,
+    ),
+    (metrics.GROUP, "group_members", "Members of a group", metrics.MEMBERS, 1),
+    (
+        metrics.TOPIC,
+        "topic_retained_messages",
+        "Messages of a topic that can be read",
+        metrics.RETAINED,
+        1,
+    ),
+)
+
+
+def families(now_ms: int) -> Iterator[Family]:
+    """Yield the last sample, and how the collector fares.
+
+    Raises:
+        HistoryError: the history cannot be read.
+    """
+    state = collector_state(now_ms)
+    last = last_sample(state) if state.is_alive else {}
+    for kind, name, text, metric, scale in FIGURES:
+        yield gauge(name, text, _series(last, kind, metric, scale))
+    yield from _collector(state, last)
+    yield from _verdicts()
+
+
+def last_sample(state: CollectorState) -> dict[Subject, Points]:
+    """Return what the last sample says of each subject, of each kind as many as are shown."""
+    assert state.status is not None
+    # One more than is shown, so that the page says that there are more.
+    left = dict.fromkeys(LABELS, settings.TREBUCHET_METRICS_SERIES_MAX + 1)
+    wanted = {}
+    for subject, number in history_store().all_subjects().items():
+        if left.get(subject.kind, 0) > 0:
+            left[subject.kind] -= 1
+            wanted[subject] = number
+    slot = state.status.at_ms // FINE.step_ms
+    read = history_store().read(list(wanted.values()), FINE, slot, 1)
+    return {subject: read[number] for subject, number in wanted.items()}
+
+
+def _series(
+    last: dict[Subject, Points], kind: str, metric: Metric, scale: float
+) -> Iterator[tuple[Labels, float | None]]:
+    line = Line("", metric, scale=scale)
+    for subject, points in last.items():
+        if subject.kind == kind:
+            yield LABELS[kind](subject), values_of([points], line)[-1]
+
+
+def _of_progress(subject: Subject) -> Labels:
+    group, _, topic = subject.name.partition("@")
+    return {"node_id": subject.broker, "consumer_group": group, "topic": topic}
+
+
+LABELS: dict[str, Callable[[Subject], Labels]] = {
+    metrics.PROGRESS: _of_progress,
+    metrics.GROUP: lambda subject: {"node_id": subject.broker, "consumer_group": subject.name},
+    metrics.TOPIC: lambda subject: {"node_id": subject.broker, "topic": subject.name},
+    metrics.BROKER: lambda subject: {"node_id": subject.broker, "broker_id": subject.name},
+}
+
+
+def _collector(state: CollectorState, last: dict[Subject, Points]) -> Iterator[Family]:
+    yield one(
+        "collector_up", "Whether the collector has sampled within 45 s", float(state.is_alive)
+    )
+    if state.status is None:
+        return
+    status = state.status
+    yield one(
+        "collector_last_sample_timestamp_seconds",
+        "When the collector sampled last",
+        seconds(status.at_ms),
+    )
+    yield one("collector_sample_seconds", "How long that took", seconds(status.took_ms))
+    yield one("collector_sample_numbers", "How many numbers it had", status.numbers)
+    yield one(
+        "collector_problems",
+        "Brokers of which there is no sample; and one if the history is not kept",
+        len(status.problems),
+    )
+    yield gauge(
+        "broker_sampled",
+        "1 for each broker of which the last sample has figures",
+        _series_of_brokers(last),
+    )
+    yield one("history_bytes", "Size of the history", history_store().database.bytes_used())
+
+
+def _series_of_brokers(last: dict[Subject, Points]) -> Iterator[tuple[Labels, float | None]]:
+    for subject, points in last.items():
+        if subject.kind == metrics.BROKER and points.columns:
+            yield LABELS[metrics.BROKER](subject), 1
+
+
+def _verdicts() -> Iterator[Family]:
+    kept = verdicts_of(history_store())
+    yield gauge(
+        "verdict",
+        "1 for each verdict of the console",
+        [
+            (
+                {
+                    "rule": each.rule,
+                    "severity": each.severity,
+                    "kind": each.kind,
+                    "node_id": each.broker,
+                    "name": each.name,
+                },
+                1,
+            )
+            for each in kept.verdicts
+        ],
+    )
+    yield one("verdicts", "How many verdicts there are", len(kept.verdicts))
+    yield one(
+        "verdicts_judged_timestamp_seconds",
+        "When the console judged last",
+        seconds(kept.at_ms) if kept.at_ms else None,
+    )

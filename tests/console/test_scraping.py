@@ -1,0 +1,348 @@
+"""GET /metrics of the console: who may ask, and what the page tells."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import OperationalError, connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from prometheus_client.parser import text_string_to_metric_families as parsed
+
+from console.alerts.models import Alert, Channel, Message, Rule
+from console.gateway.moment import now_ms
+from console.history import metrics
+from console.history.access import history_store
+from console.history.database import HistoryError
+from console.history.metrics import Subject
+from console.history.status import STATUS, Status
+from console.lake.status import LakeStatus
+from console.reports.models import ReportRun, RunState
+from console.scraping import access, page, surroundings, views
+from console.scraping.surroundings import EVERY_MS, STALE_MS, Lately, Surroundings
+from console.verdicts.judge import VERDICTS, Verdict, Verdicts
+from tests.console.history.support import keep
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
+
+pytestmark = pytest.mark.django_db
+
+TOKEN = "a-token-of-some-length-4711"
+LIMIT_SECONDS = 60
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew(brokers, settings, monkeypatch) -> None:
+    """Nothing of another test, and nothing that is beside this one."""
+    settings.TREBUCHET_METRICS = access.LOOPBACK
+    views.shared_page.forget()
+    monkeypatch.setattr(surroundings, "lately", Lately(lambda: Surroundings(True, False, None)))
+
+
+def asked(**headers: Any) -> Any:
+    views.shared_page.forget()
+    return Client().get("/metrics", **headers)
+
+
+def samples(name: str) -> list[Sample]:
+    answer = asked()
+    assert answer.status_code == 200, answer.content
+    return [
+        each
+        for family in parsed(answer.content.decode())
+        for each in family.samples
+        if each.name == f"trebuchet_{name}"
+    ]
+
+
+def value(name: str, /, **labels: str) -> float:
+    [found] = [each for each in samples(name) if labels.items() <= each.labels.items()]
+    return float(found.value)
+
+
+def sampled(
+    *, at_ms: int | None = None, groups: int = 1, problems: dict[str, str] | None = None
+) -> None:
+    """Write a sample of `groups` groups that read one topic, and the collector's word of it."""
+    at = now_ms() if at_ms is None else at_ms
+    rows = {
+        (Subject(metrics.BROKER, "broker-a", "0"), metrics.CONNECTIONS): [3],
+        (Subject(metrics.TOPIC, "broker-a", "Orders"), metrics.RETAINED): [100],
+    }
+    for number in range(groups):
+        progress = Subject(
+            metrics.PROGRESS, "broker-a", metrics.pair(f"billing-{number}", "Orders")
+        )
+        rows[progress, metrics.LAG] = [7]
+        rows[progress, metrics.LAG_AGE] = [2_500]
+        rows[Subject(metrics.GROUP, "broker-a", f"billing-{number}"), metrics.MEMBERS] = [2]
+    keep(history_store(), at, rows)
+    status = Status(at_ms=at, process=None, numbers=9, took_ms=40, problems=problems or {})
+    history_store().note(STATUS, msgspec.json.encode(status))
+
+
+def test_nobody_may_ask_unless_a_setting_says_so(settings) -> None:
+    settings.TREBUCHET_METRICS = access.OFF
+
+    assert asked().status_code == 404
+    assert asked(HTTP_AUTHORIZATION=f"Bearer {TOKEN}").status_code == 404
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.3.2.1"])
+def test_this_machine_may_ask_on_loopback(address) -> None:
+    assert asked(REMOTE_ADDR=address).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"REMOTE_ADDR": "192.0.2.7"},
+        {"REMOTE_ADDR": "::ffff:192.0.2.7"},
+        {"REMOTE_ADDR": ""},
+        # A proxy on this machine that nobody told us of.
+        {"REMOTE_ADDR": "127.0.0.1", "HTTP_X_FORWARDED_FOR": "127.0.0.1"},
+        {"REMOTE_ADDR": "127.0.0.1", "HTTP_FORWARDED": "for=192.0.2.7"},
+    ],
+)
+def test_others_may_not(headers) -> None:
+    answer = asked(**headers)
+
+    assert answer.status_code == 403
+    assert b"trebuchet_" not in answer.content
+
+
+@pytest.mark.parametrize("given", ["", TOKEN, "Bearer", "Bearer x", f"Basic {TOKEN}", "Bearer é"])
+def test_without_the_token_nobody_gets_the_page(given, settings) -> None:
+    settings.TREBUCHET_METRICS, settings.TREBUCHET_METRICS_TOKEN = access.TOKEN, TOKEN
+
+    answer = asked(HTTP_AUTHORIZATION=given)
+
+    assert (answer.status_code, answer["WWW-Authenticate"]) == (401, "Bearer")
+    assert b"trebuchet_" not in answer.content
+
+
+def test_who_has_the_token_may_ask_from_anywhere(settings) -> None:
+    settings.TREBUCHET_METRICS, settings.TREBUCHET_METRICS_TOKEN = access.TOKEN, TOKEN
+
+    answer = asked(HTTP_AUTHORIZATION=f"Bearer {TOKEN}", REMOTE_ADDR="192.0.2.7")
+
+    assert answer.status_code == 200
+    assert answer["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert "no-store" in answer["Cache-Control"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "token", "is_behind_proxy", "word"),
+    [
+        (access.TOKEN, "", False, "TREBUCHET_METRICS_TOKEN"),
+        (access.TOKEN, "short", False, "20 characters"),
+        (access.LOOPBACK, "", True, "behind a proxy"),
+    ],
+)
+def test_settings_that_let_in_too_many_are_refused(mode, token, is_behind_proxy, word) -> None:
+    with pytest.raises(ImproperlyConfigured, match=word):
+        access.check(mode, token, is_behind_proxy=is_behind_proxy)
+
+
+def test_the_last_sample_is_told() -> None:
+    sampled()
+
+    labels = {"node_id": "broker-a", "consumer_group": "billing-0", "topic": "Orders"}
+    assert value("lag_messages", **labels) == 7
+    assert value("lag_seconds", **labels) == 2.5
+    assert value("group_members", consumer_group="billing-0") == 2
+    assert value("topic_retained_messages", topic="Orders") == 100
+    assert value("broker_sampled", node_id="broker-a", broker_id="0") == 1
+    assert value("collector_up") == 1
+    assert value("collector_sample_seconds") == 0.04
+    assert value("collector_problems") == 0
+
+
+def test_what_is_not_known_any_more_is_no_series() -> None:
+    sampled(at_ms=now_ms() - 600_000)
+
+    assert value("collector_up") == 0
+    assert samples("lag_seconds") == samples("broker_sampled") == []
+
+
+def test_a_console_without_a_collector_says_that_alone() -> None:
+    assert value("collector_up") == 0
+    assert samples("lag_seconds") == samples("collector_last_sample_timestamp_seconds") == []
+
+
+def test_brokers_without_a_sample_are_counted() -> None:
+    sampled(problems={"broker-b:0": "it does not answer"})
+
+    assert value("collector_problems") == 1
+
+
+def test_series_are_capped_and_the_page_says_so(settings) -> None:
+    settings.TREBUCHET_METRICS_SERIES_MAX = 5
+    sampled(groups=8)
+
+    assert len(samples("lag_seconds")) == 5
+    assert {each.labels["metric"] for each in samples("metrics_truncated")} == {
+        "trebuchet_lag_messages",
+        "trebuchet_lag_seconds",
+        "trebuchet_group_members",
+    }
+
+
+def test_verdicts_are_told() -> None:
+    verdict = Verdict("no-members", "bad", metrics.GROUP, "broker-a", "billing", 1, 2, {"lag": 7.0})
+    history_store().note(VERDICTS, msgspec.json.encode(Verdicts(5_000, [verdict])))
+
+    assert value("verdict", rule="no-members", severity="bad", name="billing") == 1
+    assert value("verdicts") == 1
+    assert value("verdicts_judged_timestamp_seconds") == 5
+
+
+def test_alerts_are_counted_by_rule_and_messages_by_channel() -> None:
+    Rule.objects.create(name="quiet", source=Rule.Source.VERDICT)
+    Rule.objects.create(name="off", source=Rule.Source.VERDICT, enabled=False)
+    channel = Channel.objects.create(name="on-call", kind=Channel.Kind.SLACK)
+    for number, (state, muted) in enumerate(
+        [("firing", ""), ("firing", "silence"), ("pending", "")]
+    ):
+        Alert.objects.create(
+            rule_name="lag", state=state, muted=muted, began_ms=1, open_key=str(number)
+        )
+    Alert.objects.create(rule_name="lag", state="resolved", began_ms=1)
+    Message.objects.create(channel=channel, created_ms=now_ms() - 60_000)
+    Message.objects.create(channel=channel, created_ms=1, state=Message.State.SENT)
+
+    assert value("alerts", rule="lag", state="firing") == 2
+    assert value("alerts", rule="lag", state="pending") == 1
+    assert value("alerts", rule="quiet", state="firing") == 0
+    assert {each.labels["rule"] for each in samples("alerts")} == {"lag", "quiet"}
+    assert value("alerts_muted") == 1
+    assert value("alert_messages", channel="on-call", state="waiting") == 1
+    assert value("alert_messages", channel="on-call", state="failed") == 0
+    assert value("alert_message_waiting_seconds", channel="on-call") >= 60
+
+
+def test_reports_say_when_they_succeeded_last() -> None:
+    now = timezone.now()
+    hour = timedelta(hours=1)
+    done = {"started_at": now - 2 * hour, "finished_at": now - hour}
+    ReportRun.objects.create(
+        report="traffic", state=RunState.DONE, created_at=now - 2 * hour, **done
+    )
+    ReportRun.objects.create(report="traffic", state=RunState.FAILED, created_at=now, **done)
+    ReportRun.objects.create(report="skew", state=RunState.QUEUED, created_at=now - hour / 2)
+
+    assert value("report_runs", report="traffic", state="failed") == 1
+    assert value("report_failed", report="traffic") == 1
+    assert value("report_succeeded_timestamp_seconds", report="traffic") == pytest.approx(
+        (now - hour).timestamp()
+    )
+    assert value("report_seconds", report="traffic") == pytest.approx(3600)
+    assert value("report_queued_seconds") >= 1800
+
+
+def test_more_groups_ask_the_database_no_more_often(django_assert_num_queries) -> None:
+    sampled()
+    asked()
+    with CaptureQueriesContext(connection) as few:
+        asked()
+    sampled(groups=20)
+    ReportRun.objects.bulk_create(ReportRun(report=f"r{number}") for number in range(20))
+    Rule.objects.bulk_create(
+        Rule(name=f"r{number}", source=Rule.Source.VERDICT) for number in range(20)
+    )
+
+    with django_assert_num_queries(len(few)):
+        asked()
+
+
+def test_surroundings_come_after_the_first_page_and_cost_no_page_their_time(monkeypatch) -> None:
+    lake = {
+        "committed_ms": 7_000,
+        "pending_bytes": 12,
+        "keeper": {"checked_ms": 8_000, "error": "the disk is full"},
+        "tables": [{"table": "bronze.messages", "rows": 30, "bytes": 900, "files": 2}],
+    }
+    lately = Lately(lambda: Surroundings(True, False, LakeStatus("", lake)))
+    monkeypatch.setattr(surroundings, "lately", lately)
+
+    assert samples("redis_up") == []
+    lately.wait()
+
+    assert (value("redis_up"), value("worker_up")) == (1, 0)
+    assert value("lake_readable") == value("lake_failing") == 1
+    assert value("lake_committed_timestamp_seconds") == 7
+    assert value("lake_checked_timestamp_seconds") == 8
+    assert value("lake_pending_bytes") == 12
+    assert value("lake_table_rows", table="bronze.messages") == 30
+
+
+def test_surroundings_are_looked_at_once_a_minute_and_forgotten_when_nothing_comes() -> None:
+    found: list[int] = []
+    now = [0]
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def read() -> int:
+        if len(found) == 2:
+            hangs.set()
+            goes_on.wait()
+        found.append(len(found))
+        return found[-1]
+
+    lately = Lately(read, lambda: now[0])
+
+    def told(at_ms: int) -> int | None:
+        now[0] = at_ms
+        return lately.get()
+
+    assert told(0) is None
+    lately.wait()
+    assert told(EVERY_MS - 1) == 0
+    lately.wait()
+    assert found == [0]
+    assert told(EVERY_MS) == 0
+    lately.wait()
+    assert told(2 * EVERY_MS) == 1
+    assert hangs.wait(LIMIT_SECONDS)
+    assert told(EVERY_MS + STALE_MS - 1) == 1
+    assert told(EVERY_MS + STALE_MS) is None
+    goes_on.set()
+    lately.wait()
+    assert told(EVERY_MS + STALE_MS) == 2
+
+
+@pytest.mark.parametrize(
+    ("part", "error"), [("history", HistoryError("it is locked")), ("alerts", OperationalError())]
+)
+def test_a_part_that_cannot_be_read_takes_no_other_with_it(part, error, monkeypatch) -> None:
+    def broken(now_ms: int) -> None:
+        raise error
+
+    monkeypatch.setitem(page.PARTS, part, broken)
+
+    assert value("console_readable", part=part) == 0
+    assert value("console_readable", part="reports") == 1
+
+
+def test_promtool_finds_nothing() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not here: apt-get install prometheus")
+    sampled()
+
+    done = subprocess.run(
+        [promtool, "check", "metrics"],
+        input=asked().content,
+        capture_output=True,
+        timeout=LIMIT_SECONDS,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
