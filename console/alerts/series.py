@@ -1,10 +1,14 @@
-"""The figures that thresholds can be set on: every line of every chart of the history."""
+"""The figures that thresholds can be set on: every line of every chart of what is kept by itself.
+
+A queue's lag is a part of its group's progress; the group's own lines watch it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.history.charts import OF_KIND
+from console.history.metrics import QUEUE
 
 if TYPE_CHECKING:
     from django.utils.functional import Promise
@@ -38,6 +42,7 @@ class Series(NamedTuple):
 SERIES: dict[str, Series] = {
     (key := f"{kind}/{chart.slug}/{line.name}"): Series(key, kind, chart, line)
     for kind, charts in OF_KIND.items()
+    if kind != QUEUE
     for chart in charts
     for line in chart.lines
 }
