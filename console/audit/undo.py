@@ -21,6 +21,7 @@ PAGES = {
     "group.update": "groups:undo",
     "group.delete": "groups:undo",
     "offset.reset": "offsets:restore",
+    "broker.configure": "brokers:undo",
 }
 
 

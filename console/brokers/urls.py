@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.brokers import views
+from console.brokers import configuration_views, views
 
 app_name = "brokers"
 urlpatterns = [
     path("b/<str:broker_name>/<int:broker_id>/", views.detail, name="detail"),
     path("b/<str:broker_name>/<int:broker_id>/promote/", views.promote, name="promote"),
+    path(
+        "b/<str:broker_name>/<int:broker_id>/configuration/",
+        configuration_views.listing,
+        name="configuration",
+    ),
+    path(
+        "b/<str:broker_name>/<int:broker_id>/configuration/<str:key>/",
+        configuration_views.edit,
+        name="key",
+    ),
+    path("undo/<int:entry>/", configuration_views.undo, name="undo"),
 ]

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy
 
 from console.accounts.permissions import page
+from console.accounts.roles import may_administer
 from console.browse.bodies import Body, body_of
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, TopicKind
@@ -138,7 +139,7 @@ def message(
         )
     context = {
         "message": found,
-        "body": shown_body(found) if request.user.is_staff else None,
+        "body": shown_body(found) if may_administer(request.user) else None,
         "copies": copies_of(found),
         "near": urlencode(
             subject_query(topic, None)

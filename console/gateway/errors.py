@@ -16,6 +16,7 @@ from __future__ import annotations
 from django.utils.translation import gettext as _
 
 SYSTEM_ERROR = 1
+NO_PERMISSION = 16
 TOPIC_NOT_EXIST = 17
 SUBSCRIPTION_GROUP_NOT_EXIST = 26
 CONSUMER_NOT_ONLINE = 206

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Traffic,
         WatchFilter,
     )
+    from console.gateway.configuration import BrokerKey
     from console.gateway.errors import GatewayError
     from console.gateway.sample import BrokerSample
     from console.gateway.stored import Found, StoredMessage
@@ -60,6 +61,16 @@ class ClusterGateway(Protocol):
         """Return what the brokers of sets with slaves say of replication, by address.
 
         RocketMQ 4.9 does not say anything of it: a RequestFailedError.
+        """
+
+    def configuration(self, node: BrokerNode) -> tuple[BrokerKey, ...]:
+        """Return a broker's keys in the order of their names."""
+
+    def configure(self, node: BrokerNode, values: Mapping[str, str]) -> None:
+        """Change keys of a running broker, all of them or none.
+
+        Raises:
+            RequestFailedError: one may not change while the broker runs, or its value is bad.
         """
 
     def promote(self, node: BrokerNode, *, force: bool) -> Promoted:

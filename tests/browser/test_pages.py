@@ -40,6 +40,7 @@ KEYS: dict[str, int | str] = {
     "broker_id": 0,
     "report": "traffic",
     "run_id": 1,
+    "key": "transactionCheckMax",
     "queue_id": 1,
     "offset": 5,
     "schedule_id": 1,

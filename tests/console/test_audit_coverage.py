@@ -97,6 +97,8 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "alerts:window-create": ({**ALERT_WINDOW, "name": "other"}, "alert-window.create"),
     "alerts:window-delete": ({"name": "night"}, "alert-window.delete"),
     "alerts:window-edit": (ALERT_WINDOW, "alert-window.update"),
+    "brokers:key": ({"value": "30", "seen": "20"}, "broker.configure"),
+    "brokers:undo": ({}, "broker.configure"),
     "brokers:promote": ({"name": SLAVE.address, "force": "on"}, "broker.promote"),
     "demo:start": ({}, "demo.start"),
     "demo:stop": ({}, "demo.stop"),
@@ -139,6 +141,12 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
 }
 # The entry 1 that each of these takes back: action, subject, before, after.
 UNDONE: dict[str, tuple[str, str, object, object]] = {
+    "brokers:undo": (
+        "broker.configure",
+        "broker-a:0",
+        {"broker-a": {"transactionCheckMax": "15"}},
+        {"broker-a": {"transactionCheckMax": "20"}},
+    ),
     "groups:undo": (
         "group.update",
         "billing",
@@ -194,6 +202,7 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
     return {
         **alerts_world(),
         **sql_world(admin_account, settings, monkeypatch, tmp_path),
+        "brokers:key": reverse("brokers:key", args=["broker-a", 0, "transactionCheckMax"]),
         "brokers:promote": reverse("brokers:promote", args=[SLAVE.broker_name, SLAVE.broker_id]),
         "reports:cancel": reverse("reports:cancel", args=[run.pk]),
         "reports:schedule": reverse("reports:schedule", args=[schedule.pk]),
@@ -256,7 +265,7 @@ def data_of(name: str, url: str, client: Client) -> dict[str, object]:
     elif name.startswith("groups:") and not data:
         new = form_of(client, reverse("groups:create"))
         data = {**new, "group": "new", "broker_names": ["broker-a"], "retry_max_times": 3}
-    if name in {"topics:create", "topics:edit", "groups:create", "groups:edit"}:
+    if name in {"topics:create", "topics:edit", "groups:create", "groups:edit", "brokers:key"}:
         return {"token": token_on(client.post(url, data))}
     if name == "offsets:apply":
         query = {"group": "billing", "topic": "Orders", "mode": "earliest"}

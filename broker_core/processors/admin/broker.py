@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from broker_core.config.described import described
 from broker_core.config.properties import parse_properties
 from broker_core.config.unserved import one_value_items
 from broker_core.config.update import update
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BROKER_VERSION_DESC = "V4_9_7"
+DESCRIBED = "described"
 KEYS_WITHOUT_EFFECT = "keysWithoutEffect"
 """The row of GET_BROKER_CONFIG that names the keys of the file without effect."""
 
@@ -127,7 +129,15 @@ class BrokerAdmin:
         return request.answer(ResponseCode.SUCCESS, body=body)
 
     def get_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_BROKER_CONFIG. Answers SUCCESS with version and the properties text as body."""
+        """GET_BROKER_CONFIG. Answers SUCCESS with version and the properties text as body.
+
+        With the field `described` of ours the body is JSON: what there is to know of each key.
+        """
+        if fields.boolean(request.ext_fields, DESCRIBED):
+            keys = {"keys": list(described(self._configuration))}
+            return request.answer(
+                ResponseCode.SUCCESS, ext_fields={DESCRIBED: "true"}, body=java_json.encode(keys)
+            )
         text = "".join(f"{key}={value}\n" for key, value in self._shown().items())
         version = msgspec.json.encode(self._data_version).decode()
         return request.answer(

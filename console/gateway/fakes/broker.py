@@ -20,6 +20,7 @@ from console.gateway.answers import (
     TopicConfig,
     TopicQueue,
 )
+from console.gateway.configuration import BrokerKey
 from console.gateway.errors import TOPIC_NOT_EXIST, NotFoundError
 
 if TYPE_CHECKING:
@@ -31,6 +32,28 @@ if TYPE_CHECKING:
 ADDRESS = "127.0.0.1:10911"
 NAME_SERVER = "127.0.0.1:9876"
 BROKER_NAME = "broker-a"
+KEYS = (
+    BrokerKey("listenPort", "10911", "10911", kind="int", low=1, high=65_535, is_described=True),
+    BrokerKey(
+        "traceOn",
+        "true",
+        "true",
+        is_live=True,
+        kind="bool",
+        choices=("true", "false"),
+        is_described=True,
+    ),
+    BrokerKey(
+        "transactionCheckMax",
+        "20",
+        "15",
+        is_live=True,
+        kind="int",
+        low=1,
+        high=1_000_000,
+        is_described=True,
+    ),
+)
 
 
 @dataclass
@@ -66,6 +89,7 @@ class FakeBroker:
         self.resets: list[tuple[str, str, int]] = []
         self.node = BrokerNode("DefaultCluster", BROKER_NAME, 0, ADDRESS)
         self.runtime_values: dict[str, float | None] = {"put_tps": 12.5, "get_tps": 10.0}
+        self.keys = {each.key: each for each in KEYS}
         self.store_refuses: str | None = None
         self.damaged_ranges = 0
         # Wakes pulls at the end of a queue.

@@ -6,12 +6,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.gateway.answers import Cluster, Promoted, Replication, RuntimeInfo, SlaveLink
-from console.gateway.errors import SYSTEM_ERROR, RequestFailedError, UnconfirmedBrokerError
+from console.gateway.errors import (
+    NO_PERMISSION,
+    SYSTEM_ERROR,
+    RequestFailedError,
+    UnconfirmedBrokerError,
+)
 from console.gateway.fakes.broker import ADDRESS, NAME_SERVER
 from console.gateway.moment import now_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from console.gateway.answers import BrokerNode
+    from console.gateway.configuration import BrokerKey
     from console.gateway.errors import GatewayError
     from console.gateway.fakes.broker import FakeBroker
 
@@ -42,6 +50,19 @@ class FakeCluster:
                 node.address, SYSTEM_ERROR, f"the master at {ADDRESS} is alive"
             )
         return Promoted(1, 4096, "ASYNC_MASTER")
+
+    def configuration(self, node: BrokerNode) -> tuple[BrokerKey, ...]:
+        self.broker.check()
+        return tuple(self.broker.keys[key] for key in sorted(self.broker.keys))
+
+    def configure(self, node: BrokerNode, values: Mapping[str, str]) -> None:
+        """Change live keys, all or none."""
+        self.broker.check()
+        for key in values:
+            if key not in self.broker.keys or not self.broker.keys[key].is_live:
+                raise RequestFailedError(node.address, NO_PERMISSION, f"{key} is not changed so")
+        for key, value in values.items():
+            self.broker.keys[key] = replace(self.broker.keys[key], value=value)
 
     def runtime(self) -> dict[str, RuntimeInfo | GatewayError]:
         self.broker.check()

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.gateway.remote.brokers import each
-from console.gateway.requests import cluster
+from console.gateway.requests import cluster, configuration
 from console.gateway.requests.replication import replication
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from console.gateway.answers import BrokerNode, Cluster, Promoted, Replication, RuntimeInfo
+    from console.gateway.configuration import BrokerKey
     from console.gateway.remote.brokers import RemoteBrokers
 
 
@@ -29,6 +32,12 @@ class RemoteCluster:
 
     def promote(self, node: BrokerNode, *, force: bool) -> Promoted:
         return self._brokers.run(cluster.promote(self._brokers.ask, node, force=force))
+
+    def configuration(self, node: BrokerNode) -> tuple[BrokerKey, ...]:
+        return self._brokers.run(configuration.configuration(self._brokers.ask, node.address))
+
+    def configure(self, node: BrokerNode, values: Mapping[str, str]) -> None:
+        self._brokers.run(configuration.configure(self._brokers.ask, node.address, values))
 
     async def _runtime(self) -> dict[str, RuntimeInfo | GatewayError]:
         async def one(node: BrokerNode) -> RuntimeInfo | GatewayError:

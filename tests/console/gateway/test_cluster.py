@@ -60,3 +60,22 @@ async def test_a_master_is_not_promoted(gateway: Gateway) -> None:
 
     with pytest.raises(RequestFailedError, match="a master already"):
         await ask(lambda: gateway.cluster.promote(node, force=True))
+
+
+async def test_a_live_key_is_changed_and_another_is_refused(gateway: Gateway) -> None:
+    (node,) = (await ask(gateway.cluster.registered)).nodes
+
+    before = {each.key: each for each in await ask(gateway.cluster.configuration, node)}
+    wanted = {"transactionCheckMax": "31"}
+    await ask(gateway.cluster.configure, node, wanted)
+    after = {each.key: each for each in await ask(gateway.cluster.configuration, node)}
+    with pytest.raises(RequestFailedError):
+        await ask(gateway.cluster.configure, node, {"listenPort": "1", "transactionCheckMax": "32"})
+
+    limit = after["transactionCheckMax"]
+    assert (limit.value, limit.default, limit.is_live, limit.kind) == ("31", "15", True, "int")
+    assert limit.is_changed
+    assert not before["listenPort"].is_live
+    assert before["traceOn"].choices == ("true", "false")
+    left = {each.key: each.value for each in await ask(gateway.cluster.configuration, node)}
+    assert left["transactionCheckMax"] == "31"

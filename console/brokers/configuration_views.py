@@ -1,0 +1,267 @@
+"""The configuration of a broker: its keys, and changing one while it runs, as a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.core import signing
+from django.http import Http404
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _, gettext_lazy
+
+from console.accounts.permissions import administrators_form, administrators_page
+from console.audit.models import Entry
+from console.audit.record import change
+from console.audit.undo import tell
+from console.configs.plan import Plan, unsealed
+from console.gateway.access import gateway
+from console.gateway.errors import GatewayError
+from console.gateway.moment import now_ms
+from console.ui.copies import mqadmin, mqadmin_text
+from console.ui.lists import Chip, asked_text
+from console.ui.missing import MissingError
+from console.ui.tables import Column, Table
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+    from console.configs.plan import State
+    from console.gateway.answers import BrokerNode
+    from console.gateway.configuration import BrokerKey
+
+ACTION = "broker.configure"
+OVERTAKEN, UNPROCESSABLE = 409, 422
+VALUE_CHARACTERS_MAX = 4_096
+ALL, CHANGED, LIVE, INERT = "all", "changed", "live", "inert"
+
+COLUMNS = (
+    Column("key", gettext_lazy("Key"), is_sorted=True),
+    Column("value", gettext_lazy("Value"), is_fact=True),
+    Column("default", gettext_lazy("Default")),
+    Column("changes", gettext_lazy("Changes"), is_fact=True, is_sorted=True),
+    Column("unit", gettext_lazy("Unit"), is_extra=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWords:
+    """What the page of a plan says about its subject."""
+
+    plural: str
+    new: str
+    edit: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPages:
+    """What the page of a plan asks of the pages that it belongs to."""
+
+    words: PlanWords
+    list_name: str = "overview:index"
+
+
+class KeyForm(forms.Form):
+    """The new value of one key."""
+
+    def __init__(self, key: BrokerKey, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["value"] = field_of(key)
+        self.fields["seen"] = forms.CharField(required=False, widget=forms.HiddenInput)
+        self.initial.update(value=key.value, seen=key.value)
+
+
+def field_of(key: BrokerKey) -> forms.Field:
+    if key.choices:
+        return forms.ChoiceField(label=key.key, choices=[(each, each) for each in key.choices])
+    if key.kind == "int":
+        said = _("From %(low)s to %(high)s %(unit)s.") % {
+            "low": key.low,
+            "high": key.high,
+            "unit": key.unit,
+        }
+        return forms.IntegerField(
+            label=key.key, min_value=key.low, max_value=key.high, help_text=said
+        )
+    return forms.CharField(
+        label=key.key,
+        required=False,
+        max_length=VALUE_CHARACTERS_MAX,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+
+
+def found(broker_name: str, broker_id: int) -> BrokerNode:
+    for node in gateway().cluster.registered().nodes:
+        if (node.broker_name, node.broker_id) == (broker_name, broker_id):
+            return node
+    raise MissingError(
+        _("No broker %(name)s with id %(id)d is registered.")
+        % {"name": broker_name, "id": broker_id}
+    )
+
+
+@administrators_page
+def listing(request: HttpRequest, broker_name: str, broker_id: int) -> HttpResponse:
+    """Show the keys of a broker: value, default, and what a change takes."""
+    node = found(broker_name, broker_id)
+    every = gateway().cluster.configuration(node)
+    query = asked_text(request)
+    matching = [each for each in every if query.lower() in f"{each.key} {each.value}".lower()]
+    kinds = {
+        ALL: matching,
+        CHANGED: [each for each in matching if each.is_changed],
+        LIVE: [each for each in matching if each.is_live],
+        INERT: [each for each in matching if not each.is_effective],
+    }
+    kind = request.GET.get("kind", ALL)
+    kind = kind if kind in kinds else ALL
+    table = Table(request, COLUMNS, sort="key")
+    context = {
+        "node": node,
+        "table": table,
+        "rows": table.sorted(
+            kinds[kind],
+            {
+                "key": lambda each: each.key.lower(),
+                "changes": lambda each: (not each.is_live, each.key.lower()),
+            },
+        ),
+        "query": query,
+        "kind": kind,
+        "chips": [
+            Chip(ALL, _("All"), len(kinds[ALL])),
+            Chip(CHANGED, _("Not the default"), len(kinds[CHANGED])),
+            Chip(LIVE, _("Change while it runs"), len(kinds[LIVE])),
+            Chip(INERT, _("Without effect"), len(kinds[INERT])),
+        ],
+        "is_narrowed": True,
+        "is_described": any(each.is_described for each in every),
+        "copies": [mqadmin_text([mqadmin("getBrokerConfig", {"b": node.address})])],
+        "read_at_ms": now_ms(),
+    }
+    return render(request, "brokers/configuration.html", context)
+
+
+@administrators_form
+def edit(request: HttpRequest, broker_name: str, broker_id: int, key: str) -> HttpResponse:
+    """Change a key that may change while the broker runs: form, plan, apply."""
+    node = found(broker_name, broker_id)
+    if "token" in request.POST:
+        return apply(request, node)
+    now = key_of(node, key)
+    form = KeyForm(now, request.POST or None)
+    if form.is_bound and "back" not in request.POST and form.is_valid():
+        seen = form.cleaned_data["seen"] or now.value
+        plan = Plan(
+            name_of(node),
+            state(node, key, seen),
+            state(node, key, now.value),
+            state(node, key, str(form.cleaned_data["value"])),
+        )
+        return show_plan(request, node, key, plan, entries=[("value", form.data["value"])])
+    context = {"form": form, "key": now, "node": node}
+    return render(request, "brokers/key.html", context)
+
+
+@administrators_form
+def undo(request: HttpRequest, entry: int) -> HttpResponse:
+    """Show what undoing a change would do; a POST does it while nobody has changed it since."""
+    done = get_object_or_404(Entry, pk=entry, action=ACTION, outcome=Entry.Outcome.DONE)
+    broker_name, _colon, number = done.subject.rpartition(":")
+    node = found(broker_name, int(number))
+    if "token" in request.POST:
+        return apply(request, node)
+    key = key_in(done.before, node)
+    now = state(node, key, key_of(node, key).value)
+    plan = Plan(done.subject, done.after, now, done.before, done.pk)
+    if request.method != "POST" or plan.is_overtaken or plan.is_idle:
+        return show_plan(request, node, key, plan)
+    return carry_out(request, node, key, plan)
+
+
+def apply(request: HttpRequest, node: BrokerNode) -> HttpResponse:
+    """Do what a plan showed, unless the key has changed since: then show both."""
+    try:
+        data = unsealed(request.POST["token"])
+    except signing.BadSignature:
+        data = {}
+    if data.get("name") != name_of(node):
+        raise MissingError(_("This plan is not one of this broker; nothing was done."))
+    key = key_in(data["wanted"], node)
+    now = state(node, key, key_of(node, key).value)
+    plan = Plan(data["name"], data["seen"], now, data["wanted"], data["undoes"])
+    if plan.is_overtaken or plan.is_idle:
+        return show_plan(request, node, key, plan)
+    return carry_out(request, node, key, plan)
+
+
+def carry_out(request: HttpRequest, node: BrokerNode, key: str, plan: Plan) -> HttpResponse:
+    wanted = plan.wanted[node.broker_name]
+    assert wanted is not None
+    try:
+        with change(request, ACTION, plan.name, before=plan.now, after=plan.wanted) as entry:
+            if plan.undoes is not None:
+                entry.remark = _("Undoes entry %(entry)d.") % {"entry": plan.undoes}
+            gateway().cluster.configure(node, {key: str(wanted[key])})
+    except GatewayError as error:
+        problem = f"{error.what} {error.advice}".strip()
+        return show_plan(request, node, key, plan, problem=problem)
+    tell(request, _("%(key)s of %(broker)s is changed.") % {"key": key, "broker": plan.name}, entry)
+    return redirect("brokers:configuration", node.broker_name, node.broker_id)
+
+
+def show_plan(
+    request: HttpRequest,
+    node: BrokerNode,
+    key: str,
+    plan: Plan,
+    *,
+    problem: str = "",
+    entries: list[tuple[str, str]] | None = None,
+) -> HttpResponse:
+    words = PlanWords(_("Overview"), "", _("Change %(key)s") % {"key": key})
+    context = {
+        "plan": plan,
+        "parts": [(part, list(part.lines({}))) for part in plan.parts],
+        "pages": PlanPages(words),
+        "is_new": False,
+        "back": reverse("brokers:configuration", args=[node.broker_name, node.broker_id]),
+        "entries": entries or [],
+        "problem": problem,
+    }
+    status = OVERTAKEN if plan.is_overtaken else UNPROCESSABLE if problem else 200
+    return render(request, "configs/plan.html", context, status=status)
+
+
+def name_of(node: BrokerNode) -> str:
+    return f"{node.broker_name}:{node.broker_id}"
+
+
+def state(node: BrokerNode, key: str, value: str) -> State:
+    return {node.broker_name: {key: value}}
+
+
+def key_of(node: BrokerNode, key: str) -> BrokerKey:
+    """Return a key of a broker that may change while it runs.
+
+    Raises:
+        MissingError: it has none of this name, or it may not.
+    """
+    now = next((each for each in gateway().cluster.configuration(node) if each.key == key), None)
+    if now is None or not now.is_live:
+        raise MissingError(
+            _("%(key)s does not change while %(broker)s runs; set it in the broker's file.")
+            % {"key": key, "broker": name_of(node)}
+        )
+    return now
+
+
+def key_in(side: Any, node: BrokerNode) -> str:
+    """Return the one key that a plan or an entry is about."""
+    values = side.get(node.broker_name) if isinstance(side, dict) else None
+    if not isinstance(values, dict) or len(values) != 1:
+        raise Http404
+    return str(next(iter(values)))
