@@ -183,6 +183,8 @@ def _store(
         bit_maps.bit_map,
         parked_pulls.on_arrival,
     )
+    if foundation.native.plain_replay is not None:
+        store.replay.use(foundation.native.plain_replay)
     if extensions.store_plug_ins:
         plug(store, extensions.store_plug_ins, extensions.failures)
     return store

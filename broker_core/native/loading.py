@@ -1,4 +1,4 @@
-"""Loading: which of the twins serves plain sends."""
+"""Loading: which of the twins serves plain sends, and replays plain records on a slave."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-    from broker_core.native.turn import SendTurn
+    from broker_core.native.turn import NativePlainReplay, SendTurn
 
 VARIABLE = "TREBUCHET_NATIVE"
 COMMAND = "python -m broker_core.native.build"
@@ -29,6 +29,7 @@ class Native(NamedTuple):
     """For people: which twin serves, and why."""
     crc32: Callable[[bytes], int] | None = None
     """The turn's own, for the test that compares it."""
+    plain_replay: type[NativePlainReplay] | None = None
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Native:
@@ -52,7 +53,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Native:
                 VARIABLE, wanted, f"the compiled turn, but {reason}; `{COMMAND}` compiles it"
             ) from error
         return Native(None, f"Python, since {reason}; `{COMMAND}` compiles it")
-    return Native(module.SendTurn, "compiled", module.crc32)
+    return Native(module.SendTurn, "compiled", module.crc32, module.NativePlainReplay)
 
 
 @lru_cache

@@ -30,4 +30,6 @@ def place() -> Path:
 
 def sources() -> list[Path]:
     """Return the files that it is made of."""
-    return sorted(each for kind in ("*.pyx", "*.pxd", "*.h") for each in SOURCES.glob(kind))
+    return sorted(
+        each for kind in ("*.pyx", "*.pxd", "*.pxi", "*.h") for each in SOURCES.glob(kind)
+    )

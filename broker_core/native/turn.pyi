@@ -1,3 +1,6 @@
+from broker_core.store.consume_queue import ConsumeQueue
+from broker_core.store.mapped_file import MappedFile
+
 class SendTurn:
     def __init__(
         self,
@@ -10,5 +13,12 @@ class SendTurn:
         clock: object,
     ) -> None: ...
     def serve(self, decoder: object, dispatcher: object, born_host: bytes, room: int) -> bytes: ...
+
+class NativePlainReplay:
+    records: int
+    store_timestamp: int
+    grown: dict[ConsumeQueue, None]
+    def __init__(self, queues: object, deleted: object, keys: object, index: object) -> None: ...
+    def dispatch(self, file: MappedFile, position: int, limit: int) -> int: ...
 
 def crc32(data: bytes | bytearray | memoryview) -> int: ...

@@ -477,3 +477,6 @@ cdef inline uint8_t* put_part(uint8_t* to, bytes part) noexcept:
 
 cdef inline str text_of(Text text):
     return PyUnicode_DecodeUTF8(<const char*>text.at, text.size, NULL)
+
+
+include "replay.pxi"

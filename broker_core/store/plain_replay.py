@@ -3,13 +3,13 @@
 A live slave gets few records at a time, for which arrays do not pay. Nearly all of them are whole,
 of the first magic, with IPv4 hosts, and the next of a queue that is known. For these one loop does
 what `record.examine` and `RecordDispatch` do together; it stops before the first other record, and
-changes nothing for it.
+changes nothing for it. Where it was built, `native/replay.pxi` does the same, compiled.
 """
 
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
 from broker_core.formats.cq_unit import UNIT, UNIT_SIZE
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from broker_core.store.consume_queue import ConsumeQueue
     from broker_core.store.consume_queues import ConsumeQueues
     from broker_core.store.deleted_topics import DeletedTopics
+    from broker_core.store.index_service import IndexService
     from broker_core.store.mapped_file import MappedFile
     from broker_core.store.record_dispatch import KeySink
 
@@ -44,6 +45,28 @@ ODD_FLAGS = HOST_V6_MASK | TRANSACTION_PREPARED_TYPE
 QUEUES_KEPT_MAX = 4_096
 
 assert HEAD_V4.size == FIXED_V4_SIZE
+
+
+class PlainDispatch(Protocol):
+    """What both twins are; see PlainReplay."""
+
+    records: int
+    store_timestamp: int
+    grown: dict[ConsumeQueue, None]
+
+    def dispatch(self, file: MappedFile, position: int, limit: int) -> int: ...
+
+
+class PlainTwin(Protocol):
+    """Makes the compiled one; `keys` puts what `index` has no room for, None without an index."""
+
+    def __call__(
+        self,
+        queues: ConsumeQueues,
+        deleted: DeletedTopics,
+        keys: KeySink | None,
+        index: IndexService | None,
+    ) -> PlainDispatch: ...
 
 
 class PlainReplay:

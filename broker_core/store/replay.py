@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from broker_core.store.consume_queue import ConsumeQueue
     from broker_core.store.index_service import IndexService
     from broker_core.store.mapped_file import MappedFile
+    from broker_core.store.plain_replay import PlainDispatch, PlainTwin
     from broker_core.store.store_files import StoreFiles
 
 logger = logging.getLogger(__name__)
@@ -74,10 +75,16 @@ class Replay:
         self._keys = None if files.index is None else _LiveKeys(files.index)
         self._index = files.index
         self._places = self._new_places()
+        self._plain_twin: PlainTwin | None = None
         self._plain = self._new_plain()
         self._bulk: BulkScan | None = None
         self._singles = 0
         self._damaged: list[tuple[int, int]] = []
+
+    def use(self, plain_twin: PlainTwin) -> None:
+        """Have plain records dispatched by the compiled twin of PlainReplay, where it can."""
+        self._plain_twin = plain_twin
+        self._plain = self._new_plain()
 
     def start(self) -> None:
         """Begin behind what recovery has dispatched."""
@@ -141,7 +148,9 @@ class Replay:
         places.on_written = self._written
         return places
 
-    def _new_plain(self) -> PlainReplay:
+    def _new_plain(self) -> PlainDispatch:
+        if self._plain_twin is not None and not self._is_guarded:
+            return self._plain_twin(self._queues, self._deleted, self._keys, self._index)
         return PlainReplay(self._queues, self._deleted, self._keys, is_guarded=self._is_guarded)
 
     def _step(self) -> bool:
