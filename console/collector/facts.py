@@ -54,6 +54,7 @@ def topic_facts(sample: BrokerSample, topic: str) -> dict[str, str]:
     for large in sample.large or ():
         if large.topic == topic:
             found |= {
+                "message_topic": topic,
                 "message_queue": str(large.queue_id),
                 "message_offset": str(large.queue_offset),
             }
@@ -81,7 +82,13 @@ def counted(rows: Mapping[str, int]) -> str:
 def redelivered_of(sample: BrokerSample, group: str) -> dict[str, str]:
     for each in sample.redelivered or ():
         if each.group == group and each.times > 0 and each.origin_message_id:
-            return {"message": each.origin_message_id, "times": str(each.times)}
+            return {
+                "message": each.origin_message_id,
+                "times": str(each.times),
+                "message_topic": each.topic,
+                "message_queue": str(each.queue_id),
+                "message_offset": str(each.queue_offset),
+            }
     return {}
 
 

@@ -493,7 +493,8 @@ def cold_reads(seen: Seen) -> Found | None:
     return Found(Severity.WARN, {"count": cold, "share": share, "minutes": RECENT_MINUTES})
 
 
-MESSAGE = ("message", "times")
+PLACE = ("message_topic", "message_queue", "message_offset")
+MESSAGE = ("message", "times", *PLACE)
 HEAD = ("message", "times", "offset", "host", "bytes")
 RULES = (
     Rule("queue-stuck", metrics.PROGRESS, one_queue_stuck, queue_still_stuck, HEAD),
@@ -510,7 +511,7 @@ RULES = (
     Rule("many-versions", metrics.GROUP, many_versions, names=("kinds",)),
     Rule("hot-queue", metrics.TOPIC, hot_queue, names=("queues",)),
     Rule("hot-key", metrics.TOPIC, hot_key, names=("key",)),
-    Rule("near-limit", metrics.TOPIC, near_limit, names=("message_queue", "message_offset")),
+    Rule("near-limit", metrics.TOPIC, near_limit, names=PLACE),
     Rule("few-replicas", metrics.BROKER, few_replicas),
     Rule("slave-gone", metrics.BROKER, slave_gone, slave_still_gone),
     Rule("slave-behind", metrics.BROKER, slave_behind),

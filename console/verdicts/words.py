@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Evidence = Mapping[str, Any]
 
 
-RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
+DLQ_PREFIX = "%DLQ%"
 
 
 class Words(NamedTuple):
@@ -585,23 +585,36 @@ def links_of(verdict: Verdict) -> tuple[Link, ...]:
     """Return the pages that show what a verdict speaks of, besides its subject's."""
     group, _at, topic = verdict.name.partition("@")
     query = urlencode({"group": group, "topic": topic})
+    offsets = Link(_("Offsets"), f"{reverse('offsets:index')}?{query}")
     match verdict.rule:
         case "queue-stuck":
-            offsets = Link(
-                _("Offsets: go past this message"), f"{reverse('offsets:index')}?{query}"
-            )
-            live = Link(_("Follow it live"), f"{reverse('tracing:river')}?{query}")
-            return offsets, live
+            links = [*message_link(verdict, topic), offsets]
         case "rewound" | "falling-behind" | "cold-reads" | "stopped" | "stalled":
-            return (Link(_("Offsets"), f"{reverse('offsets:index')}?{query}"),)
+            links = [offsets]
         case "dead-letters":
             name = DLQ_PREFIX + verdict.name
-            return (Link(_("Dead letter topic"), reverse("topics:detail", args=[name])),)
-        case "many-retries":
-            name = RETRY_PREFIX + verdict.name
-            return (Link(_("Retry topic"), reverse("topics:detail", args=[name])),)
+            dead = Link(_("Dead letter topic"), reverse("topics:detail", args=[name]))
+            links = [dead, *message_link(verdict)]
+        case "many-retries" | "near-limit":
+            links = message_link(verdict)
+        case "hot-key" | "hot-queue":
+            query = urlencode({"topic": verdict.name})
+            links = [Link(_("Messages"), f"{reverse('browse:search')}?{query}")]
         case _other:
-            return ()
+            links = []
+    return tuple(links)
+
+
+def message_link(verdict: Verdict, topic: str = "") -> list[Link]:
+    """Return the page of the message that a verdict names; nothing where it names none."""
+    names = verdict.names
+    topic = topic or names.get("message_topic", "")
+    queue = names.get("message_queue", f"{verdict.evidence.get('queue', -1):.0f}")
+    offset = names.get("message_offset", names.get("offset", ""))
+    if not (topic and queue.isdecimal() and offset.isdecimal()):
+        return []
+    arguments = [verdict.broker, int(queue), int(offset), topic]
+    return [Link(_("The message"), reverse("browse:message", args=arguments))]
 
 
 def place_of(verdict: Verdict) -> tuple[str, str]:

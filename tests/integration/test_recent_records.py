@@ -12,6 +12,7 @@ import pytest
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.stats.recent_records import (
     CLOCK_MIN_MS,
+    HEAD_AGE_MS,
     KEYED_MIN,
     LARGE_KEPT_S,
     RECORDS_A_QUEUE_MAX,
@@ -187,6 +188,50 @@ async def test_members_that_want_something_else_are_named(client, clock) -> None
     assert list(versions.values()) == [3]
     assert wants == {"T: *; U: *": 2, "T: A": 1}
     assert odd == ["odd"]
+
+
+async def test_the_message_that_a_group_waits_with_is_described(client, clock) -> None:
+    await client.send("T", b"poison", queue_id=1, UNIQ_KEY="7F01")
+    await client.send("T", b"later", queue_id=2, UNIQ_KEY="7F02")
+    clock.advance_ms(5_000)
+    for queue_id in (1, 2):
+        await client.ask(
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            consumerGroup="g",
+            topic="T",
+            queueId=queue_id,
+            commitOffset=0,
+        )
+
+    young = await sample(client, clock)
+    clock.advance_ms(60_000)
+    await sample(client, clock)
+    old = await sample(client, clock, HEAD_AGE_MS - 60_000)
+
+    assert young["heads"] == []
+    assert old["heads"] == [["g", "T", 1, 0, "7F01", len(b"poison"), "127.0.0.1", 0]]
+
+
+async def test_the_message_that_came_back_most_often_is_named(client, clock) -> None:
+    for times in (1, 3, 2):
+        await client.ask(
+            RequestCode.SEND_MESSAGE_V2,
+            b"again",
+            a="CLIENT_INNER_PRODUCER",
+            b="%RETRY%g",
+            c="TBW102",
+            d="1",
+            e="0",
+            f="0",
+            g=str(clock.now_ms()),
+            h="0",
+            i=f"ORIGIN_MESSAGE_ID\x017F0{times}",
+            j=str(times),
+            k="false",
+            m="false",
+        )
+
+    assert (await sample(client, clock))["redelivered"] == [["g", 3, "%RETRY%g", 0, 1, "7F03"]]
 
 
 async def test_what_comes_from_the_disk_is_counted_by_reader(tmp_path: Path) -> None:

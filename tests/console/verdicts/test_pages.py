@@ -74,6 +74,71 @@ def test_a_page_shows_those_of_its_subject(name, arguments, rules, actors) -> No
     assert [rule for rule in known if f'data-rule="{rule}"' in content] == rules
 
 
+HEAD = {"message": "7F02", "times": "2", "offset": "9", "host": "10.0.0.5", "bytes": "112"}
+PLACE = {"message_topic": "Orders", "message_queue": "3", "message_offset": "4"}
+FOUND = [
+    (
+        verdict("queue-stuck", "bad", "progress", "g@Orders", queue=2, age_ms=9e5, lag=7, count=1),
+        HEAD,
+        ["message 7F02 at offset 9", "10.0.0.5", "came back 2 times", "/2/9/Orders/"],
+    ),
+    (
+        verdict("dead-letters", "warn", "group", "g", **DEAD),
+        {"message": "7F01", "times": "16", **PLACE, "message_topic": "%RETRY%g"},
+        ["7F01 came back 16 times", "/3/4/%25RETRY%25g/", "%25DLQ%25g"],
+    ),
+    (
+        verdict("near-limit", "warn", "topic", "Orders", size=4e6, limit=4194304, minutes=15),
+        PLACE,
+        ["in queue 3 at offset 4", "/3/4/Orders/"],
+    ),
+    (
+        verdict("hot-key", "warn", "topic", "Orders", share=0.62, rate=80),
+        {"key": "<b>vip</b>"},
+        ["62 % of the messages", "&lt;b&gt;vip&lt;/b&gt;"],
+    ),
+    (
+        verdict("hot-queue", "warn", "topic", "Orders", share=0.9, rate=80, queue=3),
+        {"queues": "8"},
+        ["Queue 3 gets 90 %", "there are 8 queues"],
+    ),
+    (
+        verdict("mismatch", "bad", "group", "billing", odd=1, members=3),
+        {"wants": "2 \u00d7 T: *, 1 \u00d7 T: A", "odd_clients": "client-7"},
+        ["1 of 3 members subscribes", "1 \u00d7 T: A", "client-7"],
+    ),
+    (
+        verdict("many-versions", "warn", "group", "billing", versions=2, members=3),
+        {"kinds": "2 \u00d7 JAVA v4_9_7, 1 \u00d7 GO v5_1_4"},
+        ["have 2 versions", "GO v5_1_4"],
+    ),
+    (
+        verdict("clock-off", "warn", "broker", "0", off_ms=42_000),
+        {"host": "10.0.0.5", "way": "behind", "topic": "Orders", "hosts": "3"},
+        ["10.0.0.5 is", "behind the broker", "2 other clients, too"],
+    ),
+    (
+        verdict("cold-reads", "warn", "progress", "g@Orders", count=9e3, share=0.7, minutes=15),
+        {},
+        ["from the disk within 15 min", "70 %"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("found", "names", "texts"), FOUND, ids=lambda each: getattr(each, "rule", "")
+)
+def test_a_verdict_names_what_shows_it(found, names, texts, actors) -> None:
+    for said in (msgspec.structs.replace(found, names=names), found):
+        store = history_store()
+        store.note(VERDICTS, msgspec.json.encode(Verdicts(now_ms(), [said])))
+        content = actors.reader.get(reverse("overview:index")).content.decode()
+
+        assert f'data-rule="{found.rule}"' in content
+        if said.names:
+            assert [text for text in texts if text not in content] == []
+
+
 def test_a_silent_collector_is_no_good_news(actors) -> None:
     status = Status(at_ms=now_ms() - 600_000, process=None)
     history_store().note(STATUS, msgspec.json.encode(status))
