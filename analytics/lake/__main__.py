@@ -241,6 +241,8 @@ class Command:
         if found.is_equal:
             print("The lake has each of them once, and no others.")
             return EXIT_REFUSED if found.in_gold else 0
+        if found.events:
+            print(f"{found.events} events are not those of the log.")
         if found.repeated:
             print(f"{found.repeated} are in the lake more than once.")
         if found.missing:

@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analytics.errors import LakeError, LakeStoppedError
+from analytics.lake.events import EventNotes
 from analytics.lake.forgotten import forgotten_offsets
 from analytics.lake.gaps import note_gaps
 from analytics.lake.parts import HereExecutor, Unread, WriteTask
+from analytics.lake.rewriting import stored_of
 from analytics.lake.tables import MESSAGES
 from analytics.lake.watermark import NO_FINGERPRINT, ReadAgain, Watermark, fingerprint_before
 from analytics.store.log_files import opened
@@ -171,6 +173,9 @@ class Ingest:
             note_gaps(self._place, broker, unread)
             self._did("noted")
         files = [file for part in parts for file in part.files]
+        notes = EventNotes(self._place, task, self._reader)
+        if notes.note((stored_of(file) for file in files), start, end):
+            self._did("events noted")
         moved = Watermark(end, fingerprint or NO_FINGERPRINT, time.time_ns() // 1_000_000)
         MESSAGES.commit(self._place, table, files, states=moved.states(broker))
         self._did("committed")

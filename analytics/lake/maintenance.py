@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analytics.lake.duck import duck_beside
+from analytics.lake.events import tidy_events
 from analytics.lake.files import FileWriter
 from analytics.lake.gold import GOLD_DAYS, bring_up, tidy
 from analytics.lake.gold_tables import EVERY_TABLE
@@ -73,6 +74,7 @@ def maintain(
         bring_up(place)
         dropped = _drop(place, today - timedelta(days=bronze_days))
         compacted = _compact(place, today - timedelta(days=OPEN_DAYS), file_bytes)
+        tidy_events(place, today - timedelta(days=bronze_days), today - timedelta(days=OPEN_DAYS))
         tidy(place, today - timedelta(days=gold_days), today - timedelta(days=OPEN_DAYS))
         deleted = 0
         for table in EVERY_TABLE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analytics.errors import LakeError
+from analytics.lake.events import EventNotes, erase, take_out
 from analytics.lake.files import FileWriter
+from analytics.lake.forgotten import forgotten_offsets
 from analytics.lake.gaps import drop_gaps
 from analytics.lake.gold import bring_up, differences, erase_key
 from analytics.lake.gold_tables import KEYS
 from analytics.lake.parts import without_content
 from analytics.lake.rewriting import LakeFile, files_of, rewritten, rows_of
-from analytics.lake.tables import FORGOTTEN, MESSAGES, OFFSET
+from analytics.lake.tables import EVENTS, FORGOTTEN, MESSAGES, OFFSET
 from analytics.lake.watermark import (
     ReadAgain,
     Watermark,
@@ -63,11 +65,12 @@ class Verified:
     missing: list[int]
     surplus: list[int]
     in_gold: list[Difference]
+    events: int
 
     @property
     def is_equal(self) -> bool:
         """Whether bronze is what the log says; gold may still differ from bronze."""
-        return not (self.repeated or self.missing or self.surplus)
+        return not (self.repeated or self.missing or self.surplus or self.events)
 
 
 def rebuilding(place: LakePlace, source: Source) -> Rebuilding:
@@ -115,6 +118,7 @@ def rebuild(place: LakePlace, source: Source) -> Rebuilding:
             states=states,
         )
         drop_gaps(place, broker, todo.log_from)
+        take_out(place, broker, todo.log_from)
         bring_up(place)
         return todo
 
@@ -143,24 +147,34 @@ def forget(place: LakePlace, key: str) -> int:
         erase_key(place, key)
         table = MESSAGES.open(place)
         found: dict[str, set[int]] = {}
+        uniq_keys = {key}
         files: list[LakeFile] = []
         for file in files_of(table):
             had = len(files)
             for batch in rows_of(place, file, ("broker", OFFSET, "keys", "uniq_key")):
                 rows = batch.filter(_has_key(batch, key))
+                uniq_keys |= set(rows.column("uniq_key").drop_null().to_pylist())
                 for broker, offset in zip(
                     rows.column("broker").to_pylist(), rows.column(OFFSET).to_pylist(), strict=True
                 ):
                     found.setdefault(broker, set()).add(offset)
                     files[had:] = [file]
+        events = erase(place, uniq_keys)
+        if files or events:
+            _remember(
+                place,
+                {
+                    broker: found.get(broker, set()) | events.get(broker, set())
+                    for broker in found | events
+                },
+            )
         if files:
-            _remember(place, found)
             written = rewritten(place, files, lambda batch: _masked(batch, found))
             MESSAGES.commit(place, table, written, removed=[file.path for file in files])
             bring_up(place)
         # Files that no version of the future names, however young: they hold the content. So do
         # those of a call that was killed.
-        for each in (MESSAGES, KEYS.table):
+        for each in (MESSAGES, EVENTS, KEYS.table):
             if each.exists(place):
                 each.existing(place).vacuum(
                     retention_hours=0, dry_run=False, enforce_retention_duration=False
@@ -208,7 +222,17 @@ def verify(place: LakePlace, source: Source) -> Verified:
             messages += len(of_lake)
             missing += np.setdiff1d(of_log, of_lake).tolist()
             surplus += np.setdiff1d(of_lake, of_log).tolist()
-        found = (messages, repeated, missing, surplus, differences(place))
+        task = source.task(place)
+        files = [file for file in files_of(table) if file.may_hold(source.broker, first, last)]
+        events = 0
+        for log_from, log_to in ((first, edge), (edge, last)):
+            kept = replace(
+                task,
+                forgotten=forgotten_offsets(place, source.broker, log_from, log_to),
+                from_ms=again.from_ms_at(log_from),
+            )
+            events += EventNotes(place, kept, reader).differences(files, log_from, log_to)
+        found = (messages, repeated, missing, surplus, differences(place), events)
         return Verified(max(start, first), watermark.offset, *found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -62,6 +63,12 @@ def files_of(table: DeltaTable) -> list[LakeFile]:
     return [
         LakeFile(*row) for row in zip(*(actions[name].to_pylist() for name in names), strict=True)
     ]
+
+
+def stored_of(file: WrittenFile) -> StoredFile:
+    """Return a file that no table names yet as one that does."""
+    day = file.partition.get(DAY)
+    return StoredFile(file.path, file.size, file.rows, day and date.fromisoformat(day))
 
 
 def stored_files_of(table: DeltaTable) -> list[StoredFile]:

@@ -284,4 +284,29 @@ FORGOTTEN = LakeTable(
     ),
     statistics=("broker", "commit_log_offset"),
 )
-TABLES = (MESSAGES, GAPS, FORGOTTEN)
+EVENTS = LakeTable(
+    "bronze.events",
+    "what happened to messages: retries, dead letters, delays, transactions; one row for each",
+    pa.schema(
+        [
+            pa.field(DAY, pa.date32()),
+            pa.field("broker", pa.string()),
+            pa.field("commit_log_offset", pa.int64()),
+            pa.field("store_timestamp", UTC_TIMESTAMP),
+            pa.field("event", pa.string()),
+            pa.field("topic", pa.string()),
+            pa.field("consumer_group", pa.string()),
+            pa.field("producer_group", pa.string()),
+            pa.field("uniq_key", pa.string()),
+            pa.field("queue_id", pa.int32()),
+            pa.field("queue_offset", pa.int64()),
+            pa.field("reconsume_times", pa.int32()),
+            pa.field("delay_level", pa.int32()),
+            pa.field("half_queue_offset", pa.int64()),
+        ]
+    ),
+    partition_by=(DAY,),
+    # Never the uniq_key: the table's log would tell what was forgotten.
+    statistics=("broker", "commit_log_offset", "event", "topic"),
+)
+TABLES = (MESSAGES, EVENTS, GAPS, FORGOTTEN)
