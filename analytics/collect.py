@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Observation, functions as F  # noqa: N812 - as in Spark's documentation
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from analytics.errors import ReportError
 from analytics.facts import facts_of
 from analytics.progress import READING, reading_followed
 from analytics.reports.report import step_for
 from analytics.schemas import DAMAGE_COLUMN, messages_with
-from analytics.session import CLUSTER_PREFIX, LOOPBACK, MASTER_DEFAULT, MEMORY_DEFAULT
+from analytics.session import LOOPBACK, MASTER_DEFAULT, require_executor
 from analytics.sources.commitlog import FORMAT
 from analytics.store.plan import SPLIT_BYTES_DEFAULT
 
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from analytics.store.plan import ReadPlan
 
 JOB_GROUP = "trebuchet-report"
-EXECUTOR_SECONDS_MAX = 30.0
-EXECUTOR_ASKED_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,7 @@ def collect(
         PySparkException, Py4JError: Spark failed, or was cancelled.
     """
     report = request.report
-    _require_executor(spark, request.master)
+    require_executor(spark, request.master)
     spark.session.sparkContext.setJobGroup(JOB_GROUP, report.title, interruptOnCancel=True)
     observed = Observation("reading")
     messages = _messages(spark, request, plan).observe(
@@ -133,22 +129,3 @@ def _span_seconds(request: Request, plan: ReadPlan) -> int:
     to_ms = now_ms if request.to_ms is None else min(request.to_ms, now_ms)
     from_ms = max(request.from_ms or 0, plan.stored_from_ms or 0)
     return max(0, to_ms - from_ms) // 1000
-
-
-def _require_executor(spark: Spark, master: str) -> None:
-    """Wait until a cluster's worker has an executor for us: Spark itself would wait for ever.
-
-    Raises:
-        ReportError: none came within EXECUTOR_SECONDS_MAX.
-    """
-    if not master.startswith(CLUSTER_PREFIX):
-        return
-    give_up = time.monotonic() + EXECUTOR_SECONDS_MAX
-    while not spark.executors():
-        if time.monotonic() > give_up:
-            raise ReportError(
-                f"No worker of the Spark cluster at {master} took the report within "
-                f"{EXECUTOR_SECONDS_MAX:.0f} s: it needs one with a free core and "
-                f"{MEMORY_DEFAULT} of memory."
-            )
-        time.sleep(EXECUTOR_ASKED_SECONDS)

@@ -38,7 +38,7 @@ class ReportCancelledError(Exception):
     """Somebody asked the run to stop; nothing was published."""
 
 
-_OUR_SENTENCE = re.compile(r"(?:ReportError|DataLossError): (.+)")
+_OUR_SENTENCE = re.compile(r"(?:ReportError|DataLossError|LakeError): (.+)")
 
 
 def sentence_in(text: str) -> str | None:

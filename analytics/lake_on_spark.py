@@ -11,29 +11,92 @@ reports; without a cluster the lake's own process is as good, and needs no Java.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import shutil
+import socket
 import sys
 import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics.errors import ReportError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from analytics.errors import LakeError, ReportError, sentence_in
 from analytics.guest import is_guest, step_back
 from analytics.lake import __main__ as command
 from analytics.lake.parts import write_part
-from analytics.session import LOOPBACK, MASTER_DEFAULT, start_spark
+from analytics.lake.watermark import fingerprint_before
+from analytics.session import LOOPBACK, MASTER_DEFAULT, require_executor, start_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark import SparkContext
+    from collections.abc import Iterator, Sequence
 
     from analytics.lake.parts import WriteTask, WrittenPart
+    from analytics.session import Spark
     from analytics.store.plan import Split
 
+logger = logging.getLogger(__name__)
+
+TOKEN_PREFIX = ".seen-"
 SPLIT_BYTES = 16 * 1024 * 1024
 WORKING = frozenset({"run", "ingest"})
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a worker must see before it writes: this lake, and this log.
+
+    Attributes:
+        token: a file in the lake; None for a lake in S3, which has no second one of its name.
+        offset: an offset of the log.
+        fingerprint: of the bytes before it.
+    """
+
+    token: Path | None
+    offset: int
+    fingerprint: int | None
+
+    @classmethod
+    @contextmanager
+    def of(cls, task: WriteTask, parts: Sequence[Split]) -> Iterator[Sight]:
+        """Return what this process sees; the token is there until the block ends."""
+        offset = max(part.commit_log_to for part in parts)
+        fingerprint = fingerprint_before(task.reader().files(), offset)
+        if not task.place.is_local:
+            yield cls(None, offset, fingerprint)
+            return
+        with tempfile.NamedTemporaryFile(dir=task.place.uri, prefix=TOKEN_PREFIX) as token:
+            yield cls(Path(token.name), offset, fingerprint)
+
+    def require(self, task: WriteTask) -> None:
+        """Raises LakeError where this machine sees something else."""
+        here = f"The machine {socket.gethostname()} does not see"
+        each = "each worker of a Spark cluster needs it, shared, under the same path"
+        if self.token is not None and not self.token.exists():
+            raise LakeError(f"{here} the lake {task.place.uri}: {each}.")
+        try:
+            files = task.reader().files()
+        except ReportError:
+            files = []
+        if fingerprint_before(files, self.offset) != self.fingerprint:
+            raise LakeError(
+                f"{here} the store at {task.store}: {each}. Without that, keep the lake where the "
+                "store is, and read the brokers with the source `rocketmq` on the cluster."
+            )
+
+
+def write_seen(task: WriteTask, sight: Sight, parts: Sequence[Split]) -> WrittenPart:
+    """Do what `write_part` does, on a machine that sees both lake and log.
+
+    Raises:
+        LakeError: it does not.
+    """
+    sight.require(task)
+    return write_part(task, parts)
 
 
 class SparkExecutor:
@@ -41,20 +104,28 @@ class SparkExecutor:
 
     split_bytes = SPLIT_BYTES
 
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
+    def __init__(self, spark: Spark, master: str = MASTER_DEFAULT) -> None:
+        self._spark = spark
+        self._master = master
 
     def write(self, task: WriteTask, parts: Sequence[Split]) -> list[WrittenPart]:
         """Return what became of each part.
 
         Raises:
-            PySparkException: a task failed as often as Spark tries.
+            ReportError: no worker takes the work, or a task failed as often as Spark tries.
         """
         if not parts:
             return []
         shares = [[part] for part in parts]
-        tasks = self._context.parallelize(shares, len(shares))
-        return list(tasks.map(functools.partial(write_part, task)).collect())
+        try:
+            require_executor(self._spark, self._master)
+            with Sight.of(task, parts) as sight:
+                tasks = self._spark.session.sparkContext.parallelize(shares, len(shares))
+                return list(tasks.map(functools.partial(write_seen, task, sight)).collect())
+        except (PySparkException, Py4JError) as error:
+            logger.exception("Spark failed")
+            said = sentence_in(str(error)) or "Spark could not write the batch; the log says why."
+            raise LakeError(said) from error
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,13 +137,15 @@ def main(arguments: Sequence[str]) -> int:
         step_back()
     scratch = Path(tempfile.mkdtemp(prefix="lake-spark-"))
     try:
+        master = environment.get("TREBUCHET_SPARK_MASTER") or MASTER_DEFAULT
         spark = start_spark(
             scratch,
-            master=environment.get("TREBUCHET_SPARK_MASTER") or MASTER_DEFAULT,
+            master=master,
             driver_host=environment.get("TREBUCHET_SPARK_DRIVER_HOST") or LOOPBACK,
         )
         try:
-            executor = SparkExecutor(spark.session.sparkContext)
+            require_executor(spark, master)
+            executor = SparkExecutor(spark, master)
             return command.main(arguments, environment, executor)
         finally:
             spark.stop()

@@ -14,6 +14,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +46,8 @@ RESULT_BYTES_MAX = 256 * 1024 * 1024
 SHUFFLE_PARTITIONS = 8
 CLUSTER_PREFIX = "spark://"
 MASTER_ANSWER_SECONDS = 5
+EXECUTOR_SECONDS_MAX = 30.0
+EXECUTOR_ASKED_SECONDS = 0.2
 JAVA_EXIT_SECONDS = 10
 JAVA_ENDING_SECONDS = 0.5
 SECRET_FILE_VARIABLE = "TREBUCHET_SPARK_SECRET_FILE"
@@ -143,6 +146,25 @@ def require_master(master: str) -> None:
             continue
         return
     raise ReportError(f"The Spark master does not answer at {master}: is it running there?")
+
+
+def require_executor(spark: Spark, master: str) -> None:
+    """Wait until a cluster's worker has an executor for us: Spark itself would wait for ever.
+
+    Raises:
+        ReportError: none came within EXECUTOR_SECONDS_MAX.
+    """
+    if not master.startswith(CLUSTER_PREFIX):
+        return
+    give_up = time.monotonic() + EXECUTOR_SECONDS_MAX
+    while not spark.executors():
+        if time.monotonic() > give_up:
+            raise ReportError(
+                f"No worker of the Spark cluster at {master} took the work within "
+                f"{EXECUTOR_SECONDS_MAX:.0f} s: it needs one with a free core and "
+                f"{MEMORY_DEFAULT} of memory."
+            )
+        time.sleep(EXECUTOR_ASKED_SECONDS)
 
 
 class Spark:

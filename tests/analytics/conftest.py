@@ -9,6 +9,7 @@ import pytest
 from analytics.errors import ReportError
 from analytics.java import require_java
 from analytics.session import start_spark
+from tests.support.spark_cluster import standalone_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from analytics.session import Spark
+    from tests.support.spark_cluster import SparkCluster
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +28,15 @@ def java_17() -> Path:
         return require_java()
     except ReportError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(
+    java_17: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkCluster]:
+    """A master and two workers."""
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

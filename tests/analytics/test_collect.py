@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics import collect as collect_module
 from analytics.collect import Request, collect
 from analytics.errors import ReportError
 from analytics.progress import ProgressLines
@@ -116,7 +115,7 @@ class NoWorkers:
 def test_a_cluster_without_a_worker_is_told_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collect_module, "EXECUTOR_SECONDS_MAX", 0.0)
+    monkeypatch.setattr("analytics.session.EXECUTOR_SECONDS_MAX", 0.0)
     request = request_of(tmp_path, master="spark://127.0.0.1:7077")
 
     with pytest.raises(ReportError, match=r"No worker of the Spark cluster at spark://"):

@@ -1,14 +1,9 @@
 from __future__ import annotations
 
 import os
-import re
-import secrets
-import signal
 import socket
 import stat
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,14 +16,12 @@ from broker_core.environment import is_secret
 from tests.analytics import run_report
 from tests.analytics.store_builder import StoreBuilder
 from tests.support import spark_stranger as stranger
-from tests.support.ports import accepts, free_port
+from tests.support.ports import free_port
 from tests.support.processes import command_of, environment_of, listening
-from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from analytics.session import Spark
+    from tests.support.spark_cluster import SparkCluster
 
 SPARK_HOME = Path(pyspark.__file__).parent
 
@@ -144,17 +137,17 @@ def test_its_files_are_its_own() -> None:
 
 
 @pytest.mark.spark
-def test_a_standalone_cluster_gives_the_same_report(java_17: Path, tmp_path: Path) -> None:
+def test_a_standalone_cluster_gives_the_same_report(
+    spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(300)
-    secret = tmp_path / "secret"
-    secret.write_text(secrets.token_hex(16))
-    secret.chmod(0o600)
-    with _standalone_cluster(tmp_path, secret) as master:
-        code, events, errors = run_report.run(
-            "traffic",
-            *("--store", builder.write(), "--out", tmp_path / "out", "--master", master),
-            environment={**os.environ, session.SECRET_FILE_VARIABLE: str(secret)},
-        )
+
+    code, events, errors = run_report.run(
+        "traffic",
+        *("--store", builder.write(), "--out", tmp_path / "out"),
+        *("--master", spark_cluster.master),
+        environment={**os.environ, session.SECRET_FILE_VARIABLE: str(spark_cluster.secret)},
+    )
 
     assert code == 0, errors
     assert events[-1]["totals"]["messages"] == "300"
@@ -162,44 +155,3 @@ def test_a_standalone_cluster_gives_the_same_report(java_17: Path, tmp_path: Pat
         "result.json",
         "result.parquet",
     ]
-
-
-@contextmanager
-def _standalone_cluster(directory: Path, secret: Path) -> Iterator[str]:
-    """Run a master and a worker of Spark's own, as an operator would elsewhere."""
-    port = free_port()
-    settings = directory / "cluster.conf"
-    settings.write_text(
-        f"spark.authenticate true\nspark.authenticate.secret {secret.read_text()}\n"
-        "spark.network.crypto.enabled true\nspark.ui.enabled false\n"
-    )
-    common = ("--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(settings))
-    master = f"spark://127.0.0.1:{port}"
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        processes.append(_daemon(directory, "master.Master", "--port", str(port), *common))
-        until(lambda: accepts(port), "Spark's master", seconds=60)
-        work = ("--work-dir", str(directory / "work"), "--cores", "1", "--memory", "1g")
-        processes.append(_daemon(directory, "worker.Worker", *work, *common, master))
-        yield master
-    finally:
-        for process in reversed(processes):
-            process.send_signal(signal.SIGTERM)
-            process.wait(timeout=30)
-
-
-def _daemon(directory: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-    environment = {
-        key: value
-        for key, value in os.environ.items()
-        if not re.match("SPARK_|PYSPARK_|PYTHONPATH", key)
-    }
-    log = directory / f"{name}.log"
-    with log.open("wb") as output:
-        return subprocess.Popen(
-            [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments],
-            cwd=directory,
-            env={**environment, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
