@@ -61,4 +61,4 @@ def limit(sender: Celery, **_: object) -> None:
     )
 
 
-app.autodiscover_tasks(["console.reports"])
+app.autodiscover_tasks(["console.reports", "console.sql"])

@@ -227,7 +227,7 @@ class Lives:
         alert.muted = self._quiet.muted(alert) if life.stage is Stage.FIRING else ""
 
     def _evidence(self, seen: Seen) -> dict[str, float | str]:
-        if self._rule.source == Rule.Source.VERDICT:
+        if self._rule.source != Rule.Source.THRESHOLD:
             return dict(seen.evidence)
         return {**seen.evidence, "level": self._rule.fires_at, "compare": self._rule.compare}
 

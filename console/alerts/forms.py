@@ -16,6 +16,7 @@ from console.alerts.observing import MISSING_MINUTES_MAX
 from console.alerts.series import SERIES
 from console.alerts.targets import TargetError, parsed
 from console.alerts.windows import MINUTES_MAX, zones
+from console.sql.scheduled import scheduled_queries
 from console.verdicts.words import WORDS
 
 if TYPE_CHECKING:
@@ -51,8 +52,16 @@ class RuleForm(RuleModelForm):
     class Meta:
         model = Rule
         fields = (
-            *("name", "enabled", "source", "verdicts", "least", "series", "compare", "fires_at"),
-            *("clears_at", "severity", "broker_pattern", "name_pattern", "for_minutes"),
+            *("name", "enabled", "source", "verdicts", "least", "series", "query"),
+            *(
+                "compare",
+                "fires_at",
+                "clears_at",
+                "severity",
+                "broker_pattern",
+                "name_pattern",
+                "for_minutes",
+            ),
             *("clear_minutes", "repeat_minutes", "group_by", "channels", "version"),
         )
         labels = {
@@ -60,6 +69,7 @@ class RuleForm(RuleModelForm):
             "enabled": _("Switched on"),
             "source": _("Looks at"),
             "least": _("How urgent at least"),
+            "query": _("Scheduled query"),
             "compare": _("Fires when the figure"),
             "fires_at": _("Level"),
             "clears_at": _("Clears at"),
@@ -73,6 +83,7 @@ class RuleForm(RuleModelForm):
             "channels": _("Who is told"),
         }
         help_texts = {
+            "query": _("Fires when a run returns rows, and ends when one returns none."),
             "clears_at": _(
                 "Between the two levels an alert stays as it is, so that it does not flap."
             ),
@@ -93,12 +104,16 @@ class RuleForm(RuleModelForm):
         super().__init__(*args, **kwargs)
         for name in ("fires_at", "clears_at", "compare", "least", "severity"):
             self.fields[name].required = False
+        query = self.fields["query"]
+        assert isinstance(query, forms.ModelChoiceField)
+        query.queryset = scheduled_queries()
         series = self.fields["series"]
         assert isinstance(series, forms.ChoiceField)
         kinds: dict[str, list[tuple[str, str]]] = {}
         names = {
             "topic": gettext("Topics"),
             "group": gettext("Groups"),
+            "queue": gettext("Queues of groups"),
             "broker": gettext("Brokers"),
             "process": gettext("Processes of this appliance"),
         }
@@ -127,6 +142,12 @@ class RuleForm(RuleModelForm):
                 self.add_error(name, gettext("Enter a pattern; * stands for all."))
         if cleaned.get("source") == Rule.Source.THRESHOLD:
             self._clean_threshold(cleaned)
+        if cleaned.get("source") != Rule.Source.QUERY:
+            cleaned["query"] = None
+        elif not cleaned.get("query") and "query" not in self.errors:
+            self.add_error(
+                "query", gettext("Choose a query; it appears here once it is scheduled.")
+            )
         # What the other source uses is not asked for, and keeps a value that the model takes.
         cleaned["least"] = cleaned.get("least") or Rule.Severity.BAD
         cleaned["severity"] = cleaned.get("severity") or Rule.Severity.WARN

@@ -57,6 +57,7 @@ class Rule(models.Model):
 
         VERDICT = "verdict", _("Verdicts")
         THRESHOLD = "threshold", _("A figure of the history")
+        QUERY = "query", _("A scheduled query over the lake")
 
     class Compare(models.TextChoices):
         """How a figure is compared."""
@@ -89,6 +90,9 @@ class Rule(models.Model):
     least = models.CharField(max_length=8, choices=Severity.choices, default=Severity.BAD)
     series = models.CharField(max_length=80, blank=True)
     compare = models.CharField(max_length=8, choices=Compare.choices, default=Compare.ABOVE)
+    query = models.ForeignKey(
+        "sql.SavedQuery", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
     fires_at = models.FloatField(default=0)
     clears_at = models.FloatField(default=0)
     severity = models.CharField(max_length=8, choices=Severity.choices, default=Severity.WARN)

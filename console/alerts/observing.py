@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.alerts.life import MISSING_MS_MAX, UNKNOWN_MS_MAX, Sign, Terms
@@ -11,6 +12,7 @@ from console.alerts.windows import is_about
 from console.history.metrics import BROKER, Subject
 from console.history.series import values_of
 from console.history.tiers import MIDDLE, MINUTE_MS
+from console.sql.scheduled import last_word
 from console.verdicts.judge import verdicts_of
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 MISSING_SLOTS = 60
 """A figure that was known within this many minutes and is not any more is missing."""
 MISSING_MINUTES_MAX = 45
+QUERY = "query"
 FRESH_MS = 3 * MINUTE_MS
 PAGES_ONLY = frozenset({"key"})
 LOOKED_AT_MAX = 20_000
@@ -62,6 +65,8 @@ def is_meant(rule: Rule, subject: Subject) -> bool:
 
 def concerns(rule: Rule, key: Key) -> bool:
     """Whether an alert is still one that a rule may have, after somebody changed the rule."""
+    if rule.source == Rule.Source.QUERY:
+        return key.what == what_of(rule)
     if rule.source == Rule.Source.VERDICT:
         is_its = not rule.verdicts or key.what in rule.verdicts
     else:
@@ -103,6 +108,23 @@ def key_of(verdict: Verdict) -> Key:
     return Key(verdict.rule, Subject(verdict.kind, verdict.broker, verdict.name))
 
 
+def what_of(rule: Rule) -> str:
+    """Return what tells the alerts about one query from those about others."""
+    return f"{QUERY} {rule.query_id}"
+
+
+def of_query(rule: Rule, now_ms: int) -> tuple[dict[Key, Seen], Sign]:
+    """Return what the last run of a rule's query says: rows fire, none is clear."""
+    query = rule.query
+    run = None if query is None else last_word(query, datetime.fromtimestamp(now_ms / 1_000, UTC))
+    if query is None or run is None:
+        return {}, Sign.UNKNOWN
+    sign = Sign.HOLDS if run.rows else Sign.CLEAR
+    subject = Subject(QUERY, "", query.name)
+    # The alert of a query that was renamed goes on by its new name: what is not seen is clear.
+    return {Key(what_of(rule), subject): Seen(sign, rule.severity, {"rows": run.rows})}, Sign.CLEAR
+
+
 class Observation:
     """One round's look at everything that these rules want; reads no more of the history later.
 
@@ -112,6 +134,7 @@ class Observation:
 
     def __init__(self, store: HistoryStore, rules: Iterable[Rule], now_ms: int) -> None:
         self.left_out = 0
+        self._now_ms = now_ms
         found = list(rules)
         self._verdicts = verdicts_of(store)
         self._is_fresh = abs(now_ms - self._verdicts.at_ms) <= FRESH_MS
@@ -155,6 +178,8 @@ class Observation:
             }
             # An old word is no word: nothing new fires, and nothing ends.
             return (said, Sign.CLEAR) if self._is_fresh else ({}, Sign.UNKNOWN)
+        if rule.source == Rule.Source.QUERY:
+            return of_query(rule, self._now_ms)
         series = SERIES.get(rule.series)
         if series is None:
             return {}, Sign.UNKNOWN

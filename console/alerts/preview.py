@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from console.alerts.life import Life, Sign, Stage, step
 from console.alerts.models import Rule
-from console.alerts.observing import MISSING_SLOTS, is_meant, sign_of, terms_of
+from console.alerts.observing import MISSING_SLOTS, QUERY, is_meant, sign_of, terms_of
 from console.alerts.series import SERIES
 from console.gateway.answers import MASTER_ID
 from console.history import metrics
@@ -15,6 +15,7 @@ from console.history.metrics import Subject
 from console.history.points import Points
 from console.history.series import values_of
 from console.history.tiers import DAY_MS, MIDDLE, MINUTE_MS
+from console.sql.models import QueryRun
 from console.verdicts.rules import RULES, Seen, Severity
 from console.verdicts.window import MINUTES, Window
 
@@ -48,6 +49,8 @@ class Preview(NamedTuple):
 
 def preview(store: HistoryStore, rule: Rule, now_ms: int) -> Preview:
     """Replay the last day; stops after SECONDS_MAX, or SUBJECTS_MAX subjects."""
+    if rule.source == Rule.Source.QUERY:
+        return of_runs(rule, now_ms)
     kinds = kinds_of(rule)
     ids = {
         subject: number
@@ -64,6 +67,21 @@ def preview(store: HistoryStore, rule: Rule, now_ms: int) -> Preview:
         looked_at += 1
         fired += of_subject(store, rule, subject, ids[subject], first)
     return Preview(sorted(fired, key=lambda each: -each.fired_ms), looked_at, len(ids))
+
+
+def of_runs(rule: Rule, now_ms: int) -> Preview:
+    """Replay the runs of a query: what one found holds until the next has ended."""
+    first = now_ms // MINUTE_MS - SLOTS
+    query = rule.query
+    if query is None:
+        return Preview([], 0, 0)
+    done = query.runs.filter(state=QueryRun.State.DONE, ended_ms__gte=first * MINUTE_MS)
+    signs = [Sign.UNKNOWN] * SLOTS
+    for run in done.order_by("ended_ms"):
+        at = max(0, (run.ended_ms or 0) // MINUTE_MS - first)
+        signs[at:] = [Sign.HOLDS if run.rows else Sign.CLEAR] * len(signs[at:])
+    found = list(lives(rule, Subject(QUERY, "", query.name), signs, first, 1))
+    return Preview(sorted(found, key=lambda each: -each.fired_ms), 1, 1)
 
 
 def kinds_of(rule: Rule) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
@@ -28,6 +29,7 @@ from console.audit.record import change
 from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.database import HistoryError
+from console.sql.scheduled import scheduled_queries
 from console.ui.danger import Danger, Effect, unanswered
 from console.verdicts.words import WORDS
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 FIRED_SHOWN = 8
+QUERY_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def described(rule: Rule) -> str:
@@ -43,6 +46,9 @@ def described(rule: Rule) -> str:
         names = [str(WORDS[each].title) for each in rule.verdicts if each in WORDS]
         kinds = ", ".join(names) or _("all verdicts")
         return f"{kinds} ({rule.get_least_display()})"
+    if rule.source == Rule.Source.QUERY:
+        name = _("a deleted query") if rule.query is None else rule.query.name
+        return _("Rows come back from %(name)s") % {"name": name}
     series = SERIES.get(rule.series)
     if series is None:
         return rule.series
@@ -54,7 +60,7 @@ def described(rule: Rule) -> str:
 
 def audited(rule: Rule) -> dict[str, Any]:
     """Return what the audit compares before and after."""
-    names = [each.name for each in Rule._meta.fields]
+    names = [each.attname for each in Rule._meta.fields]
     values = {name: getattr(rule, name) for name in names if name not in ("id", "version")}
     channels = [each.name for each in rule.channels.all()] if rule.pk else []
     return values | {"channels": channels}
@@ -76,7 +82,14 @@ def create(request: HttpRequest) -> HttpResponse:
     if Rule.objects.count() >= RULES_MAX:
         messages.error(request, _("There are %(count)d rules already.") % {"count": RULES_MAX})
         return redirect("alerts:rules")
-    return edited(request, Rule())
+    query = request.GET.get("query", "")
+    wanted = scheduled_queries().filter(pk=int(query)) if QUERY_NUMBER.fullmatch(query) else None
+    found = None if wanted is None else wanted.first()
+    if found is None:
+        return edited(request, Rule())
+    # Runs come seldom, so that each of them counts at once.
+    source = Rule.Source.QUERY
+    return edited(request, Rule(name=found.name[:80], source=source, query=found, for_minutes=0))
 
 
 @administrators_form

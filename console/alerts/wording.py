@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from django.urls import NoReverseMatch, reverse
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, ngettext
 
 from console.alerts.models import Rule
+from console.alerts.observing import QUERY
 from console.alerts.series import SERIES
 from console.history.metrics import BROKER, GROUP, PROCESS, PROGRESS, TOPIC
 from console.ui.templatetags.ui import grouped
@@ -36,6 +37,8 @@ def number(value: float) -> str:
 
 def words_of(alert: Alert) -> Words:
     """Return an alert in the language of whoever asks."""
+    if alert.kind == QUERY:
+        return of_query(alert)
     subject, url = place_of(alert.kind, alert.broker, alert.name)
     series = SERIES.get(alert.what)
     if series is not None:
@@ -55,6 +58,21 @@ def words_of(alert: Alert) -> Words:
     if said is None:
         return Words(alert.what, subject, "", "", url)
     return Words(said.title, said.subject, said.evidence, said.step, said.url)
+
+
+def of_query(alert: Alert) -> Words:
+    """Return what a scheduled query found; its page has the rows."""
+    number_of_query = alert.what.partition(" ")[2]
+    address = reverse("sql:schedule", args=[int(number_of_query)])
+    count = round(float(alert.evidence.get("rows", 0)))
+    rows = ngettext("%(count)s row came back.", "%(count)s rows came back.", count)
+    return Words(
+        _("a scheduled query returns rows"),
+        alert.name,
+        rows % {"count": grouped(count)},
+        _("Look at the rows of its last run."),
+        address,
+    )
 
 
 def threshold_text(alert: Alert) -> str:

@@ -188,22 +188,11 @@ def audited(schedule: PeriodicTask) -> dict[str, Any]:
 
 
 def schedule_initial(schedule: PeriodicTask) -> dict[str, Any]:
-    initial: dict[str, Any] = {
+    return {
         "name": schedule.name,
         "enabled": schedule.enabled,
         "catch_up": schedules.arguments(schedule).get("catch_up", True),
-    }
-    if schedule.interval is not None:
-        return initial | {
-            "kind": "interval",
-            "every": schedule.interval.every,
-            "period": schedule.interval.period,
-        }
-    cron = schedule.crontab
-    return initial | {
-        "kind": "cron",
-        "cron": schedules.expression(cron) if cron is not None else "0 * * * *",
-        "timezone": str(cron.timezone) if cron is not None else schedules.UTC_NAME,
+        **schedules.timing(schedule),
     }
 
 

@@ -86,6 +86,27 @@ def next_time(cron: crontab, after: datetime) -> datetime:
     return found
 
 
+def zone_of(schedule: PeriodicTask) -> str:
+    """Return the name of a schedule's time zone."""
+    return UTC_NAME if schedule.crontab is None else str(schedule.crontab.timezone)
+
+
+def timing(schedule: PeriodicTask) -> dict[str, Any]:
+    """Return when a schedule runs as the form of schedules has it."""
+    if schedule.interval is not None:
+        return {
+            "kind": "interval",
+            "every": schedule.interval.every,
+            "period": schedule.interval.period,
+        }
+    cron = schedule.crontab
+    return {
+        "kind": "cron",
+        "cron": expression(cron) if cron is not None else "0 * * * *",
+        "timezone": zone_of(schedule),
+    }
+
+
 def interval_seconds(schedule: PeriodicTask) -> int | None:
     """Return the seconds between two runs of an interval schedule, None for other kinds."""
     interval = schedule.interval

@@ -20,27 +20,29 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-def _guarded(
+def guarded(
     view: Callable[Concatenate[HttpRequest, P], HttpResponseBase],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
+    """Refuse those who may not ask the lake, with 403."""
+
     @wraps(view)
-    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+    def asked(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         if not may_query(request.user):
             raise PermissionDenied
         return view(request, *args, **kwargs)
 
-    return guarded
+    return asked
 
 
 def sql_page(
     view: Callable[Concatenate[HttpRequest, P], HttpResponseBase],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
     """Let those look who may ask the lake."""
-    return _guarded(require_safe(never_cache(view)))
+    return guarded(require_safe(never_cache(view)))
 
 
 def sql_action(
     view: Callable[Concatenate[HttpRequest, P], HttpResponseBase],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
     """Let those POST who may ask the lake."""
-    return _guarded(require_POST(never_cache(view)))
+    return guarded(require_POST(never_cache(view)))

@@ -8,6 +8,9 @@ from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext, gettext_lazy as _
+
+from console.gateway.moment import now_ms
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 SQL_CHARACTERS_MAX = 20_000
 NAME_CHARACTERS_MAX = 120
 SAVED_MAX = 200
+RUN_MS_MAX = 90_000
+"""A query's process is ended before."""
 
 
 class SavedQuery(models.Model):
@@ -60,6 +65,48 @@ class QueryRight(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user or self.group}: {', '.join(self.topics)}"
+
+
+class QueryRun(models.Model):
+    """One time of a query's schedule, and what came of it; `run_id` names the rows.
+
+    `slot` is unique, so that a time has one run, even if it was sent twice.
+    """
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        RUNNING = "running", _("Running")
+        DONE = "done", _("Done")
+        FAILED = "failed", _("Failed")
+
+    query = models.ForeignKey(SavedQuery, on_delete=models.CASCADE, related_name="runs")
+    slot = models.CharField(max_length=100, unique=True)
+    state = models.CharField(max_length=8, choices=State.choices, default=State.RUNNING)
+    run_id = models.UUIDField(null=True)
+    began_ms = models.BigIntegerField()
+    ended_ms = models.BigIntegerField(null=True)
+    rows = models.BigIntegerField(default=0)
+    sentence = models.CharField(max_length=1_000, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.slot} ({self.state})"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it began so long ago that nobody can be at work at it."""
+        return self.state == self.State.RUNNING and now_ms() - self.began_ms > RUN_MS_MAX
+
+    @property
+    def shown_state(self) -> str:
+        return self.State.FAILED if self.is_lost else self.state
+
+    @property
+    def shown_sentence(self) -> str:
+        return gettext("Its worker ended while it ran.") if self.is_lost else self.sentence
 
 
 def visible_to(user: User) -> QuerySet[SavedQuery]:

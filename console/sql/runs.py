@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RUNS_KEPT = 50
+SCHEDULED_KEPT = 20
 QUERY, OUTCOME, ROWS, PARQUET = "query.json", "outcome.json", "rows.jsonl", "rows.parquet"
 PRIVATE = 0o700
 
@@ -58,6 +60,7 @@ class Run:
 
     Attributes:
         topics: those that its rows may be of, by console.sql.rights.
+        scheduled: the number of the kept query that its schedule ran, 0 where a person asked.
     """
 
     id: str
@@ -66,6 +69,7 @@ class Run:
     user_id: int
     user_name: str
     topics: tuple[str, ...] | None
+    scheduled: int = 0
     began_ms: int = field(default_factory=now_ms)
 
     @property
@@ -91,6 +95,7 @@ class Run:
                 "user_id": self.user_id,
                 "user_name": self.user_name,
                 "topics": self.topics,
+                "scheduled": self.scheduled,
                 "began_ms": self.began_ms,
             }
         )
@@ -120,9 +125,14 @@ class Run:
 
 
 def new_run(
-    sql: str, zone: str, user_id: int, user_name: str, topics: tuple[str, ...] | None
+    sql: str,
+    zone: str,
+    user_id: int,
+    user_name: str,
+    topics: tuple[str, ...] | None,
+    scheduled: int = 0,
 ) -> Run:
-    return Run(str(uuid.uuid4()), sql, zone, user_id, user_name, topics)
+    return Run(str(uuid.uuid4()), sql, zone, user_id, user_name, topics, scheduled)
 
 
 def runs_directory() -> Path:
@@ -142,15 +152,18 @@ def run_of(run_id: str) -> Run | None:
 def newest(user_id: int, count: int) -> list[Run]:
     """Return a person's newest runs, the newest first."""
     found = (run_of(path.parent.name) for path in runs_directory().glob(f"*/{QUERY}"))
-    own = [run for run in found if run is not None and run.user_id == user_id]
+    own = [run for run in found if run is not None and run.user_id == user_id and not run.scheduled]
     return sorted(own, key=lambda run: -run.began_ms)[:count]
 
 
 def forget_old() -> None:
-    """Keep the newest runs only."""
-    found = sorted(runs_directory().glob(f"*/{QUERY}"), key=lambda path: -path.stat().st_mtime)
-    for path in found[RUNS_KEPT:]:
-        shutil.rmtree(path.parent, ignore_errors=True)
+    """Keep the newest runs only: of those that people asked, and of each schedule."""
+    found = (run_of(path.parent.name) for path in runs_directory().glob(f"*/{QUERY}"))
+    seen: Counter[int] = Counter()
+    for run in sorted((run for run in found if run is not None), key=lambda run: -run.began_ms):
+        seen[run.scheduled] += 1
+        if seen[run.scheduled] > (SCHEDULED_KEPT if run.scheduled else RUNS_KEPT):
+            shutil.rmtree(run.directory, ignore_errors=True)
 
 
 def lost() -> Outcome:

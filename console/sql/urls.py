@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.sql import right_views, views
+from console.sql import right_views, schedule_views, views
 
 app_name = "sql"
 urlpatterns = [
@@ -14,6 +14,8 @@ urlpatterns = [
     path("run/", views.run, name="run"),
     path("save/", views.save, name="save"),
     path("saved/<int:pk>/delete/", views.delete, name="delete"),
+    path("saved/<int:pk>/schedule/", schedule_views.schedule, name="schedule"),
+    path("saved/<int:pk>/schedule/end/", schedule_views.end_schedule, name="schedule-end"),
     path("runs/<uuid:run_id>/", views.run_page, name="result"),
     path("runs/<uuid:run_id>/progress/", views.progress, name="progress"),
     path("runs/<uuid:run_id>/chart/", views.chart, name="chart"),

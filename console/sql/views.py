@@ -16,9 +16,10 @@ from console.sql import charts, exports
 from console.sql.access import sql_action, sql_page
 from console.sql.desk import BYTES_MAX, MEMORY_MB, ROWS_MAX, SECONDS_MAX, DeskError, desk, tables
 from console.sql.forms import QueryForm, SaveForm
-from console.sql.models import SAVED_MAX, SavedQuery, visible_to
+from console.sql.models import RUN_MS_MAX, SAVED_MAX, SavedQuery, visible_to
 from console.sql.rights import covers, topics_of
 from console.sql.runs import PARQUET, Run, lost, new_run, newest, run_of
+from console.sql.scheduled import unschedule
 from console.sql.values import shown
 
 if TYPE_CHECKING:
@@ -120,8 +121,9 @@ def found_run(request: HttpRequest, run_id: UUID) -> tuple[Run, Outcome | None]:
     )
     if found is None or not is_seen:
         raise Http404(_("This result is not kept any more: run the query again."))
-    # In this order: a run that ends in between has an outcome.
-    is_working = desk.working(found.id) is not None
+    # In this order: a run that ends in between has an outcome. A schedule's is another process's.
+    is_new = found.scheduled and now_ms() - found.began_ms < RUN_MS_MAX
+    is_working = is_new or desk.working(found.id) is not None
     outcome = found.outcome()
     return found, outcome or (None if is_working else lost())
 
@@ -249,6 +251,7 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
     if kept.owner_id != request.user.pk and not request.user.is_staff:
         raise Http404
     with change(request, "sql.delete", kept.name, before={"sql": kept.sql}):
+        unschedule(kept)
         kept.delete()
     messages.success(request, _("The query %(name)s is deleted.") % {"name": kept.name})
     return redirect("sql:editor")

@@ -132,6 +132,8 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "sql:export": ({}, "sql.export"),
     "sql:right-take": ({"who": "group:7"}, "account.sql"),
     "sql:rights": ({"who": "group:7", "scope": "some", "topics": "Ord*"}, "account.sql"),
+    "sql:schedule": (SCHEDULE, "sql.schedule"),
+    "sql:schedule-end": ({}, "sql.unschedule"),
     "sql:run": ({"sql": "SELECT 1"}, "sql.run"),
     "sql:save": ({"sql": "SELECT 1", "name": "one"}, "sql.save"),
     "topics:create": (TOPIC, "topic.create"),
@@ -225,6 +227,8 @@ def sql_world(account, settings, monkeypatch, tmp_path) -> dict[str, str]:
     return {
         "sql:cancel": reverse("sql:cancel", args=[run.id]),
         "sql:delete": reverse("sql:delete", args=[kept.pk]),
+        "sql:schedule": reverse("sql:schedule", args=[kept.pk]),
+        "sql:schedule-end": reverse("sql:schedule-end", args=[kept.pk]),
         "sql:export": reverse("sql:export", args=[run.id, "csv"]),
     }
 

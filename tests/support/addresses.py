@@ -63,6 +63,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "reports:schedule-new": ("",),
     "sql:editor": ("",),
     "sql:rights": ("",),
+    "sql:schedule": ("",),
     "topics:create": ("",),
     "topics:delete": ("",),
     "topics:detail": ("",),

@@ -10,6 +10,7 @@ from console.alerts.links import silence_token
 from console.alerts.models import Alert, Channel, Rule, Silence, Window
 from console.gateway.moment import now_ms
 from console.marks.models import Mark, Token
+from console.sql.models import SavedQuery
 
 
 def make() -> dict[str, int | str]:
@@ -40,6 +41,8 @@ def make() -> dict[str, int | str]:
     )
     person = get_user_model().objects.create_user("bob")
     invitation, link = invite("nina", Role.OPERATOR, "", "ada")
+    owner = get_user_model().objects.filter(is_staff=True).earliest("pk")
+    query = SavedQuery.objects.create(owner=owner, name="late orders", sql="SELECT 1")
     return {
         "person": person.pk,
         "invitation": invitation.pk,
@@ -52,4 +55,5 @@ def make() -> dict[str, int | str]:
         "alert": alert.pk,
         "silence": silence.pk,
         "token": silence_token(alert.pk),
+        "schedule": query.pk,
     }

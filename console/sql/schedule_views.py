@@ -1,0 +1,108 @@
+"""The page of a kept query's schedule: when it runs, what it found, who is told."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.http import Http404
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from console.audit.record import change
+from console.reports import schedules
+from console.reports.forms import ScheduleForm
+from console.reports.presenting import milliseconds
+from console.sql.access import guarded, sql_action
+from console.sql.models import visible_to
+from console.sql.scheduled import new_schedule, schedule_of, unschedule
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+    from django_celery_beat.models import PeriodicTask
+
+    from console.sql.models import SavedQuery
+
+RUNS_SHOWN = 30
+
+
+def own_query(request: HttpRequest, pk: int) -> SavedQuery:
+    """Return a kept query that may be changed: one's own, or any as an administrator."""
+    assert request.user.is_authenticated
+    kept = get_object_or_404(visible_to(request.user), pk=pk)
+    if kept.owner_id != request.user.pk and not request.user.is_staff:
+        raise Http404
+    return kept
+
+
+@guarded
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def schedule(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show and change when a kept query runs."""
+    query = own_query(request, pk)
+    found = schedule_of(query)
+    given = found or new_schedule(query)
+    posted = request.POST if request.method == "POST" else None
+    # It is called by its query: the form asks for no name.
+    form = ScheduleForm(posted, initial=initial_of(found), schedule_id=given.pk or 0)
+    if posted is not None and form.is_valid():
+        before = None if found is None else initial_of(found)
+        with change(request, "sql.schedule", query.name, before=before) as entry:
+            save(given, form)
+            entry.after = initial_of(given)
+        messages.success(request, _("The schedule of %(name)s is kept.") % {"name": query.name})
+        return redirect("sql:schedule", pk=query.pk)
+    now = timezone.now()
+    context = {
+        "query": query,
+        "form": form,
+        "schedule": found,
+        "words": "" if found is None else schedules.in_words(found),
+        "next_ms": []
+        if found is None
+        else [milliseconds(e) for e in schedules.next_runs(found, now)],
+        "runs": query.runs.all()[:RUNS_SHOWN],
+    }
+    return render(request, "sql/schedule.html", context, status=200 if posted is None else 422)
+
+
+@sql_action
+def end_schedule(request: HttpRequest, pk: int) -> HttpResponse:
+    """Let a kept query run no more by itself."""
+    query = own_query(request, pk)
+    found = schedule_of(query)
+    before = None if found is None else initial_of(found)
+    with change(request, "sql.unschedule", query.name, before=before):
+        unschedule(query)
+    messages.success(request, _("%(name)s runs by itself no more.") % {"name": query.name})
+    return redirect("sql:schedule", pk=query.pk)
+
+
+def initial_of(found: PeriodicTask | None) -> dict[str, Any]:
+    """Return the values of the form."""
+    if found is None:
+        zone = timezone.get_current_timezone_name()
+        known = {"enabled": True, "catch_up": True, "kind": "interval", "every": 1}
+        return {**known, "period": "hours", "cron": "0 6 * * *", "timezone": zone}
+    return {
+        "enabled": found.enabled,
+        "catch_up": schedules.arguments(found).get("catch_up", True),
+        **schedules.timing(found),
+    }
+
+
+def save(found: PeriodicTask, form: ScheduleForm) -> None:
+    """Write what the form says."""
+    given = form.cleaned_data
+    arguments = schedules.arguments(found)
+    found.kwargs = json.dumps({**arguments, "catch_up": given["catch_up"]})
+    found.enabled = given["enabled"]
+    if given["kind"] == "interval":
+        schedules.set_interval(found, given["every"], given["period"])
+    else:
+        schedules.set_cron(found, given["cron"], given["timezone"])

@@ -1,0 +1,147 @@
+"""Scheduled queries: a kept query that runs by itself, once for each time of its schedule.
+
+The schedule is django-celery-beat's, as a report's is. A QueryRun stands for each of its times;
+the rows are a Run's, made with the rights that the query's owner has then.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+from django_celery_beat.models import PeriodicTask
+
+from console.gateway.moment import now_ms
+from console.reports import schedules
+from console.reports.models import QUEUED_SECONDS_MAX
+from console.sql.desk import SENTENCE_CHARACTERS_MAX, Desk, DeskError
+from console.sql.models import RUN_MS_MAX, QueryRun, SavedQuery
+from console.sql.rights import may_query, topics_of
+from console.sql.runs import new_run
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from django.db.models import QuerySet
+
+logger = logging.getLogger(__name__)
+
+QUERY_TASK = "console.sql.run_scheduled_query"
+NAME = "query "
+RUNS_KEPT = 100
+LATE_INTERVALS = 2
+
+
+def new_schedule(query: SavedQuery) -> PeriodicTask:
+    """Return a schedule that is not stored yet."""
+    return PeriodicTask(
+        name=f"{NAME}{query.pk}",
+        task=QUERY_TASK,
+        kwargs=json.dumps({"query": query.pk, "catch_up": True}),
+        expire_seconds=QUEUED_SECONDS_MAX,
+    )
+
+
+def schedule_of(query: SavedQuery) -> PeriodicTask | None:
+    return PeriodicTask.objects.filter(task=QUERY_TASK, name=f"{NAME}{query.pk}").first()
+
+
+def scheduled_queries() -> QuerySet[SavedQuery]:
+    """Return the kept queries that have a schedule."""
+    names = PeriodicTask.objects.filter(task=QUERY_TASK).values_list("name", flat=True)
+    numbers = [int(name.removeprefix(NAME)) for name in names if name.startswith(NAME)]
+    return SavedQuery.objects.filter(pk__in=numbers)
+
+
+def unschedule(query: SavedQuery) -> None:
+    """Delete the schedule of a query; what it found stays."""
+    PeriodicTask.objects.filter(task=QUERY_TASK, name=f"{NAME}{query.pk}").delete()
+
+
+def run_slot(query: SavedQuery, schedule: PeriodicTask, now: datetime) -> QueryRun | None:
+    """Run a query for the time that it is now, None where somebody has done or does so."""
+    last = query.runs.first()
+    if last is not None and last.shown_state == QueryRun.State.RUNNING:
+        logger.warning("slot skipped, the last run is still active: schedule=%s", schedule.name)
+        return None
+    run, is_new = QueryRun.objects.get_or_create(
+        slot=schedules.slot(schedule, now), defaults={"query": query, "began_ms": now_ms()}
+    )
+    if not is_new:
+        logger.warning("slot ran already: slot=%s", run.slot)
+        return None
+    try:
+        perform(run, schedules.zone_of(schedule))
+    except Exception:
+        # The boundary: after any failure here, the page must not show a run that never ends.
+        logger.exception("scheduled query failed: run=%s", run.pk)
+        finish(run, QueryRun.State.FAILED, _("The worker failed unexpectedly; its log says why."))
+    forget_old_runs(query)
+    return run
+
+
+def perform(run: QueryRun, zone: str) -> None:
+    """Ask the lake, as the query's owner."""
+    query, owner = run.query, run.query.owner
+    if not settings.TREBUCHET_LAKE:
+        finish(run, QueryRun.State.FAILED, _("There is no lake: nothing can be asked."))
+        return
+    if not (owner.is_active and may_query(owner)):
+        sentence = _("%(name)s, whose query this is, may not ask the lake any more.")
+        finish(run, QueryRun.State.FAILED, sentence % {"name": owner.get_username()})
+        return
+    asked = new_run(query.sql, zone, owner.pk, owner.get_username(), topics_of(owner), query.pk)
+    run.run_id = asked.id
+    run.save(update_fields=["run_id"])
+    desk = Desk()
+    try:
+        desk.start(asked)
+    except DeskError as error:
+        finish(run, QueryRun.State.FAILED, str(error))
+        return
+    desk.wait(asked.id, RUN_MS_MAX / 1_000)
+    outcome = asked.outcome()
+    if outcome is None:
+        desk.cancel(asked.id)
+        finish(run, QueryRun.State.FAILED, _("The query's process did not end."))
+    elif outcome.state == "done":
+        finish(run, QueryRun.State.DONE, "", outcome.rows)
+    else:
+        finish(run, QueryRun.State.FAILED, outcome.sentence)
+
+
+def finish(run: QueryRun, state: str, sentence: str, rows: int = 0) -> None:
+    run.state, run.sentence = state, sentence[:SENTENCE_CHARACTERS_MAX]
+    run.rows, run.ended_ms = rows, now_ms()
+    run.save(update_fields=["state", "sentence", "rows", "ended_ms"])
+
+
+def forget_old_runs(query: SavedQuery) -> None:
+    """Keep the newest runs of a query only."""
+    for oldest in query.runs.values_list("pk", flat=True)[RUNS_KEPT - 1 : RUNS_KEPT]:
+        query.runs.filter(pk__lt=oldest).delete()
+
+
+def last_word(query: SavedQuery, now: datetime) -> QueryRun | None:
+    """Return the run that says what holds now; None: none does, or its time has passed."""
+    schedule = schedule_of(query)
+    if schedule is None or not schedule.enabled:
+        return None
+    run = query.runs.exclude(state=QueryRun.State.RUNNING).first()
+    if run is None or run.state != QueryRun.State.DONE:
+        return None
+    now_s = now.timestamp()
+    seconds = schedules.interval_seconds(schedule)
+    if seconds is not None:
+        is_old = now_s - run.began_ms / 1_000 > LATE_INTERVALS * seconds + schedules.LATE_S
+    else:
+        due = schedules.due_at(schedule, now)
+        is_old = (
+            due is not None
+            and run.began_ms / 1_000 < due.timestamp()
+            and now_s - due.timestamp() > schedules.LATE_S
+        )
+    return None if is_old else run

@@ -1,0 +1,309 @@
+"""Scheduled queries: one run a time, with its owner's rights; alerts while rows come back."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from django_celery_beat.models import PeriodicTask
+
+from console.alerts.models import Alert, Rule
+from console.alerts.preview import preview
+from console.gateway.moment import now_ms
+from console.history.access import history_store
+from console.reports import schedules
+from console.sql import runs, scheduled, tasks
+from console.sql.models import RUN_MS_MAX, QueryRun, SavedQuery
+from console.sql.runs import new_run, run_of
+from tests.analytics.lake.lakes import Lake
+from tests.analytics.store_builder import StoreBuilder
+from tests.console.alerts.support import FIRST_MS, Rounds, channel, said
+
+pytestmark = pytest.mark.django_db
+
+MORNING = datetime(2026, 11, 20, 6, 0, 10, tzinfo=UTC)
+COUNTED = "SELECT topic, count(*) AS sent FROM bronze.messages GROUP BY topic ORDER BY topic"
+HOURLY = {"enabled": "on", "catch_up": "on", "kind": "interval", "every": 1, "period": "hours"}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("lake")
+    builder = StoreBuilder(directory / "store").put_many(30, ("orders", "orders", "bills"))
+    builder.write()
+    made = Lake(directory / "lake", builder.root)
+    made.take_all()
+    return made.directory
+
+
+@pytest.fixture
+def rita(db, settings, tmp_path):
+    """An analyst who may ask about orders."""
+    settings.TREBUCHET_DATA, settings.TREBUCHET_LAKE = tmp_path, str(tmp_path / "lake")
+    made = get_user_model().objects.create_user("rita")
+    call_command("allow_sql", "rita", topics=["ord*"], stdout=io.StringIO())
+    return made
+
+
+@pytest.fixture
+def query(rita) -> SavedQuery:
+    return SavedQuery.objects.create(owner=rita, name="orders", sql=COUNTED)
+
+
+def scheduled_at(query: SavedQuery, cron: str = "0 6 * * *", *, catch_up=True) -> PeriodicTask:
+    schedule = scheduled.new_schedule(query)
+    schedules.set_cron(schedule, cron, "UTC")
+    if not catch_up:
+        schedule.kwargs = schedule.kwargs.replace("true", "false")
+        schedule.save()
+    return PeriodicTask.objects.get(pk=schedule.pk)
+
+
+def sent(schedule: PeriodicTask) -> None:
+    """Let a worker have what beat sends."""
+    tasks.run_scheduled_query.apply(kwargs=schedules.arguments(schedule), throw=True)
+
+
+@pytest.fixture
+def asked_nothing(monkeypatch):
+    """Runs are done at once, without rows."""
+    monkeypatch.setattr(
+        scheduled, "perform", lambda run, _zone: scheduled.finish(run, QueryRun.State.DONE, "")
+    )
+
+
+def test_a_run_has_its_owners_rights_and_its_rows_are_kept(query, rita, lake, settings) -> None:
+    settings.TREBUCHET_LAKE = str(lake)
+
+    sent(scheduled_at(query))
+
+    found = query.runs.get()
+    assert (found.state, found.rows, found.sentence) == ("done", 1, "")
+    run = run_of(str(found.run_id))
+    assert run is not None
+    assert list(run.rows()) == [["orders", 20]]
+    assert (run.topics, run.scheduled) == (("ord*",), query.pk)
+    client = Client()
+    client.force_login(rita)
+    html = client.get(reverse("sql:schedule", args=[query.pk])).content.decode()
+    assert reverse("sql:result", args=[found.run_id]) in html
+    assert "Next runs" in html
+
+
+def test_a_query_that_fails_is_a_run_that_says_why(query, lake, settings) -> None:
+    settings.TREBUCHET_LAKE = str(lake)
+    SavedQuery.objects.update(sql="SELECT nothing FROM bronze.messages")
+
+    sent(scheduled_at(query))
+
+    found = query.runs.get()
+    assert found.state == "failed"
+    assert "nothing" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("lost", "sentence"),
+    [("the right", "rita, whose query this is"), ("the lake", "There is no lake")],
+)
+def test_who_may_not_ask_any_more_is_answered_nothing(query, settings, lost, sentence) -> None:
+    if lost == "the lake":
+        settings.TREBUCHET_LAKE = ""
+    else:
+        call_command("allow_sql", "rita", is_taken=True, stdout=io.StringIO())
+
+    sent(scheduled_at(query))
+
+    found = query.runs.get()
+    assert (found.state, found.run_id) == ("failed", None)
+    assert sentence in found.sentence
+
+
+def test_a_time_has_one_run_however_often_it_is_sent(query, asked_nothing, monkeypatch) -> None:
+    schedule = scheduled_at(query)
+    for minutes in (0, 1, 24 * 60):
+        now = MORNING + timedelta(minutes=minutes)
+        monkeypatch.setattr(timezone, "now", lambda now=now: now)
+        sent(schedule)
+
+    assert [run.slot.partition("@")[2] for run in query.runs.all()] == [
+        "2026-11-21T06:00 UTC",
+        "2026-11-20T06:00 UTC",
+    ]
+
+
+@pytest.mark.parametrize(("catch_up", "count"), [(True, 1), (False, 0)])
+def test_a_time_that_was_missed_is_caught_up_where_the_schedule_says_so(
+    query, asked_nothing, monkeypatch, catch_up, count
+) -> None:
+    schedule = scheduled_at(query, catch_up=catch_up)
+    monkeypatch.setattr(timezone, "now", lambda: MORNING + timedelta(hours=3))
+
+    sent(schedule)
+
+    assert query.runs.count() == count
+
+
+def test_a_schedule_skips_its_times_while_a_run_goes_on_but_not_for_one_that_was_lost(
+    query, asked_nothing
+) -> None:
+    now = now_ms()
+    going = QueryRun.objects.create(query=query, slot="x", began_ms=now)
+    schedule = scheduled_at(query)
+
+    sent(schedule)
+    assert query.runs.count() == 1
+
+    QueryRun.objects.filter(pk=going.pk).update(began_ms=now - RUN_MS_MAX - 1)
+    sent(schedule)
+    assert query.runs.count() == 2
+    going.refresh_from_db()
+    assert going.shown_state == "failed"
+    assert "worker ended" in going.shown_sentence
+
+
+def test_the_newest_runs_and_rows_of_each_schedule_are_kept(
+    query, asked_nothing, monkeypatch
+) -> None:
+    monkeypatch.setattr(scheduled, "RUNS_KEPT", 2)
+    monkeypatch.setattr(runs, "SCHEDULED_KEPT", 1)
+    for number in range(4):
+        QueryRun.objects.create(query=query, slot=str(number), began_ms=1, state="done")
+    made = [new_run("SELECT 1", "UTC", 1, "rita", None, each) for each in (0, 0, 7, 7, 8)]
+    for run in made:
+        run.make()
+
+    scheduled.forget_old_runs(query)
+    runs.forget_old()
+
+    assert [run.slot for run in query.runs.all()] == ["3", "2"]
+    kept = [run.scheduled for run in made if run_of(run.id) is not None]
+    assert sorted(kept) == [0, 0, 7, 8]
+
+
+def test_a_query_that_is_deleted_runs_no_more(query, rita, asked_nothing) -> None:
+    schedule = scheduled_at(query)
+    client = Client()
+    client.force_login(rita)
+    client.post(reverse("sql:delete", args=[query.pk]))
+    assert not PeriodicTask.objects.filter(pk=schedule.pk).exists()
+
+    # One that was sent before.
+    sent(schedule)
+    assert not QueryRun.objects.exists()
+
+
+def test_a_schedule_is_made_on_its_page_by_the_owner_and_by_nobody_else(query, rita) -> None:
+    address = reverse("sql:schedule", args=[query.pk])
+    SavedQuery.objects.update(is_shared=True)
+    other = get_user_model().objects.create_user("olga")
+    call_command("allow_sql", "olga", stdout=io.StringIO())
+    owner, stranger = Client(), Client()
+    owner.force_login(rita)
+    stranger.force_login(other)
+
+    wrong = owner.post(address, {**HOURLY, "kind": "cron", "cron": "61 * * * *"})
+    made = owner.post(address, HOURLY, follow=True).content.decode()
+
+    assert wrong.status_code == 422
+    assert "is not a valid minute" in wrong.content.decode()
+    assert "every hour" in made
+    assert made.count("<li>") >= 5
+    assert stranger.get(address).status_code == 404
+    assert stranger.post(address, HOURLY).status_code == 404
+    owner.post(reverse("sql:schedule-end", args=[query.pk]))
+    assert scheduled.schedule_of(query) is None
+
+
+def ran(query: SavedQuery, rounds: Rounds, rows: int, state: str = "done") -> None:
+    QueryRun.objects.create(
+        query=query,
+        slot=str(rounds.now_ms),
+        state=state,
+        rows=rows,
+        began_ms=rounds.now_ms,
+        ended_ms=rounds.now_ms,
+    )
+
+
+@pytest.fixture
+def rounds(brokers) -> Rounds:
+    return Rounds(history_store())
+
+
+def test_an_alert_fires_when_rows_come_back_and_ends_when_none_do(query, rounds) -> None:
+    schedule = scheduled.new_schedule(query)
+    schedules.set_interval(schedule, 2, "minutes")
+    rule = Rule.objects.create(
+        name="late", source="query", query=query, for_minutes=0, clear_minutes=1, repeat_minutes=0
+    )
+    rule.channels.add(channel())
+
+    ran(query, rounds, 0)
+    rounds.pass_minute()
+    assert not Alert.objects.exists()
+
+    ran(query, rounds, 3)
+    rounds.pass_minute()
+    alert = Alert.objects.get()
+    assert (alert.state, alert.name, alert.evidence) == ("firing", "orders", {"rows": 3})
+    ran(query, rounds, 0, "failed")
+    rounds.pass_minutes([None] * 6)
+    assert Alert.objects.get().state == "firing"
+
+    ran(query, rounds, 0)
+    rounds.pass_minutes([None, None, None])
+    assert Alert.objects.get().state == "resolved"
+    assert said() == [("firing", 1, 0), ("resolved", 0, 1)]
+    assert preview(rounds.store, rule, rounds.now_ms).fired != []
+
+
+def test_what_ran_too_long_ago_says_nothing(query, rounds) -> None:
+    schedule = scheduled.new_schedule(query)
+    schedules.set_interval(schedule, 1, "minutes")
+    ran(query, rounds, 3)
+    began = datetime.fromtimestamp(FIRST_MS / 1_000, UTC)
+
+    assert scheduled.last_word(query, began + timedelta(minutes=1)) is not None
+    assert scheduled.last_word(query, began + timedelta(minutes=8)) is None
+
+    schedules.set_cron(schedule, "0 6 * * *")
+    tomorrow = began + timedelta(days=1)
+    due = tomorrow.replace(hour=6, minute=0)
+    assert scheduled.last_word(query, due - timedelta(minutes=1)) is not None
+    assert scheduled.last_word(query, due + timedelta(minutes=6)) is None
+    schedule.enabled = False
+    schedule.save()
+    assert scheduled.last_word(query, due - timedelta(minutes=1)) is None
+
+
+def test_a_rule_about_a_query_is_made_from_its_page(query, admin_account) -> None:
+    client = Client()
+    client.force_login(admin_account)
+    address = f"{reverse('alerts:rule-create')}?query={query.pk}"
+    given = {
+        "name": "late",
+        "source": "query",
+        "enabled": "on",
+        "broker_pattern": "*",
+        "name_pattern": "*",
+        "for_minutes": 0,
+        "clear_minutes": 0,
+        "repeat_minutes": 0,
+        "group_by": "alert",
+        "query": query.pk,
+        "version": 1,
+    }
+    assert client.post(address, given).status_code == 422
+
+    scheduled_at(query)
+
+    assert f'<option value="{query.pk}" selected>' in client.get(address).content.decode()
+    assert client.post(address, given).status_code == 302
+    assert Rule.objects.get().query == query
+    assert "Rows come back from orders" in client.get(reverse("alerts:rules")).content.decode()
