@@ -142,6 +142,9 @@ def does_not_shrink(seen: Seen, evidence: Evidence) -> Found | None:
     before, now = mean_of(lags, TREND_MINUTES, TREND_MINUTES + 3), mean_of(lags, 0, 3)
     if before is None or now is None or now < max(before, LAG_MIN):
         return None
+    # One that consumes nothing at all does not fall behind any more: it has stopped.
+    if "before" in evidence and unread_and_still(seen):
+        return None
     age = seen.own.last(metrics.LAG_AGE) or 0.0
     severity = Severity.BAD if age >= 10 * MINUTE_MS else Severity.WARN
     newer = {"before": before, "now": now, "age_ms": age} if "before" in evidence else {}

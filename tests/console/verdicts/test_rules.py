@@ -484,6 +484,15 @@ def test_a_lag_that_stays_is_no_recovery(name) -> None:
     assert goes_on(name, progress(flat(3)), **evidence) is None
 
 
+def test_a_group_that_consumes_nothing_any_more_has_stopped_instead() -> None:
+    still = progress(flat(5_000), consumed=[*flat(60, 50), *flat(0, 10)], age_ms=WAITING)
+    rule = BY_NAME["falling-behind"]
+
+    assert rule.goes_on is not None
+    assert rule.goes_on(still, BEHIND) is None
+    assert set(said(still)) == {"stopped"}
+
+
 def test_a_stuck_queue_without_traffic_beside_it_is_still_stuck() -> None:
     seen = progress(flat(5), consumed=flat(0), age_ms=flat(0), queues={1: climb(0, 59 * MIN)})
     moves = progress(flat(5), consumed=flat(0), age_ms=flat(0), queues={1: flat(2 * MIN)})
