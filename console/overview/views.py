@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib import messages
@@ -16,6 +16,7 @@ from console.audit.record import change
 from console.demo.process import demo_process
 from console.flow.pages import shared_flow
 from console.gateway.access import gateway
+from console.gateway.errors import GatewayError
 from console.gateway.known import known_addresses
 from console.gateway.moment import now_ms
 from console.history.charts import CLUSTER_CHART
@@ -41,14 +42,25 @@ shared_summary: Shared[Summary] = Shared(SUMMARY_KEPT_MS)
 
 @page
 def index(request: HttpRequest) -> HttpResponse:
-    """Show the whole page, with the current state in it."""
+    """Show the whole page, with the current state in it; without one what the history has."""
     asked = asked_range(request.GET, now_ms(), RANGE)
-    context = {
-        "summary": summary_kept(),
+    context: dict[str, Any] = {
         "time_range": asked,
         "chart": chart_row(CLUSTER_CHART, "all", asked.query),
-        "demo": demo_process.state(),
         "flow": SafeString(shared_flow.html(now_ms())),
+    }
+    try:
+        summary = summary_kept()
+    except GatewayError as error:
+        context |= {
+            "problem": error,
+            "verdicts": current_verdicts(),
+            "collector": collector_state(now_ms()),
+        }
+        return render(request, "overview/gone.html", context, status=503)
+    context |= {
+        "summary": summary,
+        "demo": demo_process.state(),
         "name_server_first": settings.TREBUCHET_NAMESRV[0],
     }
     return render(request, "overview/index.html", context)

@@ -53,6 +53,25 @@ new PerformanceObserver((list) => {
   for (const each of list.getEntries()) if (!each.hadRecentInput) window.layoutShift += each.value;
 }).observe({ type: "layout-shift", buffered: true });
 """
+MAIN_PAGES = ("/", "/topics/", f"/groups/g/{GROUP}/", f"/messages/?topic={TOPIC}&range=1h")
+PAINT_MS_MAX = 1_000
+THROTTLE = 4
+PAINT_TRIES = 6
+# What 20 million turns of an empty loop take on a machine at rest, throttled: a busier one, or one
+# of another make, is slower with everything by as much.
+LOOP_MS = 150
+LOOP = """
+(() => {
+  const began = performance.now();
+  let sum = 0;
+  for (let turn = 0; turn < 2e7; turn += 1) sum = (sum + turn * 7) % 1000003;
+  return performance.now() - began + sum * 0;
+})()
+"""
+LARGEST_PAINT = """
+new Promise((done) => new PerformanceObserver((list) => done(list.getEntries().at(-1).startTime))
+  .observe({ type: "largest-contentful-paint", buffered: true }))
+"""
 PAINTED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 AXE = Axe()
 EVERYTHING: dict[str, object] = {"resultTypes": ["violations"]}
@@ -197,6 +216,28 @@ def test_a_page_fits_keeps_to_itself_and_is_for_everyone(
         page.close()
 
     assert problems == []
+
+
+@pytest.mark.parametrize("path", MAIN_PAGES)
+def test_a_main_page_is_painted_within_a_second_by_a_quarter_of_a_processor(
+    world: World, signed_in: dict[int, BrowserContext], path: str
+) -> None:
+    """The best of some tries: whatever else runs on the machine only adds."""
+    best = float("inf")
+    for _ in range(PAINT_TRIES):
+        page = signed_in[1280].new_page()
+        page.context.new_cdp_session(page).send(
+            "Emulation.setCPUThrottlingRate", {"rate": THROTTLE}
+        )
+        page.goto(f"{world.appliance.url}{path}")
+        painted = page.evaluate(LARGEST_PAINT)
+        slowness = max(1.0, page.evaluate(LOOP) / LOOP_MS)
+        page.close()
+        best = min(best, painted / slowness)
+        if best <= PAINT_MS_MAX:
+            break
+
+    assert best <= PAINT_MS_MAX
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -198,6 +198,19 @@ def test_the_page_says_what_is_wrong_when_no_name_server_answers(actors, brokers
     assert "TREBUCHET_NAMESRV" in html
 
 
+def test_without_brokers_the_overview_shows_what_was_sampled_before(actors, brokers) -> None:
+    first_ms = now_ms() // 10_000 * 10_000 - 60_000
+    orders = BILLING._replace(kind="topic", name="Orders")
+    keep(history_store(), first_ms, {(BROKER_0, PUT): [50] * 6, (orders, PUT): [50] * 6})
+    brokers.fails = NameServerDownError(["127.0.0.1:9876"], "connection refused")
+
+    html = actors.reader.get(reverse("overview:index")).text
+
+    assert "was sampled before" in html
+    assert ">Orders</a>" in html
+    assert "data-history=" in html
+
+
 def test_the_part_that_refreshes_itself_says_it_in_place(actors, brokers) -> None:
     brokers.fails = NameServerDownError(["127.0.0.1:9876"], "connection refused")
 

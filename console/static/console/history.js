@@ -106,7 +106,7 @@ document.addEventListener("DOMContentLoaded", () => {
           // Dashes of many points are a blur.
           dash: index && answer.times.length < 400 ? [5, 3] : undefined,
           spanGaps: false,
-          points: { show: (plot, series, from, to) => isSparse(answer.lines[index].values, from, to) },
+          points: { show: true, filter: () => lone(line.values) },
           value: (_, value) => numberText(value),
         })),
         ...answer.earlier.map((values, index) => ({
@@ -115,7 +115,7 @@ document.addEventListener("DOMContentLoaded", () => {
           width: 1.25,
           alpha: EARLIER_ALPHA,
           spanGaps: false,
-          points: { show: (plot, series, from, to) => isSparse(values, from, to) },
+          points: { show: true, filter: () => lone(values) },
           value: (_, value) => numberText(value),
         })),
       ],
@@ -125,12 +125,9 @@ document.addEventListener("DOMContentLoaded", () => {
     };
   }
 
-  /** A value between two gaps has no line: it is shown as a point. */
-  function isSparse(values, from, to) {
-    for (let index = from; index <= to; index += 1) {
-      if (values[index] != null && values[index - 1] == null && values[index + 1] == null) return true;
-    }
-    return false;
+  /** The places of values between two gaps: they have no line, and are shown as points. */
+  function lone(values) {
+    return [...values.keys()].filter((at) => values[at] != null && values[at - 1] == null && values[at + 1] == null);
   }
 
   function narrow(plot) {
