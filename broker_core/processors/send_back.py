@@ -120,6 +120,8 @@ class SendBackProcessor:
         origin_topic = table[names.PROPERTY_RETRY_TOPIC]
         if is_dead:
             self._dead_letters.note_put(group, origin_topic, message.uniq_key, times)
+            # Differs: the original counts it in its 5.x metrics alone.
+            self._stats.put_again(place[0], result.wrote_size)
             self._trace.dead(message, place, result, group, connection.remote_address)
         else:
             self._trace.given_back(message, group, connection.remote_address)

@@ -13,7 +13,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from broker_core.composition.metrics import METRICS_PORT
-from broker_core.protocol.codes import RequestCode
+from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.remoting.allowed import AllowedPeers
 from tests.support.broker import running_broker
 from tests.support.client import Client
@@ -114,6 +114,28 @@ async def test_figures_are_what_was_done(tmp_path: Path) -> None:
     assert value(text, "trebuchet_writable") == 1
     assert value(text, "trebuchet_quarantined_ranges") == 0
     assert value(text, "process_resident_memory_bytes") > 1_000_000
+
+
+async def test_a_message_that_a_consumer_gives_up_is_a_dead_letter(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, metricsListenPort=free_port()) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await client.heartbeat(consumer_groups={"g": {"T": "*"}})
+        sent = await client.send("T")
+        offset = int(sent.ext_fields["msgId"][-16:], 16)
+        codes = [
+            (
+                await client.ask(
+                    RequestCode.CONSUMER_SEND_MSG_BACK, offset=offset, group="g", delayLevel=level
+                )
+            ).code
+            for level in (1, -1)
+        ]
+        text = await scraped(broker)
+        await client.shutdown()
+
+    assert codes == [ResponseCode.SUCCESS] * 2
+    assert value(text, "rocketmq_send_to_dlq_messages_total", consumer_group="g") == 1
+    assert value(text, "rocketmq_messages_in_total", topic="%DLQ%g") == 1
 
 
 async def test_names_types_and_labels_are_those_of_the_original(tmp_path: Path) -> None:
