@@ -18,10 +18,12 @@ def build_plain_sends(
     foundation: Foundation, storage: StorageParts, send: SendProcessor
 ) -> PlainSends | None:
     """Return who serves plain sends before the dispatcher sees them; None: nobody."""
-    native, puts = foundation.native, storage.store.own_puts
+    native, store = foundation.native, storage.store
+    puts = store.own_puts
     logger.info("plain sends are served by: %s", native.words)
-    if native.send_turn is None or puts is None or puts.is_guarded:
-        # A plug-in wants to see every put; a guarded record is not plain.
+    if native.send_turn is None or puts is None or puts.is_guarded or store.files.pool is not None:
+        # A plug-in wants to see every put; records that are guarded or written elsewhere first are
+        # not plain.
         return None
     return native.send_turn(
         send,

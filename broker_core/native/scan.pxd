@@ -208,7 +208,8 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send) noexcept nogi
     cdef int64_t number = 0
     cdef int64_t most64 = 999999999999999999
     cdef Text text
-    send.properties.at = NULL
+    # Of nothing, but not nowhere: what is copied must have a place.
+    send.properties.at = at
     send.properties.size = 0
     send.properties.is_escaped = False
     send.reconsume_times = 0

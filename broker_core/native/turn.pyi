@@ -1,3 +1,4 @@
+from broker_core.remoting.later import Later
 from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.store.mapped_file import MappedFile
 
@@ -12,7 +13,14 @@ class SendTurn:
         acknowledge: object,
         clock: object,
     ) -> None: ...
-    def serve(self, decoder: object, dispatcher: object, born_host: bytes, room: int) -> bytes: ...
+    def serve(
+        self,
+        decoder: object,
+        dispatcher: object,
+        born_host: bytes,
+        room: int,
+        requests_max: int,
+    ) -> bytes | Later: ...
 
 class NativePlainReplay:
     records: int

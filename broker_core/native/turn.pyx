@@ -118,7 +118,8 @@ cdef class SendTurn:
     # Of this turn.
     cdef Py_buffer _log
     cdef int64_t _from, _position, _limit, _body_max, _room, _now
-    cdef bint _is_loaded
+    cdef int64_t _wait_limit, _requests
+    cdef bint _is_loaded, _waits
     cdef Bytes _born_host
     cdef Py_ssize_t _born_size
 
@@ -172,10 +173,12 @@ cdef class SendTurn:
         self._open = 0
         self._is_loaded = False
 
-    def serve(self, decoder, dispatcher, bytes born_host not None, Py_ssize_t room):
+    def serve(self, decoder, dispatcher, bytes born_host not None, Py_ssize_t room,
+              int64_t requests_max):
         """Serve the plain sends that come next; return their answers, b"" when there is none.
 
-        Ends behind `room` bytes of answers at the latest.
+        Ends behind `room` bytes of answers and `requests_max` requests at the latest. Puts that do
+        not count at once are told of together: then this returns a Later.
         """
         cdef Py_buffer view
         cdef Bytes begin
@@ -194,13 +197,18 @@ cdef class SendTurn:
             ):
                 return b""
             try:
-                taken = self._run(begin, begin + view.len, decoder.frame_max, room)
+                taken = self._run(begin, begin + view.len, decoder.frame_max, room, requests_max)
             finally:
                 self._store()
             if taken == 0:
                 return b""
             decoder.skip(taken)
-            return PyBytes_FromStringAndSize(<char*>self._answers, self._answered)
+            answers = PyBytes_FromStringAndSize(<char*>self._answers, self._answered)
+            if not self._waits:
+                return answers
+            return self._send.when_together(
+                self._from + self._position, answers, self._requests, taken
+            )
         finally:
             PyBuffer_Release(&view)
             self._born_host = NULL
@@ -213,7 +221,11 @@ cdef class SendTurn:
             self._is_raw = handler == self._raw
         if not self._is_raw or not self._state.is_writable or self._tracer.watching:
             return False
-        if self._acknowledge.waits or self._puts.waits:
+        self._waits = self._acknowledge.waits
+        if self._waits:
+            self._wait_limit = self._acknowledge.plain_limit
+        elif self._puts.waits:
+            # A put counts before it may be read: with a TransientStorePool.
             return False
         self._born_size = PyBytes_GET_SIZE(born_host)
         if self._born_size != 8 and self._born_size != HOST_MAX:
@@ -228,7 +240,7 @@ cdef class SendTurn:
         return True
 
     cdef Py_ssize_t _run(self, Bytes begin, Bytes end, int64_t frame_max,
-                         Py_ssize_t room) except -1:
+                         Py_ssize_t room, int64_t requests_max) except -1:
         """Serve frames; return how many bytes they have."""
         cdef Bytes at = begin
         cdef Bytes body
@@ -238,7 +250,8 @@ cdef class SendTurn:
         cdef Py_ssize_t answer_max = self._parts_size + NUMBERS_MAX
         if room > ANSWERS_MAX - answer_max:
             room = ANSWERS_MAX - answer_max
-        while end - at >= START and self._answered <= room:
+        self._requests = 0
+        while end - at >= START and self._answered <= room and self._requests < requests_max:
             total = big32(at)
             header = big32(at + 4)
             # The first byte of `header` is the serializer: any but JSON makes it too long.
@@ -251,29 +264,44 @@ cdef class SendTurn:
                 break
             if not read_properties(send.properties, self._scratch, &self._special, &properties):
                 break
+            if self._waits and properties.is_unawaited:
+                break
             if not self._is_loaded:
                 self._load()
             if not self._put(&send, &properties, body, total - 4 - header):
                 break
             at += 4 + total
+            self._requests += 1
         return at - begin
 
     cdef int _load(self) except -1:
-        state = self._state
-        self._from = state.file_from_offset
-        self._position = state.position
-        self._limit = state.limit
+        self._load_log()
         self._body_max = self._config.max_message_size
         self._now = -1
         self._open = 0
         if self._index is not None:
             self._room = self._index.room
             self._waiting = self._index.waiting
-        PyObject_GetBuffer(state.buffer, &self._log, PyBUF_WRITABLE)
         self._is_loaded = True
+        return 0
+
+    cdef int _load_log(self) except -1:
+        state = self._state
+        self._from = state.file_from_offset
+        self._position = state.position
+        self._limit = state.limit
+        PyObject_GetBuffer(state.buffer, &self._log, PyBUF_WRITABLE)
         if self._limit > self._log.len:
             self._limit = self._log.len
         return 0
+
+    cdef bint _make_room(self, _Place place, int64_t size) except -1:
+        """Before the first put of a turn: have the log look ahead, and tell who watches it."""
+        if not self._puts.make_plain_room(place.queue, size):
+            return False
+        PyBuffer_Release(&self._log)
+        self._load_log()
+        return self._position >= 0 and self._position + size <= self._limit
 
     cdef _Place _place_of(self, Send* send):
         """Return the queue of a send, None when it is not a plain one with room."""
@@ -331,7 +359,6 @@ cdef class SendTurn:
         size = head_size + body_size + PyBytes_GET_SIZE(place.topic_field) + 2 + properties_size
         if (
             self._position < 0
-            or self._position + size > self._limit
             or place.position >= place.limit
             or place.position + UNIT_SIZE > place.units.len
             or properties_size > PROPERTIES_MAX
@@ -341,6 +368,12 @@ cdef class SendTurn:
         keys_size = characters(properties.keys) if properties.keys.size else 0
         is_indexed = self._index is not None and (properties.uniq_key.size or keys_size)
         if is_indexed and self._room <= keys_size:
+            return False
+        if self._waits and self._from + self._position + size >= self._wait_limit:
+            return False
+        if self._position + size > self._limit and (
+            self._requests or not self._make_room(place, size)
+        ):
             return False
         if self._now < 0:
             self._begin_time()
@@ -432,7 +465,7 @@ cdef class SendTurn:
         """Write back what the turn has moved, then tell who is told of puts."""
         cdef _Place place, last = None
         cdef int i
-        cdef int64_t count = 0, size = 0
+        cdef int64_t count = 0, size = 0, end = self._from + self._position
         if not self._is_loaded:
             return 0
         self._is_loaded = False
@@ -459,9 +492,10 @@ cdef class SendTurn:
             for i in range(self._open):
                 place = <_Place>self._places[i]
                 if place.count:
-                    self._puts.show(place.queue, place.end)
+                    self._puts.show(place.queue, end)
                     self._stats.put_each(place.topic, place.count, place.size)
-            self._latency.served += count
+            if not self._waits:
+                self._latency.served += count
         for i in range(self._open):
             place = <_Place>self._places[i]
             place.queue = place.topic = place.seed = place.topic_field = None

@@ -29,6 +29,7 @@ from broker_core.message.properties import (
 from broker_core.message.sys_flag import TRANSACTION_MASK
 from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
 from broker_core.protocol.command import RemotingCommand, SendCommand, answer_template, framed
+from broker_core.protocol.frame import FrameDecoder
 from broker_core.protocol.headers.send_message import SHORT_NAMES, SendHeader
 from broker_core.remoting.dispatch import refused
 from broker_core.remoting.later import Later
@@ -397,6 +398,32 @@ class SendProcessor:
         refusal = RequestRefusedError(*self._remarks[status])
         return refused(put.request, refusal.with_fields(self._ext_fields))
 
+    def when_together(self, end: int, answers: bytes, requests: int, frame_bytes: int) -> Later:
+        """Answer the sends of a turn when all of them count; the last ends at an offset."""
+        put_at = self._clock.monotonic()
+        later = _Together(self, answers, put_at)
+        later.requests = requests
+        later.frame_bytes = frame_bytes
+        self._acknowledge.tell_together(end, later, put_at)
+        return later
+
+    def answers_of(self, puts: _Together, status: PutMessageStatus) -> bytes:
+        """Return the answers to puts that count, or of which it is known that they do not."""
+        self._latency.record(self._clock.monotonic() - puts.put_at, puts.requests)
+        if status is PUT_OK:
+            return puts.answers
+        decoder = FrameDecoder()
+        decoder.feed(puts.answers)
+        return b"".join([self._instead(stored, status).encode() for stored in decoder.commands()])
+
+    def _instead(self, stored: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:
+        """Return what a sender is told of a stored message instead of SUCCESS."""
+        if status in LESS_SAFE:
+            fields = {**self._ext_fields, **stored.ext_fields, **self._ext_fields}
+            return stored.answer(LESS_SAFE[status], ext_fields=fields)
+        refusal = RequestRefusedError(*self._remarks[status])
+        return refused(stored, refusal.with_fields(self._ext_fields))
+
     def _stored(
         self,
         request: RemotingCommand,
@@ -493,6 +520,22 @@ class _Unacknowledged(Later):
             # Other sends wait for the same report.
             outcome = error
         self.finish(outcome)
+
+
+class _Together(Later):
+    """The answers to the puts of a turn, which do not count yet."""
+
+    __slots__ = ("answers", "processor", "put_at")
+
+    def __init__(self, processor: SendProcessor, answers: bytes, put_at: float) -> None:
+        super().__init__()
+        self.processor = processor
+        self.answers = answers
+        self.put_at = put_at
+
+    def end(self, status: PutMessageStatus) -> None:
+        """See Waiter."""
+        self.finish(self.processor.answers_of(self, status))
 
 
 def parts_of(template: bytes) -> tuple[bytes, ...]:

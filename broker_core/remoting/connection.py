@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from typing import TYPE_CHECKING, Any, cast
 
 from broker_core.errors import FrameError, RemotingSendError, RemotingTimeoutError
 from broker_core.protocol.codes import ONEWAY_FLAG, RESPONSE_FLAG
 from broker_core.protocol.frame import FrameDecoder
 from broker_core.protocol.json_header import INT32_MAX
+from broker_core.remoting.peer_address import peer_of
 from broker_core.remoting.waiting import wait_within
 
 if TYPE_CHECKING:
@@ -288,7 +287,8 @@ class Connection(asyncio.BufferedProtocol):
         too many requests in flight the connection stops reading: a request that a handler has begun
         can no longer be answered "busy".
         """
-        frame_bytes = self._begin()
+        frame_bytes = self._decoder.frame_bytes
+        self._begin(frame_bytes)
         self._wire.owner.spawn(
             self._finish(answer, frame_bytes), name=f"answer to request {command.code}"
         )
@@ -296,7 +296,8 @@ class Connection(asyncio.BufferedProtocol):
     def answer_when(self, command: RemotingCommand, answer: Later) -> None:
         """Send the frame of an answer when it is there: answer_later without a task."""
         answer.command = command
-        answer.frame_bytes = self._begin()
+        answer.frame_bytes = self._decoder.frame_bytes
+        self._begin(answer.frame_bytes)
         answer.when_done(self._answered)
 
     def _answered(self, done: Later) -> None:
@@ -304,6 +305,10 @@ class Connection(asyncio.BufferedProtocol):
         frame = self._wire.dispatcher.frame_of(done.command, done.outcome)
         if frame is not None:
             self.send(frame)
+
+    def _answered_together(self, done: Later) -> None:
+        self._end(done.frame_bytes, done.requests)
+        self.send(done.outcome)
 
     async def _finish(self, answer: Coroutine[Any, Any, bytes | None], frame_bytes: int) -> None:
         try:
@@ -313,12 +318,11 @@ class Connection(asyncio.BufferedProtocol):
         if frame is not None:
             self.send(frame)
 
-    def _begin(self) -> int:
-        """Count the dispatched request as in flight; return its bytes."""
+    def _begin(self, frame_bytes: int, requests: int = 1) -> None:
+        """Count dispatched requests as in flight."""
         wire = self._wire
-        wire.in_flight += 1
-        self._in_flight += 1
-        frame_bytes = self._decoder.frame_bytes
+        wire.in_flight += requests
+        self._in_flight += requests
         self._in_flight_bytes += frame_bytes
         limits = self._limits
         if (
@@ -328,12 +332,11 @@ class Connection(asyncio.BufferedProtocol):
             self._is_crowded = True
             if self._transport is not None and self.is_writable:
                 self._transport.pause_reading()
-        return frame_bytes
 
-    def _end(self, frame_bytes: int) -> None:
+    def _end(self, frame_bytes: int, requests: int = 1) -> None:
         wire = self._wire
-        wire.in_flight -= 1
-        self._in_flight -= 1
+        wire.in_flight -= requests
+        self._in_flight -= requests
         self._in_flight_bytes -= frame_bytes
         if wire.answered is not None and not wire.in_flight and not wire.answered.done():
             # Soon, not now: the caller sends the answer first.
@@ -377,7 +380,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         wire = self._wire
         self._transport = cast("asyncio.Transport", transport)
-        self.remote_address, self.remote_host = _peer_of(self._peer, transport)
+        self.remote_address, self.remote_host = peer_of(self._peer, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_high)
         wire.connections.add(self)
         refusal = wire.on_made(self)
@@ -439,8 +442,9 @@ class Connection(asyncio.BufferedProtocol):
         started = wire.clock.monotonic() if wire.on_turn is not None else 0.0
         self._is_handling = True
         frames = 0 if plain_sends is None else self._serve_plain(plain_sends)
+        has_room = self._is_writable and not self._is_crowded
         try:
-            for command in self._decoder.commands() if self._is_writable else ():
+            for command in self._decoder.commands() if has_room else ():
                 frames += 1
                 if command.flag & RESPONSE_FLAG:
                     self._resolve(command)
@@ -458,7 +462,7 @@ class Connection(asyncio.BufferedProtocol):
                             break
                 if plain_sends is not None:
                     self._serve_plain(plain_sends)
-                    if not self._is_writable:
+                    if self._is_crowded or not self._is_writable:
                         break
         except FrameError as error:
             wire.peer_log.report("connection closed", self.remote_address, error)
@@ -476,8 +480,16 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_plain(self, plain_sends: PlainSends) -> int:
         """Serve the plain sends that come next; return 0 if there is none."""
         answers = plain_sends.serve(
-            self._decoder, self._wire.dispatcher, self.remote_host, FLUSH_BYTES - self._out_bytes
+            self._decoder,
+            self._wire.dispatcher,
+            self.remote_host,
+            FLUSH_BYTES - self._out_bytes,
+            self._limits.requests_in_flight_max - self._in_flight,
         )
+        if not isinstance(answers, bytes):
+            self._begin(answers.frame_bytes, answers.requests)
+            answers.when_done(self._answered_together)
+            return answers.requests
         if answers:
             self._out.append(answers)
             self._out_bytes += len(answers)
@@ -582,17 +594,3 @@ class Connection(asyncio.BufferedProtocol):
 def _set_done(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _peer_of(told: tuple[str, int] | None, transport: asyncio.BaseTransport) -> tuple[str, bytes]:
-    """Return the two forms of the peer's address: `told` by a proxy, else the socket's."""
-    name = told or transport.get_extra_info("peername")
-    if not isinstance(name, tuple) or len(name) < 2:
-        return "", bytes(8)
-    host, port = str(name[0]).partition("%")[0], int(name[1])
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    packed = socket.inet_pton(family, host)
-    if packed[:12] == b"\0" * 10 + b"\xff\xff":  # IPv4 through a dual-stack listener
-        packed = packed[12:]
-        host = socket.inet_ntop(socket.AF_INET, packed)
-    return f"{host}:{port}", packed + struct.pack(">i", port)

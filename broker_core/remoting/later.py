@@ -23,9 +23,10 @@ class Later:
         outcome: what it was called with: an answer, or the exception that prevented one.
         command: the request; the listener's, like `frame_bytes`.
         frame_bytes: length of the request's frame.
+        requests: how many requests it answers; of several `outcome` is the frames.
     """
 
-    __slots__ = ("_listener", "command", "frame_bytes", "is_done", "outcome")
+    __slots__ = ("_listener", "command", "frame_bytes", "is_done", "outcome", "requests")
 
     command: RemotingCommand
 
@@ -33,6 +34,7 @@ class Later:
         self.is_done = False
         self.outcome: Any = None
         self.frame_bytes = 0
+        self.requests = 1
         self._listener: Callable[[Later], None] | None = None
 
     def finish(self, outcome: Any) -> None:

@@ -64,13 +64,13 @@ class Latency:
         """Requests since the start by bucket: up to each bound of FINE_MS, and above the last."""
         return tuple(self._counts)
 
-    def record(self, seconds: float) -> None:
-        """Count one request."""
+    def record(self, seconds: float, requests: int = 1) -> None:
+        """Count one request, or more that took as long."""
         took_ms = seconds * 1000.0
         if took_ms > self.max_ms:
             self.max_ms = took_ms
-        self.total_ms += took_ms
-        self._counts[bisect_left(FINE_MS, took_ms)] += 1
+        self.total_ms += took_ms * requests
+        self._counts[bisect_left(FINE_MS, took_ms)] += requests
 
     def end_turn(self, seconds: float) -> None:
         """Count the turn's requests with the turn's duration."""

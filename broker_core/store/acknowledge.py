@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 NOBODY = -1
 NO_REACH = -1
+NO_LIMIT = 1 << 62
 
 
 class Waiter(Protocol):
@@ -175,6 +176,30 @@ class Acknowledgement:
             return False
         self._tell_when_flushed(end, waiter, put_at)
         return True
+
+    @property
+    def plain_limit(self) -> int:
+        """Puts that end before this offset of the log wait in the usual way, if puts wait.
+
+        That is: for slaves that are near enough, or for the disk alone. 0: none does.
+        """
+        if self._has_failed:
+            return 0
+        if self._slaves > 0:
+            return self._reach if self.replicated_where <= self._log.max_offset else 0
+        return NO_LIMIT if self.is_flush_awaited and self._terms is None else 0
+
+    def tell_together(self, end: int, waiter: Waiter, put_at: float) -> None:
+        """Tell a waiter when all puts of a turn count, the last of which ends at an offset.
+
+        They wait in the usual way; see `plain_limit`.
+        """
+        if self._slaves > 0:
+            self._for_slaves.add((end, put_at + self._slave_timeout_s, waiter))
+            if self.is_flush_awaited:
+                self._flush_up_to(end)
+        else:
+            self._tell_when_flushed(end, waiter, put_at)
 
     def until_acknowledged(
         self, result: PutMessageResult | PutBatchResult

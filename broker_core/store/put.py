@@ -527,6 +527,16 @@ class MessagePut:
             state.store_timestamp = now_ms
         return state.store_timestamp
 
+    def make_plain_room(self, queue: ConsumeQueue, size: int) -> bool:
+        """Raise the limit of the log in its file; return whether a record of this size fits now.
+
+        Whoever watches the log's growth is told by it. Never makes another file.
+        """
+        state = self.state
+        if state.limit < 0 or state.position + size > self._log.record_size_max:
+            return False
+        return self._reserve(queue, size, 1, 0) is None
+
     def tell_slow(self, topic: str, queue_id: int, size: int) -> None:
         """Log a put that ended after the state's `slow_at`."""
         self._watch.tell(topic, queue_id, size)

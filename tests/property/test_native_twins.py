@@ -11,6 +11,7 @@ import pytest
 from broker_core.config.loading import build
 from tests.support import send_frames
 from tests.support.twins import LISTENED, Twin, is_compiled, settled
+from tests.support.waiting import until_async
 
 if TYPE_CHECKING:
     from broker_core.config.configuration import Configuration
@@ -124,6 +125,58 @@ async def test_mixed_frames_in_random_pieces_leave_the_same(
             for twin in (pair.native, pair.python):
                 twin.clock.step_wall_clock_ms(-(opaque % 2))
         assert not pair.native.transport.closed
+
+
+class Terms:
+    """One slave, which may fall behind by so many bytes."""
+
+    slaves = 1
+    timeout_s = 3.0
+
+    def __init__(self, fall_behind_max: int) -> None:
+        self.fall_behind_max = fall_behind_max
+
+
+@pytest.mark.parametrize("fall_behind_max", [1 << 28, 20_000])
+async def test_sends_that_wait_for_a_slave_leave_the_same(
+    fall_behind_max: int, rng: random.Random
+) -> None:
+    async with Pair(configuration()) as pair:
+        stores = [twin.parts.store for twin in (pair.native, pair.python)]
+        for store in stores:
+            store.take_role(is_slave=False, terms=Terms(fall_behind_max))
+            store.acknowledge.replicated(0)
+        for number in range(ROUNDS * 8):
+            stream = b"".join(
+                send_frames.any_frame(rng, TOPICS, number * 100 + each) for each in range(20)
+            )
+            for piece in send_frames.pieces(rng, stream):
+                await pair.feed(piece)
+            for store in stores if number % 8 else ():
+                store.acknowledge.replicated(store.max_commit_log_offset if number % 9 else -1)
+            if number % 5 == 0:
+                pair.advance_ms(3_100)
+            await settled()
+            pair.same()
+        for store in stores:
+            store.acknowledge.fail()
+        await settled()
+        assert pair.same()["in_flight"] == 0
+
+
+async def test_sends_that_wait_for_the_disk_leave_the_same(rng: random.Random) -> None:
+    async with Pair(configuration(flushDiskType="SYNC_FLUSH")) as pair:
+        for number in range(ROUNDS):
+            for each in range(40):
+                await pair.feed(send_frames.any_frame(rng, TOPICS, number * 100 + each) * 3)
+            await until_async(lambda: not pair.native.wire.in_flight, "the disk")
+            await until_async(lambda: not pair.python.wire.in_flight, "the disk")
+        native, python = pair.native.seen(), pair.python.seen()
+        # The disk's thread decides how many are answered at one time, and who is woken when.
+        for seen in (native, python):
+            seen["answers"] = sorted(send_frames.frames_in(seen["answers"]))
+            del seen["attempts"], seen["read_limit"]
+        assert native == python
 
 
 async def test_fuzzed_frames_leave_the_same(rng: random.Random) -> None:

@@ -156,3 +156,13 @@ def pieces(rng: Random, data: bytes) -> list[bytes]:
     """Cut a stream anywhere."""
     cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.randrange(8)))
     return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True) if a < b]
+
+
+def frames_in(data: bytes) -> list[bytes]:
+    """Cut a stream where its frames end."""
+    frames = []
+    while data:
+        end = 4 + int.from_bytes(data[:4], "big")
+        frames.append(data[:end])
+        data = data[end:]
+    return frames

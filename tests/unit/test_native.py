@@ -13,7 +13,7 @@ from broker_core.errors import ConfigError
 from broker_core.native import build as native_build, loading, place
 from broker_core.processors.send import parts_of
 from tests.support import send_frames
-from tests.support.twins import Twin, is_compiled
+from tests.support.twins import Twin, is_compiled, settled
 
 if TYPE_CHECKING:
     import random
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from broker_core.protocol.frame import FrameDecoder
     from broker_core.remoting.dispatch import Dispatcher
+    from broker_core.remoting.later import Later
     from broker_core.remoting.plain_sends import PlainSends
+    from broker_core.store.acknowledge import Acknowledgement
 
 compiled = pytest.mark.skipif(
     not is_compiled(), reason="no compiled turn: python -m broker_core.native.build"
@@ -38,10 +40,18 @@ class Counting:
         self.answers = 0
 
     def serve(
-        self, decoder: FrameDecoder, dispatcher: Dispatcher, born_host: bytes, room: int
-    ) -> bytes:
-        answers = self._turn.serve(decoder, dispatcher, born_host, room)
-        self.answers += answers.count(b'"msgId"')
+        self,
+        decoder: FrameDecoder,
+        dispatcher: Dispatcher,
+        born_host: bytes,
+        room: int,
+        requests_max: int,
+    ) -> bytes | Later:
+        answers = self._turn.serve(decoder, dispatcher, born_host, room, requests_max)
+        if isinstance(answers, bytes):
+            self.answers += answers.count(b'"msgId"')
+        else:
+            self.answers += answers.requests
         return answers
 
 
@@ -263,16 +273,92 @@ async def test_a_slave_and_a_full_disk_take_nothing(twin: Twin) -> None:
     assert await served(twin, a_send()) == 0
 
 
+class Terms:
+    """One slave."""
+
+    slaves = 1
+    timeout_s = 3.0
+    fall_behind_max = 1 << 28
+
+
+def with_slave(twin: Twin) -> Acknowledgement:
+    store = twin.parts.store
+    store.take_role(is_slave=False, terms=Terms())
+    store.acknowledge.replicated(store.max_commit_log_offset)
+    return store.acknowledge
+
+
 @compiled
-async def test_puts_that_wait_are_left_to_python(twin: Twin) -> None:
+async def test_sends_that_wait_are_answered_together_when_the_last_counts(twin: Twin) -> None:
     await twin.feed(a_send())
-    twin.parts.store.acknowledge.waits = True
+    acknowledge, store = with_slave(twin), twin.parts.store
+    before = len(twin.transport.written)
+
+    assert await served(twin, a_send() * 5) == 5
+    assert twin.wire.in_flight == 5
+    acknowledge.replicated(store.max_commit_log_offset - 1)
+    await settled()
+    assert len(twin.transport.written) == before
+
+    acknowledge.replicated(store.max_commit_log_offset)
+    await settled()
+
+    assert twin.transport.written[before:].count(b'{"code":0,') == 5
+    assert twin.wire.in_flight == 0
+
+
+@compiled
+async def test_a_send_that_does_not_wait_is_left_to_python_where_others_do(twin: Twin) -> None:
+    await twin.feed(a_send())
+    with_slave(twin)
+    before = len(twin.transport.written)
+
+    assert await served(twin, a_send(properties="WAIT\x01false\x02")) == 0
+
+    assert len(twin.transport.written) > before
+
+
+@compiled
+async def test_without_a_slave_near_enough_python_says_so(twin: Twin) -> None:
+    await twin.feed(a_send())
+    with_slave(twin).replicated(-1)
 
     assert await served(twin, a_send()) == 0
 
+    assert b'{"code":11,' in twin.transport.written
+
 
 @compiled
-@pytest.mark.parametrize("keys", [{"enabledAppendPropCRC": "true"}])
-async def test_guarded_records_have_no_compiled_turn(keys: dict[str, object]) -> None:
+async def test_no_more_wait_than_a_connection_may_have_in_flight(twin: Twin) -> None:
+    await twin.feed(a_send())
+    acknowledge = with_slave(twin)
+    most = twin.wire.limits.requests_in_flight_max
+
+    await twin.feed(a_send() * (most + 10))
+
+    assert twin.wire.in_flight == most
+    for _ in range(2):
+        acknowledge.replicated(twin.parts.store.max_commit_log_offset)
+        await settled()
+    assert twin.wire.in_flight == 0
+    assert twin.parts.store.files.put_state.put_times == most + 11
+
+
+@compiled
+async def test_who_watches_the_logs_growth_is_told_by_the_compiled_turn(twin: Twin) -> None:
+    await twin.feed(a_send())
+    log, told = twin.parts.store.files.log, list[int]()
+    log.on_growth = lambda: told.append(log.max_offset)
+    log.watch_growth()
+
+    assert await served(twin, a_send() * 3) == 3
+    assert len(told) == 1
+
+
+@compiled
+@pytest.mark.parametrize(
+    "keys", [{"enabledAppendPropCRC": "true"}, {"transientStorePoolEnable": "true"}], ids=str
+)
+async def test_records_that_are_not_plain_have_no_compiled_turn(keys: dict[str, object]) -> None:
     async for twin in a_twin(**keys):
         assert twin.wire.plain_sends is None
