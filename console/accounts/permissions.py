@@ -8,7 +8,7 @@ decorated.
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from django.core.exceptions import PermissionDenied
 from django.views.decorators.cache import never_cache
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from django.http import HttpRequest, HttpResponse
+    from django.http.response import HttpResponseBase
 
 P = ParamSpec("P")
+Answer = TypeVar("Answer", bound="HttpResponseBase")
 
 
 class NotAllowedError(PermissionDenied):
@@ -48,12 +50,12 @@ def require_operator(request: HttpRequest) -> None:
 
 
 def administrator_required(
-    view: Callable[Concatenate[HttpRequest, P], HttpResponse],
-) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    view: Callable[Concatenate[HttpRequest, P], Answer],
+) -> Callable[Concatenate[HttpRequest, P], Answer]:
     """Refuse all others before the view runs."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
         require_administrator(request)
         return view(request, *args, **kwargs)
 
@@ -123,7 +125,7 @@ def administrators_form(
 
 
 def administrators_action(
-    view: Callable[Concatenate[HttpRequest, P], HttpResponse],
-) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    view: Callable[Concatenate[HttpRequest, P], Answer],
+) -> Callable[Concatenate[HttpRequest, P], Answer]:
     """Let administrators POST; refuse other methods."""
     return administrator_required(require_POST(never_cache(view)))

@@ -9,4 +9,5 @@ from console.audit import views
 app_name = "audit"
 urlpatterns = [
     path("", views.listing, name="list"),
+    path("export/<str:kind>/", views.export, name="export"),
 ]

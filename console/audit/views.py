@@ -1,4 +1,4 @@
-"""The audit page."""
+"""The page of the audit, and its export."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
+from django.http import StreamingHttpResponse
 from django.shortcuts import render
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _
 
-from console.accounts.permissions import administrators_page
+from console.accounts.permissions import administrators_action, administrators_page
+from console.audit.exporting import csv_lines, json_lines
 from console.audit.models import Entry
+from console.audit.objects import object_address, people_among
+from console.audit.record import change
 from console.audit.undo import undo_address
-from console.ui.lists import asked_text, stored_page_of
+from console.ui.lists import FILTER_CHARACTERS_MAX, asked_text, stored_page_of
+from console.ui.missing import MissingError
 from console.ui.tables import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
+    from django.http.response import HttpResponseBase
 
 
 OUTCOME_STATES = {
@@ -37,6 +44,7 @@ COLUMNS = (
     Column("outcome", _("Outcome"), css="prose"),
     Column("change", _("Change"), css="prose"),
 )
+KINDS = {"csv": (csv_lines, "text/csv"), "jsonl": (json_lines, "application/x-ndjson")}
 ORDER = {"when": "at", "action": "action", "subject": "subject"}
 
 
@@ -55,6 +63,7 @@ class Row:
 
     entry: Entry
     differences: tuple[Difference, ...]
+    address: str
 
     @property
     def state(self) -> str:
@@ -71,29 +80,57 @@ class Row:
 
 @administrators_page
 def listing(request: HttpRequest) -> HttpResponse:
-    query = asked_text(request)
-    action = request.GET.get("action", "")
-    entries = Entry.objects.all()
-    if query:
-        entries = entries.filter(Q(subject__icontains=query) | Q(actor_name__icontains=query))
+    query, action = asked_text(request), request.GET.get("action", "")
+    entries = narrowed(query, action)
     actions = Entry.objects.order_by("action").values_list("action", flat=True).distinct()
-    if action:
-        entries = entries.filter(action=action)
     table = Table(request, COLUMNS, sort="-when")
     sign = "-" if table.sort.startswith("-") else ""
     page = stored_page_of(request, entries.order_by(f"{sign}{ORDER[table.sort_name]}", f"{sign}id"))
+    people = people_among(page.object_list)
     context = {
         "table": table,
         "rows": [
-            Row(entry, tuple(differences(entry.before, entry.after))) for entry in page.object_list
+            Row(
+                entry,
+                tuple(differences(entry.before, entry.after)),
+                object_address(entry, people),
+            )
+            for entry in page.object_list
         ],
         "page": page,
         "query": query,
         "action": action,
         "actions": list(actions),
         "is_narrowed": bool(query or action),
+        "kinds": [("csv", "CSV"), ("jsonl", "JSON lines")],
     }
     return render(request, "audit/list.html", context)
+
+
+def narrowed(query: str, action: str) -> QuerySet[Entry]:
+    """Return the entries of a filter."""
+    entries = Entry.objects.all()
+    if query:
+        entries = entries.filter(Q(subject__icontains=query) | Q(actor_name__icontains=query))
+    return entries.filter(action=action) if action else entries
+
+
+@administrators_action
+def export(request: HttpRequest, kind: str) -> HttpResponseBase:
+    """Return the entries of the filter as a file, and write down who took them."""
+    if kind not in KINDS:
+        raise MissingError(gettext("The audit is exported as CSV or JSON lines."))
+    query = request.POST.get("q", "").strip()[:FILTER_CHARACTERS_MAX]
+    action = request.POST.get("action", "")
+    entries = narrowed(query, action).order_by("pk")
+    after = {"format": kind, "entries": entries.count(), "filter": query, "action": action}
+    with change(request, "audit.export", "audit", after=after) as entry:
+        # Not the one that says so.
+        entries = entries.filter(pk__lt=entry.pk)
+    lines, content_type = KINDS[kind]
+    response = StreamingHttpResponse(lines(entries), content_type=content_type)
+    response["Content-Disposition"] = f'attachment; filename="audit.{kind}"'
+    return response
 
 
 def differences(before: Any, after: Any) -> Iterator[Difference]:

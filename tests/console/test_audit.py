@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import re
+from typing import Any
+
 import pytest
 from django.test import RequestFactory
 from django.urls import reverse
@@ -62,6 +68,66 @@ def test_the_page_shows_what_changed_and_filters(actors, request_of_ada) -> None
     assert "perm: 4" in every
     assert "billing" not in topics
     assert "Orders" not in billing
+
+
+def test_an_entry_leads_to_what_it_is_about(
+    actors, brokers, request_of_ada, reader_account
+) -> None:
+    for action, subject in (
+        ("topic.update", "Orders"),
+        ("group.create", "%RETRY%x"),
+        ("offset.reset", "billing · Orders"),
+        ("account.role", "rita"),
+        ("account.role", "gone"),
+        ("topic.delete", "Gone"),
+        ("report.cancel", "traffic 7"),
+    ):
+        with change(request_of_ada, action, subject):
+            pass
+
+    html = actors.admin.get(reverse("audit:list")).content.decode()
+
+    found = re.findall(r'data-label="Subject">\s*(?:<a href="([^"]+)">)?([^<]+)<', html)
+    addresses = {subject.strip(): address for address, subject in found}
+    assert addresses == {
+        "Orders": reverse("topics:detail", args=["Orders"]),
+        "%RETRY%x": reverse("groups:detail", args=["%RETRY%x"]),
+        "billing · Orders": reverse("offsets:index") + "?group=billing&amp;topic=Orders",
+        "rita": reverse("people:detail", args=[reader_account.pk]),
+        "gone": "",
+        "Gone": "",
+        "traffic 7": reverse("reports:run", args=[7]),
+    }
+
+
+def test_the_export_holds_what_the_filter_shows_and_is_itself_an_entry(
+    actors, request_of_ada
+) -> None:
+    with change(request_of_ada, "topic.update", "Orders", before={"perm": 6}, after={"perm": 4}):
+        pass
+    with change(request_of_ada, "group.create", '=HYPERLINK("x")'):
+        pass
+
+    rows = exported(actors.admin, "jsonl")
+    table = list(csv.DictReader(io.StringIO(text_of(actors.admin, "csv", action="group.create"))))
+
+    assert [each["subject"] for each in rows] == ["Orders", '=HYPERLINK("x")']
+    assert (rows[0]["before"], rows[0]["after"]) == ({"perm": 6}, {"perm": 4})
+    assert (rows[0]["who"], rows[0]["address"]) == ("ada", "10.1.2.3")
+    assert [each["subject"] for each in table] == ['\'=HYPERLINK("x")']
+    taken = Entry.objects.filter(action="audit.export").order_by("pk")
+    assert [each.after["entries"] for each in taken] == [2, 1]
+    assert actors.operator.post(reverse("audit:export", args=["csv"])).status_code == 403
+    assert actors.admin.post(reverse("audit:export", args=["pdf"])).status_code == 404
+
+
+def text_of(client, kind: str, **data: str) -> str:
+    answer = client.post(reverse("audit:export", args=[kind]), data)
+    return b"".join(answer.streaming_content).decode()
+
+
+def exported(client, kind: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text_of(client, kind).splitlines()]
 
 
 def test_only_leaves_that_differ_are_shown() -> None:

@@ -131,5 +131,5 @@ def test_groups_and_the_audit_are_ordered_by_their_address(actors, brokers) -> N
     audit = actors.admin.get(reverse("audit:list") + "?sort=-subject").content.decode()
 
     assert names_on(groups) == ["omega", "alpha"]
-    subjects = re.findall(r'data-label="Subject">([^<]+)<', audit)
+    subjects = re.findall(r'data-label="Subject"><a [^>]+>([^<]+)<', audit)
     assert subjects == ["Z-topic", "A-topic"]

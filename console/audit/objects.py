@@ -1,0 +1,57 @@
+"""Where the pages of what an entry is about are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from django.contrib.auth import get_user_model
+from django.urls import NoReverseMatch, reverse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from console.audit.models import Entry
+
+# Of these the subject is in the address, of the others' pages there is one for all.
+BY_NAME = {"topic": "topics:detail", "group": "groups:detail"}
+LISTS = {
+    "alert": "alerts:list",
+    "alert-channel": "alerts:channels",
+    "alert-rule": "alerts:rules",
+    "alert-window": "alerts:windows",
+    "mark": "marks:list",
+    "mark-token": "marks:list",
+    "schedule": "reports:list",
+}
+GONE = ("delete", "remove")
+
+
+def people_among(entries: Iterable[Entry]) -> dict[str, int]:
+    """Return the keys of the accounts that entries are about, by name."""
+    names = {each.subject for each in entries if each.action.startswith("account.")}
+    accounts = get_user_model().objects.filter(username__in=names)
+    return dict(accounts.values_list("username", "pk"))
+
+
+def object_address(entry: Entry, people: Mapping[str, int]) -> str:
+    """Return the page of what an entry is about, nothing where it has none (any more)."""
+    kind, _dot, verb = entry.action.partition(".")
+    if verb in GONE:
+        return ""
+    if kind == "account":
+        pk = people.get(entry.subject)
+        return "" if pk is None else reverse("people:detail", args=[pk])
+    if kind == "offset":
+        group, separator, topic = entry.subject.partition(" · ")
+        query = urlencode({"group": group, "topic": topic})
+        return f"{reverse('offsets:index')}?{query}" if separator else ""
+    if kind == "report" and verb == "cancel":
+        number = entry.subject.rpartition(" ")[2]
+        return reverse("reports:run", args=[int(number)]) if number.isdecimal() else ""
+    if kind in BY_NAME:
+        try:
+            return reverse(BY_NAME[kind], args=[entry.subject])
+        except NoReverseMatch:
+            return ""
+    return reverse(LISTS[kind]) if kind in LISTS else ""

@@ -1,0 +1,218 @@
+"""The chain of the audit: whatever is done to a row behind the console's back is found."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from importlib import import_module
+from io import StringIO
+
+import pytest
+from django.apps import apps
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from console.audit import record, verifying
+from console.audit.models import Entry, Link
+from console.audit.verifying import prune, verify
+
+pytestmark = pytest.mark.django_db
+
+
+def entries(count: int = 4) -> list[Entry]:
+    """Write entries as changes do: before the change, and once more with its outcome."""
+    for number in range(count):
+        entry = Entry.objects.create(
+            action="topic.update",
+            subject=f"Orders{number}",
+            actor_name="ada",
+            before={"perm": 6, 1: ("a", 2.5)},
+            after={"perm": 4},
+        )
+        entry.outcome = Entry.Outcome.DONE
+        entry.save(update_fields=["outcome"])
+    return list(Entry.objects.order_by("pk"))
+
+
+def broken() -> str:
+    return "\n".join(verify().breaks)
+
+
+def test_what_the_console_writes_is_whole(actors, brokers) -> None:
+    brokers.add_topic("Orders")
+    actors.admin.post(reverse("topics:delete", args=["Orders"]), {"name": "Orders"})
+    for number in range(7):
+        form = {"username": "rita", "password": "wrong"}
+        Client().post(reverse("accounts:sign-in"), form, REMOTE_ADDR=f"10.1.2.{number}")
+
+    finding = verify()
+
+    assert finding.breaks == []
+    assert finding.links == Link.objects.count() > finding.entries == Entry.objects.count()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"actor_name": "rita"},
+        {"subject": "Other"},
+        {"after": {"perm": 6}},
+        {"before": None},
+        {"outcome": "failed"},
+        {"at": timezone.now() - timedelta(days=1)},
+        {"address": "10.0.0.1"},
+    ],
+)
+def test_an_entry_that_was_changed_is_named(changed) -> None:
+    second = entries()[1]
+
+    Entry.objects.filter(pk=second.pk).update(**changed)
+
+    assert f"Entry {second.pk} (" in broken()
+    assert "is not what link 4 says" in broken()
+    assert verify().broken == 1
+
+
+def test_an_entry_that_was_removed_or_inserted_is_named() -> None:
+    second = entries()[1]
+    Entry.objects.filter(pk=second.pk).delete()
+    Entry.objects.bulk_create([Entry(action="topic.create", subject="Forged")])
+    forged = Entry.objects.get(subject="Forged")
+
+    assert f"Entry {second.pk} is missing, which link 4 holds." in broken()
+    assert f"Entry {forged.pk} (" in broken()
+    assert "it was inserted" in broken()
+
+
+def test_a_link_that_was_changed_or_removed_breaks_the_chain_where_it_stood() -> None:
+    entries()
+    Link.objects.filter(number=3).update(digest="0" * 64)
+    assert "Link 3 (of entry" in broken()
+
+    Link.objects.filter(number=3).delete()
+    assert "Links 3 to 3 are missing." in broken()
+
+
+def test_a_first_part_that_is_gone_without_a_pruning_is_found() -> None:
+    kept = entries()[1:]
+    Entry.objects.exclude(pk__in=[each.pk for each in kept]).delete()
+    Link.objects.filter(number__lte=2).delete()
+
+    assert "Links before 3 are missing, and no pruning says so." in broken()
+
+
+def test_a_chain_written_anew_or_cut_off_is_found_by_a_link_that_was_noted() -> None:
+    last = entries()[-1]
+    finding = verify()
+    assert finding.last is not None
+    noted = (finding.last, finding.last_hash)
+    assert verify(noted).breaks == []
+
+    Link.objects.filter(entry=last.pk).delete()
+    Entry.objects.filter(pk=last.pk).delete()
+    assert verify().breaks == []
+    assert "the end was cut off" in "\n".join(verify(noted).breaks)
+
+    entries(1)
+    assert "Link 8 is another one than was noted." in verify(noted).breaks
+
+
+def test_pruning_by_age_leaves_a_chain_that_can_be_checked_from_its_anchor(monkeypatch) -> None:
+    old = entries()
+    later = timezone.now() + timedelta(days=100)
+    monkeypatch.setattr(timezone, "now", lambda: later)
+    entries(2)
+
+    removed = prune(later - timedelta(days=50))
+
+    assert removed == (4, 8)
+    assert not Entry.objects.filter(pk__in=[each.pk for each in old]).exists()
+    finding = verify()
+    assert (finding.breaks, finding.first) == ([], 9)
+
+    entry = Entry.objects.get(action="audit.prune")
+    Entry.objects.filter(pk=entry.pk).update(after={**entry.after, "hash": "0" * 64})
+    assert "Links before 9 are missing" in broken()
+
+
+def test_an_entry_whose_end_is_younger_than_its_beginning_stays_whole(monkeypatch) -> None:
+    entry = Entry.objects.create(action="topic.create", subject="Slow")
+    later = timezone.now() + timedelta(days=100)
+    monkeypatch.setattr(timezone, "now", lambda: later)
+    entry.outcome = Entry.Outcome.DONE
+    entry.save()
+
+    assert prune(later - timedelta(days=50)) == (0, 1)
+
+    assert Entry.objects.filter(subject="Slow").exists()
+    assert broken() == ""
+
+
+def test_refusals_that_were_forgotten_are_no_break_and_a_kept_one_is(
+    admin_account, monkeypatch
+) -> None:
+    monkeypatch.setattr(record, "REFUSALS_KEPT", 5)
+    monkeypatch.setattr(verifying, "REFUSALS_KEPT", 5)
+    for number in range(12):
+        form = {"username": "ada", "password": "wrong"}
+        Client().post(reverse("accounts:sign-in"), form, REMOTE_ADDR=f"10.{number}.0.1")
+    assert Entry.objects.count() == 5
+    assert broken() == ""
+
+    newest = Entry.objects.order_by("-pk")[0]
+    Entry.objects.filter(pk=newest.pk).delete()
+
+    assert f"Entry {newest.pk} is missing" in broken()
+
+
+def test_an_account_that_goes_breaks_nothing(actors, admin_account, brokers) -> None:
+    actors.admin.post(reverse("people:invite"), {"name": "nina", "role": "viewer"})
+
+    admin_account.delete()
+
+    assert broken() == ""
+
+
+def test_entries_from_before_the_chain_are_chained_by_the_migration() -> None:
+    Entry.objects.bulk_create([Entry(action="topic.create", subject=str(n)) for n in range(3)])
+    assert verify().broken == 3
+
+    import_module("console.audit.migrations.0003_chain").chain_old_entries(apps, None)
+
+    assert verify().links == 3
+    assert broken() == ""
+    entries(1)
+    assert broken() == ""
+
+
+def run(*arguments: str) -> str:
+    out = StringIO()
+    call_command("audit", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_the_command_prints_the_last_link_and_fails_on_a_break() -> None:
+    first = entries()[0]
+    said = run("verify")
+    noted = said.split("note elsewhere: ")[1].split()[0]
+    assert "The chain is whole." in run("verify", "--noted", noted)
+
+    Entry.objects.filter(pk=first.pk).update(actor_name="rita")
+
+    with pytest.raises(CommandError, match="not as it was written"):
+        run("verify")
+    with pytest.raises(CommandError, match="nothing was removed"):
+        run("prune", "--days", "90")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("prune", "--days", "3"), "The last 30 days stay"),
+        (("verify", "--noted", "7"), "--noted takes NUMBER:HASH"),
+    ],
+)
+def test_what_the_command_cannot_do_it_says(arguments, sentence) -> None:
+    with pytest.raises(CommandError, match=sentence):
+        run(*arguments)
