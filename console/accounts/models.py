@@ -1,10 +1,11 @@
-"""Failed sign-ins, counted so that guessing passwords does not pay, and open invitations."""
+"""What the console keeps of people besides accounts: guesses, invitations, sessions."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 NAME_CHARACTERS_MAX = 150
 INVITATION_LIFETIME = timedelta(days=3)
 INVITATIONS_MAX = 100
+AGENT_CHARACTERS_MAX = 300
 
 
 class FailedSignIn(models.Model):
@@ -55,3 +57,19 @@ class Invitation(models.Model):
     @property
     def is_expired(self) -> bool:
         return self.expires_at <= timezone.now()
+
+
+class SignedIn(models.Model):
+    """A session as its person sees it; Django's row of the same key decides whether it goes on."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sessions"
+    )
+    session_key = models.CharField(max_length=40, unique=True)
+    since: models.DateTimeField[datetime, datetime] = models.DateTimeField()
+    seen_at: models.DateTimeField[datetime, datetime] = models.DateTimeField()
+    address = models.CharField(max_length=64, blank=True)
+    agent = models.CharField(max_length=AGENT_CHARACTERS_MAX, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.user} {self.address}"

@@ -14,5 +14,7 @@ urlpatterns = [
     path("<int:person>/", views.detail, name="detail"),
     path("<int:person>/role/", views.change_role, name="role"),
     path("<int:person>/switch/", views.switch, name="switch"),
+    path("<int:person>/sessions/end/", views.end_sessions, name="sessions-end"),
+    path("<int:person>/sessions/<int:session>/end/", views.end_session, name="session-end"),
     path("<int:person>/remove/", views.remove, name="remove"),
 ]

@@ -12,9 +12,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy
 
-from console.accounts import invitations
+from console.accounts import invitations, signed_in
+from console.accounts.browsers import in_words
 from console.accounts.forms import InvitationForm
-from console.accounts.models import INVITATION_LIFETIME, Invitation
+from console.accounts.models import INVITATION_LIFETIME, Invitation, SignedIn
 from console.accounts.people import (
     LastAdministratorError,
     administrator_remains,
@@ -28,6 +29,7 @@ from console.accounts.permissions import (
     administrators_page,
 )
 from console.accounts.roles import MEANINGS, Role, give_role, operators, role_of
+from console.accounts.signed_in import ended_in_words, sessions_of
 from console.audit.models import Entry
 from console.audit.record import change
 from console.ui.danger import Danger, Effect, unanswered
@@ -179,6 +181,7 @@ def detail(request: HttpRequest, person: int) -> HttpResponse:
         "roles": [(each.value, each.label, MEANINGS[each]) for each in Role],
         "is_last": is_last_administrator(shown.account),
         "may_query": shown.account.has_perm("sql.query_lake"),
+        "sessions": sessions_of(shown.account, request.session.session_key),
         "is_own": shown.account.pk == request.user.pk,
         "entries": [
             (each, ms_of(each.at))
@@ -196,6 +199,33 @@ def change_role(request: HttpRequest, person: int) -> HttpResponse:
         messages.error(request, _("There is no such role."))
         return redirect("people:detail", person)
     return changed(request, account, "account.role", role=Role(wanted))
+
+
+@administrators_action
+def end_session(request: HttpRequest, person: int, session: int) -> HttpResponse:
+    """End one session of somebody."""
+    row = get_object_or_404(SignedIn, pk=session, user_id=person)
+    with change(
+        request,
+        "account.session-end",
+        row.user.get_username(),
+        before={"browser": in_words(row.agent), "address": row.address},
+    ):
+        signed_in.end([row.session_key])
+    messages.success(request, _("The session is ended."))
+    return redirect("people:detail", person)
+
+
+@administrators_action
+def end_sessions(request: HttpRequest, person: int) -> HttpResponse:
+    """End all sessions of somebody; of one's own, all but this one."""
+    account = found(person).account
+    here = request.session.session_key if account.pk == request.user.pk else None
+    with change(request, "account.sessions-end", account.get_username()) as entry:
+        count = signed_in.end_others(account, here)
+        entry.after = {"ended": count}
+    messages.success(request, ended_in_words(count))
+    return redirect("people:detail", person)
 
 
 @administrators_action
@@ -222,6 +252,8 @@ def changed(
                 if enabled is not None:
                     account.is_active = enabled
                     account.save(update_fields=["is_active"])
+            if enabled is False:
+                signed_in.end_others(account, None)
             entry.after = audited(fresh(account.pk))
     except LastAdministratorError as error:
         messages.error(request, str(error))

@@ -10,6 +10,9 @@ app_name = "accounts"
 urlpatterns = [
     path("sign-in/", views.SignIn.as_view(), name="sign-in"),
     path("join/<str:token>/", views.join, name="join"),
+    path("sessions/", views.sessions, name="sessions"),
+    path("sessions/end/", views.end_sessions, name="sessions-end"),
+    path("sessions/<int:session>/end/", views.end_session, name="session-end"),
     path("sign-out/", views.SignOut.as_view(), name="sign-out"),
     path(
         "password/",

@@ -6,15 +6,18 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from django.contrib import messages
-from django.contrib.auth import get_user_model, login, views as auth
+from django.contrib.auth import get_user_model, login, logout, views as auth
 from django.contrib.auth.decorators import login_not_required
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
-from console.accounts import devices, invitations, throttle
+from console.accounts import devices, invitations, signed_in, throttle
+from console.accounts.browsers import in_words
 from console.accounts.forms import ChangePasswordForm, JoinForm, SignInForm
+from console.accounts.models import SignedIn
+from console.accounts.permissions import page
 from console.audit.record import change, done, refused
 from console.ui.missing import MissingError
 
@@ -46,6 +49,7 @@ class SignIn(auth.LoginView):
         account = form.get_user()
         response = super().form_valid(form)
         devices.remember(response, account)
+        signed_in.forget_ended()
         done(self.request, "account.sign-in", account.get_username())
         return response
 
@@ -91,6 +95,44 @@ class SignOut(auth.LogoutView):
             return super().post(request, *args, **kwargs)
 
 
+@page
+def sessions(request: HttpRequest) -> HttpResponse:
+    """Show where whoever asks is signed in."""
+    assert request.user.is_authenticated
+    context = {"sessions": signed_in.sessions_of(request.user, request.session.session_key)}
+    return render(request, "accounts/sessions.html", context)
+
+
+@never_cache
+@require_POST
+def end_session(request: HttpRequest, session: int) -> HttpResponse:
+    """End one session of one's own; that of this browser, too."""
+    assert request.user.is_authenticated
+    row = get_object_or_404(SignedIn, pk=session, user=request.user)
+    is_here = row.session_key == request.session.session_key
+    before = {"browser": in_words(row.agent), "address": row.address}
+    with change(request, "account.session-end", request.user.get_username(), before=before):
+        signed_in.end([row.session_key])
+        if is_here:
+            logout(request)
+    if is_here:
+        return redirect("accounts:sign-in")
+    messages.success(request, _("The session is ended."))
+    return redirect("accounts:sessions")
+
+
+@never_cache
+@require_POST
+def end_sessions(request: HttpRequest) -> HttpResponse:
+    """End all sessions of one's own but this one."""
+    assert request.user.is_authenticated
+    with change(request, "account.sessions-end", request.user.get_username()) as entry:
+        count = signed_in.end_others(request.user, request.session.session_key)
+        entry.after = {"ended": count}
+    messages.success(request, signed_in.ended_in_words(count))
+    return redirect("accounts:sessions")
+
+
 class ChangePassword(auth.PasswordChangeView):
     """The page where people choose a new password; their other sessions end."""
 
@@ -98,8 +140,12 @@ class ChangePassword(auth.PasswordChangeView):
     form_class = ChangePasswordForm
 
     def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
+        before = self.request.session.session_key
         with change(self.request, "account.password", self.request.user.get_username()):
             response = super().form_valid(form)
+        here = self.request.session.session_key
+        signed_in.renamed(before, here)
+        signed_in.end_others(form.user, here)
         devices.remember(response, form.user)
         messages.success(self.request, _("The password is changed; other sessions are signed out."))
         return response

@@ -106,6 +106,7 @@ def pages(*, may_administer: bool) -> Iterator[Entry]:
             yield Entry(str(each.label), _("Page"), each.icon, reverse(each.url_name))
     yield Entry(_("Marks"), _("Page"), "tag", reverse("marks:list"))
     yield Entry(_("Settings"), _("Page"), "settings-2", reverse("preferences:own"))
+    yield Entry(_("Sessions"), _("Page"), "monitor", reverse("accounts:sessions"))
     yield Entry(_("Change password"), _("Page"), "key-round", reverse("accounts:password"))
 
 

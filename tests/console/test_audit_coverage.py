@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
+from console.accounts.models import SignedIn
 from console.audit import record
 from console.audit.models import Entry
 from console.demo import views as demo_views
@@ -80,6 +81,8 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
         {"old_password": PASSWORD, "new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD},
         "account.password",
     ),
+    "accounts:session-end": ({}, "account.session-end"),
+    "accounts:sessions-end": ({}, "account.sessions-end"),
     "accounts:sign-in": ({"username": "ada", "password": PASSWORD}, "account.sign-in"),
     "accounts:sign-out": ({}, "account.sign-out"),
     "alerts:channel-create": (ALERT_CHANNEL, "alert-channel.create"),
@@ -120,6 +123,8 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "people:invite": ({"name": "otto", "role": "viewer"}, "account.invite"),
     "people:remove": ({"name": "bob"}, "account.remove"),
     "people:role": ({"role": "operator"}, "account.role"),
+    "people:session-end": ({}, "account.session-end"),
+    "people:sessions-end": ({}, "account.sessions-end"),
     "people:switch": ({"enabled": "off"}, "account.switch"),
     "people:withdraw": ({}, "account.withdraw"),
     "reports:cancel": ({}, "report.cancel"),
@@ -204,6 +209,7 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
     )
     return {
         **alerts_world(),
+        **session_world(admin_account),
         **sql_world(admin_account, settings, monkeypatch, tmp_path),
         "brokers:key": reverse("brokers:key", args=["broker-a", 0, "transactionCheckMax"]),
         "audit:export": reverse("audit:export", args=["csv"]),
@@ -235,6 +241,16 @@ def sql_world(account, settings, monkeypatch, tmp_path) -> dict[str, str]:
     }
 
 
+def session_world(account) -> dict[str, str]:
+    """Make a session of the administrator that is no more; return the addresses that end it."""
+    now = timezone.now()
+    row = SignedIn.objects.create(user=account, session_key="gone", since=now, seen_at=now)
+    return {
+        "accounts:session-end": reverse("accounts:session-end", args=[row.pk]),
+        "people:session-end": reverse("people:session-end", args=[account.pk, row.pk]),
+    }
+
+
 def alerts_world() -> dict[str, str]:
     """Make an alert with its rule, a channel, a silence and a window; return their addresses."""
     made = make()
@@ -242,7 +258,10 @@ def alerts_world() -> dict[str, str]:
         **{f"alerts:rule-{word}": made["rule"] for word in ("edit", "switch", "delete")},
         **{f"alerts:channel-{word}": made["channel"] for word in ("edit", "test", "delete")},
         **{f"alerts:window-{word}": made["window"] for word in ("edit", "delete")},
-        **{f"people:{word}": made["person"] for word in ("detail", "role", "switch", "remove")},
+        **{
+            f"people:{word}": made["person"]
+            for word in ("detail", "role", "switch", "remove", "sessions-end")
+        },
         "people:withdraw": made["invitation"],
         "accounts:join": made["join"],
         "marks:delete": made["mark"],

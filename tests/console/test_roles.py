@@ -11,6 +11,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
 # What a viewer may post: what is their own. To widen this or the next is a decision.
 OWN = {
     "accounts:password",
+    "accounts:session-end",
+    "accounts:sessions-end",
     "accounts:sign-out",
     "preferences:own",
     "preferences:place",

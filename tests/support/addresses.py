@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 # By name, the queries with which tests open a page.
 PAGES: dict[str, tuple[str, ...]] = {
     "accounts:password": ("",),
+    "accounts:sessions": ("",),
     "alerts:channel-create": ("",),
     "alerts:channel-delete": ("",),
     "alerts:channel-edit": ("",),

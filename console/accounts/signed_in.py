@@ -1,0 +1,138 @@
+"""Sessions of people: noted when they are used, listed, ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.contrib.auth import SESSION_KEY
+from django.contrib.sessions.models import Session
+from django.core.cache import cache
+from django.db import transaction
+from django.utils import timezone
+from django.utils.translation import ngettext
+
+from console.accounts.browsers import in_words
+from console.accounts.models import AGENT_CHARACTERS_MAX, SignedIn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from django.contrib.auth.models import User
+    from django.http import HttpRequest, HttpResponse
+
+NOTED_EVERY_S = 60
+"""A session that is in use costs one write in this time."""
+
+
+class NoteSessions:
+    """Middleware: notes since when a session is there, when, from where and by what it is used."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self._get_response(request)
+        key = request.session.session_key
+        if key and request.user.is_authenticated and cache.add(f"seen.{key}", 1, NOTED_EVERY_S):
+            note(request, request.user, key)
+        return response
+
+
+def note(request: HttpRequest, account: User, key: str) -> None:
+    now = timezone.now()
+    SignedIn.objects.update_or_create(
+        session_key=key,
+        defaults={
+            "user": account,
+            "seen_at": now,
+            "address": str(request.META.get("REMOTE_ADDR", "")),
+            "agent": request.headers.get("User-Agent", "")[:AGENT_CHARACTERS_MAX],
+        },
+        create_defaults={
+            "user": account,
+            "since": now,
+            "seen_at": now,
+            "address": str(request.META.get("REMOTE_ADDR", "")),
+            "agent": request.headers.get("User-Agent", "")[:AGENT_CHARACTERS_MAX],
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSession:
+    """A session as pages show it; its key is nobody's business."""
+
+    pk: int
+    since_ms: int
+    seen_ms: int
+    ends_ms: int
+    address: str
+    browser: str
+    agent: str
+    is_here: bool
+
+
+def sessions_of(account: User, here: str | None) -> list[ShownSession]:
+    """Return the sessions that go on, last used first; `here` is the key of the one that asks."""
+    rows = {each.session_key: each for each in SignedIn.objects.filter(user=account)}
+    live = Session.objects.filter(session_key__in=rows, expire_date__gt=timezone.now())
+    ends = dict(live.values_list("session_key", "expire_date"))
+    shown = [
+        ShownSession(
+            row.pk,
+            int(row.since.timestamp() * 1_000),
+            int(row.seen_at.timestamp() * 1_000),
+            int(ends[key].timestamp() * 1_000),
+            row.address,
+            in_words(row.agent),
+            row.agent,
+            key == here,
+        )
+        for key, row in rows.items()
+        if key in ends
+    ]
+    return sorted(shown, key=lambda each: (not each.is_here, -each.seen_ms))
+
+
+def end(keys: Collection[str]) -> int:
+    """End sessions by their keys; return how many went on until now."""
+    with transaction.atomic():
+        live = Session.objects.filter(session_key__in=keys)
+        count = live.filter(expire_date__gt=timezone.now()).count()
+        live.delete()
+        SignedIn.objects.filter(session_key__in=keys).delete()
+    return count
+
+
+def end_others(account: User, here: str | None) -> int:
+    """End all sessions of an account but one; all of them where `here` is None.
+
+    Django's rows are read, too: one that has asked for no page yet is not noted.
+    """
+    noted = set(SignedIn.objects.filter(user=account).values_list("session_key", flat=True))
+    live = Session.objects.filter(expire_date__gt=timezone.now())
+    own = {each.session_key for each in live if owner_of(each) == str(account.pk)}
+    return end((noted | own) - {here})
+
+
+def owner_of(session: Session) -> str:
+    return str(session.get_decoded().get(SESSION_KEY, ""))
+
+
+def ended_in_words(count: int) -> str:
+    return ngettext("%(count)d session is ended.", "%(count)d sessions are ended.", count) % {
+        "count": count
+    }
+
+
+def renamed(before: str | None, after: str | None) -> None:
+    """A session has another key from now on, and is the same."""
+    if before and after and before != after:
+        SignedIn.objects.filter(session_key=after).delete()
+        SignedIn.objects.filter(session_key=before).update(session_key=after)
+
+
+def forget_ended() -> None:
+    """Drop the rows of sessions that are gone."""
+    SignedIn.objects.exclude(session_key__in=Session.objects.values("session_key")).delete()
