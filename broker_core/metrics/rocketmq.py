@@ -17,8 +17,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker_core.message import names
+from broker_core.message.versions import version_text
 from broker_core.metrics.exposition import Family, Histogram
-from broker_core.metrics.versions import version_text
 from broker_core.stats.latency import FINE_MS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.samples import RemoteSamples
-from console.gateway.sample import BrokerSample
+from console.gateway.sample import BrokerSample, GroupSample
 from tests.conftest import require_java
 from tests.support import raw_remoting
 from tests.support.peer import Peer
@@ -68,5 +68,5 @@ def test_a_real_broker_says_its_counters_and_how_far_groups_are(
     assert sample.boot_timestamp > 0
     assert 0 < (sample.gauges["diskUsed"] or 0) <= (sample.gauges["diskTotal"] or 0)
     assert (sample.gauges["logBytes"] or 0) > 0
-    assert sample.groups == []
+    assert sample.groups == [GroupSample("billing", 0)]
     assert not sample.is_whole

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from broker_core.message.versions import version_text
 from broker_core.metadata.progress import ROWS_AT_ONCE
-from broker_core.metrics.versions import version_text
 from broker_core.protocol.codes import ResponseCode
 from broker_core.stats.latency import FINE_MS
 

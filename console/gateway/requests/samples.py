@@ -1,24 +1,40 @@
 """Requests for samples: our brokers' one answer, and what RocketMQ's brokers say instead.
 
 A broker of RocketMQ's is asked for its runtime info and for the progress of all groups, two
-requests whatever it holds. They say nothing about topics without consumers, bytes of topics,
-members, flushes, processor time and memory: those are not known there.
+requests whatever it holds, and for the members of GROUPS_ASKED groups, which take turns. They say
+nothing about topics without consumers, bytes of topics, flushes, processor time and memory: those
+are not known there. Nor is what each member subscribes to, but with a request to every client.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from broker_core.message.versions import version_text
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from console.gateway.errors import RequestFailedError
+from console.gateway.kinds import is_system_group
 from console.gateway.requests.call import body_of, call, queue_of, reading, timestamp
 from console.gateway.requests.cluster import first_number, whole
-from console.gateway.sample import UNKNOWN, BrokerSample, ProgressSample, TopicSample, decoded
+from console.gateway.requests.groups import group_connections
+from console.gateway.sample import (
+    UNKNOWN,
+    BrokerSample,
+    ClientsSample,
+    GroupSample,
+    ProgressSample,
+    TopicSample,
+    decoded,
+)
 
 if TYPE_CHECKING:
     from console.gateway.answers import BrokerNode
     from console.gateway.requests.call import Ask
 
+GROUPS_ASKED, TURN_MS = 20, 10_000
+"""Of a hundred groups the members are known every minute; each is a request."""
 SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -43,6 +59,8 @@ async def sample_by_rocketmqs_requests(ask: Ask, node: BrokerNode, now_ms: int) 
         boot = whole(table.get("bootTimestamp")) or 0
     topics: dict[str, dict[int, int]] = {}
     progress = []
+    groups: list[GroupSample] = []
+    clients: list[ClientsSample] = []
     # A slave gives no account of groups: their offsets are the master's.
     if node.is_master:
         code = RequestCode.GET_BROKER_CONSUME_STATS
@@ -63,6 +81,8 @@ async def sample_by_rocketmqs_requests(ask: Ask, node: BrokerNode, now_ms: int) 
                     progress += [
                         ProgressSample(str(group), topic, rows) for topic, rows in found.items()
                     ]
+        names = sorted({each.group for each in progress if not is_system_group(each.group)})
+        groups, clients = await members_in_turn(ask, node.address, names, now_ms)
     return BrokerSample(
         broker_name=node.broker_name,
         broker_id=node.broker_id,
@@ -75,10 +95,40 @@ async def sample_by_rocketmqs_requests(ask: Ask, node: BrokerNode, now_ms: int) 
             TopicSample(topic, None, [n for queue, end in rows.items() for n in (queue, -1, end)])
             for topic, rows in sorted(topics.items())
         ],
-        groups=[],
+        groups=groups,
         progress=progress,
+        clients=clients,
         is_whole=False,
     )
+
+
+async def members_in_turn(
+    ask: Ask, address: str, names: list[str], now_ms: int
+) -> tuple[list[GroupSample], list[ClientsSample]]:
+    """Return how many members groups have, None for those whose turn it is not, and versions."""
+    turns = max(1, -(-len(names) // GROUPS_ASKED))
+    begin = now_ms // TURN_MS % turns * GROUPS_ASKED
+    asked = names[begin : begin + GROUPS_ASKED]
+
+    async def versions_of(name: str) -> Counter[str] | None:
+        try:
+            found = await group_connections(ask, address, name)
+        except RequestFailedError:
+            return None  # an account that may not know
+        members = () if found is None else found.members
+        return Counter(f"{each.language} {version_text(each.version)}" for each in members)
+
+    found = dict(zip(asked, await asyncio.gather(*map(versions_of, asked)), strict=True))
+    known = {name: versions for name, versions in found.items() if versions is not None}
+    groups = [
+        GroupSample(name, sum(known[name].values()) if name in known else None) for name in names
+    ]
+    clients = [
+        ClientsSample(name, dict(versions), {}, [])
+        for name, versions in known.items()
+        if len(versions) > 1
+    ]
+    return groups, clients
 
 
 def figures(table: dict[str, str], now_ms: int) -> tuple[dict[str, int], dict[str, int | None]]:

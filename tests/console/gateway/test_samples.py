@@ -10,8 +10,8 @@ from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from console.gateway.answers import BrokerNode
 from console.gateway.errors import RequestFailedError, UnreadableAnswerError
-from console.gateway.requests.samples import broker_sample, size_of
-from console.gateway.sample import BrokerSample, decoded, encoded
+from console.gateway.requests.samples import GROUPS_ASKED, TURN_MS, broker_sample, size_of
+from console.gateway.sample import BrokerSample, ClientsSample, GroupSample, decoded, encoded
 from tests.console.gateway.support import BILLING, ORDERS, ask, send
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class OtherBroker:
 
     def __init__(self, code: int = ResponseCode.REQUEST_CODE_NOT_SUPPORTED) -> None:
         self.asked: list[int] = []
+        # The versions of the members of each group; None: it may not be known.
+        self.groups: dict[str, list[int] | None] = {"billing": [407]}
         self._code = code
 
     async def ask(
@@ -83,7 +85,21 @@ class OtherBroker:
         if command.code == RequestCode.GET_BROKER_RUNTIME_INFO:
             body: object = {"table": RUNTIME}
         elif command.code == RequestCode.GET_BROKER_CONSUME_STATS:
-            body = {"consumeStatsList": [{"billing": [{"offsetTable": OFFSETS}]}]}
+            parts = [{"offsetTable": OFFSETS}]
+            body = {"consumeStatsList": [{group: parts} for group in self.groups]}
+        elif command.code == RequestCode.GET_CONSUMER_CONNECTION_LIST:
+            group = command.ext_fields["consumerGroup"]
+            members = self.groups.get(group)
+            if members is None:
+                return command.answer(ResponseCode.NO_PERMISSION, "no")
+            if not members:
+                return command.answer(ResponseCode.CONSUMER_NOT_ONLINE, "none")
+            body = {
+                "connectionSet": [
+                    {"clientId": f"{number}", "language": "JAVA", "version": version}
+                    for number, version in enumerate(members)
+                ]
+            }
         else:
             return command.answer(self._code, "no")
         return command.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
@@ -108,7 +124,7 @@ OFFSETS = {
 }
 
 
-async def test_another_broker_is_asked_two_requests_whatever_it_holds() -> None:
+async def test_another_broker_is_asked_two_requests_and_for_members_in_turn() -> None:
     other = OtherBroker()
 
     sample = await broker_sample(other.ask, NODE, NOW_MS)
@@ -116,6 +132,7 @@ async def test_another_broker_is_asked_two_requests_whatever_it_holds() -> None:
     assert other.asked[1:] == [
         RequestCode.GET_BROKER_RUNTIME_INFO,
         RequestCode.GET_BROKER_CONSUME_STATS,
+        RequestCode.GET_CONSUMER_CONNECTION_LIST,
     ]
     assert sample.counters == {"put": 12, "got": 7}
     assert sample.gauges == {
@@ -127,9 +144,43 @@ async def test_another_broker_is_asked_two_requests_whatever_it_holds() -> None:
     }
     [progress] = sample.progress
     assert list(progress.rows()) == [(0, 4, 9, NOW_MS - 60_000)]
-    # Nobody says how many members there are, or what other topics hold.
-    assert sample.groups == []
+    assert sample.groups == [GroupSample("billing", 1)]
+    assert sample.clients == []
+    # Nobody says what other topics hold, or what messages and members are like.
     assert not sample.is_whole
+    assert (sample.large, sample.keys, sample.clocks, sample.cold_reads) == (None,) * 4
+
+
+async def test_members_of_another_broker_s_groups_are_known_where_they_may_be() -> None:
+    other = OtherBroker()
+    other.groups = {"billing": [407, 407, 455], "alone": [], "secret": None}
+
+    sample = await broker_sample(other.ask, NODE, NOW_MS)
+
+    assert {each.name: each.members for each in sample.groups} == {
+        "alone": 0,
+        "billing": 3,
+        "secret": None,
+    }
+    assert sample.clients == [
+        ClientsSample("billing", {"JAVA v4_9_7": 2, "JAVA v5_2_1": 1}, {}, [])
+    ]
+
+
+async def test_many_groups_take_turns_of_which_each_comes() -> None:
+    other = OtherBroker()
+    other.groups = {f"group-{number}": [407] for number in range(2 * GROUPS_ASKED + 1)}
+    known: set[str] = set()
+    for turn in range(3):
+        other.asked.clear()
+        sample = await broker_sample(other.ask, NODE, NOW_MS + turn * TURN_MS)
+        asked = other.asked.count(RequestCode.GET_CONSUMER_CONNECTION_LIST)
+        found = {each.name for each in sample.groups if each.members is not None}
+        assert len(found) == asked <= GROUPS_ASKED
+        assert len(sample.groups) == len(other.groups)
+        known |= found
+
+    assert known == set(other.groups)
 
 
 async def test_a_refusal_is_no_other_broker() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_core.metrics.versions import version_text
+from broker_core.message.versions import version_text
 from broker_core.protocol import codes
 
 
