@@ -1,6 +1,7 @@
 """`python -m analytics REPORT --store DIR --out DIR`: one report, as one process.
 
-`python -m analytics describe` prints what reports there are (see analytics.reports.describe).
+`python -m analytics describe` prints what reports there are (see analytics.reports.describe),
+`python -m analytics bench` what sources, lake and reports take on this machine.
 
 Standard output carries JSON only, of a run one line for each event (see analytics.progress); Spark
 and Java write to standard error. Exit codes: 0 done, 1 failed, 2 bad arguments, 130 and 143
@@ -17,6 +18,7 @@ import os
 import queue
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -57,6 +59,7 @@ INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 MS_A_MINUTE = 60_000
 MS_AN_HOUR = 3_600_000
 DESCRIBE = "describe"
+BENCH = "bench"
 DESCRIBE_HELP = "Print as JSON what reports there are, with their parameters, columns and needs."
 PARAMETER_PREFIX = "parameter_"
 
@@ -79,6 +82,7 @@ def parse_arguments(arguments: Sequence[str]) -> Request | None:
     commands.add_parser(
         DESCRIBE, help="print as JSON what reports there are", description=DESCRIBE_HELP
     )
+    commands.add_parser(BENCH, help="measure sources, lake and reports on this machine")
     for report in REPORTS.values():
         one = commands.add_parser(report.name, help=report.title, description=report.question)
         for parameter in report.parameters:
@@ -149,6 +153,9 @@ def _add_options_of_a_run(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] == [BENCH]:
+        # In a process of its own: it measures more than a report has need of.
+        return subprocess.run([sys.executable, "-m", "analytics.bench", *arguments[1:]]).returncode
     request = parse_arguments(arguments)
     if request is None:
         print(json.dumps(catalog(REPORTS.values()), ensure_ascii=False, indent=2))

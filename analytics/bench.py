@@ -1,0 +1,317 @@
+"""`python -m analytics bench`: what sources, lake and reports take on this machine.
+
+It makes a log and a lake in a directory of its own, measures, prints a line for each figure with
+what is to be reached, and takes everything away again. Rates are by processor time, so that others
+on the machine count little; seconds are by the clock, the best of several.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analytics.bench_log import uniq_key, write_log
+from analytics.bench_sends import broker, p99_ms
+from analytics.errors import ReportError
+from analytics.java import JavaMissingError, require_java
+from analytics.lake.bodies import BodyRules
+from analytics.lake.gold import bring_up
+from analytics.lake.ingest import Ingest, Source
+from analytics.lake.place import LakePlace
+from analytics.lake.tables import MESSAGES
+from analytics.store.decode import COLUMN_TYPES, RowFilter
+from analytics.store.reader import StoreReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+MESSAGES_DEFAULT = 1_000_000
+MESSAGES_MIN, MESSAGES_MAX = 1000, 20_000_000
+GB = 1e9
+BODY_OF_A_COLUMN_RUN = 1.1 * GB
+CORES = 2
+# When the log ends: as good as any time.
+LAST_MS = 1_795_251_442_000
+AGAIN = 3
+SENDS_SECONDS = 10.0
+_HEADERS = ("topic", "store_timestamp", "store_size", "body_size")
+_EVERY_COLUMN = tuple(name for name in COLUMN_TYPES if name != "damage")
+_TRAFFIC_SQL = (
+    "SELECT topic, minute, messages, bytes FROM gold.traffic_minute "
+    "ORDER BY messages DESC, topic, minute LIMIT 1000"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line: what was done, what it took, and what is to be reached."""
+
+    work: str
+    found: str
+    wanted: str
+    is_reached: bool | None
+
+    def line(self) -> str:
+        sign = {True: "yes", False: "no", None: "-"}[self.is_reached]
+        return f"{self.work:<52} {self.found:>26}   {self.wanted:<24} {sign}"
+
+
+def figures(directory: Path, messages: int) -> Iterator[Figure]:
+    """Measure in an empty directory, one figure after the other."""
+    store = directory / "store"
+    log_bytes = write_log(store, messages, LAST_MS)
+    reader = StoreReader(store)
+    rate = log_bytes / _cpu_seconds(lambda: _headers_and_traffic(reader)) / GB * CORES
+    yield Figure(
+        "source, headers and traffic, warm", f"{rate:.2f} GB/s", "≥ 1 GB/s on two cores", rate >= 1
+    )
+    per_core = _cpu_seconds(lambda: _drained(reader, _EVERY_COLUMN))
+    seconds = per_core * BODY_OF_A_COLUMN_RUN / log_bytes / CORES
+    yield Figure("all columns", f"{seconds:.2f} s a 1.1 GB", "≤ 1.5 s on two cores", seconds <= 1.5)
+    place = LakePlace.of(str(directory / "lake"), None, {})
+    ingest = Ingest(place, Source("bench", store, None, BodyRules()))
+    begun = time.process_time()
+    rows = 0
+    while (batch := ingest.batch()) is not None:
+        rows += batch.rows
+    rate = rows / (time.process_time() - begun)
+    yield Figure("ingest", f"{rate:,.0f} rows/s a core", "≥ 200,000", rate >= 200_000)
+    look = ingest.look()
+    seconds = _wall_seconds(lambda: ingest.look(look))
+    yield Figure("empty check", f"{seconds:.4f} s", "≤ 0.05 s", seconds <= 0.05)
+    with place.locked():
+        bring_up(place)
+    yield from _reports(directory, store, place)
+    yield from _duckdb(place, messages)
+    yield from _sends(directory)
+
+
+def _read(reader: StoreReader, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    schema = pa.schema([(name, COLUMN_TYPES[name]) for name in names])
+    for split in reader.plan().splits:
+        yield from reader.read(split, schema, RowFilter())
+
+
+def _drained(reader: StoreReader, names: tuple[str, ...]) -> None:
+    for _ in _read(reader, names):
+        pass
+
+
+def _headers_and_traffic(reader: StoreReader) -> None:
+    for batch in _read(reader, _HEADERS):
+        rows = pa.table(batch)
+        minutes = pc.floor_temporal(rows["store_timestamp"], unit="minute")
+        rows.append_column("minute", minutes).group_by(["topic", "minute"]).aggregate(
+            [("store_size", "sum"), ("body_size", "sum"), ("topic", "count")]
+        )
+
+
+def _reports(directory: Path, store: Path, place: LakePlace) -> Iterator[Figure]:
+    work = "traffic report, cold, from the log"
+    try:
+        require_java()
+    except JavaMissingError:
+        yield Figure(work, "no Java", "≤ 12 s", None)
+    else:
+        begun = time.perf_counter()
+        arguments = ("traffic", "--store", str(store), "--out", str(directory / "out"))
+        _run([sys.executable, "-m", "analytics", *arguments])
+        seconds = time.perf_counter() - begun
+        yield Figure(work, f"{seconds:.1f} s", "≤ 12 s", seconds <= 12)
+    seconds = _wall_seconds(lambda: _query(directory, place, _TRAFFIC_SQL))
+    yield Figure("traffic, cold, from gold", f"{seconds:.2f} s", "≤ 1 s", seconds <= 1)
+
+
+def _query(directory: Path, place: LakePlace, sql: str) -> None:
+    limits = {"rows_max": 10_000, "bytes_max": 1 << 24, "seconds_max": 60}
+    request = {"sql": sql, "zone": "UTC", "topics": None, **limits}
+    with (directory / "rows").open("wb") as rows, (directory / "parquet").open("wb") as parquet:
+        files = (rows.fileno(), parquet.fileno())
+        _run(
+            [
+                *(sys.executable, "-m", "analytics.query", "--lake", place.uri),
+                *("--rows-fd", str(files[0]), "--parquet-fd", str(files[1])),
+            ],
+            json.dumps(request).encode() + b"\n",
+            files,
+        )
+
+
+def _run(command: list[str], given: bytes | None = None, files: tuple[int, ...] = ()) -> None:
+    """Raises ReportError where a process of ours fails."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=files,
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if given:
+            process.stdin.write(given)
+            process.stdin.flush()
+        # Its input stays open: a query ends with whoever started it.
+        said = process.stdout.read()
+        errors = process.stderr.read()
+    if process.returncode:
+        raise ReportError(f"{' '.join(command[1:4])} failed: {(said + errors)[-400:].decode()}")
+
+
+def _duckdb(place: LakePlace, messages: int) -> Iterator[Figure]:
+    files = MESSAGES.existing(place).file_uris()
+    day = (datetime.fromtimestamp(LAST_MS / 1000, UTC) - timedelta(days=1)).date()
+    stored = f"FROM messages WHERE day = DATE '{day}'"
+    for work, sql, wanted in (
+        ("a key", f"SELECT * FROM messages WHERE uniq_key = '{uniq_key(messages // 2)}'", 0.05),
+        ("a day", f"SELECT topic, count(*), sum(store_size) {stored} GROUP BY topic", 0.3),
+        (
+            "percentiles of hour and topic",
+            "SELECT topic, date_trunc('hour', store_timestamp) AS hour, "
+            "approx_quantile(epoch_ms(store_timestamp) - epoch_ms(born_timestamp), [0.5, 0.99]) "
+            "FROM messages GROUP BY ALL",
+            1.5,
+        ),
+    ):
+        with duckdb.connect(":memory:", config={"threads": CORES}) as connection:
+            connection.execute(
+                "CREATE VIEW messages AS SELECT * FROM read_parquet("
+                f"{files!r}, hive_partitioning=true)"
+            )
+            seconds = _wall_seconds(lambda: connection.execute(sql).to_arrow_table())  # noqa: B023
+        yield Figure(
+            f"DuckDB on {messages:,} rows of bronze: {work}",
+            f"{seconds:.3f} s",
+            f"{wanted} s on 10,000,000",
+            seconds <= wanted,
+        )
+
+
+def _sends(directory: Path) -> Iterator[Figure]:
+    """Measure sends in turn without and with ingest beside them, so that both have the same day."""
+    idle: list[float] = []
+    busy: list[float] = []
+    with broker(directory / "broker", (_free_port(), _free_port())) as namesrv_addr:
+        for number in range(AGAIN):
+            idle.append(p99_ms(namesrv_addr, SENDS_SECONDS / AGAIN))
+            with _ingesting(directory / f"lakes-{number}", directory / "store"):
+                busy.append(p99_ms(namesrv_addr, SENDS_SECONDS / AGAIN))
+    still, loaded = statistics.median(idle), statistics.median(busy)
+    yield Figure(
+        "sends' p99 at 2,000/s, ingest beside them",
+        f"{loaded:.1f} ms, idle {still:.1f}",
+        "≤ twice as idle",
+        loaded <= 2 * still,
+    )
+
+
+@contextmanager
+def _ingesting(lakes: Path, store: Path) -> Iterator[None]:
+    """Have a process, a guest as the lake's is, fill one lake after the other meanwhile."""
+    command = (
+        "import subprocess, sys, itertools\n"
+        "from analytics.guest import step_back\n"
+        "step_back()\n"
+        "for number in itertools.count():\n"
+        "    subprocess.run([sys.executable, '-m', 'analytics.lake', 'ingest', '--lake',"
+        " f'{sys.argv[1]}/{number}', '--store', sys.argv[2]], check=True)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, str(lakes), str(store)],
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    """Return the least processor time of several runs."""
+    return min(_timed(work, time.process_time) for _ in range(AGAIN))
+
+
+def _wall_seconds(work: Callable[[], object]) -> float:
+    return min(_timed(work, time.perf_counter) for _ in range(AGAIN))
+
+
+def _timed(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    begun = clock()
+    work()
+    return clock() - begun
+
+
+def run(messages: int, parent: Path | None) -> None:
+    """Print every figure.
+
+    Raises:
+        ReportError: a process of ours failed.
+    """
+    load = os.getloadavg()[0]
+    _say(f"{messages:,} messages, {os.cpu_count()} cores, load {load:.1f}")
+    with tempfile.TemporaryDirectory(prefix="trebuchet-bench-", dir=parent) as directory:
+        for figure in figures(Path(directory), messages):
+            _say(figure.line())
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m analytics bench",
+        description="Measure sources, lake and reports on this machine.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--messages",
+        type=int,
+        default=MESSAGES_DEFAULT,
+        metavar="N",
+        help=f"how many messages the log has, half a kilobyte each (default {MESSAGES_DEFAULT})",
+    )
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="where there is room for log and lake"
+    )
+    given = parser.parse_args(arguments)
+    if not MESSAGES_MIN <= given.messages <= MESSAGES_MAX:
+        parser.error(f"--messages must be from {MESSAGES_MIN} to {MESSAGES_MAX}")
+    try:
+        run(given.messages, given.dir)
+    except (ReportError, OSError) as error:
+        sys.stderr.write(f"python -m analytics bench: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

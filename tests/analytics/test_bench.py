@@ -1,0 +1,65 @@
+"""`python -m analytics bench`: its log is one, and its figures are made of it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from analytics import bench
+from analytics.bench_log import DAY_MS, DAYS, FILE_BYTES, uniq_key, write_log
+from analytics.store.decode import COLUMN_TYPES, RowFilter
+from analytics.store.reader import StoreReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAST_MS = 1_795_251_442_000
+COLUMNS = ("queue_offset", "store_timestamp", "born_timestamp", "topic", "keys", "uniq_key")
+
+
+def test_its_log_has_each_message_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analytics.bench_log.FILE_BYTES", 1 << 20)
+    count = 5000
+
+    size = write_log(tmp_path, count, LAST_MS)
+
+    reader = StoreReader(tmp_path)
+    schema = pa.schema([(name, COLUMN_TYPES[name]) for name in COLUMNS])
+    plan = reader.plan()
+    rows = pa.Table.from_batches(
+        batch for split in plan.splits for batch in reader.read(split, schema, RowFilter())
+    )
+    stored = rows["store_timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
+    assert len(plan.splits) > 1
+    assert size > 400 * count
+    assert rows["uniq_key"].to_pylist() == [uniq_key(number) for number in range(count)]
+    assert (stored[-1], stored[0]) == (LAST_MS, LAST_MS - (count - 1) * DAYS * DAY_MS // count)
+    assert stored == sorted(stored)
+    assert len(set(rows["topic"].to_pylist())) == 20
+    assert FILE_BYTES > 1 << 20
+
+
+def test_its_figures_are_told_one_by_one(tmp_path: Path) -> None:
+    found = list(itertools.islice(bench.figures(tmp_path, 5000), 4))
+
+    assert [figure.work for figure in found] == [
+        "source, headers and traffic, warm",
+        "all columns",
+        "ingest",
+        "empty check",
+    ]
+    assert all(figure.wanted in figure.line() for figure in found)
+    assert found[3].is_reached
+
+
+@pytest.mark.parametrize("count", ["0", "999", "20000001", "many"])
+def test_a_wrong_number_of_messages_is_refused(
+    count: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(["--messages", count])
+
+    assert "--messages" in capsys.readouterr().err
