@@ -155,6 +155,9 @@ class Judge:
                     found[rule.name, *subject] = Verdict(
                         rule.name, said.severity, *subject, now_ms, now_ms, evidence
                     )
+            if ("stopped", *subject) in found:
+                # Of a group that stopped over an hour ago both are true: the graver one is said.
+                found.pop(("stalled", *subject), None)
         return found
 
     def _disk_used(self, number: int, now_ms: int) -> list[float | None]:

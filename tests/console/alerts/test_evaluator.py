@@ -19,6 +19,7 @@ from console.alerts.models import (
     preferences,
 )
 from console.alerts.notices import BETWEEN_MS_MIN, COMBINED_FROM, WAITING_MAX
+from console.alerts.wording import words_of
 from console.history import metrics
 from console.history.metrics import Subject
 from console.history.tiers import DAY_MS, MINUTE_MS
@@ -381,3 +382,14 @@ def test_subjects_on_several_brokers_are_alerts_of_their_own(rounds: Rounds) -> 
     rounds.pass_minute(500, subjects=[GROUP, other])
 
     assert [each.broker for each in Alert.objects.all()] == ["broker-a"]
+
+
+def test_an_alert_tells_the_names_that_show_it_and_no_key_of_a_message(rounds) -> None:
+    about_verdicts(channel())
+    names = {"message": "7F01", "times": "3", "key": "ada@example.com"}
+
+    rounds.pass_minute(verdicts=[structs.replace(verdict(), names=names)])
+
+    alert = Alert.objects.get()
+    assert "Message 7F01 came back 3 times." in words_of(alert).evidence
+    assert "ada@example.com" not in str(alert.evidence)

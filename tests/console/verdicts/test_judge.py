@@ -135,6 +135,30 @@ def test_a_group_of_the_same_name_on_another_broker_is_another_group(store) -> N
     assert ("stalled", "broker-b") not in said
 
 
+def test_a_group_that_stopped_is_not_taken_for_one_that_never_began(store) -> None:
+    minutes = 90
+    worked = 20
+    keep(
+        store,
+        NOW_MS,
+        {
+            (GROUP, metrics.MEMBERS): [2] * minutes * 6,
+            (PAIR, metrics.LAG): [0] * worked * 6 + [70] * (minutes - worked) * 6,
+            (PAIR, metrics.CONSUMED): [5] * worked * 6 + [0] * (minutes - worked) * 6,
+            (PAIR, metrics.LAG_AGE): [0] * worked * 6
+            + [each * STEP_MS for each in range((minutes - worked) * 6)],
+        },
+    )
+    judge = Judge(store)
+    said = []
+    for minute in range(worked + 10, minutes + 1):
+        at = NOW_MS + minute * MINUTE_MS
+        judge.judge(at, {PAIR: at})
+        said.append({each.rule for each in verdicts_of(store).verdicts if each.kind == PAIR.kind})
+
+    assert all(rules == {"stopped"} for rules in said)
+
+
 def test_a_verdict_has_the_names_that_its_rule_wants_and_keeps_them(store) -> None:
     def facts(subject: Subject) -> dict[str, str]:
         return {"message": "7F01", "times": "3", "key": "secret"} if subject == GROUP else {}
