@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from django.conf import settings
-from django.core.mail import BadHeaderError, EmailMessage, get_connection
+from django.core.mail import BadHeaderError, EmailMultiAlternatives, get_connection
 from django.utils.translation import gettext as _
 
 from console.alerts.models import Channel
 from console.alerts.payloads import body_of, cut, dingtalk_query, headline, plain, signature
 from console.alerts.posting import request
+from console.alerts.results import RESULT, as_html
 from console.alerts.targets import TargetError, parsed
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 LATER = {408, 425, 429}
 """Of the statuses that blame the message, those that will not blame it later."""
 TEXT_SHOWN_MAX = 200
+PICTURE_NAME = "chart.svg"
 DINGTALK_TOO_OFTEN = {130101, 410100}
 
 
@@ -112,9 +114,10 @@ def by_mail(message: Message) -> Outcome:
     if not settings.EMAIL_HOST:
         return Outcome(False, _("No mail server is set (TREBUCHET_SMTP)."), is_refused=True)
     host = settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].strip("<> ") or "trebuchet"
-    mail = EmailMessage(
-        subject=cut(headline(message.content)),
-        body=plain(message.content),
+    content = message.content
+    mail = EmailMultiAlternatives(
+        subject=cut(headline(content)),
+        body=plain(content),
         to=list(channel.addresses),
         headers={
             # The same at every try: a mailbox shows what comes twice once.
@@ -123,6 +126,10 @@ def by_mail(message: Message) -> Outcome:
         },
         connection=get_connection(fail_silently=False),
     )
+    if content["status"] == RESULT:
+        mail.attach_alternative(as_html(content), "text/html")
+        if content["picture"]:
+            mail.attach(PICTURE_NAME, content["picture"], "image/svg+xml")
     try:
         mail.send()
     except smtplib.SMTPRecipientsRefused as error:

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _, ngettext
 
 from console.alerts.links import absolute, silence_link
 from console.alerts.models import Channel
+from console.alerts.results import RESULT, short_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,8 @@ def headline(content: dict[str, Any]) -> str:
     """Return a message in one line."""
     if content["status"] == "test":
         return _("Test of the channel %(name)s") % {"name": content["channel"]}
+    if content["status"] == RESULT:
+        return f"{content['name']}: {content['summary']}" if content["summary"] else content["name"]
     alerts = content["alerts"]
     if content.get("left_out"):
         return _("%(count)s messages did not reach you; this is what fires now") % {
@@ -60,6 +63,8 @@ def headline(content: dict[str, Any]) -> str:
 
 def lines(content: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield (heading, text, address) for each alert."""
+    if content["status"] == RESULT:
+        yield content["name"], short_table(content), absolute(content["path"])
     for each in content.get("alerts", ()):
         state = _("Firing") if each["status"] == "firing" else _("Resolved")
         if each["ended_why"] == "unknown":
@@ -77,6 +82,9 @@ def lines(content: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 def links(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (label, address) below a message."""
+    if content["status"] == RESULT:
+        yield _("The whole result"), absolute(content["path"])
+        return
     yield _("Alerts"), absolute("/alerts/")
     if address := silence_link(content):
         yield _("Silence"), address
@@ -114,9 +122,18 @@ def generic(message: Message, content: dict[str, Any]) -> dict[str, Any]:
             }
             for each in content.get("alerts", ())
         ],
-        "url": absolute("/alerts/"),
+        "result": result_of(content),
+        "url": absolute(content.get("path", "/alerts/")),
         "silence_url": silence_link(content),
     }
+
+
+def result_of(content: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the table and the picture of a result, None where a message is about alerts."""
+    if content["status"] != RESULT:
+        return None
+    names = ("name", "summary", "columns", "rows", "more")
+    return {**{name: content[name] for name in names}, "picture_svg": content["picture"]}
 
 
 def slack(content: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +160,7 @@ def slack(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def teams(content: dict[str, Any]) -> dict[str, Any]:
-    colours = {"resolved": "Good", "test": "Accent"}
+    colours = {"resolved": "Good", "test": "Accent", RESULT: "Accent"}
     worst = "Attention" if content.get("severity") == "bad" else "Warning"
     body: list[dict[str, Any]] = [
         {

@@ -10,6 +10,7 @@ from django import forms
 from django.utils.translation import gettext, gettext_lazy, gettext_lazy as _
 from django_celery_beat.models import PeriodicTask
 
+from console.alerts.models import Channel
 from console.reports.schedules import UTC_NAME
 
 if TYPE_CHECKING:
@@ -138,15 +139,35 @@ class ScheduleForm(forms.Form):
         label=_("Time zone"), required=False, widget=forms.Select(attrs={"data-zone-select": ""})
     )
 
+    channels = forms.TypedMultipleChoiceField(
+        label=_("Send each result to"),
+        coerce=int,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_("With its first rows and its chart: whoever reads there sees them."),
+    )
+
     def __init__(
         self,
         data: Mapping[str, Any] | None = None,
         *,
         initial: Mapping[str, Any],
         schedule_id: int | None = None,
+        may_tell: bool = False,
     ) -> None:
-        """`schedule_id` is the schedule that is edited, None for a new one."""
+        """Make the form.
+
+        Args:
+            schedule_id: the schedule that is edited, None for a new one.
+            may_tell: whether this person may send results to channels, which administrators see.
+        """
         super().__init__(data, initial=dict(initial))
+        if may_tell:
+            channels = self.fields["channels"]
+            assert isinstance(channels, forms.ChoiceField)
+            channels.choices = list(Channel.objects.values_list("pk", "name"))
+        else:
+            del self.fields["channels"]
         self._schedule_id = schedule_id
         zone = self.fields["timezone"]
         assert isinstance(zone, forms.ChoiceField)

@@ -19,6 +19,7 @@ from console.accounts.permissions import (
     operators_form,
     require_operator,
 )
+from console.accounts.roles import may_administer
 from console.audit.record import change
 from console.reports import catalog, health, schedules
 from console.reports.forms import ParametersForm, ScheduleForm
@@ -47,7 +48,11 @@ def create(request: HttpRequest, report: str) -> HttpResponse:
     )
     posted = request.POST if request.method == "POST" else None
     start = {"name": free_name(gettext(wanted.title)), "enabled": True, "catch_up": True}
-    form = ScheduleForm(posted, initial={**start, "kind": "cron", "cron": "0 6 * * *"})
+    form = ScheduleForm(
+        posted,
+        initial={**start, "kind": "cron", "cron": "0 6 * * *"},
+        may_tell=may_administer(request.user),
+    )
     parameters = ParametersForm(wanted, posted)
     if posted is not None and form.is_valid() and parameters.is_valid():
         with change(request, "schedule.create", form.cleaned_data["name"]) as entry:
@@ -65,7 +70,12 @@ def edit(request: HttpRequest, schedule_id: int) -> HttpResponse:
     arguments = schedules.arguments(schedule)
     report = catalog.known_reports().get(str(arguments.get("report", "")))
     posted = request.POST if request.method == "POST" else None
-    form = ScheduleForm(posted, initial=schedule_initial(schedule), schedule_id=schedule.pk)
+    form = ScheduleForm(
+        posted,
+        initial=schedule_initial(schedule),
+        schedule_id=schedule.pk,
+        may_tell=may_administer(request.user),
+    )
     parameters = None
     if report is not None:
         initial = arguments.get("parameters") or {}
@@ -165,6 +175,8 @@ def save(schedule: PeriodicTask, form: ScheduleForm, parameters: ParametersForm 
     if parameters is not None:
         arguments["parameters"] = parameters.parameters()
     arguments["catch_up"] = given["catch_up"]
+    # Who may not choose channels leaves them as they are.
+    arguments["channels"] = given.get("channels", schedules.channels_of(schedule))
     schedule.name = given["name"] or schedule.name
     schedule.enabled = given["enabled"]
     schedule.kwargs = json.dumps(arguments)
@@ -192,6 +204,7 @@ def schedule_initial(schedule: PeriodicTask) -> dict[str, Any]:
         "name": schedule.name,
         "enabled": schedule.enabled,
         "catch_up": schedules.arguments(schedule).get("catch_up", True),
+        "channels": schedules.channels_of(schedule),
         **schedules.timing(schedule),
     }
 

@@ -86,6 +86,12 @@ def next_time(cron: crontab, after: datetime) -> datetime:
     return found
 
 
+def channels_of(schedule: PeriodicTask) -> list[int]:
+    """Return the numbers of the channels that are sent its results."""
+    found = arguments(schedule).get("channels")
+    return [each for each in found if isinstance(each, int)] if isinstance(found, list) else []
+
+
 def zone_of(schedule: PeriodicTask) -> str:
     """Return the name of a schedule's time zone."""
     return UTC_NAME if schedule.crontab is None else str(schedule.crontab.timezone)

@@ -11,6 +11,7 @@ from django.db import DatabaseError, connections
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
+from console.alerts.telling import tell
 from console.celery import app
 from console.processes import signal_group
 from console.reports import schedules
@@ -24,8 +25,11 @@ from console.reports.models import (
     RunState,
 )
 from console.reports.runner import Runner, remove_leftovers
+from console.reports.telling import result_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from celery import Task
 
 logger = logging.getLogger(__name__)
@@ -50,10 +54,12 @@ def run_scheduled_report(
     report: str,
     parameters: dict[str, Any] | None = None,
     catch_up: bool = True,
+    channels: Sequence[int] = (),
 ) -> None:
     """Run a schedule's report, once for each slot, unless its last run is still active.
 
-    Without `catch_up`, a time that passed while beat or every worker was down gets no run.
+    Without `catch_up`, a time that passed while beat or every worker was down gets no run. The
+    channels are told what it found.
     """
     mark_lost()
     sender = (self.request.headers or {}).get("periodic_task_name") or self.request.get(
@@ -79,6 +85,9 @@ def run_scheduled_report(
         logger.warning("slot ran already: slot=%s run=%s", slot, run.pk)
         return
     perform(run, worker=str(self.request.hostname or ""))
+    content = result_of(run) if channels and run.state == RunState.DONE else None
+    if content is not None:
+        tell(channels, content)
     forget_old_runs()
 
 

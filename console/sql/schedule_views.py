@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from console.accounts.roles import may_administer
 from console.audit.record import change
 from console.reports import schedules
 from console.reports.forms import ScheduleForm
@@ -49,7 +50,12 @@ def schedule(request: HttpRequest, pk: int) -> HttpResponse:
     given = found or new_schedule(query)
     posted = request.POST if request.method == "POST" else None
     # It is called by its query: the form asks for no name.
-    form = ScheduleForm(posted, initial=initial_of(found), schedule_id=given.pk or 0)
+    form = ScheduleForm(
+        posted,
+        initial=initial_of(found),
+        schedule_id=given.pk or 0,
+        may_tell=may_administer(request.user),
+    )
     if posted is not None and form.is_valid():
         before = None if found is None else initial_of(found)
         with change(request, "sql.schedule", query.name, before=before) as entry:
@@ -87,11 +93,13 @@ def initial_of(found: PeriodicTask | None) -> dict[str, Any]:
     """Return the values of the form."""
     if found is None:
         zone = timezone.get_current_timezone_name()
-        known = {"enabled": True, "catch_up": True, "kind": "interval", "every": 1}
-        return {**known, "period": "hours", "cron": "0 6 * * *", "timezone": zone}
+        known: dict[str, Any] = {"enabled": True, "catch_up": True, "kind": "interval"}
+        known |= {"every": 1, "period": "hours", "cron": "0 6 * * *", "timezone": zone}
+        return {**known, "channels": []}
     return {
         "enabled": found.enabled,
         "catch_up": schedules.arguments(found).get("catch_up", True),
+        "channels": schedules.channels_of(found),
         **schedules.timing(found),
     }
 
@@ -100,7 +108,10 @@ def save(found: PeriodicTask, form: ScheduleForm) -> None:
     """Write what the form says."""
     given = form.cleaned_data
     arguments = schedules.arguments(found)
-    found.kwargs = json.dumps({**arguments, "catch_up": given["catch_up"]})
+    # Who may not choose channels leaves them as they are.
+    channels = given.get("channels", schedules.channels_of(found))
+    changed = {"catch_up": given["catch_up"], "channels": channels}
+    found.kwargs = json.dumps({**arguments, **changed})
     found.enabled = given["enabled"]
     if given["kind"] == "interval":
         schedules.set_interval(found, given["every"], given["period"])

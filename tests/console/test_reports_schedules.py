@@ -16,6 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
+from console.alerts.models import Channel, Message
 from console.reports import health, runner, schedules, tasks
 from console.reports.forms import zone_names
 from console.reports.models import ReportRun, RunState
@@ -77,6 +78,7 @@ def test_a_schedule_is_made_in_the_zone_of_a_person(admin: Client) -> None:
     assert schedules.arguments(schedule) == {
         "report": "traffic",
         "catch_up": True,
+        "channels": [],
         "parameters": {"hours": 6, "topic": "orders"},
     }
     assert schedules.in_words(schedule).endswith("(Europe/Berlin)")
@@ -210,6 +212,25 @@ def test_a_time_that_was_missed_is_caught_up_where_the_schedule_says_so(
         )
 
     assert ReportRun.objects.filter(schedule=schedule).count() == runs
+
+
+def test_a_result_is_sent_with_its_sentence_table_and_picture() -> None:
+    room = Channel.objects.create(name="room", kind="slack", url="https://example.com/x")
+    schedule = cron_of("0 6 * * *", channels=[room.pk, 99])
+
+    tasks.run_scheduled_report.apply(
+        kwargs=schedules.arguments(schedule), headers={"periodic_task_name": schedule.name}
+    )
+
+    run = ReportRun.objects.get()
+    content = Message.objects.get().content
+    assert run.state == RunState.DONE
+    assert content["status"] == "result"
+    assert content["path"] == reverse("reports:run", args=[run.pk])
+    assert content["columns"]
+    assert content["rows"]
+    assert all(len(row) == len(content["columns"]) for row in content["rows"])
+    assert content["picture"].startswith("<svg")
 
 
 def test_the_parquet_file_of_a_run_is_kept_and_the_oldest_go(

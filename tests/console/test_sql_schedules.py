@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
-from console.alerts.models import Alert, Rule
+from console.alerts.models import Alert, Message, Rule
 from console.alerts.preview import preview
 from console.gateway.moment import now_ms
 from console.history.access import history_store
@@ -94,6 +95,48 @@ def test_a_run_has_its_owners_rights_and_its_rows_are_kept(query, rita, lake, se
     html = client.get(reverse("sql:schedule", args=[query.pk])).content.decode()
     assert reverse("sql:result", args=[found.run_id]) in html
     assert "Next runs" in html
+
+
+def test_a_result_is_sent_with_table_and_picture_where_rows_came_back(
+    query, lake, settings, monkeypatch
+) -> None:
+    settings.TREBUCHET_LAKE = str(lake)
+    call_command("allow_sql", "rita", stdout=io.StringIO())
+    schedule = scheduled_at(query)
+    room = channel()
+    schedule.kwargs = json.dumps({**schedules.arguments(schedule), "channels": [room.pk]})
+    schedule.save()
+
+    sent(schedule)
+    SavedQuery.objects.update(sql=f"{COUNTED} LIMIT 0")
+    monkeypatch.setattr(timezone, "now", lambda: MORNING)
+    sent(schedule)
+
+    content = Message.objects.get().content
+    assert query.runs.count() == 2
+    assert (content["status"], content["name"], content["summary"]) == (
+        *("result", "orders", "2 rows"),
+    )
+    assert content["rows"] == [["bills", "10"], ["orders", "20"]]
+    assert content["path"] == reverse("sql:result", args=[query.runs.last().run_id])
+    assert content["picture"].count("<rect") == 3
+
+
+def test_only_administrators_choose_who_is_sent_results(query, rita, admin_account) -> None:
+    address, room = reverse("sql:schedule", args=[query.pk]), channel()
+    SavedQuery.objects.update(is_shared=True)
+    owner, admin = Client(), Client()
+    owner.force_login(rita)
+    admin.force_login(admin_account)
+
+    owner.post(address, {**HOURLY, "channels": [room.pk]})
+    assert schedules.channels_of(scheduled.schedule_of(query)) == []
+    admin.post(address, {**HOURLY, "channels": [room.pk]})
+    owner.post(address, HOURLY)
+
+    assert schedules.channels_of(scheduled.schedule_of(query)) == [room.pk]
+    assert room.name in admin.get(address).content.decode()
+    assert room.name not in owner.get(address).content.decode()
 
 
 def test_a_query_that_fails_is_a_run_that_says_why(query, lake, settings) -> None:

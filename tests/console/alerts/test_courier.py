@@ -15,6 +15,8 @@ from console.alerts import posting
 from console.alerts.courier import BACKOFF_MS_MAX, REFUSED_TRIES_MAX, TRIES_MAX, Courier, wait_ms
 from console.alerts.heartbeat import Heartbeat
 from console.alerts.models import Channel, Message, preferences
+from console.alerts.results import content_of
+from console.alerts.telling import tell
 from tests.support.clock import ManualClock
 from tests.support.http_sink import HttpSink, http_sink
 from tests.support.smtp_sink import SmtpSink, smtp_sink
@@ -213,6 +215,21 @@ def test_a_mail_has_one_id_at_each_try(post, courier, clock) -> None:
     assert mail["Subject"] == "2 alerts of r fire"
     assert mail["Message-ID"].startswith(f"<alert-{message.pk}-")
     assert message.tries == 2
+
+
+def test_a_result_is_mailed_with_its_table_and_its_picture(post, courier) -> None:
+    table = (["topic", "sent"], [["orders", "20"]])
+    told = content_of("orders", "1 row", table, count=1, path="/sql/", picture="<svg/>")
+    tell([mailbox().pk], told)
+
+    courier.turn()
+
+    [mail] = post.mails
+    parts = {part.get_content_type(): part for part in mail.walk()}
+    assert mail["Subject"] == "orders: 1 row"
+    assert "<td" in parts["text/html"].get_payload(decode=True).decode()
+    assert "orders · 20" in parts["text/plain"].get_payload(decode=True).decode()
+    assert parts["image/svg+xml"].get_filename() == "chart.svg"
 
 
 def test_a_mail_server_that_refuses_says_why_in_the_log(post, courier) -> None:

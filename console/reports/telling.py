@@ -1,0 +1,44 @@
+"""What a scheduled report found, as a message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.urls import reverse
+from django.utils.html import strip_tags
+from django.utils.translation import gettext
+
+from console.alerts import pictures
+from console.alerts.results import ROWS_MAX, content_of
+from console.reports.presenting import PERMILLE, ShownRun, report_of, shown_bars, shown_cell
+
+if TYPE_CHECKING:
+    from console.reports.models import ReportRun
+
+
+def result_of(run: ReportRun) -> dict[str, Any] | None:
+    """Return the message about a run that is done; None where its report is not known."""
+    report = report_of(run)
+    if report is None or run.result is None:
+        return None
+    shown = ShownRun(run)
+    # The newest are last, as on the page.
+    rows = [
+        [strip_tags(shown_cell(row.get(column.name), column)) for column in report.columns]
+        for row in run.rows[-ROWS_MAX:]
+    ]
+    picture = ""
+    if report.chart is not None and run.result.get("chart", {}).get("times"):
+        picture = pictures.of_points(run.result["chart"])
+    elif bars := shown_bars(report, run.result):
+        picture = pictures.of_bars(
+            [(each.label, strip_tags(each.text), each.length / PERMILLE) for each in bars]
+        )
+    return content_of(
+        shown.title,
+        strip_tags(shown.sentence),
+        ([gettext(column.label) for column in report.columns], rows),
+        count=run.result_rows,
+        path=reverse("reports:run", args=[run.pk]),
+        picture=picture,
+    )
