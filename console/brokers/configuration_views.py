@@ -24,6 +24,7 @@ from console.ui.copies import mqadmin, mqadmin_text
 from console.ui.lists import Chip, asked_text
 from console.ui.missing import MissingError
 from console.ui.tables import Column, Table
+from console.ui.templatetags.ui import grouped
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -77,11 +78,8 @@ def field_of(key: BrokerKey) -> forms.Field:
     if key.choices:
         return forms.ChoiceField(label=key.key, choices=[(each, each) for each in key.choices])
     if key.kind == "int":
-        said = _("From %(low)s to %(high)s %(unit)s.") % {
-            "low": key.low,
-            "high": key.high,
-            "unit": key.unit,
-        }
+        high = f"{grouped(key.high)} {key.unit}".strip()
+        said = _("From %(low)s to %(high)s.") % {"low": grouped(key.low), "high": high}
         return forms.IntegerField(
             label=key.key, min_value=key.low, max_value=key.high, help_text=said
         )

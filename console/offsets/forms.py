@@ -36,7 +36,6 @@ class ResetForm(SubjectForm):
         label=_("Go to"),
         choices=list(MODE_LABELS.items()),
         coerce=Mode,
-        initial=Mode.EARLIEST,
         widget=forms.RadioSelect,
     )
     queue = forms.ChoiceField(label=_("Queues"), required=False)

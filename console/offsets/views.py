@@ -66,7 +66,8 @@ def index(request: HttpRequest) -> HttpResponse:
         context |= subject_context(progress, topic)
         if may_operate(request.user):
             context["form"] = ResetForm(
-                initial={"group": group, "topic": topic, "mode": Mode.EARLIEST},
+                # Nothing is chosen for anybody: each of the places loses or repeats messages.
+                initial={"group": group, "topic": topic},
                 queues=context["queues"],
                 is_online=context["connections"].is_online,
             )

@@ -280,3 +280,16 @@ def test_the_result_of_a_reset_is_its_preview(ends, old, mode, wished) -> None:
     for move in made.moves:
         assert move.min_offset <= move.new <= move.max_offset
         assert not (move.redelivered and move.skipped)
+
+
+def test_no_place_to_go_to_is_chosen_for_anybody(actors, brokers) -> None:
+    brokers.add_topic("Orders")
+    brokers.add_group("billing")
+    brokers.offsets["billing", "Orders", 0] = 0
+
+    page = actors.admin.get("/offsets/", {"group": "billing", "topic": "Orders"}).text
+    asked = actors.admin.get("/offsets/preview/", {"group": "billing", "topic": "Orders"})
+
+    assert 'name="mode"' in page
+    assert "checked" not in page.partition('name="mode"')[2]
+    assert 'name="token"' not in asked.text
