@@ -108,6 +108,11 @@ def test_the_export_holds_what_the_filter_shows_and_is_itself_an_entry(
     with change(request_of_ada, "group.create", '=HYPERLINK("x")'):
         pass
 
+    html = actors.admin.get(reverse("audit:list"), {"q": "Orders"}).content.decode()
+    # A change of the filter replaces the list alone: the form must be in it.
+    form = html[html.index('id="list"') :].split("/audit/export/csv/")[1]
+    assert re.search(r'name="q" value="Orders"', form)
+
     rows = exported(actors.admin, "jsonl")
     table = list(csv.DictReader(io.StringIO(text_of(actors.admin, "csv", action="group.create"))))
 
