@@ -20,6 +20,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -180,24 +181,28 @@ def _run(command: list[str], given: bytes | None = None, files: tuple[int, ...] 
 def _duckdb(place: LakePlace, messages: int) -> Iterator[Figure]:
     files = MESSAGES.existing(place).file_uris()
     day = (datetime.fromtimestamp(LAST_MS / 1000, UTC) - timedelta(days=1)).date()
-    stored = f"FROM messages WHERE day = DATE '{day}'"
-    for work, sql, wanted in (
-        ("a key", f"SELECT * FROM messages WHERE uniq_key = '{uniq_key(messages // 2)}'", 0.05),
-        ("a day", f"SELECT topic, count(*), sum(store_size) {stored} GROUP BY topic", 0.3),
+    key = uniq_key(messages // 2)
+    for work, sql, values, wanted in (
+        ("a key", "SELECT * FROM messages WHERE uniq_key = ?", [key], 0.05),
+        (
+            "a day",
+            "SELECT topic, count(*), sum(store_size) FROM messages WHERE day = ? GROUP BY topic",
+            [day],
+            0.3,
+        ),
         (
             "percentiles of hour and topic",
             "SELECT topic, date_trunc('hour', store_timestamp) AS hour, "
             "approx_quantile(epoch_ms(store_timestamp) - epoch_ms(born_timestamp), [0.5, 0.99]) "
             "FROM messages GROUP BY ALL",
+            [],
             1.5,
         ),
     ):
         with duckdb.connect(":memory:", config={"threads": CORES}) as connection:
-            connection.execute(
-                "CREATE VIEW messages AS SELECT * FROM read_parquet("
-                f"{files!r}, hive_partitioning=true)"
-            )
-            seconds = _wall_seconds(lambda: connection.execute(sql).to_arrow_table())  # noqa: B023
+            connection.read_parquet(files, hive_partitioning=True).create_view("messages")
+            answer = partial(connection.execute, sql, values)
+            seconds = _wall_seconds(lambda: answer().to_arrow_table())  # noqa: B023
         yield Figure(
             f"DuckDB on {messages:,} rows of bronze: {work}",
             f"{seconds:.3f} s",
