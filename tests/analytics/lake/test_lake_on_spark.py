@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from analytics.store.plan import Split
     from tests.support.spark_cluster import SparkCluster
 
-SECONDS = 300
+SECONDS = 600
+# Executors of a machine that is busy may take longer to start than anybody is let wait for them.
+TRIES = 3
+SLOW = "took the work within"
 
 
 @pytest.mark.spark
@@ -52,6 +55,28 @@ def test_tasks_write_what_our_own_process_writes(running_spark: Spark, tmp_path:
     assert verify(there.place, there.source).is_equal
 
 
+def ingest_on(
+    cluster: SparkCluster, builder: StoreBuilder, lake: Lake
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "analytics.lake_on_spark", "ingest"),
+            *("--store", str(builder.root), "--lake", str(lake.directory)),
+        ],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "TREBUCHET_SPARK_MASTER": cluster.master,
+            # A guest waits for as long as anybody else has work.
+            "TREBUCHET_SPARK_GUEST": "false",
+            SECRET_FILE_VARIABLE: str(cluster.secret),
+        },
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+
+
 @pytest.mark.spark
 def test_a_cluster_of_two_workers_fills_bronze_and_gold(
     spark_cluster: SparkCluster, tmp_path: Path
@@ -61,23 +86,10 @@ def test_a_cluster_of_two_workers_fills_bronze_and_gold(
     lake = Lake(tmp_path / "lake", builder.root)
     before = spark_cluster.apps_of_workers()
 
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "analytics.lake_on_spark", "ingest"),
-            *("--store", str(builder.root), "--lake", str(lake.directory)),
-        ],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "TREBUCHET_SPARK_MASTER": spark_cluster.master,
-            # A guest waits for as long as anybody else has work.
-            "TREBUCHET_SPARK_GUEST": "false",
-            SECRET_FILE_VARIABLE: str(spark_cluster.secret),
-        },
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    done = ingest_on(spark_cluster, builder, lake)
+    tries = 1
+    while SLOW in done.stderr and tries < TRIES:
+        done, tries = ingest_on(spark_cluster, builder, lake), tries + 1
 
     assert done.returncode == 0, done.stderr
     assert "3000 messages in 1 batches" in done.stdout
