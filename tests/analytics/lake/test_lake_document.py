@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 DOCUMENT = (ROOT / "docs" / "lake.md").read_text()
 PLACE = "/data/trebuchet/lake"
+BENCH = "python -m analytics bench"
 
 
 def blocks(language: str) -> list[str]:
@@ -59,11 +62,15 @@ def test_the_example_of_rules_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", [line for block in blocks("sh") for line in block.splitlines() if line]
 )
-def test_the_commands_are_understood(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_are_understood(line: str, capfd: pytest.CaptureFixture[str]) -> None:
+    if line.startswith(BENCH):
+        command = [sys.executable, *line.split()[1:], "--help"]
+        assert subprocess.run(command, cwd=ROOT).returncode == 0
+        return
     _, _, given = line.replace("-m analytics.lake_on_spark", "manage.py lake").partition(" lake ")
     arguments = given.split()
 
     with pytest.raises(SystemExit, match="0"):
         main([*arguments, "--help"], {})
 
-    assert arguments[0] in capsys.readouterr().out
+    assert arguments[0] in capfd.readouterr().out
