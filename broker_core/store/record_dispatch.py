@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker_core.errors import CorruptRecordError
 from broker_core.formats.cq_unit import FILLER_SIZE
-from broker_core.formats.record import examine
+from broker_core.formats.record import OVERHEAD_V4, examine
 from broker_core.message import properties as message_properties
 from broker_core.message.names import (
     PROPERTY_DELAY_TIME_LEVEL,
@@ -218,6 +218,17 @@ class RecordDispatch:
                 head.commit_log_offset,
             )
             return
+        if queue_offset - expected > self._most_between(queue, expected, head):
+            logger.error(
+                "record names a place that its queue cannot have reached: topic=%s queue_id=%d "
+                "queue_offset=%d expected=%d commit_log_offset=%d",
+                queue.topic,
+                queue.queue_id,
+                queue_offset,
+                expected,
+                head.commit_log_offset,
+            )
+            return
         for missing in range(expected, queue_offset):
             self._keep_place(queue, missing)
         place = head.commit_log_offset, head.size
@@ -231,6 +242,15 @@ class RecordDispatch:
             self.units_written += 1
             self.mark(queue)
         self.next[queue] = queue_offset + 1
+
+    def _most_between(self, queue: ConsumeQueue, expected: int, head: RecordHead) -> int:
+        """Return how many records fit into the log between a queue's last one and this one.
+
+        A flipped bit may name any place; it must not fill a disk with units of lost messages.
+        """
+        unit = queue.unit(expected - 1) if expected > queue.first_offset() else None
+        begin = 0 if unit is None or unit[1] == FILLER_SIZE else unit[0]
+        return max(0, head.commit_log_offset - begin) // OVERHEAD_V4
 
     def _is_taken(self, queue: ConsumeQueue, head: RecordHead) -> bool:
         """Return whether a later message has the record's place: its queue has been restarted."""

@@ -367,3 +367,21 @@ async def test_a_damaged_range_of_the_master_is_kept_and_stepped_over(master, cl
     assert again.max_commit_log_offset == len(data)
     assert again.max_offset_in_queue("TopicTest", 1) == 450
     again.close()
+
+
+@pytest.mark.parametrize("bit", [3, 20, 40, 62])
+async def test_a_record_that_names_an_impossible_place_fills_no_queue(master, clock, bit):
+    for number in range(6):
+        put(master, body=b"b%d" % number * 40)
+    data = bytearray(log_of(master))
+    record = len(data) // 6
+    place = record * 3 + 20
+    data[place : place + 8] = (3 ^ 1 << bit).to_bytes(8, "big")
+    slave = a_slave(clock)
+    await slave.start()
+
+    receive(slave, bytes(data), 100)
+
+    assert slave.max_offset_in_queue("TopicTest", 0) <= len(data) // 91
+    assert len(read_all(slave)) >= 3
+    await slave.shutdown()
