@@ -45,6 +45,8 @@ KEYS: dict[str, int | str] = {
     "offset": 5,
     "schedule_id": 1,
 }
+KINDS = {"marks:delete": "mark", "marks:token-delete": "mark_token"}
+"""Of which kind the key in an address is, where its name begins otherwise."""
 SHIFT_MAX = 0.02
 QUIET_ROUNDS, ROUND_MS = 3, 40
 COUNT_SHIFTS = """
@@ -171,7 +173,7 @@ def file_name(path: str, width: int) -> str:
 def path_of(world: World, name: str, query: str) -> str:
     parameters = dict(every_address())[name]
     keys = KEYS | world.keys
-    kind = name.partition(":")[2].partition("-")[0]
+    kind = KINDS.get(name) or name.partition(":")[2].partition("-")[0]
     values = {each: keys[kind if each == "pk" else each] for each in parameters}
     return reverse(name, kwargs=values) + query.format_map(keys)
 
