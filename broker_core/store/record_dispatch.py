@@ -218,7 +218,9 @@ class RecordDispatch:
                 head.commit_log_offset,
             )
             return
-        if queue_offset - expected > self._most_between(queue, expected, head):
+        if queue_offset > expected and (
+            queue_offset - expected > self._most_between(queue, expected, head)
+        ):
             logger.error(
                 "record names a place that its queue cannot have reached: topic=%s queue_id=%d "
                 "queue_offset=%d expected=%d commit_log_offset=%d",
