@@ -535,7 +535,12 @@ class _Together(Later):
 
     def end(self, status: PutMessageStatus) -> None:
         """See Waiter."""
-        self.finish(self.processor.answers_of(self, status))
+        try:
+            outcome: bytes | Exception = self.processor.answers_of(self, status)
+        except Exception as error:  # noqa: BLE001
+            # Other sends wait for the same report.
+            outcome = error
+        self.finish(outcome)
 
 
 def parts_of(template: bytes) -> tuple[bytes, ...]:
