@@ -18,9 +18,12 @@ from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.status import STATUS, Status
 from console.overview.views import shared_summary
+from tests.analytics.lake.lakes import Lake
+from tests.analytics.store_builder import StoreBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from django.contrib.auth.models import User
 
@@ -55,6 +58,17 @@ def brokers(settings, tmp_path) -> Iterator[FakeBroker]:
     access.gateway.cache_clear()
     history_store().database.close()
     history_store.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty messages of orders and bills in a lake: to read, not to change."""
+    directory = tmp_path_factory.mktemp("lake")
+    builder = StoreBuilder(directory / "store").put_many(30, ("orders", "orders", "bills"))
+    builder.write()
+    made = Lake(directory / "lake", builder.root)
+    made.take_all()
+    return made.directory
 
 
 @pytest.fixture

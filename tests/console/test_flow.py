@@ -178,9 +178,9 @@ def test_a_hundred_pages_in_four_seconds_read_the_history_once(brokers) -> None:
     assert len(reads) == 2
 
 
-def test_ten_viewers_of_the_overview_ask_the_broker_as_often_as_one(
-    actors, brokers, monkeypatch
-) -> None:
+@pytest.fixture
+def asked(brokers, monkeypatch) -> list[int]:
+    """Gets an item with each question to the broker."""
     asked = []
     check = type(brokers).check
 
@@ -189,6 +189,12 @@ def test_ten_viewers_of_the_overview_ask_the_broker_as_often_as_one(
         check(self)
 
     monkeypatch.setattr(type(brokers), "check", counted)
+    return asked
+
+
+def test_ten_viewers_of_the_overview_ask_the_broker_as_often_as_one(
+    actors, asked, monkeypatch
+) -> None:
     now = now_ms()
     monkeypatch.setattr("console.overview.views.now_ms", lambda: now)
     url = reverse("overview:summary")
@@ -203,16 +209,8 @@ def test_ten_viewers_of_the_overview_ask_the_broker_as_often_as_one(
 
 
 def test_a_hundred_loads_of_the_overview_ask_the_broker_as_often_as_one(
-    actors, brokers, monkeypatch
+    actors, asked, monkeypatch
 ) -> None:
-    asked = []
-    check = type(brokers).check
-
-    def counted(self: FakeBroker) -> None:
-        asked.append(1)
-        check(self)
-
-    monkeypatch.setattr(type(brokers), "check", counted)
     now = now_ms()
     monkeypatch.setattr("console.overview.views.now_ms", lambda: now)
 

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import time
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
@@ -22,26 +21,11 @@ from console.sql.models import SavedQuery
 from console.sql.rights import RightError, checked, covers, give, may_query, take, topics_of
 from console.sql.runs import Column, new_run, run_of
 from console.sql.values import shown
-from tests.analytics.lake.lakes import Lake
-from tests.analytics.store_builder import StoreBuilder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.django_db
 
 HANGS_S = 120
 ENDLESS = "SELECT max(hash(a.range + b.range)) FROM range(10000000) a, range(10000000) b"
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("lake")
-    builder = StoreBuilder(directory / "store").put_many(30, ("orders", "orders", "bills"))
-    builder.write()
-    made = Lake(directory / "lake", builder.root)
-    made.take_all()
-    return made.directory
 
 
 @pytest.fixture

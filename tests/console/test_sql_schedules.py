@@ -22,8 +22,6 @@ from console.reports import schedules
 from console.sql import runs, scheduled, tasks
 from console.sql.models import RUN_MS_MAX, QueryRun, SavedQuery
 from console.sql.runs import new_run, run_of
-from tests.analytics.lake.lakes import Lake
-from tests.analytics.store_builder import StoreBuilder
 from tests.console.alerts.support import FIRST_MS, Rounds, channel, said
 
 pytestmark = pytest.mark.django_db
@@ -31,16 +29,6 @@ pytestmark = pytest.mark.django_db
 MORNING = datetime(2026, 11, 20, 6, 0, 10, tzinfo=UTC)
 COUNTED = "SELECT topic, count(*) AS sent FROM bronze.messages GROUP BY topic ORDER BY topic"
 HOURLY = {"enabled": "on", "catch_up": "on", "kind": "interval", "every": 1, "period": "hours"}
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("lake")
-    builder = StoreBuilder(directory / "store").put_many(30, ("orders", "orders", "bills"))
-    builder.write()
-    made = Lake(directory / "lake", builder.root)
-    made.take_all()
-    return made.directory
 
 
 @pytest.fixture
