@@ -16,3 +16,9 @@ if "TREBUCHET_TEST_DATA" not in os.environ:  # a process that a test starts uses
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
 
 from console.settings import *  # noqa: F403
+from console.settings import DATABASES
+
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # In memory, where Django would put it, threads share tables without waiting for each other:
+    # "database table is locked". A file is what the console has, and its threads do wait.
+    DATABASES["default"]["TEST"] = {"NAME": f"{os.environ['TREBUCHET_TEST_DATA']}/tests.sqlite3"}

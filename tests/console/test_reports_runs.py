@@ -29,6 +29,7 @@ from console.reports.models import (
     ReportRun,
     RunState,
 )
+from tests.support.waiting import SECONDS, until
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import Settings
@@ -137,11 +138,7 @@ def hanging(tmp_path: Path) -> tuple[ReportRun, threading.Thread, int]:
     thread = threading.Thread(target=tasks.perform, args=(run,), kwargs={"worker": "test"})
     thread.start()
     pid_file = tmp_path / "reports" / f"run-{run.pk}" / "pid"
-    waiting = threading.Event()
-    for _ in range(1_000):
-        if pid_file.is_file() and pid_file.read_text():
-            break
-        waiting.wait(0.01)
+    until(lambda: pid_file.is_file() and pid_file.read_text() != "", "the program's pid")
     return run, thread, int(pid_file.read_text())
 
 
@@ -150,7 +147,7 @@ def test_cancelling_ends_the_program(tmp_path: Path) -> None:
     run, thread, pid = hanging(tmp_path)
 
     ReportRun.objects.filter(pk=run.pk).update(cancel_requested=True)
-    thread.join(20)
+    thread.join(SECONDS)
 
     run.refresh_from_db()
     assert run.state == RunState.CANCELLED
@@ -162,7 +159,7 @@ def test_a_worker_that_shuts_down_ends_its_runs_with_a_sentence(tmp_path: Path) 
     run, thread, pid = hanging(tmp_path)
 
     tasks.on_worker_shutting_down(sender="test")
-    thread.join(20)
+    thread.join(SECONDS)
 
     run.refresh_from_db()
     assert (run.state, run.failure) == (RunState.FAILED, tasks.STOPPED_SENTENCE)
@@ -195,7 +192,7 @@ def test_a_worker_that_comes_back_fails_what_it_was_killed_over(tmp_path: Path) 
 
     run.refresh_from_db()
     assert (run.state, run.failure) == (RunState.FAILED, LOST_SENTENCE)
-    thread.join(60)
+    thread.join(SECONDS)
     assert start_ticks(pid) is None
     assert not output.exists()
 
