@@ -99,6 +99,7 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.GET_CONSUME_STATS: processors.groups.consume_stats,
         RequestCode.GET_ALL_CONSUMER_OFFSET: processors.groups.all_offsets,
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: processors.groups.reset_offset,
+        RequestCode.RESET_OFFSETS: processors.groups.reset_offsets,
         RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: processors.clients.consumer_status,
         RequestCode.GET_CONSUMER_RUNNING_INFO: processors.clients.running_info,
         RequestCode.CONSUME_MESSAGE_DIRECTLY: processors.clients.consume_directly,

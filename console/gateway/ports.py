@@ -144,6 +144,14 @@ class OffsetGateway(Protocol):
             RequestFailedError: the group has no member.
         """
 
+    def move_online(self, group: str, topic: str, offsets: Mapping[BrokerQueue, int]) -> None:
+        """Move a group's members to an offset in each of some queues.
+
+        Raises:
+            RequestFailedError: the group has no member, or a queue does not have the offset.
+            GatewayError: RocketMQ's own brokers cannot do this; they move by time only.
+        """
+
 
 class BrowseGateway(Protocol):
     """Messages for people who look: read, and nothing of a group moves."""

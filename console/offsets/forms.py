@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
 from broker_core.message import names
-from console.offsets.plan import MODE_LABELS, MODES_ONLINE, Mode, Wish
+from console.offsets.plan import MODE_LABELS, Mode, Wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,15 +61,12 @@ class ResetForm(SubjectForm):
         help_text=_("Negative goes back: those messages are delivered again."),
     )
 
-    def __init__(
-        self, *args: Any, queues: Iterable[BrokerQueue], is_online: bool = False, **kwargs: Any
-    ) -> None:
+    source = forms.CharField(
+        label=_("Group to copy from"), required=False, max_length=names.GROUP_LENGTH_MAX
+    )
+
+    def __init__(self, *args: Any, queues: Iterable[BrokerQueue], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if is_online:  # a broker moves members by time, in all queues at once
-            queues = ()
-            mode = self.fields["mode"]
-            assert isinstance(mode, forms.TypedChoiceField)
-            mode.choices = [each for each in MODE_LABELS.items() if each[0] in MODES_ONLINE]
         self._queues = {str(queue): queue for queue in queues}
         field = self.fields["queue"]
         assert isinstance(field, forms.ChoiceField)
@@ -86,6 +83,8 @@ class ResetForm(SubjectForm):
         needed = {Mode.OFFSET: "offset", Mode.SHIFT: "shift"}.get(cleaned.get("mode", ""))
         if needed and needed not in self.errors and cleaned.get(needed) is None:
             self.add_error(needed, ValidationError(_("Give a number.")))
+        if cleaned.get("mode") == Mode.COPY and not cleaned.get("source"):
+            self.add_error("source", ValidationError(_("Name a group.")))
         if cleaned.get("mode") == Mode.TIMESTAMP and "at" not in self.errors:
             at = cleaned.get("at")
             if cleaned.get("timestamp_ms") is None and at is not None:
@@ -104,5 +103,6 @@ class ResetForm(SubjectForm):
             timestamp_ms=data["timestamp_ms"],
             offset=data["offset"],
             shift=data["shift"],
+            source=data["source"],
             queue=self._queues.get(data["queue"]),
         )

@@ -27,6 +27,7 @@ class Mode(StrEnum):
     TIMESTAMP = "timestamp"
     OFFSET = "offset"
     SHIFT = "shift"
+    COPY = "copy"  # where another group is
     RESTORE = "restore"  # the offsets before an earlier reset
 
 
@@ -37,9 +38,10 @@ MODE_LABELS = {
     Mode.TIMESTAMP: gettext_lazy("A point in time"),
     Mode.OFFSET: gettext_lazy("An exact offset"),
     Mode.SHIFT: gettext_lazy("A number of messages back or forth"),
+    Mode.COPY: gettext_lazy("Where another group is"),
 }
-# A broker moves the members of an online group by time only.
-MODES_ONLINE = frozenset({Mode.EARLIEST, Mode.LATEST, Mode.TIMESTAMP})
+# What RocketMQ's own brokers can do with the members of an online group, in all queues at once.
+MODES_BY_TIME = frozenset({Mode.EARLIEST, Mode.LATEST, Mode.TIMESTAMP})
 
 
 class PlanError(Exception):
@@ -56,8 +58,14 @@ class Wish:
     timestamp_ms: int | None = None
     offset: int | None = None
     shift: int | None = None
+    source: str = ""  # the group to copy from
     queue: BrokerQueue | None = None  # None: all queues
     offsets: Mapping[BrokerQueue, int] = field(default_factory=dict)  # to restore
+
+    @property
+    def is_by_time(self) -> bool:
+        """Whether it is what every broker can do with members."""
+        return self.mode in MODES_BY_TIME and self.queue is None
 
     @property
     def broker_timestamp_ms(self) -> int:
@@ -127,22 +135,6 @@ def make_plan(
         GatewayError: a broker did not answer, or knows no such topic.
     """
     is_online = groups.connections(wish.group).is_online
-    if is_online and wish.mode not in MODES_ONLINE:
-        raise PlanError(
-            _(
-                "Group %(group)s has members, and a broker moves those by time only. "
-                "Go to earliest, latest or a time instead, or stop the group's members first."
-            )
-            % {"group": wish.group}
-        )
-    if is_online and wish.queue is not None:
-        raise PlanError(
-            _(
-                "Group %(group)s has members, and a broker moves those in all queues at once. "
-                "Choose all queues, or stop the group's members first."
-            )
-            % {"group": wish.group}
-        )
     status = topics.status(wish.topic)
     if wish.queue is not None:
         status = tuple(row for row in status if row.queue == wish.queue)
@@ -151,7 +143,16 @@ def make_plan(
     if not status:
         raise PlanError(_("Topic %(topic)s has no such queue any more.") % {"topic": wish.topic})
     old = committed(groups, wish.group, wish.topic)
-    targets = wanted(offsets, wish, status, old)
+    if wish.mode is Mode.COPY:
+        targets = source_offsets(groups, wish)
+        status = tuple(row for row in status if row.queue in targets)
+        if not status:
+            raise PlanError(
+                _("Group %(group)s has no consumer offset in these queues.")
+                % {"group": wish.source}
+            )
+    else:
+        targets = wanted(offsets, wish, status, old)
     moves = []
     for row in status:
         new = min(max(targets[row.queue], row.min_offset), row.max_offset)
@@ -175,6 +176,17 @@ def committed(groups: GroupGateway, group: str, topic: str) -> dict[BrokerQueue,
         for row in groups.progress(group).queues
         if row.topic == topic and row.consumer_offset is not None
     }
+
+
+def source_offsets(groups: GroupGateway, wish: Wish) -> dict[BrokerQueue, int]:
+    """Return where the group to copy from is.
+
+    Raises:
+        PlanError: it is no other group.
+    """
+    if wish.source == wish.group or wish.source not in groups.all():
+        raise PlanError(_("Say which other group to copy from."))
+    return committed(groups, wish.source, wish.topic)
 
 
 def wanted(
@@ -201,6 +213,8 @@ def wanted(
             return dict.fromkeys(keys, wish.offset)
         case Mode.RESTORE:
             return dict(wish.offsets)
+        case Mode.COPY:
+            raise AssertionError("another group's offsets are no matter of the queues")
         case Mode.SHIFT:
             if wish.shift is None:
                 raise PlanError(_("Say by how many messages to move."))

@@ -11,5 +11,6 @@ urlpatterns = [
     path("", views.index, name="index"),
     path("preview/", views.preview, name="preview"),
     path("restore/<int:entry>/", views.restore, name="restore"),
+    path("following/<int:entry>/", views.following, name="following"),
     path("apply/", views.apply, name="apply"),
 ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
 from django.core import signing
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
@@ -25,10 +25,12 @@ from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, TopicKind
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
+from console.offsets.following import following_of
 from console.offsets.forms import ResetForm, SubjectForm
-from console.offsets.plan import MODES_ONLINE, Mode, PlanError, Wish, committed, make_plan
+from console.offsets.plan import Mode, PlanError, Wish, committed, make_plan
 from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text
 from console.ui.danger import Danger, Effect
+from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -64,12 +66,15 @@ def index(request: HttpRequest) -> HttpResponse:
     }
     if progress and topic:
         context |= subject_context(progress, topic)
+        watched = request.GET.get("watch", "")
+        entry = reset_of(int(watched)) if watched.isdecimal() else None
+        if entry is not None and entry.subject == subject_of(group, topic):
+            context["following"] = following_of(entry, group, topic)
         if may_operate(request.user):
             context["form"] = ResetForm(
                 # Nothing is chosen for anybody: each of the places loses or repeats messages.
                 initial={"group": group, "topic": topic},
                 queues=context["queues"],
-                is_online=context["connections"].is_online,
             )
     return render(request, "offsets/index.html", context)
 
@@ -114,8 +119,7 @@ def preview(request: HttpRequest) -> HttpResponse:
         return redirect("offsets:index")
     group, topic = subject.cleaned_data["group"], subject.cleaned_data["topic"]
     context = subject_context(gateway().groups.progress(group), topic)
-    is_online = context["connections"].is_online
-    form = ResetForm(request.GET, queues=context["queues"], is_online=is_online)
+    form = ResetForm(request.GET, queues=context["queues"])
     context |= {"form": form, "group": group, "topic": topic, "topics": [topic]}
     if form.is_valid():
         try:
@@ -130,7 +134,9 @@ def preview(request: HttpRequest) -> HttpResponse:
 @operators_form
 def restore(request: HttpRequest, entry: int) -> HttpResponse:
     """Show what undoing an earlier reset would do; a POST does it while no offset has moved."""
-    reset = get_object_or_404(Entry, pk=entry, action=RESET_ACTION, outcome=Entry.Outcome.DONE)
+    reset = reset_of(entry)
+    if reset is None:
+        raise MissingError(_("There is no such reset."))
     group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
     context = subject_context(gateway().groups.progress(group), topic)
     context |= {"group": group, "topic": topic, "restored": reset}
@@ -143,8 +149,10 @@ def restore(request: HttpRequest, entry: int) -> HttpResponse:
         if request.method == "POST" and not plan.is_idle:
             if is_as_left(plan, reset):
                 return finished(request, packed(plan))
-            sentence = _("Offsets have moved since that reset; nothing was done. Look at both.")
-            messages.error(request, sentence)
+            sentence = _(
+                "Offsets have moved since that reset. Look at what undoing it would do now."
+            )
+            messages.warning(request, sentence)
         context |= {"plan": plan, "danger": danger_of(plan), "copies": copies_of(plan)}
     return render(request, "offsets/preview.html", context)
 
@@ -154,8 +162,9 @@ def danger_of(plan: Plan) -> Danger:
     group, topic = plan.wish.group, plan.wish.topic
     if plan.is_online:
         text = _(
-            "The group is consuming: the broker tells the members to go there. Messages that "
-            "arrive until then move the numbers a little; the audit keeps what was really set."
+            "The group is consuming: the broker tells the members to go there, and they stand "
+            "still for about ten seconds first. What they read until then, and what arrives, moves "
+            "the numbers a little; the audit keeps what was really set."
         )
     else:
         text = _(
@@ -164,7 +173,10 @@ def danger_of(plan: Plan) -> Danger:
         )
     new = sum(move.old is None for move in plan.moves)
     note = _("%(count)d without an offset so far") % {"count": new} if new else ""
-    undo = _("Undo puts the old offsets back while none has moved and the group has no members.")
+    undo = _(
+        "Undo puts the old offsets back: at once while none has moved, else after a look at what "
+        "would come again."
+    )
     return Danger(
         title=_("Reset offsets of %(group)s?") % {"group": group},
         text=text,
@@ -205,7 +217,7 @@ def copies_of(plan: Plan) -> list[CopyText]:
         for move in plan.moves
     }
     value = json_text({"group": wish.group, "topic": wish.topic, "offsets": moves})
-    if wish.mode not in MODES_ONLINE or wish.queue is not None:
+    if not wish.is_by_time:
         return [value]
     to = "now" if wish.mode is Mode.LATEST else wish.broker_timestamp_ms
     options: dict[str, object] = {"g": wish.group, "t": wish.topic, "s": to, "f": True}
@@ -252,10 +264,33 @@ def finished(request: HttpRequest, plan: dict[str, Any]) -> HttpResponse:
     except GatewayError as error:
         messages.error(request, f"{error.what} {error.advice}".strip())
         return redirect(back)
+    if plan["is_online"]:
+        back += f"&watch={done.pk}"
     sentence = _("Group %(group)s is reset in %(count)d queues of %(topic)s.")
     values = {"group": group, "count": len(done.after), "topic": topic}
     tell(request, sentence % values, done)
     return redirect(back)
+
+
+@page
+def following(request: HttpRequest, entry: int) -> HttpResponse:
+    """Show the part of the page that watches members until they have followed a reset."""
+    reset = reset_of(entry)
+    if reset is None:
+        raise MissingError(_("There is no such reset."))
+    group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
+    context = {"following": following_of(reset, group, topic)}
+    return render(request, "offsets/_following.html", context)
+
+
+def reset_of(entry: int) -> Entry | None:
+    """Return the entry of a reset that was done."""
+    resets = Entry.objects.filter(action=RESET_ACTION, outcome=Entry.Outcome.DONE)
+    return resets.filter(pk=entry).first()
+
+
+def subject_of(group: str, topic: str) -> str:
+    return f"{group}{SUBJECT_SEPARATOR}{topic}"
 
 
 def planned(wish: Wish) -> Plan:
@@ -271,6 +306,7 @@ def packed(plan: Plan) -> dict[str, Any]:
         "topic": wish.topic,
         "mode": wish.mode.value,
         "is_online": plan.is_online,
+        "is_by_time": wish.is_by_time,
         "timestamp_ms": str(wish.broker_timestamp_ms),
         "moves": [
             [str(move.queue), None if move.old is None else str(move.old), str(move.new)]
@@ -300,12 +336,16 @@ def carry_out(request: HttpRequest, plan: dict[str, Any]) -> Entry:
     group, topic = plan["group"], plan["topic"]
     before = {queue: old for queue, old, _new in plan["moves"]}
     after = {queue: new for queue, _old, new in plan["moves"]}
-    subject = f"{group}{SUBJECT_SEPARATOR}{topic}"
+    subject = subject_of(group, topic)
     with change(request, RESET_ACTION, subject, before=before, after=after) as entry:
         entry.remark = plan["mode"]
         if not plan["is_online"]:
             targets = {BrokerQueue.parse(queue): int(new) for queue, new in after.items()}
             gateway().offsets.commit(group, topic, targets)
+            return entry
+        if not plan["is_by_time"]:
+            targets = {BrokerQueue.parse(queue): int(new) for queue, new in after.items()}
+            gateway().offsets.move_online(group, topic, targets)
             return entry
         sent = gateway().offsets.reset_online(group, topic, int(plan["timestamp_ms"]))
         # Messages may have arrived meanwhile: record what the brokers did.

@@ -11,11 +11,12 @@ from django.urls import reverse
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from console.audit.models import Entry
-from console.gateway.answers import Member, TopicQueue
+from console.gateway.answers import BrokerQueue, Member, TopicQueue
 from console.gateway.fakes.broker import BROKER_NAME, FakeBroker, FakeQueue
 from console.gateway.fakes.groups import FakeGroups
 from console.gateway.fakes.offsets import FakeOffsets
 from console.gateway.fakes.topics import FakeTopics
+from console.offsets.following import QueueFollowing
 from console.offsets.plan import Mode, PlanError, Wish, make_plan
 
 pytestmark = pytest.mark.django_db
@@ -84,14 +85,89 @@ def test_what_has_expired_is_neither_delivered_again_nor_skipped(subject) -> Non
     assert (move.redelivered, move.skipped) == (0, 1)
 
 
-def test_members_are_moved_by_time_only(subject) -> None:
-    subject.members["billing"] = [Member("a", "127.0.0.1:1", "JAVA", 407, (BROKER_NAME,))]
+def come_online(broker: FakeBroker) -> None:
+    broker.members["billing"] = [Member("a", "127.0.0.1:1", "JAVA", 407, (BROKER_NAME,))]
 
-    assert plan(subject, Mode.LATEST).is_online
-    with pytest.raises(PlanError, match="by time only"):
-        plan(subject, Mode.OFFSET, offset=1)
-    with pytest.raises(PlanError, match="all queues at once"):
-        plan(subject, Mode.EARLIEST, queue=(BROKER_NAME, 0))
+
+def test_members_go_to_an_offset_of_one_queue(actors, subject) -> None:
+    come_online(subject)
+    token = token_of(preview(actors, mode="offset", offset=9, queue="broker-a:0"))
+
+    actors.admin.post(reverse("offsets:apply"), {"token": token})
+
+    assert subject.moves == [("billing", "Orders", {BrokerQueue("broker-a", 0): 9})]
+    assert not subject.resets
+
+
+def test_members_go_by_time_where_every_broker_can_send_them(actors, subject) -> None:
+    come_online(subject)
+
+    actors.admin.post(reverse("offsets:apply"), {"token": token_of(preview(actors))})
+
+    assert subject.resets == [("billing", "Orders", 0)]
+    assert not subject.moves
+
+
+def test_a_group_goes_where_another_one_is(subject) -> None:
+    subject.add_group("audit")
+    subject.offsets["audit", "Orders", 0] = 11
+
+    moves = plan(subject, Mode.COPY, source="audit").moves
+
+    assert [(move.queue.queue_id, move.new, move.skipped) for move in moves] == [(0, 11, 6)]
+
+
+@pytest.mark.parametrize("source", ["billing", "nope"])
+def test_only_another_group_can_be_copied_from(source, subject) -> None:
+    with pytest.raises(PlanError, match="other group"):
+        plan(subject, Mode.COPY, source=source)
+
+
+def test_a_group_that_has_no_offset_there_cannot_be_copied_from(subject) -> None:
+    subject.add_group("audit")
+
+    with pytest.raises(PlanError, match="no consumer offset in these queues"):
+        plan(subject, Mode.COPY, source="audit")
+
+
+@pytest.mark.parametrize(
+    ("old", "target", "now", "age_ms", "state"),
+    [
+        (5, 9, 5, 1_000, "waiting"),
+        (5, 9, 9, 1_000, "there"),
+        (5, 9, 30, 1_000, "there"),
+        (9, 3, 9, 1_000, "waiting"),
+        (9, 3, 10, 15_000, "waiting"),
+        (9, 3, 4, 1_000, "there"),
+        (9, 3, 12, 25_000, "passed"),
+        (None, 3, None, 1_000, "waiting"),
+        (None, 3, 0, 1_000, "there"),
+        (4, 4, 4, 0, "there"),
+    ],
+)
+def test_members_have_followed_when_their_offsets_show_it(old, target, now, age_ms, state) -> None:
+    queue = QueueFollowing(BrokerQueue("broker-a", 0), old, target, now, age_ms)
+
+    assert queue.state == state
+
+
+def test_a_reset_of_members_is_watched_until_they_have_followed(actors, subject) -> None:
+    come_online(subject)
+    token = token_of(preview(actors, mode="offset", offset=9, queue="broker-a:0"))
+    done = actors.admin.post(reverse("offsets:apply"), {"token": token}, follow=True)
+    entry = Entry.objects.get()
+    watching = reverse("offsets:following", args=[entry.pk])
+    subject.offsets["billing", "Orders", 0] = 5  # the member has not heard of it yet
+
+    waiting = actors.reader.get(watching).text
+    subject.offsets["billing", "Orders", 0] = 10
+    there = actors.reader.get(watching).text
+
+    assert 'id="following"' in done.text
+    assert "waiting for 1 queue" in waiting
+    assert watching in waiting
+    assert "all have followed" in there
+    assert watching not in there
 
 
 def preview(actors, **data: object):
@@ -180,15 +256,19 @@ def test_a_reset_can_be_undone_through_a_preview_of_its_own(actors, subject) -> 
     assert Entry.objects.count() == 2
 
 
-def test_an_undo_of_an_online_group_says_why_not(actors, subject) -> None:
+def test_a_reset_is_undone_while_members_are_connected(actors, subject) -> None:
+    come_online(subject)
     actors.admin.post(reverse("offsets:apply"), {"token": token_of(preview(actors))})
-    subject.members["billing"] = [Member("a", "127.0.0.1:1", "JAVA", 407, (BROKER_NAME,))]
-
+    subject.offsets["billing", "Orders", 0] = 11  # they have read on
     undo = reverse("offsets:restore", args=[Entry.objects.get().pk])
-    html = actors.admin.get(undo).content.decode()
 
-    assert "by time only" in html
-    assert 'name="token"' not in html
+    shown = actors.admin.post(undo)
+
+    assert subject.moves == []
+    assert "Offsets have moved since that reset" in shown.text
+    assert "Messages delivered again" in shown.text
+    actors.admin.post(reverse("offsets:apply"), {"token": token_of(shown)})
+    assert subject.moves == [("billing", "Orders", {BrokerQueue("broker-a", 0): 5})]
 
 
 def test_only_a_reset_that_was_done_can_be_undone(actors, subject) -> None:
@@ -216,6 +296,8 @@ def test_a_plan_that_was_not_made_here_is_refused(token, actors, subject) -> Non
         ({"mode": "offset", "offset": "-1"}, "greater than or equal to 0"),
         ({"mode": "offset", "offset": str(2**63)}, "less than or equal to"),
         ({"mode": "shift"}, "Give a number."),
+        ({"mode": "copy"}, "Name a group."),
+        ({"mode": "copy", "source": "nope"}, "Say which other group"),
         ({"mode": "sideways"}, "Select a valid choice"),
         ({"queue": "broker-a:7"}, "Select a valid choice"),
     ],
@@ -259,10 +341,11 @@ def test_an_unknown_group_is_said_to_be_unknown(actors, subject) -> None:
 @given(
     ends=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=4),
     old=st.lists(st.none() | st.integers(0, 150), min_size=4, max_size=4),
-    mode=st.sampled_from([Mode.EARLIEST, Mode.LATEST, Mode.TIMESTAMP, Mode.OFFSET]),
+    mode=st.sampled_from([Mode.EARLIEST, Mode.LATEST, Mode.TIMESTAMP, Mode.OFFSET, Mode.COPY]),
     wished=st.integers(0, 200),
+    is_online=st.booleans(),
 )
-def test_the_result_of_a_reset_is_its_preview(ends, old, mode, wished) -> None:
+def test_the_result_of_a_reset_is_its_preview(ends, old, mode, wished, is_online) -> None:
     broker = FakeBroker()
     broker.add_topic("Orders", queue_nums=len(ends))
     broker.add_group("billing")
@@ -270,11 +353,18 @@ def test_the_result_of_a_reset_is_its_preview(ends, old, mode, wished) -> None:
         broker.queues[TopicQueue("Orders", queue_id)] = FakeQueue(min_offset, list(range(length)))
         if old[queue_id] is not None:
             broker.offsets["billing", "Orders", queue_id] = old[queue_id]
+        broker.offsets["audit", "Orders", queue_id] = wished
+    if is_online:
+        come_online(broker)
 
-    made = plan(broker, mode, timestamp_ms=wished, offset=wished)
-    FakeOffsets(broker).commit("billing", "Orders", {move.queue: move.new for move in made.moves})
+    made = plan(broker, mode, timestamp_ms=wished, offset=wished, source="audit")
+    targets = {move.queue: move.new for move in made.moves}
+    if is_online:
+        FakeOffsets(broker).move_online("billing", "Orders", targets)
+    else:
+        FakeOffsets(broker).commit("billing", "Orders", targets)
 
-    again = plan(broker, mode, timestamp_ms=wished, offset=wished)
+    again = plan(broker, mode, timestamp_ms=wished, offset=wished, source="audit")
     assert again.is_idle
     assert (again.redelivered, again.skipped) == (0, 0)
     for move in made.moves:

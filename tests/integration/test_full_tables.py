@@ -67,6 +67,9 @@ ASKED: dict[int, list[tuple[dict[str, str], Any]]] = {
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: [
         ({"topic": WIDE, "group": CROWD, "timestamp": "-1", "isForce": "true"}, None)
     ],
+    RequestCode.RESET_OFFSETS: [
+        ({}, {"topic": WIDE, "group": CROWD, "offsets": [[each, 0] for each in range(10_000)]})
+    ],
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: [({"topic": WIDE, "group": "none"}, None)],
     RequestCode.GET_CONSUMER_RUNNING_INFO: [({"consumerGroup": CROWD, "clientId": "none"}, None)],
     RequestCode.CONSUME_MESSAGE_DIRECTLY: [({"consumerGroup": CROWD, "clientId": "none"}, None)],

@@ -184,6 +184,33 @@ async def test_a_live_group_is_told_where_to_go_on(client: Client) -> None:
     await consumer.shutdown()
 
 
+async def test_a_live_group_is_told_an_offset_for_each_queue_in_one_notice(client: Client) -> None:
+    for queue_id in (0, 0, 0, 1):
+        await client.send("T", queue_id=queue_id)
+
+    async def ask(*offsets: tuple[int, int]) -> RemotingCommand:
+        body = java_json.encode({"topic": "T", "group": "g", "offsets": [list(e) for e in offsets]})
+        return await client.ask(RequestCode.RESET_OFFSETS, body)
+
+    await client.pull("T", group="g")
+    offline = await ask((0, 1))
+    notices = Notices()
+    consumer = listening_client(client.address, notices)
+    await consumer.heartbeat(consumer_groups={"g": {"T": "*"}})
+    await notices.next()
+    answer = await ask((0, 2), (1, 1))
+    too_far, no_queue = await ask((0, 9)), await ask((70, 0))
+
+    assert offline.code == ResponseCode.CONSUMER_NOT_ONLINE
+    assert answer.code == ResponseCode.SUCCESS
+    told = await notices.next()
+    assert told.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+    assert told.body == answer.body
+    assert sorted(json_body(told)["offsetTable"].values()) == [1, 2]
+    assert {too_far.code, no_queue.code} == {ResponseCode.SYSTEM_ERROR}
+    await consumer.shutdown()
+
+
 @pytest.mark.parametrize(
     ("asked", "offsets"),
     [

@@ -178,6 +178,7 @@ ASKED_ELSEWHERE = {
     RequestCode.TRACE_WATCH,
     RequestCode.TRACE_UNWATCH,
     RequestCode.GET_BROKER_SAMPLE,
+    RequestCode.RESET_OFFSETS,
     RequestCode.GET_ALL_CONSUMER_FILTER,
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
     RequestCode.GET_REPLICATION_STATE,

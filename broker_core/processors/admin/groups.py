@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from broker_core.clients.client import ClientConnection
-    from broker_core.clients.consumers import Consumers
+    from broker_core.clients.consumers import ConsumerGroup, Consumers
     from broker_core.clock import Clock
     from broker_core.config.broker import BrokerConfig
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
@@ -61,11 +61,19 @@ class _Reset(NamedTuple):
     language: str
 
 
+class _Places(msgspec.Struct):
+    """What RESET_OFFSETS asks for: queue ids, each with its offset."""
+
+    topic: str
+    group: str
+    offsets: list[tuple[int, int]]
+
+
 class GroupsAdmin:
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
     DELETE_SUBSCRIPTIONGROUP, GET_CONSUME_STATS, GET_ALL_CONSUMER_OFFSET,
-    INVOKE_BROKER_TO_RESET_OFFSET, QUERY_CONSUME_TIME_SPAN, QUERY_CORRECTION_OFFSET,
-    CLONE_GROUP_OFFSET, GET_BROKER_CONSUME_STATS. Event loop only.
+    INVOKE_BROKER_TO_RESET_OFFSET, RESET_OFFSETS (ours), QUERY_CONSUME_TIME_SPAN,
+    QUERY_CORRECTION_OFFSET, CLONE_GROUP_OFFSET, GET_BROKER_CONSUME_STATS. Event loop only.
     """
 
     def __init__(
@@ -341,13 +349,7 @@ class GroupsAdmin:
                 f"Consumer not online, so can not reset offset, Group: {group} Topic: {topic} "
                 f"Timestamp: {timestamp}",
             )
-        members = found.members if found is not None else {}
-        for member in members.values():
-            if member.version < V3_0_7_SNAPSHOT:
-                raise RequestRefusedError(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"the client does not support this feature. version={member.version}",
-                )
+        members = None if found is None else self._movable(found)
         queue_ids = range(topic_config.write_queue_nums) if only_queue < 0 else [only_queue]
         wanted = _Reset(
             topic,
@@ -359,8 +361,59 @@ class GroupsAdmin:
             only_queue >= 0,
             request.language,
         )
-        steps = self._reset(wanted, None if found is None else list(members))
+        return self._long_answers.answer(request, connection, self._reset(wanted, members))
+
+    def reset_offsets(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
+        """RESET_OFFSETS: tell a live group's clients where to go on in some queues.
+
+        INVOKE_BROKER_TO_RESET_OFFSET takes an offset for one queue only, and a client stands still
+        for ten seconds at each. Answers SUCCESS with the offsets; CONSUMER_NOT_ONLINE without a
+        client; SYSTEM_ERROR for what the topic does not have, and a client that is too old.
+        """
+        asked = read_body(request, _Places)
+        topic_config = self._topics.find(asked.topic)
+        if topic_config is None:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"[reset-offset] reset offset failed, no topic {asked.topic}",
+            )
+        found = self._consumers.find(asked.group)
+        if found is None or not found.members:
+            raise RequestRefusedError(
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                f"Consumer not online, so can not reset offset, Group: {asked.group} "
+                f"Topic: {asked.topic}",
+            )
+        queue_nums = max(topic_config.read_queue_nums, topic_config.write_queue_nums)
+        for queue_id, _offset in asked.offsets:
+            if not 0 <= queue_id < queue_nums:
+                raise RequestRefusedError(
+                    ResponseCode.SYSTEM_ERROR, f"topic {asked.topic} has no queue {queue_id}"
+                )
+        steps = self._go_to(asked, self._movable(found), request.language)
         return self._long_answers.answer(request, connection, steps)
+
+    def _go_to(self, asked: _Places, members: Sequence[ClientConnection], language: str) -> Steps:
+        table = {}
+        for queue_id, offset in asked.offsets:
+            table[queue_id] = self._within(asked.topic, queue_id, offset)
+            yield
+        wanted = _Reset(asked.topic, asked.group, 0, True, [], -1, False, language)
+        return (yield from self._tell(wanted, table, members))
+
+    def _movable(self, found: ConsumerGroup) -> list[ClientConnection]:
+        """Return a group's connections.
+
+        Raises:
+            RequestRefusedError: a client is too old to be told.
+        """
+        for member in found.members.values():
+            if member.version < V3_0_7_SNAPSHOT:
+                raise RequestRefusedError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the client does not support this feature. version={member.version}",
+                )
+        return list(found.members)
 
     def _reset(self, wanted: _Reset, members: Sequence[ClientConnection] | None) -> Steps:
         topic, group = wanted.topic, wanted.group
@@ -374,6 +427,12 @@ class GroupsAdmin:
                 offset = current
             table[queue_id] = offset
             yield
+        return (yield from self._tell(wanted, table, members))
+
+    def _tell(
+        self, wanted: _Reset, table: dict[int, int], members: Sequence[ClientConnection] | None
+    ) -> Steps:
+        topic, group = wanted.topic, wanted.group
         by_queue = []
         for queue_id, offset in table.items():
             key = java_json.message_queue_key(topic, self._config.broker_name, queue_id)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from console.gateway.answers import (
     BrokerNode,
+    BrokerQueue,
     GroupConfig,
     Member,
     QueueStatus,
@@ -87,6 +88,7 @@ class FakeBroker:
         self.subscriptions: dict[str, list[Subscription]] = {}
         self.offsets: dict[tuple[str, str, int], int] = {}  # group, topic, queue_id
         self.resets: list[tuple[str, str, int]] = []
+        self.moves: list[tuple[str, str, dict[BrokerQueue, int]]] = []
         self.node = BrokerNode("DefaultCluster", BROKER_NAME, 0, ADDRESS)
         self.runtime_values: dict[str, float | None] = {"put_tps": 12.5, "get_tps": 10.0}
         self.keys = {each.key: each for each in KEYS}

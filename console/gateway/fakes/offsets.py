@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.gateway.answers import LATEST_TIMESTAMP, BrokerQueue
-from console.gateway.errors import CONSUMER_NOT_ONLINE, RequestFailedError
+from console.gateway.errors import CONSUMER_NOT_ONLINE, SYSTEM_ERROR, RequestFailedError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME
 
 if TYPE_CHECKING:
@@ -33,12 +33,21 @@ class FakeOffsets:
         for queue, offset in offsets.items():
             self._broker.offsets[group, topic, queue.queue_id] = offset
 
+    def move_online(self, group: str, topic: str, offsets: Mapping[BrokerQueue, int]) -> None:
+        self._broker.check()
+        self._require_members(group, topic)
+        ends = {row.queue: row for row in self._broker.status_of(topic)}
+        for queue, offset in offsets.items():
+            if queue not in ends or not (
+                ends[queue].min_offset <= offset <= ends[queue].max_offset + 1
+            ):
+                raise RequestFailedError(ADDRESS, SYSTEM_ERROR, f"no {offset} in {queue}")
+        self._broker.moves.append((group, topic, dict(offsets)))
+        self.commit(group, topic, offsets)
+
     def reset_online(self, group: str, topic: str, timestamp_ms: int) -> dict[BrokerQueue, int]:
         self._broker.check()
-        if not self._broker.members.get(group):
-            raise RequestFailedError(
-                ADDRESS, CONSUMER_NOT_ONLINE, f"Consumer not online: {group} {topic}"
-            )
+        self._require_members(group, topic)
         self._broker.resets.append((group, topic, timestamp_ms))
         if timestamp_ms == LATEST_TIMESTAMP:
             moved = {row.queue: row.max_offset for row in self._broker.status_of(topic)}
@@ -46,3 +55,9 @@ class FakeOffsets:
             moved = self.at(topic, timestamp_ms)
         self.commit(group, topic, moved)
         return moved
+
+    def _require_members(self, group: str, topic: str) -> None:
+        if not self._broker.members.get(group):
+            raise RequestFailedError(
+                ADDRESS, CONSUMER_NOT_ONLINE, f"Consumer not online: {group} {topic}"
+            )

@@ -30,6 +30,9 @@ class RemoteOffsets:
     def reset_online(self, group: str, topic: str, timestamp_ms: int) -> dict[BrokerQueue, int]:
         return self._brokers.run(self._reset_online(group, topic, timestamp_ms))
 
+    def move_online(self, group: str, topic: str, offsets: Mapping[BrokerQueue, int]) -> None:
+        self._brokers.run(self._move_online(group, topic, offsets))
+
     async def _at(self, topic: str, timestamp_ms: int) -> dict[BrokerQueue, int]:
         rows = await status(self._brokers, topic)
         address = {node.broker_name: node.address for node in await self._brokers.masters()}
@@ -72,3 +75,16 @@ class RemoteOffsets:
             for node, moved in found
             for queue_id, offset in moved.items()
         }
+
+    async def _move_online(
+        self, group: str, topic: str, offsets: Mapping[BrokerQueue, int]
+    ) -> None:
+        by_broker: dict[str, dict[int, int]] = {}
+        for queue, offset in offsets.items():
+            by_broker.setdefault(queue.broker_name, {})[queue.queue_id] = offset
+        await self._brokers.on_named(
+            by_broker,
+            lambda node: requests.reset_offsets(
+                self._brokers.ask, node.address, group, topic, by_broker[node.broker_name]
+            ),
+        )

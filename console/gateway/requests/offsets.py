@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_core.protocol.codes import RequestCode
+from django.utils.translation import gettext as _
+
+from broker_core.protocol import java_json
+from broker_core.protocol.codes import RequestCode, ResponseCode
 from console.gateway.answers import TopicQueue
-from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
+from console.gateway.errors import SYSTEM_ERROR, GatewayError, RequestFailedError
 from console.gateway.requests.call import body_of, call, queue_of, reading
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from console.gateway.requests.call import Ask
 
 TOPIC_AT_GROUP = "@"
@@ -69,3 +74,23 @@ async def invoke_reset_offset(
     with reading(address, code):
         table = body_of(answer).get("offsetTable") or {}
         return {queue_of(key).queue_id: int(offset) for key, offset in table.items()}
+
+
+async def reset_offsets(
+    ask: Ask, address: str, group: str, topic: str, offsets: Mapping[int, int]
+) -> None:
+    """Have a broker of ours move a group's members, in all of these queues at once."""
+    body = {"topic": topic, "group": group, "offsets": [list(each) for each in offsets.items()]}
+    try:
+        await call(ask, address, RequestCode.RESET_OFFSETS, body=java_json.encode(body))
+    except RequestFailedError as error:
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+        raise GatewayError(
+            _("The broker at %(address)s moves members by time only, in all queues at once.")
+            % {"address": address},
+            _(
+                "It is one of RocketMQ's own. Go to earliest, latest or a time, or stop the "
+                "group's members first."
+            ),
+        ) from error

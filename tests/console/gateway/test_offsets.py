@@ -51,3 +51,19 @@ async def test_the_members_of_an_online_group_move_to_the_end(gateway: Gateway) 
     moved = await ask(gateway.offsets.reset_online, "billing", "Orders", LATEST_TIMESTAMP)
 
     assert moved == {BrokerQueue("broker-a", 0): 1, BrokerQueue("broker-a", 1): 0}
+
+
+async def test_the_members_of_an_online_group_move_to_an_offset_of_each_queue(
+    gateway: Gateway,
+) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    await send(gateway, "Orders", queue_id=0, count=3)
+    targets = {BrokerQueue("broker-a", 0): 2, BrokerQueue("broker-a", 1): 0}
+    with pytest.raises(RequestFailedError):
+        await ask(gateway.offsets.move_online, "billing", "Orders", targets)
+    await gateway.messages.join(BILLING)
+
+    await ask(gateway.offsets.move_online, "billing", "Orders", targets)
+
+    with pytest.raises(RequestFailedError):
+        await ask(gateway.offsets.move_online, "billing", "Orders", {BrokerQueue("broker-a", 0): 9})
