@@ -1,36 +1,99 @@
-"""A message's body as people read it: JSON set out, else text, else bytes."""
+"""A message's body as people read it: JSON set out or as a tree, text, bytes."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _, ngettext
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROW_BYTES = 16
-DUMP_BYTES_MAX = 4_096
+DUMP_BYTES_MAX = 16_384
 UTF8_BYTES_MAX = 4
+NODES_MAX = 3_000
+DEPTH_MAX = 40
+OPEN_DEPTH = 2
+"""So deep a tree stands open."""
 
 
 class Body(NamedTuple):
-    """`kind` is json, text or bytes."""
+    """A body in one form; `kind` is json, tree, text or bytes, `forms` are those it could have."""
 
     kind: str
     text: str
+    forms: tuple[str, ...] = ()
+    is_part: bool = False
 
 
-def body_of(data: bytes, *, is_cut: bool) -> Body:
-    """Return what a page shows of a body's beginning; `is_cut` where there is more of it."""
+class Number(str):
+    """A number of JSON as it is written: of any size, and no digit changed."""
+
+    __slots__ = ()
+
+
+class Pairs(tuple[tuple[str, object], ...]):
+    """An object of JSON in its order; a name may come twice."""
+
+    __slots__ = ()
+
+
+def body_of(data: bytes, *, is_cut: bool, form: str = "") -> Body:
+    """Return what a page shows of a body's beginning, in a form if it has that one.
+
+    `is_cut` where there is more of it.
+    """
     # The end of what was cut may be a part of a character.
     text = decoded(data, lacking_max=UTF8_BYTES_MAX - 1 if is_cut else 0)
     if text is None:
-        return Body("bytes", dump(data[:DUMP_BYTES_MAX]))
-    if not is_cut and text.lstrip()[:1] in ("{", "["):
-        try:
-            # It moves the text of numbers, and rounds none.
-            return Body("json", msgspec.json.format(text, indent=2))
-        except (msgspec.DecodeError, RecursionError):
-            pass
-    return Body("text", text)
+        return dumped(data, ("bytes",))
+    laid_out = set_out(text) if not is_cut and text.lstrip()[:1] in ("{", "[") else None
+    forms = ("text", "bytes") if laid_out is None else ("json", "tree", "text", "bytes")
+    if form == "bytes":
+        return dumped(data, forms)
+    if laid_out is None or form == "text":
+        return Body("text", text, forms)
+    if form == "tree":
+        tree = tree_of(text)
+        return Body("json", laid_out, forms) if tree is None else Body("tree", tree, forms)
+    return Body("json", laid_out, forms)
+
+
+def set_out(text: str) -> str | None:
+    """Return JSON with line breaks, None where it is none."""
+    try:
+        # It moves the text of numbers, and rounds none.
+        return msgspec.json.format(text, indent=2)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def parsed(text: str) -> object:
+    """Return the value of JSON with its numbers as they are written.
+
+    Raises:
+        ValueError: it is no JSON, or too deep to be read.
+    """
+    try:
+        return json.loads(
+            text,
+            parse_int=Number,
+            parse_float=Number,
+            parse_constant=Number,
+            object_pairs_hook=Pairs,
+        )
+    except RecursionError as error:
+        raise ValueError("too deep") from error
+
+
+def dumped(data: bytes, forms: tuple[str, ...]) -> Body:
+    shown = data[:DUMP_BYTES_MAX]
+    return Body("bytes", dump(shown), forms, is_part=len(shown) < len(data))
 
 
 def decoded(data: bytes, lacking_max: int) -> str | None:
@@ -54,3 +117,67 @@ def dump(data: bytes) -> str:
         )
         rows.append(f"{at:06x}  {row.hex(' '):<{ROW_BYTES * 3}} {shown}")
     return "\n".join(rows)
+
+
+def tree_of(text: str) -> SafeString | None:
+    """Return JSON as nested lists that fold; None where it is none."""
+    try:
+        value = parsed(text)
+    except ValueError:
+        return None
+    return Tree().render(value)
+
+
+class Tree:
+    """Renders one value, up to NODES_MAX nodes and DEPTH_MAX deep."""
+
+    def __init__(self) -> None:
+        self._left = NODES_MAX
+
+    def render(self, value: object) -> SafeString:
+        return format_html('<ul class="tree">{}</ul>', self._node("", value, 0))
+
+    def _node(self, name: str, value: object, depth: int) -> SafeString:
+        self._left -= 1
+        label = format_html('<span class="tree__name">{}</span> ', name) if name else ""
+        if not isinstance(value, Pairs | list):
+            return format_html("<li>{}{}</li>", label, scalar(value))
+        items: list[tuple[str, object]] = (
+            list(value)
+            if isinstance(value, Pairs)
+            else [(str(index), each) for index, each in enumerate(value)]
+        )
+        count = (
+            ngettext("%(count)d field", "%(count)d fields", len(items))
+            if isinstance(value, Pairs)
+            else ngettext("%(count)d item", "%(count)d items", len(items))
+        ) % {"count": len(items)}
+        if not items or depth >= DEPTH_MAX:
+            return format_html('<li>{}<span class="faint">{}</span></li>', label, count)
+        return format_html(
+            '<li><details{}><summary>{}<span class="faint">{}</span></summary>'
+            "<ul>{}</ul></details></li>",
+            SafeString(" open") if depth < OPEN_DEPTH else "",
+            label,
+            count,
+            format_html_join("", "{}", ((each,) for each in self._children(items, depth))),
+        )
+
+    def _children(self, items: list[tuple[str, object]], depth: int) -> Iterator[SafeString]:
+        for at, (name, value) in enumerate(items):
+            if self._left <= 0:
+                yield format_html(
+                    '<li class="faint">{}</li>',
+                    _("… and %(count)d more") % {"count": len(items) - at},
+                )
+                return
+            yield self._node(name, value, depth + 1)
+
+
+def scalar(value: object) -> SafeString:
+    if isinstance(value, Number):
+        return format_html('<span class="tree__number">{}</span>', value)
+    if isinstance(value, str):
+        return format_html('<span class="tree__text">"{}"</span>', value)
+    word = {None: "null", True: "true", False: "false"}[value]  # type: ignore[index]
+    return format_html('<span class="tree__word">{}</span>', word)

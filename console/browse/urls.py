@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.browse import views
+from console.browse import lookups, views
 
 app_name = "browse"
 urlpatterns = [
     path("", views.search, name="search"),
+    path("find/", lookups.find, name="find"),
     path("of-group/<path:group>/", views.of_group, name="of-group"),
     path(
         "m/<str:broker_name>/<int:queue_id>/<int:offset>/<path:topic>/",

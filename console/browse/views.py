@@ -13,14 +13,16 @@ from django.utils.translation import gettext as _, gettext_lazy
 from console.accounts.permissions import page
 from console.accounts.roles import may_administer
 from console.browse.bodies import Body, body_of
+from console.browse.columns import COLUMNS, NAMES_OFFERED_MAX
+from console.browse.readers import Readers, readers_of
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, TopicKind
-from console.gateway.errors import NotFoundError
+from console.gateway.errors import GatewayError, NotFoundError
 from console.gateway.moment import now_ms
 from console.history.range import asked_range
 from console.ui.copies import CopyText, mqadmin, mqadmin_text
 from console.ui.missing import MissingError
-from console.ui.tables import Column, Table
+from console.ui.tables import Table
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -30,19 +32,13 @@ if TYPE_CHECKING:
 
 RANGE, SHORTEST_MS = "15m", 1
 MESSAGES_A_PAGE = 100
-NAMES_OFFERED_MAX = 2_000
 NAME_CHARACTERS_MAX = 255
-
-COLUMNS = (
-    Column("stored", gettext_lazy("Stored")),
-    Column("queue", gettext_lazy("Queue"), gettext_lazy("offset"), is_fact=True),
-    Column("tag", gettext_lazy("Tag")),
-    Column("keys", gettext_lazy("Keys"), is_fact=True),
-    Column("size", gettext_lazy("Size"), is_number=True),
-    Column("producer", gettext_lazy("Producer's address")),
-    Column("retries", gettext_lazy("Delivered again"), is_number=True, is_extra=True),
-    Column("id", gettext_lazy("Id"), is_extra=True),
-)
+BODY_FORMS = {
+    "json": "JSON",
+    "tree": gettext_lazy("Tree"),
+    "text": gettext_lazy("Text"),
+    "bytes": gettext_lazy("Bytes"),
+}
 
 
 class Asked(NamedTuple):
@@ -137,9 +133,15 @@ def message(
             )
             % {"queue": queue, "topic": topic, "offset": offset}
         )
+    readers, readers_problem = asked_readers(found)
     context = {
         "message": found,
-        "body": shown_body(found) if may_administer(request.user) else None,
+        "body": (
+            shown_body(found, request.GET.get("as", "")) if may_administer(request.user) else None
+        ),
+        "body_forms": BODY_FORMS,
+        "readers": readers,
+        "readers_problem": readers_problem,
         "copies": copies_of(found),
         "near": urlencode(
             subject_query(topic, None)
@@ -150,8 +152,16 @@ def message(
     return render(request, "browse/message.html", context)
 
 
-def shown_body(found: StoredMessage) -> Body | None:
-    return None if found.body is None else body_of(found.body, is_cut=found.is_cut)
+def shown_body(found: StoredMessage, form: str) -> Body | None:
+    return None if found.body is None else body_of(found.body, is_cut=found.is_cut, form=form)
+
+
+def asked_readers(found: StoredMessage) -> tuple[Readers | None, GatewayError | None]:
+    """Return who consumed a message, or why nobody can say; the message itself is shown anyway."""
+    try:
+        return readers_of(found), None
+    except GatewayError as error:
+        return None, error
 
 
 def copies_of(found: StoredMessage) -> list[CopyText]:

@@ -6,6 +6,7 @@
       NameServerDownError      no name server answers
       BrokerDownError          a broker does not answer
       UnconfirmedBrokerError   nobody has confirmed that a broker's address may be asked
+      UnknownStoreError        an id names a broker that is no master of now
       RequestFailedError       the broker understood the request and said no: its code, its words
         NotFoundError          the topic or group is not there
       UnreadableAnswerError    the answer is not what the request promises
@@ -73,6 +74,21 @@ class UnconfirmedBrokerError(GatewayError):
                 "The console signs its requests with an administrator's account. An administrator "
                 "confirms on the overview that this address belongs to a broker of yours, or "
                 "TREBUCHET_BROKERS names it."
+            ),
+        )
+        self.address = address
+
+
+class UnknownStoreError(GatewayError):
+    """A message's id names a broker that is not registered as a master, so nobody was asked."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            _("The id names the broker at %(address)s, and no master of that address is known.")
+            % {"address": address},
+            _(
+                "A broker that has moved stores under its new address; look for its messages by "
+                "key or by time. Unique keys look like ids: name the topic to look for one."
             ),
         )
         self.address = address

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from broker_core.message.ids import OffsetMsgId
     from console.gateway.answers import (
         BrokerNode,
         BrokerQueue,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from console.gateway.configuration import BrokerKey
     from console.gateway.errors import GatewayError
     from console.gateway.sample import BrokerSample
-    from console.gateway.stored import Found, StoredMessage
+    from console.gateway.stored import Found, KeyFound, StoredMessage
 
 
 class ClusterGateway(Protocol):
@@ -165,8 +166,23 @@ class BrowseGateway(Protocol):
             NotFoundError: no master has the topic.
         """
 
-    def at(self, topic: str, queue: BrokerQueue, offset: int) -> StoredMessage | None:
-        """Return the message at a place, None where there is none (any more)."""
+    def at(
+        self, topic: str, queue: BrokerQueue, offset: int, *, is_whole: bool = False
+    ) -> StoredMessage | None:
+        """Return the message at a place, None where there is none (any more).
+
+        `is_whole` asks for all of its body.
+        """
+
+    def by_id(self, offset_msg_id: OffsetMsgId) -> StoredMessage | None:
+        """Return the message at a place in a broker's log, None where there is none (any more).
+
+        Raises:
+            UnknownStoreError: no master has the address that the id names.
+        """
+
+    def by_key(self, topic: str, key: str, low_ms: int, high_ms: int) -> KeyFound:
+        """Return messages of a time with a key or unique key, as the brokers' indexes name them."""
 
 
 class SampleGateway(Protocol):

@@ -34,6 +34,9 @@ class StoredMessage:
     body_bytes: int
     is_compressed: bool = False
     is_cut: bool = False
+    store_host: str = ""
+    store_size: int = 0  # of the whole record in the CommitLog
+    sys_flag: int = 0
 
     @property
     def queue(self) -> BrokerQueue:
@@ -56,6 +59,15 @@ class StoredMessage:
     def uniq_key(self) -> str:
         return self.properties.get(names.PROPERTY_UNIQ_KEY, "")
 
+    @property
+    def origin_id(self) -> str:
+        """The id of the message that this one is a retry or a dead letter of."""
+        return self.properties.get(names.PROPERTY_ORIGIN_MESSAGE_ID, "")
+
+    def has_key(self, key: str) -> bool:
+        """Whether this is one of its keys, or its unique key."""
+        return key == self.uniq_key or key in self.keys.split()
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -63,3 +75,15 @@ class Found:
 
     messages: tuple[StoredMessage, ...]
     has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFound:
+    """Messages with a key, newest first; `has_more` where older ones may be left.
+
+    `without_index` names brokers whose index is empty: nothing was looked for there.
+    """
+
+    messages: tuple[StoredMessage, ...]
+    has_more: bool
+    without_index: tuple[str, ...] = ()

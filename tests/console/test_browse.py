@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from console.browse.bodies import body_of
+from console.browse.bodies import DEPTH_MAX, NODES_MAX, body_of
+from console.gateway.answers import Member, Subscription
+from console.gateway.errors import BrokerDownError
 from console.gateway.moment import now_ms
 from console.history.charts import GROUP_CHARTS, QUEUE_CHARTS, TOPIC_CHARTS
 from console.history.metrics import QueuePlace
@@ -15,6 +17,8 @@ pytestmark = pytest.mark.django_db
 
 SEARCH = "/messages/"
 MOMENT_MS = 1_700_000_000_000
+FIND = "/messages/find/"
+KEYED = {"KEYS": "order-7 eu", "UNIQ_KEY": "0A01020300002A9F18B4AAC257A10001", "TAGS": "paid"}
 
 
 def test_a_point_of_time_shows_the_messages_of_its_ten_seconds(actors, brokers) -> None:
@@ -129,3 +133,124 @@ def test_charts_of_topics_groups_and_queues_lead_to_messages() -> None:
         == f"{SEARCH}?topic=Orders&queue=broker-a%3A3&"
     )
     assert chart_row(GROUP_CHARTS[0], "billing", "")["messages_url"].endswith("/of-group/billing/?")
+
+
+def placed(brokers, **properties: str) -> None:
+    brokers.add_topic("Orders", queue_nums=1)
+    brokers.put_message("Orders", 0, b"{}", now_ms() - 1_000, **(properties or KEYED))
+
+
+@pytest.mark.parametrize("key", ["order-7", "eu", KEYED["UNIQ_KEY"]])
+def test_each_key_of_a_message_finds_it_exactly(key, actors, brokers) -> None:
+    placed(brokers)
+
+    found = actors.reader.get(FIND, {"by": "key", "topic": "Orders", "text": key})
+    part = actors.reader.get(FIND, {"by": "key", "topic": "Orders", "text": key[:-1]})
+
+    assert [each.queue_offset for each in found.context["rows"]] == [0]
+    assert "have no" in part.text
+
+
+def test_an_id_leads_to_its_message_and_a_unique_key_needs_the_topic(actors, brokers) -> None:
+    placed(brokers)
+    url = reverse("browse:message", args=["broker-a", 0, 0, "Orders"])
+    offset_id = actors.reader.get(url).context["message"].offset_msg_id
+    unique = {"by": "id", "text": KEYED["UNIQ_KEY"]}
+
+    assert actors.reader.get(FIND, {"by": "id", "text": offset_id})["location"] == url
+    assert actors.reader.get(FIND, unique | {"topic": "Orders"})["location"] == url
+    assert "Not found" in actors.reader.get(FIND, {"by": "id", "text": "order-7"}).text
+    expired = f"{offset_id[:-4]}F000"
+    assert "Not found" in actors.reader.get(FIND, {"by": "id", "text": expired}).text
+
+
+def test_who_could_not_look_does_not_say_that_there_is_nothing(actors, brokers) -> None:
+    placed(brokers)
+    stranger = actors.reader.get(FIND, {"by": "id", "text": KEYED["UNIQ_KEY"]})
+    brokers.fails = BrokerDownError("127.0.0.1:10911", "no connection")
+    gone = actors.reader.get(FIND, {"by": "key", "topic": "Orders", "text": "order-7"})
+
+    assert (stranger.status_code, gone.status_code) == (503, 503)
+    assert "no master of that address" in stranger.text
+    assert "Not found" not in stranger.text + gone.text
+
+
+def test_a_place_leads_to_its_message_or_says_what_the_queue_holds(actors, brokers) -> None:
+    placed(brokers)
+    place = {"by": "place", "topic": "Orders", "queue": "broker-a:0", "offset": "0"}
+
+    url = reverse("browse:message", args=["broker-a", 0, 0, "Orders"])
+    assert actors.reader.get(FIND, place)["location"] == url
+    assert "from offset 0 on" in actors.reader.get(FIND, place | {"offset": "9"}).text
+    for bad in ({"queue": "broker-a:7"}, {"queue": "<b>"}, {"offset": "-1"}):
+        assert "No such queue" in actors.reader.get(FIND, place | bad).text
+
+
+def reader_state(actors) -> tuple[str, str]:
+    answer = actors.reader.get(reverse("browse:message", args=["broker-a", 0, 0, "Orders"]))
+    (row,) = answer.context["readers"].rows
+    return row.state, answer.text
+
+
+def test_a_message_tells_what_each_group_did_with_it_and_how_it_knows(actors, brokers) -> None:
+    placed(brokers)
+    brokers.add_group("billing", topic="Orders")
+    assert reader_state(actors)[0] == "unknown"
+
+    brokers.offsets["billing", "Orders", 0] = 0
+    assert reader_state(actors)[0] == "waiting"
+
+    brokers.offsets["billing", "Orders", 0] = 1
+    assert reader_state(actors)[0] == "acknowledged"
+
+    brokers.members["billing"] = [Member("c@1", "127.0.0.1:5", "JAVA", 407, ("broker-a",))]
+    brokers.subscriptions["billing"] = [Subscription("Orders", "TAG", "new || void")]
+    state, html = reader_state(actors)
+    assert (state, "new || void" in html) == ("filtered", True)
+
+    copy = {**KEYED, "RECONSUME_TIME": "2"}
+    brokers.add_topic("%RETRY%billing", queue_nums=1)
+    brokers.put_message("%RETRY%billing", 0, b"{}", now_ms(), **copy)
+    assert reader_state(actors)[0] == "retried"
+
+    brokers.offsets["billing", "%RETRY%billing", 0] = 1
+    assert reader_state(actors)[0] == "acknowledged"
+
+    brokers.add_topic("%DLQ%billing", queue_nums=1)
+    brokers.put_message("%DLQ%billing", 0, b"{}", now_ms() + 1, **copy)
+    assert reader_state(actors)[0] == "dead"
+
+
+def test_a_message_is_shown_though_nobody_can_say_who_consumed_it(
+    actors, brokers, monkeypatch
+) -> None:
+    placed(brokers)
+
+    def silent(*_args: object) -> None:
+        raise BrokerDownError("127.0.0.1:10911", "no connection")
+
+    monkeypatch.setattr("console.browse.views.readers_of", silent)
+    answer = actors.admin.get(reverse("browse:message", args=["broker-a", 0, 0, "Orders"]))
+
+    assert answer.status_code == 200
+    assert "Could not look" in answer.text
+
+
+def test_a_tree_keeps_every_digit_every_name_and_no_markup() -> None:
+    text = '{"n":12345678901234567890,"x":1.10,"x":[true,null,"<b>\\u0007"],"<i>":{}}'
+
+    body = body_of(text.encode(), is_cut=False, form="tree")
+
+    assert body.kind == "tree"
+    for part in ("12345678901234567890", "1.10", "&lt;b&gt;", "&lt;i&gt;", "null", "true"):
+        assert part in body.text
+    assert body.text.count('tree__name">x<') == 2
+    assert "<b>" not in body.text
+
+
+@pytest.mark.parametrize("text", ["[" * 900 + "]" * 900, "[" + "1," * 50_000 + "1]"])
+def test_a_tree_of_any_size_is_bounded(text) -> None:
+    body = body_of(text.encode(), is_cut=False, form="tree")
+
+    assert body.kind in {"tree", "json"}
+    assert body.kind == "json" or body.text.count("<li") <= NODES_MAX + DEPTH_MAX

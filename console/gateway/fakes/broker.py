@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from console.gateway.answers import (
     BrokerNode,
@@ -57,6 +57,13 @@ KEYS = (
 )
 
 
+class Content(NamedTuple):
+    """What a message carries."""
+
+    body: bytes
+    properties: dict[str, str]
+
+
 @dataclass
 class FakeQueue:
     """One queue: the store times of its messages, the first of which is `min_offset`."""
@@ -83,6 +90,8 @@ class FakeBroker:
         self.replication: dict[str, Replication | GatewayError] = {}
         self.topic_configs: dict[str, TopicConfig] = {}
         self.queues: dict[TopicQueue, FakeQueue] = {}
+        # By topic, queue_id and offset; what is not here is made up by who looks.
+        self.contents: dict[tuple[str, int, int], Content] = {}
         self.group_configs: dict[str, GroupConfig] = {}
         self.members: dict[str, list[Member]] = {}
         self.subscriptions: dict[str, list[Subscription]] = {}
@@ -106,6 +115,16 @@ class FakeBroker:
 
     def put(self, topic: str, queue_id: int, *store_timestamps: int) -> None:
         self.queues[TopicQueue(topic, queue_id)].store_timestamps.extend(store_timestamps)
+
+    def put_message(
+        self, topic: str, queue_id: int, body: bytes, store_ms: int, **properties: str
+    ) -> int:
+        """Store a message with all that it carries; return its offset."""
+        queue = self.queues[TopicQueue(topic, queue_id)]
+        offset = queue.max_offset
+        self.contents[topic, queue_id, offset] = Content(body, properties)
+        queue.store_timestamps.append(store_ms)
+        return offset
 
     def add_group(self, name: str, *, online: bool = False, topic: str | None = None) -> None:
         self.group_configs[name] = GroupConfig(name)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_core.message import names
-from console.gateway.answers import BrokerQueue
-from console.gateway.fakes.broker import BROKER_NAME
-from console.gateway.stored import Found, StoredMessage
+from broker_core.message import ids, names
+from console.gateway.answers import BrokerQueue, TopicQueue
+from console.gateway.errors import UnknownStoreError
+from console.gateway.fakes.broker import ADDRESS, BROKER_NAME, Content
+from console.gateway.stored import Found, KeyFound, StoredMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker_core.message.ids import OffsetMsgId
     from console.gateway.fakes.broker import FakeBroker
+
+KEYED_MAX = 64
 
 
 class FakeBrowse:
-    """Messages made up from the store times that the broker keeps."""
+    """Messages as the broker keeps them; of those that were only put, made up from their times."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
@@ -32,7 +38,26 @@ class FakeBrowse:
         found.sort(key=lambda each: (each.store_ms, each.queue, each.queue_offset))
         return Found(tuple(found[:count]), len(found) > count)
 
-    def at(self, topic: str, queue: BrokerQueue, offset: int) -> StoredMessage | None:
+    def by_id(self, offset_msg_id: OffsetMsgId) -> StoredMessage | None:
+        self._broker.check()
+        if offset_msg_id.host != ADDRESS:
+            raise UnknownStoreError(offset_msg_id.host)
+        at = offset_msg_id.commit_log_offset
+        return next((each for each in self._all() if each.commit_log_offset == at), None)
+
+    def by_key(self, topic: str, key: str, low_ms: int, high_ms: int) -> KeyFound:
+        self._broker.check()
+        found = [
+            each
+            for each in self._all()
+            if each.topic == topic and each.has_key(key) and low_ms <= each.store_ms < high_ms
+        ]
+        found.sort(key=lambda each: (each.store_ms, each.queue, each.queue_offset), reverse=True)
+        return KeyFound(tuple(found[:KEYED_MAX]), len(found) > KEYED_MAX)
+
+    def at(
+        self, topic: str, queue: BrokerQueue, offset: int, *, is_whole: bool = False
+    ) -> StoredMessage | None:
         self._broker.check()
         kept = self._broker.queues_of(topic).get(queue.queue_id)
         if kept is None or queue.broker_name != BROKER_NAME:
@@ -42,20 +67,34 @@ class FakeBrowse:
             return None
         return self._message(topic, queue.queue_id, offset, kept.store_timestamps[index])
 
+    def _all(self) -> Iterator[StoredMessage]:
+        for place, kept in self._broker.queues.items():
+            for index, stored in enumerate(kept.store_timestamps):
+                yield self._message(place.topic, place.queue_id, kept.min_offset + index, stored)
+
     def _message(self, topic: str, queue_id: int, offset: int, stored: int) -> StoredMessage:
-        body = b'{"order": %d}' % offset
+        made_up = Content(
+            b'{"order": %d}' % offset,
+            {names.PROPERTY_KEYS: f"order-{offset}", names.PROPERTY_TAGS: "paid"},
+        )
+        body, properties = self._broker.contents.get((topic, queue_id, offset), made_up)
+        # A place of its own for each message, the same whenever it is looked at.
+        place = sorted(self._broker.queues).index(TopicQueue(topic, queue_id))
+        at = (place << 40) + offset * 256
         return StoredMessage(
             topic=topic,
             broker_name=BROKER_NAME,
             queue_id=queue_id,
             queue_offset=offset,
-            commit_log_offset=offset * 256,
-            offset_msg_id=f"{offset:032X}",
+            commit_log_offset=at,
+            offset_msg_id=ids.offset_msg_id(ids.parse_host(ADDRESS), at),
             store_ms=stored,
             born_ms=stored,
             born_host="127.0.0.1:50001",
-            reconsume_times=0,
-            properties={names.PROPERTY_KEYS: f"order-{offset}", names.PROPERTY_TAGS: "paid"},
+            reconsume_times=int(properties.get(names.PROPERTY_RECONSUME_TIME, 0)),
+            properties=properties,
             body=body,
             body_bytes=len(body),
+            store_host=ADDRESS,
+            store_size=len(body) + 200,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from broker_core.message import names
 from console.gateway.answers import (
     GroupConfig,
     Member,
@@ -49,9 +50,10 @@ class FakeMessages:
         at = TopicQueue(queue.topic, queue.queue_id)
         if at not in self._broker.queues:
             raise RequestFailedError(ADDRESS, SYSTEM_ERROR, "request queueId is illegal")
-        stored = self._broker.queues[at]
-        queue_offset = stored.max_offset
-        stored.store_timestamps.append(now_ms())
+        properties = {names.PROPERTY_KEYS: message.keys, names.PROPERTY_TAGS: message.tags}
+        queue_offset = self._broker.put_message(
+            queue.topic, queue.queue_id, message.body, now_ms(), **properties
+        )
         async with self._broker.stored:
             self._broker.stored.notify_all()
         event = {

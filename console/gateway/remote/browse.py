@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from broker_core.message.ids import parse_offset_msg_id
+from console.gateway.errors import UnknownStoreError
 from console.gateway.remote.brokers import each
 from console.gateway.remote.topics import status
 from console.gateway.requests import browse, offsets
-from console.gateway.stored import Found
+from console.gateway.requests.records import BODY_SHOWN_MAX, BODY_WHOLE_MAX
+from console.gateway.stored import Found, KeyFound
 
 if TYPE_CHECKING:
+    from broker_core.message.ids import OffsetMsgId
     from console.gateway.answers import BrokerQueue
     from console.gateway.remote.brokers import RemoteBrokers
     from console.gateway.stored import StoredMessage
@@ -43,8 +47,16 @@ class RemoteBrowse:
     ) -> Found:
         return self._brokers.run(self._between(topic, low_ms, high_ms, queue, count))
 
-    def at(self, topic: str, queue: BrokerQueue, offset: int) -> StoredMessage | None:
-        return self._brokers.run(self._at(topic, queue, offset))
+    def at(
+        self, topic: str, queue: BrokerQueue, offset: int, *, is_whole: bool = False
+    ) -> StoredMessage | None:
+        return self._brokers.run(self._at(topic, queue, offset, is_whole=is_whole))
+
+    def by_id(self, offset_msg_id: OffsetMsgId) -> StoredMessage | None:
+        return self._brokers.run(self._by_id(offset_msg_id))
+
+    def by_key(self, topic: str, key: str, low_ms: int, high_ms: int) -> KeyFound:
+        return self._brokers.run(self._by_key(topic, key, low_ms, high_ms))
 
     async def _between(
         self, topic: str, low_ms: int, high_ms: int, queue: BrokerQueue | None, count: int
@@ -120,7 +132,52 @@ class RemoteBrowse:
         if within:
             cursor.reached_ms = max(low_ms, within[-1].store_ms)
 
-    async def _at(self, topic: str, queue: BrokerQueue, offset: int) -> StoredMessage | None:
+    async def _by_id(self, offset_msg_id: OffsetMsgId) -> StoredMessage | None:
+        masters = await self._brokers.masters()
+        own = [node for node in masters if node.address == offset_msg_id.host]
+        # A slave that became master has the records of the one before it, with that one's address.
+        looked = await each(
+            own or masters,
+            lambda node: browse.view(
+                self._brokers.ask, node.address, node.broker_name, offset_msg_id.commit_log_offset
+            ),
+        )
+        for _node, found in looked:
+            if found is not None and parse_offset_msg_id(found.offset_msg_id) == offset_msg_id:
+                return found
+        if not own:
+            raise UnknownStoreError(offset_msg_id.host)
+        return None
+
+    async def _by_key(self, topic: str, key: str, low_ms: int, high_ms: int) -> KeyFound:
+        answers = await self._brokers.on_masters(
+            lambda node: browse.query(
+                self._brokers.ask, node.address, node.broker_name, topic, key, low_ms, high_ms
+            )
+        )
+        messages = sorted(
+            (message for _node, found in answers for message in found.messages),
+            key=lambda message: (message.store_ms, message.queue, message.queue_offset),
+            reverse=True,
+        )
+        has_more = any(found.is_full for _node, found in answers)
+        if has_more:
+            # Older than what an unfinished broker has named, others are not whole either.
+            whole_from = max(
+                min((each.store_ms for each in found.messages), default=low_ms)
+                for _node, found in answers
+                if found.is_full
+            )
+            messages = [each for each in messages if each.store_ms >= whole_from]
+        return KeyFound(
+            tuple(messages),
+            has_more,
+            tuple(node.broker_name for node, found in answers if not found.has_index),
+        )
+
+    async def _at(
+        self, topic: str, queue: BrokerQueue, offset: int, *, is_whole: bool
+    ) -> StoredMessage | None:
         address = {node.broker_name: node.address for node in await self._brokers.masters()}
         if queue.broker_name not in address:
             return None
@@ -132,5 +189,6 @@ class RemoteBrowse:
             queue.queue_id,
             offset,
             1,
+            BODY_WHOLE_MAX if is_whole else BODY_SHOWN_MAX,
         )
         return next((each for each in came.messages if each.queue_offset == offset), None)

@@ -6,13 +6,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.message.names import TOOLS_CONSUMER_GROUP
 from broker_core.protocol.codes import RequestCode, ResponseCode
+from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
 from console.gateway.requests.call import call, reading
 from console.gateway.requests.messages import NOTHING_PULLED, PULL_SUBSCRIPTION
-from console.gateway.requests.records import decode_all
+from console.gateway.requests.records import BODY_SHOWN_MAX, decode_all
 
 if TYPE_CHECKING:
     from console.gateway.requests.call import Ask
     from console.gateway.stored import StoredMessage
+
+
+KEY_COUNT_MAX = 64
+"""Brokers hand out no more, unless they are set to."""
+INDEX_TIME_MS = 1_000
+"""The index keeps whole seconds: a message may stand there so much earlier."""
+NO_MESSAGE = "can not find message"
+NO_KEY = frozenset({ResponseCode.QUERY_NOT_FOUND})
 
 
 class Read(NamedTuple):
@@ -23,7 +32,14 @@ class Read(NamedTuple):
 
 
 async def read(
-    ask: Ask, address: str, broker_name: str, topic: str, queue_id: int, offset: int, count: int
+    ask: Ask,
+    address: str,
+    broker_name: str,
+    topic: str,
+    queue_id: int,
+    offset: int,
+    count: int,
+    body_max: int = BODY_SHOWN_MAX,
 ) -> Read:
     """Return messages of a queue from an offset on; no offset is committed, nothing waits."""
     code = RequestCode.PULL_MESSAGE
@@ -46,4 +62,56 @@ async def read(
         next_offset = int(answer.ext_fields.get("nextBeginOffset", offset))
         if answer.code != ResponseCode.SUCCESS:
             return Read((), max(offset, next_offset))
-        return Read(tuple(decode_all(answer.body, broker_name)), max(offset, next_offset))
+        messages = tuple(decode_all(answer.body, broker_name, body_max))
+        return Read(messages, max(offset, next_offset))
+
+
+class Indexed(NamedTuple):
+    """What a broker's index names for a key; `is_full` where it may name older ones, too."""
+
+    messages: tuple[StoredMessage, ...]
+    is_full: bool
+    has_index: bool
+
+
+async def view(
+    ask: Ask, address: str, broker_name: str, commit_log_offset: int
+) -> StoredMessage | None:
+    """Return the message at a place in the log, None where there is none (any more)."""
+    code = RequestCode.VIEW_MESSAGE_BY_ID
+    try:
+        answer = await call(ask, address, code, {"offset": commit_log_offset})
+    except RequestFailedError as error:
+        # One code for this and for whatever else may be wrong.
+        if error.code == SYSTEM_ERROR and error.remark.startswith(NO_MESSAGE):
+            return None
+        raise
+    with reading(address, code):
+        return next(decode_all(answer.body, broker_name), None)
+
+
+async def query(
+    ask: Ask, address: str, broker_name: str, topic: str, key: str, low_ms: int, high_ms: int
+) -> Indexed:
+    """Return the newest messages of a time with a key, as far as one answer holds them."""
+    code = RequestCode.QUERY_MESSAGE
+    fields = {
+        "topic": topic,
+        "key": key,
+        "maxNum": KEY_COUNT_MAX,
+        "beginTimestamp": max(0, low_ms - INDEX_TIME_MS),
+        "endTimestamp": high_ms,
+    }
+    answer = await call(ask, address, code, fields, also=NO_KEY)
+    with reading(address, code):
+        has_index = int(answer.ext_fields.get("indexLastUpdatePhyoffset", 1)) > 0
+        if answer.code != ResponseCode.SUCCESS:
+            return Indexed((), is_full=False, has_index=has_index)
+        named = tuple(decode_all(answer.body, broker_name))
+    # The index knows hashes, which keys and topics share.
+    found = tuple(
+        each
+        for each in named
+        if each.topic == topic and each.has_key(key) and low_ms <= each.store_ms < high_ms
+    )
+    return Indexed(found, is_full=len(named) >= KEY_COUNT_MAX, has_index=has_index)

@@ -35,12 +35,16 @@ TOPIC_SIZES = {MAGIC_V1: struct.Struct(">B"), MAGIC_V2: struct.Struct(">H")}
 PROPERTIES_SIZE = struct.Struct(">H")
 BODY_SHOWN_MAX = 64 * 1024
 """So much of a body is kept: a page shows no more."""
+BODY_WHOLE_MAX = 64 << 20
+"""Where the whole is wanted: more than brokers store, and no more than memory bears."""
 # Bits of no type are those of clients that know one type only.
 ZLIB = frozenset({0, int(MessageSysFlag.COMPRESSION_ZLIB)})
 
 
-def decode_all(body: bytes, broker_name: str) -> Iterator[StoredMessage]:
-    """Yield the messages of an answer.
+def decode_all(
+    body: bytes, broker_name: str, body_max: int = BODY_SHOWN_MAX
+) -> Iterator[StoredMessage]:
+    """Yield the messages of an answer, with so much of their bodies.
 
     Raises:
         ValueError: the bytes at some place are no record.
@@ -51,13 +55,13 @@ def decode_all(body: bytes, broker_name: str) -> Iterator[StoredMessage]:
         if not HEAD.size < size <= len(view) - at:
             raise ValueError(f"a record of {size} bytes at {at} of {len(view)}")
         try:
-            yield decode(view[at : at + size], broker_name)
+            yield decode(view[at : at + size], broker_name, body_max)
         except (struct.error, KeyError) as error:
             raise ValueError(f"no record at {at}: {error}") from error
         at += size
 
 
-def decode(view: memoryview, broker_name: str) -> StoredMessage:
+def decode(view: memoryview, broker_name: str, body_max: int) -> StoredMessage:
     head = HEAD.unpack_from(view)
     _size, magic, _crc, queue_id, _flag, queue_offset, log_offset, sys_flag, born_ms = head
     at = HEAD.size
@@ -81,7 +85,7 @@ def decode(view: memoryview, broker_name: str) -> StoredMessage:
     (length,) = PROPERTIES_SIZE.unpack_from(view, at)
     at += PROPERTIES_SIZE.size
     text = str(view[at : at + length], "utf-8", errors="replace")
-    body, is_cut = shown(raw, sys_flag)
+    body, is_cut = shown(raw, sys_flag, body_max)
     return StoredMessage(
         topic=topic,
         broker_name=broker_name,
@@ -98,22 +102,27 @@ def decode(view: memoryview, broker_name: str) -> StoredMessage:
         body_bytes=body_bytes,
         is_compressed=bool(sys_flag & COMPRESSED_FLAG),
         is_cut=is_cut,
+        store_host=ids.host_text(store_host),
+        store_size=len(view),
+        sys_flag=sys_flag,
     )
 
 
-def shown(raw: memoryview, sys_flag: int) -> tuple[bytes | None, bool]:
+def shown(
+    raw: memoryview, sys_flag: int, body_max: int = BODY_SHOWN_MAX
+) -> tuple[bytes | None, bool]:
     """Return a body's beginning, and whether there is more of it.
 
     None: compressed in a way that is not read here, or broken.
     """
     if not sys_flag & COMPRESSED_FLAG:
-        return bytes(raw[:BODY_SHOWN_MAX]), len(raw) > BODY_SHOWN_MAX
+        return bytes(raw[:body_max]), len(raw) > body_max
     if sys_flag & COMPRESSION_MASK not in ZLIB:
         return None, False
     inflater = zlib.decompressobj()
     try:
         # A bound: a body of some bytes can hold gigabytes.
-        body = inflater.decompress(raw, BODY_SHOWN_MAX)
+        body = inflater.decompress(raw, body_max)
     except zlib.error:
         return None, False
     return body, bool(inflater.unconsumed_tail) or not inflater.eof

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import zlib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from broker_core.message.ids import parse_offset_msg_id
 from broker_core.message.sys_flag import COMPRESSED_FLAG, MessageSysFlag
 from console.gateway.answers import BrokerQueue, GroupConfig
-from console.gateway.errors import NotFoundError
+from console.gateway.errors import NotFoundError, UnknownStoreError
 from console.gateway.requests.records import BODY_SHOWN_MAX, decode_all, shown
 from tests.console.gateway.support import ORDERS, ask, send
+from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from console.gateway.ports import Gateway
@@ -66,6 +69,45 @@ async def test_one_message_is_found_at_its_place_only(gateway: Gateway) -> None:
     assert found.keys
     assert await ask(gateway.browse.at, "Orders", queue, 2) is None
     assert await ask(gateway.browse.at, "Orders", BrokerQueue("broker-x", 1), 0) is None
+
+
+async def test_an_id_names_one_message_of_one_broker(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    await send(gateway, "Orders", queue_id=1, count=2)
+    there = await ask(gateway.browse.at, "Orders", BrokerQueue("broker-a", 1), 1)
+    assert there is not None
+    place = parse_offset_msg_id(there.offset_msg_id)
+    assert place is not None
+
+    assert await ask(gateway.browse.by_id, place) == there
+    beyond = place._replace(commit_log_offset=1 << 50)
+    assert await ask(gateway.browse.by_id, beyond) is None
+    with pytest.raises(UnknownStoreError):
+        await ask(gateway.browse.by_id, place._replace(host="10.9.9.9:10911"))
+
+
+async def test_a_key_finds_its_messages_newest_first_within_a_time(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    for queue_id in (0, 1, 0):
+        await send(gateway, "Orders", queue_id=queue_id, count=2)
+
+    async with asyncio.timeout(PATIENCE_S):
+        # The index follows the log.
+        while True:
+            found = await ask(gateway.browse.by_key, "Orders", "k2", 0, FOREVER_MS)
+            if len(found.messages) == 6:
+                break
+
+    times = [each.store_ms for each in found.messages]
+    assert times == sorted(times, reverse=True)
+    assert not found.has_more
+    assert found.without_index == ()
+    assert (await ask(gateway.browse.by_key, "Orders", "k", 0, FOREVER_MS)).messages == ()
+    assert (await ask(gateway.browse.by_key, "Orders", "k2", 0, times[-1])).messages == ()
+    unique = found.messages[0].uniq_key
+    if unique:
+        one = await ask(gateway.browse.by_key, "Orders", unique, 0, FOREVER_MS)
+        assert [each.uniq_key for each in one.messages] == [unique]
 
 
 async def test_who_looks_moves_no_group(gateway: Gateway) -> None:
