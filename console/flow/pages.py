@@ -1,4 +1,4 @@
-"""The flow as HTML: one reading of the history, one rendering a language, however many watch."""
+"""The flow with its verdicts as HTML: read once, rendered once a language, however many watch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from console.flow.drawing import ROW, WIDTH, drawn
 from console.flow.reading import Flow, flow_of
 from console.history.access import history_store
 from console.history.database import HistoryError
+from console.verdicts.reading import said_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,18 +33,21 @@ class SharedFlow:
         self._html: dict[str, str] = {}
 
     def html(self, now_ms: int) -> str:
-        """Return what pages show, in the language of now; empty while nothing can be read."""
+        """Return what pages show, in the language of now."""
         with self._lock:
-            if self._flow is None or not 0 <= now_ms - self._flow.at_ms < KEPT_MS:
-                try:
-                    self._flow, self._html = self._read(now_ms), {}
-                except HistoryError as error:
-                    logger.warning("the flow cannot be read: %s", error)
-                    return ""
-            language = get_language() or ""
-            if language not in self._html:
-                self._html[language] = rendered(self._flow)
-            return self._html[language]
+            try:
+                return self._rendered(now_ms)
+            except HistoryError as error:
+                logger.warning("the flow cannot be read: %s", error)
+                return render_to_string("flow/_unreadable.html")
+
+    def _rendered(self, now_ms: int) -> str:
+        if self._flow is None or not 0 <= now_ms - self._flow.at_ms < KEPT_MS:
+            self._flow, self._html = self._read(now_ms), {}
+        language = get_language() or ""
+        if language not in self._html:
+            self._html[language] = rendered(self._flow)
+        return self._html[language]
 
     def forget(self) -> None:
         with self._lock:
@@ -58,6 +62,7 @@ def rendered(flow: Flow) -> str:
         "consumed": drawn(flow.consumed, flow.topics, flow.groups),
         "width": WIDTH,
         "height": rows * ROW,
+        "said": said_beside(flow.at_ms),
     }
     return render_to_string("flow/_flow.html", context)
 

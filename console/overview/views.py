@@ -54,7 +54,6 @@ def index(request: HttpRequest) -> HttpResponse:
     except GatewayError as error:
         context |= {
             "problem": error,
-            "verdicts": current_verdicts(),
             "collector": collector_state(now_ms()),
         }
         return render(request, "overview/gone.html", context, status=503)

@@ -3,29 +3,88 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.history.access import history_store
 from console.history.database import HistoryError
 from console.history.metrics import BROKER, PROGRESS
-from console.verdicts.judge import verdicts_of
+from console.verdicts.judge import HELD_MS, verdicts_of
 from console.verdicts.words import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from console.verdicts.judge import Verdict
     from console.verdicts.words import Shown
 
 logger = logging.getLogger(__name__)
 
+WHOLE = 1
+UNFOLDED = 4
+LISTED_MAX = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What stands beside the flow, the most urgent first.
+
+    `is_judged` False: the rules have not looked lately, so that no verdict is no good news.
+    """
+
+    verdicts: list[Shown]
+    is_judged: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.verdicts)
+
+    @property
+    def worst(self) -> str:
+        return self.verdicts[0].state
+
+    @property
+    def first(self) -> list[Shown]:
+        return self.verdicts[:WHOLE]
+
+    @property
+    def brief(self) -> list[Shown]:
+        return self.verdicts[WHOLE:UNFOLDED]
+
+    @property
+    def folded(self) -> list[Shown]:
+        return self.verdicts[UNFOLDED:LISTED_MAX]
+
+    @property
+    def more(self) -> int:
+        return max(0, self.count - UNFOLDED)
+
+    @property
+    def unlisted(self) -> int:
+        return max(0, self.count - LISTED_MAX)
+
 
 def current_verdicts() -> list[Shown]:
     """Return what the rules say; nothing where the history cannot be read, which pages say."""
     try:
-        found = verdicts_of(history_store()).verdicts
+        return in_words(verdicts_of(history_store()).verdicts)
     except HistoryError as error:
         logger.warning("verdicts cannot be read: %s", error)
         return []
-    return [words for verdict in found if (words := shown(verdict)) is not None]
+
+
+def said_beside(now_ms: int) -> Said:
+    """Return what the overview shows beside the flow.
+
+    Raises:
+        HistoryError: the history cannot be read.
+    """
+    found = verdicts_of(history_store())
+    return Said(in_words(found.verdicts), now_ms - found.at_ms < HELD_MS)
+
+
+def in_words(verdicts: Iterable[Verdict]) -> list[Shown]:
+    return [words for verdict in verdicts if (words := shown(verdict)) is not None]
 
 
 def verdicts_about(kind: str, name: str) -> list[Shown]:

@@ -25,7 +25,7 @@ from tests.support.addresses import PAGES, every_address
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from playwright.sync_api import Browser, BrowserContext, Page, Request
+    from playwright.sync_api import Browser, BrowserContext, Page, Request, WebSocketRoute
 
     from tests.browser.conftest import Scheme
 
@@ -269,6 +269,70 @@ def test_a_page_that_does_not_exist_says_so_in_our_own_words(
         assert "Trebuchet" in page.title()
         page.screenshot(path=ARTIFACTS / f"missing-{width}.png", full_page=True)
         assert too_wide(page) is None
+    finally:
+        page.close()
+
+
+def test_a_verdict_that_comes_moves_nothing_but_its_own_column(
+    world: World, signed_in: dict[int, BrowserContext]
+) -> None:
+    """The keyboard stays where it was, and so does what was unfolded."""
+    page = signed_in[1280].new_page()
+    sockets: list[WebSocketRoute] = []
+    page.route_web_socket("**/overview/flow/", lambda each: sockets.append(each))
+    try:
+        page.goto(f"{world.appliance.url}/")
+        link = page.locator("#flow .flow__name").last
+        link.focus()
+        held = link.get_attribute("href")
+        page.evaluate(COUNT_SHIFTS)
+        begun = page.evaluate("window.layoutShift")
+
+        column = '<div class="board__list">'
+        came = '<ul class="troubles"><li class="trouble" data-rule="came">Falls behind</li></ul>'
+        fold = f'<details class="board__more"><summary>9 more</summary>{came}</details>'
+        html = page.locator("#flow").inner_html()
+        sockets[0].send(html.replace(column, column + 9 * came + fold))
+        page.wait_for_selector('[data-rule="came"]')
+        page.locator("#flow summary").evaluate("each => { each.parentElement.open = true; }")
+        sockets[0].send(html.replace(column, column + came + came + fold))
+        page.wait_for_function("document.querySelectorAll('[data-rule=came]').length === 3")
+
+        assert page.locator("#flow details").evaluate("each => each.open")
+        assert page.evaluate("document.activeElement.getAttribute('href')") == held
+        page.evaluate(PAINTED)
+        assert page.evaluate("window.layoutShift") == begun
+    finally:
+        page.close()
+
+
+def test_a_click_on_a_point_of_a_chart_opens_the_messages_of_its_time(
+    world: World, signed_in: dict[int, BrowserContext]
+) -> None:
+    page = signed_in[1280].new_page()
+    try:
+        page.goto(f"{world.appliance.url}/messages/?topic={TOPIC}&range=24h")
+        messages = page.locator("main td a[href*='/messages/m/'] time")
+        stored_ms = int(messages.first.get_attribute("data-moment") or 0)
+        page.goto(f"{world.appliance.url}/topics/t/{TOPIC}/?range=1h")
+        chart = page.locator("[data-messages]").first
+        area = chart.locator(".u-over")
+        area.wait_for()
+        points = page.request.get(
+            f"{world.appliance.url}{chart.get_attribute('data-history')}"
+        ).json()
+        first, last, step = points["times"][0], points["times"][-1], points["stepMs"]
+        slot = first + (stored_ms - first) // step * step
+        box = area.bounding_box()
+        assert box is not None
+        x = box["width"] * (slot - first) / (last + step - first)
+
+        area.click(position={"x": x, "y": box["height"] / 2})
+        page.wait_for_url(f"**/messages/?topic={TOPIC}&from={slot}&to={slot + step}")
+
+        times = [int(each.get_attribute("data-moment") or 0) for each in messages.all()]
+        assert stored_ms in times
+        assert all(slot <= each < slot + step for each in times)
     finally:
         page.close()
 

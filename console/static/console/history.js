@@ -213,11 +213,13 @@ document.addEventListener("DOMContentLoaded", () => {
     ctx.fillStyle = Trebuchet.colour("--text");
     ctx.font = `600 ${13 * ratio}px system-ui`;
     const title = `${document.querySelector("h1").textContent.trim()} · ${chart.card.querySelector("h3").textContent.trim()}`;
-    ctx.fillText(title, 12 * ratio, 18 * ratio);
+    // What is wider than the picture is set closer, not cut.
+    const wide = canvas.width - 24 * ratio;
+    ctx.fillText(title, 12 * ratio, 18 * ratio, wide);
     ctx.font = small;
     ctx.fillStyle = Trebuchet.colour("--muted");
     const { times, stepMs } = chart.answer;
-    ctx.fillText(`${Times.exact(times[0])} – ${Times.exact(times.at(-1) + stepMs)} ${Times.zone}`, 12 * ratio, 36 * ratio);
+    ctx.fillText(`${Times.exact(times[0])} – ${Times.exact(times.at(-1) + stepMs)} ${Times.zone}`, 12 * ratio, 36 * ratio, wide);
     for (const [label, index, alpha, x, row] of legend) {
       const y = top + 18 * ratio * row;
       ctx.globalAlpha = alpha;
@@ -225,7 +227,7 @@ document.addEventListener("DOMContentLoaded", () => {
       ctx.fillRect(x, y - 8 * ratio, 9 * ratio, 9 * ratio);
       ctx.globalAlpha = 1;
       ctx.fillStyle = Trebuchet.colour("--muted");
-      ctx.fillText(label, x + 14 * ratio, y);
+      ctx.fillText(label, x + 14 * ratio, y, wide - 14 * ratio);
     }
     ctx.drawImage(drawn, 0, head);
     canvas.toBlob((blob) => {

@@ -107,7 +107,7 @@ def percent(value: float | None) -> SafeString | str:
 
 @register.filter
 def duration(seconds: float | None) -> SafeString | str:
-    """Show a span of time in its two largest units."""
+    """Show a span of time in its two largest units; the second is left out where it is 0."""
     if seconds is None:
         return unknown()
     whole = int(seconds)
@@ -115,10 +115,13 @@ def duration(seconds: float | None) -> SafeString | str:
     hours, rest = divmod(rest, SECONDS_AN_HOUR)
     minutes, left = divmod(rest, 60)
     if days:
-        return ngettext("%(count)d day", "%(count)d days", days) % {"count": days} + f" {hours} h"
+        whole_days = ngettext("%(count)d day", "%(count)d days", days) % {"count": days}
+        return f"{whole_days} {hours} h" if hours else whole_days
     if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {left} s" if minutes else f"{left} s"
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    if minutes:
+        return f"{minutes} min {left} s" if left else f"{minutes} min"
+    return f"{left} s"
 
 
 @register.filter
@@ -133,6 +136,12 @@ def age(timestamp_ms: int | None, reason: object = "") -> SafeString:
     return time_element(timestamp_ms, "age", reason)
 
 
+@register.filter
+def is_within_a_day(timestamp_ms: int) -> bool:
+    """Whether `age` shows a point in time relatively."""
+    return abs(now_ms() - timestamp_ms) < SECONDS_A_DAY * 1000
+
+
 def time_element(timestamp_ms: int | None, kind: str, reason: object = "") -> SafeString:
     if timestamp_ms is None:
         return unknown(reason)
@@ -142,7 +151,7 @@ def time_element(timestamp_ms: int | None, kind: str, reason: object = "") -> Sa
     except (ValueError, OverflowError, OSError):
         return unknown(_("The broker gave a time that no calendar has: %s ms.") % timestamp_ms)
     seconds = (now_ms() - timestamp_ms) / 1000
-    is_relative = kind == "age" and abs(seconds) < SECONDS_A_DAY
+    is_relative = kind == "age" and is_within_a_day(timestamp_ms)
     return format_html(
         '<time data-{}="{}" datetime="{}" title="{}">{}</time>',
         mark_safe(kind),

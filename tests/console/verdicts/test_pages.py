@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 from django.urls import reverse
 
+from console.flow.pages import KEPT_MS, SharedFlow, shared_flow
 from console.gateway.moment import now_ms
 from console.history.access import history_store
+from console.history.database import HistoryError
 from console.history.status import STATUS, Status
 from console.overview.states import State
 from console.overview.views import summarize_now
-from console.verdicts.judge import VERDICTS, Verdict, Verdicts
+from console.verdicts.judge import HELD_MS, VERDICTS, Verdict, Verdicts
+from console.verdicts.reading import LISTED_MAX, UNFOLDED, WHOLE
+
+if TYPE_CHECKING:
+    from console.flow.reading import Flow
 
 pytestmark = pytest.mark.django_db
 
@@ -57,6 +66,59 @@ def test_the_overview_shows_them_with_evidence_cause_and_next_step(actors) -> No
     assert "add members up to the number of queues" in content
     assert reverse("groups:detail", args=["fraud"]) in content
     assert "of-a-later-version" not in content
+
+
+def listed(content: str) -> list[str]:
+    """Return how each verdict stands beside the flow, in order."""
+    beside = content.partition('class="card board__verdicts"')[2].partition("</section>")[0]
+    seen, _, folded = beside.partition('<details class="board__more"')
+    brief = [
+        "brief" if found else "whole" for found in re.findall(r'trouble( trouble--brief)?"', seen)
+    ]
+    return brief + ["folded"] * folded.count('class="trouble trouble--brief"')
+
+
+def says(count: int, at_ms: int) -> None:
+    found = [verdict("dead-letters", "warn", "group", f"g{each}", **DEAD) for each in range(count)]
+    history_store().note(VERDICTS, msgspec.json.encode(Verdicts(at_ms, found)))
+
+
+@pytest.mark.parametrize("count", [1, UNFOLDED, UNFOLDED + 1, LISTED_MAX + 7])
+def test_beside_the_flow_the_first_is_whole_and_what_is_less_urgent_folds(count, actors) -> None:
+    says(count, now_ms())
+
+    content = actors.reader.get(reverse("overview:index")).content.decode()
+
+    ways = ["whole"] * WHOLE + ["brief"] * (UNFOLDED - WHOLE) + ["folded"] * LISTED_MAX
+    assert listed(content) == ways[: min(count, LISTED_MAX)]
+    assert (f"{count - UNFOLDED} more</summary>" in content) == (count > UNFOLDED)
+    assert ("7 more, less urgent, are not listed." in content) == (count > LISTED_MAX)
+
+
+def test_a_verdict_reaches_those_who_watch_the_flow() -> None:
+    at = now_ms()
+    says(0, at)
+    assert "No rule finds anything" in shared_flow.html(at)
+
+    says(1, at)
+
+    assert 'data-rule="dead-letters"' in shared_flow.html(at + KEPT_MS)
+
+
+def test_rules_that_have_not_looked_lately_are_no_good_news() -> None:
+    says(0, now_ms() - HELD_MS)
+
+    html = shared_flow.html(now_ms())
+
+    assert "No rule finds anything" not in html
+    assert "The rules have not looked" in html
+
+
+def test_a_history_that_cannot_be_read_is_a_sentence_in_place_of_the_flow() -> None:
+    def unreadable(at_ms: int) -> Flow:
+        raise HistoryError("the disk fails")
+
+    assert "The history cannot be read" in SharedFlow(unreadable).html(now_ms())
 
 
 @pytest.mark.parametrize(

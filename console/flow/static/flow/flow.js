@@ -1,4 +1,4 @@
-/* The flow follows the broker: the server sends it anew over a WebSocket whenever it has changed. */
+/* The flow and the verdicts beside it follow the broker: the server sends them anew over a WebSocket whenever they change. */
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -7,10 +7,24 @@ document.addEventListener("DOMContentLoaded", () => {
   const RETRY_MS = 5000;
   let socket = null;
 
+  /* How to find the element that has the keyboard, in what is sent next. */
+  function place() {
+    const held = document.activeElement;
+    if (!box.contains(held)) return null;
+    const link = held.getAttribute("href");
+    return link ? `[href="${CSS.escape(link)}"]` : held.localName;
+  }
+
   function show(html) {
-    // Whoever stands in it with the keyboard would lose the place.
-    if (box.contains(document.activeElement)) return;
+    const held = place();
+    const wasOpen = box.querySelector("details")?.open;
+    const scrolled = box.querySelector(".board__list")?.scrollTop;
     box.innerHTML = html;
+    const fold = box.querySelector("details");
+    if (fold && wasOpen) fold.open = true;
+    const column = box.querySelector(".board__list");
+    if (column && scrolled) column.scrollTop = scrolled;
+    if (held) box.querySelector(held)?.focus({ preventScroll: true });
     Times.refresh(box);
   }
 
