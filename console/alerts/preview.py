@@ -14,15 +14,18 @@ from console.history import metrics
 from console.history.metrics import Subject
 from console.history.points import Points
 from console.history.series import values_of
-from console.history.tiers import DAY_MS, MIDDLE, MINUTE_MS
+from console.history.tiers import COARSE, DAY_MS, MIDDLE, MINUTE_MS
 from console.sql.models import QueryRun
+from console.verdicts.judge import DISK_DAYS, RULES_OF, disk_used, group_of, said_of
 from console.verdicts.rules import RULES, Seen, Severity
 from console.verdicts.window import MINUTES, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from console.history.series import Values
     from console.history.store import HistoryStore
+    from console.verdicts.rules import Evidence
 
 SLOTS = DAY_MS // MINUTE_MS
 SUBJECTS_MAX = 300
@@ -103,50 +106,75 @@ def of_subject(
         ]
         yield from lives(rule, subject, signs, first, 1)
         return
-    windows = [
-        (each, Window(each, part, (first + index) * MINUTE_MS))
-        for index in range(0, SLOTS, VERDICT_EVERY)
-        for each, part in [(subject, slots_of(points, index, MINUTES))]
-    ]
-    others = companions(store, subject, low)
-    for verdict in RULES:
-        if verdict.kind != subject.kind or (rule.verdicts and verdict.name not in rule.verdicts):
-            continue
-        signs = []
-        for index, (_subject, own) in zip(range(0, SLOTS, VERDICT_EVERY), windows, strict=True):
-            group = others.get(metrics.GROUP)
-            broker = others.get(metrics.BROKER)
-            found = verdict.judge(
-                Seen(
-                    own,
-                    None if group is None else window_at(group, subject, index, own.now_ms),
-                    None if broker is None else window_at(broker, subject, index, own.now_ms),
-                )
-            )
-            is_it = found is not None and (
-                rule.least != Rule.Severity.BAD or found.severity is Severity.BAD
-            )
-            signs.append(Sign.HOLDS if is_it else Sign.CLEAR)
+    for signs in verdict_signs(store, rule, subject, number, points):
         yield from lives(rule, subject, signs, first, VERDICT_EVERY)
+
+
+def verdict_signs(
+    store: HistoryStore, rule: Rule, subject: Subject, number: int, points: Points
+) -> Iterator[list[Sign]]:
+    """Yield what each verdict that the rule is about would have said, every VERDICT_EVERY minutes.
+
+    What stood goes on as the judge lets it go on.
+    """
+    wanted = {
+        each.name
+        for each in RULES_OF[subject.kind]
+        if not rule.verdicts or each.name in rule.verdicts
+    }
+    # The one is not said where the other is.
+    judged = wanted | ({"stopped"} if "stalled" in wanted else set())
+    rules = [each for each in RULES_OF[subject.kind] if each.name in judged]
+    others = companions(store, subject, points.first)
+    disk = Disk(store, number, points) if subject.kind == metrics.BROKER else None
+    signs: dict[str, list[Sign]] = {name: [] for name in wanted}
+    standing: dict[str, Evidence] = {}
+    for index in range(0, SLOTS, VERDICT_EVERY):
+        now_ms = (points.first + MISSING_SLOTS + index) * MINUTE_MS
+        windows = {
+            kind: Window(subject, slots_of(each, index, MINUTES), now_ms)
+            for kind, each in others.items()
+        }
+        seen = Seen(
+            Window(subject, slots_of(points, index, MINUTES), now_ms),
+            windows.get(metrics.GROUP),
+            windows.get(metrics.BROKER),
+            None if disk is None else disk.until(now_ms),
+        )
+        said = said_of(rules, seen, standing)
+        standing = {name: found.evidence for name, found in said.items()}
+        for name in wanted:
+            is_it = name in said and (
+                rule.least != Rule.Severity.BAD or said[name].severity is Severity.BAD
+            )
+            signs[name].append(Sign.HOLDS if is_it else Sign.CLEAR)
+    yield from signs.values()
+
+
+class Disk:
+    """How full a broker's disk was before each minute of the replayed day."""
+
+    def __init__(self, store: HistoryStore, number: int, points: Points) -> None:
+        end_ms = (points.first + points.slots) * MINUTE_MS
+        self._end = end_ms // COARSE.step_ms
+        self._values = disk_used(store, number, end_ms, days=1)
+
+    def until(self, now_ms: int) -> Values:
+        end = len(self._values) - (self._end - now_ms // COARSE.step_ms)
+        return self._values[end - DISK_DAYS * DAY_MS // COARSE.step_ms : end]
 
 
 def companions(store: HistoryStore, subject: Subject, low: int) -> dict[str, Points]:
     """Return what a rule looks at besides its subject: the group, and the broker."""
+    if subject.kind == metrics.BROKER:
+        return {}
+    wanted = {metrics.BROKER: Subject(metrics.BROKER, subject.broker, str(MASTER_ID))}
+    if subject.kind == metrics.PROGRESS:
+        wanted[metrics.GROUP] = group_of(subject)
     ids = store.all_subjects()
-    group = subject._replace(kind=metrics.GROUP, name=subject.name.partition("@")[0])
-    found = {}
-    for kind, each in [
-        (metrics.GROUP, group),
-        (metrics.BROKER, Subject(metrics.BROKER, subject.broker, str(MASTER_ID))),
-    ]:
-        if each in ids and subject.kind != metrics.BROKER:
-            read = store.read([ids[each]], MIDDLE, low, SLOTS + MISSING_SLOTS)
-            found[kind] = read[ids[each]]
-    return found
-
-
-def window_at(points: Points, subject: Subject, index: int, now_ms: int) -> Window:
-    return Window(subject, slots_of(points, index, MINUTES), now_ms)
+    known = {kind: ids[each] for kind, each in wanted.items() if each in ids}
+    read = store.read(list(known.values()), MIDDLE, low, SLOTS + MISSING_SLOTS)
+    return {kind: read[number] for kind, number in known.items()}
 
 
 def slots_of(points: Points, low: int, count: int) -> Points:

@@ -18,13 +18,15 @@ from console.history import metrics
 from console.history.metrics import Subject
 from console.history.series import Line, values_of
 from console.history.tiers import COARSE, DAY_MS, MIDDLE, MINUTE_MS
-from console.verdicts.rules import BY_NAME, RULES, Found, Seen
+from console.verdicts.rules import BY_NAME, RULES, Seen
 from console.verdicts.window import MINUTES, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from console.history.series import Values
     from console.history.store import HistoryStore
+    from console.verdicts.rules import Evidence, Found, Rule
 
     Key = tuple[str, str, str, str]
 
@@ -41,6 +43,9 @@ DISK_DAYS = 3
 ORDER = {"bad": 0, "warn": 1}
 JUDGED = {metrics.GROUP, metrics.PROGRESS, metrics.TOPIC}
 """Kinds that are looked at when something was noticed; brokers always are."""
+RULES_OF = {
+    kind: [rule for rule in RULES if rule.kind == kind] for kind in (*JUDGED, metrics.BROKER)
+}
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -142,29 +147,21 @@ class Judge:
                 own=windows[subject],
                 group=windows.get(groups[subject]) if subject in groups else None,
                 broker=windows.get(masters[subject.broker]),
-                disk_used=self._disk_used(ids[subject], now_ms)
+                disk_used=disk_used(self._store, ids[subject], now_ms)
                 if subject.kind == metrics.BROKER
                 else None,
             )
-            for rule in RULES:
-                if rule.kind != subject.kind:
-                    continue
-                said = rule.judge(seen) or going_on(seen, before.get((rule.name, *subject)))
-                if said is not None:
-                    evidence = {name: float(value) for name, value in said.evidence.items()}
-                    found[rule.name, *subject] = Verdict(
-                        rule.name, said.severity, *subject, now_ms, now_ms, evidence
-                    )
-            if ("stopped", *subject) in found:
-                # Of a group that stopped over an hour ago both are true: the graver one is said.
-                found.pop(("stalled", *subject), None)
+            standing = {
+                rule.name: was.evidence
+                for rule in RULES
+                if (was := before.get((rule.name, *subject))) is not None
+            }
+            for name, said in said_of(RULES_OF[subject.kind], seen, standing).items():
+                evidence = {key: float(value) for key, value in said.evidence.items()}
+                found[name, *subject] = Verdict(
+                    name, said.severity, *subject, now_ms, now_ms, evidence
+                )
         return found
-
-    def _disk_used(self, number: int, now_ms: int) -> list[float | None]:
-        slots = DISK_DAYS * DAY_MS // COARSE.step_ms
-        first = now_ms // COARSE.step_ms - slots
-        points = self._store.read([number], COARSE, first, slots)[number]
-        return values_of([points], Line("", metrics.DISK_USED))
 
     def _kept(self) -> dict[Key, Verdict]:
         """Return what the last collector said: a restart does not make troubles young."""
@@ -176,10 +173,30 @@ def group_of(progress: Subject) -> Subject:
     return progress._replace(kind=metrics.GROUP, name=progress.name.partition("@")[0])
 
 
-def going_on(seen: Seen, verdict: Verdict | None) -> Found | None:
-    """Return what still stands of a verdict that its rule would not begin any more."""
-    goes_on = BY_NAME[verdict.rule].goes_on if verdict is not None else None
-    return None if verdict is None or goes_on is None else goes_on(seen, verdict.evidence)
+def said_of(
+    rules: Iterable[Rule], seen: Seen, standing: Mapping[str, Evidence]
+) -> dict[str, Found]:
+    """Return what rules say of a subject; `standing` has the evidence of what they said before."""
+    said = {}
+    for rule in rules:
+        found = rule.judge(seen)
+        if found is None and rule.goes_on is not None and rule.name in standing:
+            found = rule.goes_on(seen, standing[rule.name])
+        if found is not None:
+            said[rule.name] = found
+    if "stopped" in said:
+        # Of a group that stopped over an hour ago both are true: the graver one is said.
+        said.pop("stalled", None)
+    return said
+
+
+def disk_used(store: HistoryStore, number: int, now_ms: int, days: int = 0) -> Values:
+    """Return how much of a broker's disk was used, by ten minutes, over DISK_DAYS and `days`."""
+    slots = (DISK_DAYS + days) * DAY_MS // COARSE.step_ms
+    first = now_ms // COARSE.step_ms - slots
+    return values_of(
+        [store.read([number], COARSE, first, slots)[number]], Line("", metrics.DISK_USED)
+    )
 
 
 def names_of(verdict: Verdict, facts: Mapping[str, str]) -> dict[str, str]:
