@@ -62,6 +62,8 @@ GAUGES = {
     "masterSilentMs": metrics.MASTER_SILENT,
     "maxMessageSize": metrics.MESSAGE_MAX,
 }
+QUEUES_MAX = 2_000
+"""The messages of each queue are kept of brokers with no more of them: it is a series a queue."""
 LATENCIES = {"put": metrics.PUT_TOOK, "get": metrics.GET_TOOK, "flush": metrics.FLUSH_TOOK}
 
 
@@ -152,6 +154,7 @@ class Figures:
             self._hot: list[tuple[int, int, int]] = []
             if self._pace is not None:
                 self._pace.forget()
+            self._fills = np.full(len(now.topics.ids), MISSING)
             return np.full(len(now.names.topics), MISSING)
         places = places_of(now.names.topics, now.topics, before.names.topics, before.topics)
         low, end = now.topics.numbers[:, 1], now.topics.numbers[:, 2]
@@ -163,6 +166,7 @@ class Figures:
             is_known &= ~is_new
         paced = np.where(is_known, added, 0)
         self._hot = [] if self._pace is None else self._pace.hot(now, places, paced)
+        self._fills = known(added, is_known)
         return known(now.topics.sums(added), now.topics.all_of(is_known))
 
     def _topics(self, put: Ints) -> None:
@@ -182,6 +186,10 @@ class Figures:
         low, end = queues.numbers[:, 1], queues.numbers[:, 2]
         retained = known(queues.sums(end - low), queues.all_of(low >= 0))
         self._add(metrics.RETAINED, names.of_topics, retained)
+        if len(queues.ids) <= QUEUES_MAX:
+            in_range = (queues.ids >= 0) & (queues.ids < metrics.PARTS_MAX)
+            owners = names.of_topics[queues.owners[in_range]]
+            self._add(metrics.PUT, owners, self._fills[in_range], queues.ids[in_range])
 
     def _groups(self, put: Ints) -> None:
         names = self._now.names

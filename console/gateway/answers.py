@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from broker_core.message.versions import version_text
+
 MASTER_ID = 0
 PERM_READ = 4
 PERM_WRITE = 2
@@ -289,6 +291,10 @@ class Member:
     language: str
     version: int
     broker_names: tuple[str, ...]
+
+    @property
+    def version_name(self) -> str:
+        return version_text(self.version)
 
 
 @dataclass(frozen=True, slots=True)

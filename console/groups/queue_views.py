@@ -13,7 +13,7 @@ from console.gateway.answers import BrokerQueue
 from console.gateway.moment import now_ms
 from console.history.metrics import QUEUE, QueuePlace
 from console.history.pages import history_context
-from console.history.reading import queue_sparks
+from console.history.reading import lag_sparks
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def queue(
     context = history_context(request, QUEUE, str(place)) | {
         "row": row,
         "place": place,
-        "spark": queue_sparks(group, topic, now_ms())(broker_name, queue_id),
+        "spark": lag_sparks(group, topic, now_ms())(broker_name, queue_id),
         "read_at_ms": now_ms(),
     }
     return render(request, "groups/queue.html", context)

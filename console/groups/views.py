@@ -18,7 +18,7 @@ from console.gateway.moment import now_ms
 from console.groups.forms import GroupForm
 from console.history.metrics import CONSUMED, GROUP, LAG, MEMBERS
 from console.history.pages import history_context
-from console.history.reading import Spark, last_of, queue_sparks, sparks, subject_sparks
+from console.history.reading import Spark, lag_sparks, last_of, sparks, subject_sparks
 from console.history.series import How, Line
 from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text, plain_text
 from console.ui.danger import Choice, Danger, Effect
@@ -163,7 +163,7 @@ def progress_context(name: str) -> dict[str, Any]:
         by_topic.setdefault(row.topic, []).append(row)
     topics = []
     for topic, rows in by_topic.items():
-        spark_of = queue_sparks(name, topic, now_ms())
+        spark_of = lag_sparks(name, topic, now_ms())
         queues = tuple((row, spark_of(row.broker_name, row.queue_id)) for row in rows)
         topics.append(TopicProgress(topic, topic_kind(topic) is TopicKind.RETRY, queues))
     return {

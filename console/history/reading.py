@@ -17,6 +17,7 @@ from console.history.metrics import (
     LAG,
     MEMBERS,
     PROGRESS,
+    PUT,
     QUEUE,
     REWOUND,
     TOPIC,
@@ -250,11 +251,13 @@ def subject_sparks(
     return {key: Spark(values, trend_of(values)) for key, values in made.items()}
 
 
-def queue_sparks(group: str, topic: str, now_ms: int) -> Callable[[str, int], Spark | None]:
-    """Return what gives the last hour of a group's lag in a queue of a topic, by broker and id."""
+def queue_sparks(
+    kind: str, name: str, line: Line, now_ms: int
+) -> Callable[[str, int], Spark | None]:
+    """Return what gives the last hour of a figure in each queue of a subject, by broker and id."""
     first = now_ms // MIDDLE.step_ms - SPARK_SLOTS
     try:
-        subjects = history_store().find(PROGRESS, [pair(group, topic)])
+        subjects = history_store().find(kind, [name])
         read = history_store().read(list(subjects.values()), MIDDLE, first, SPARK_SLOTS)
     except HistoryError as error:
         logger.warning("history cannot be read: %s", error)
@@ -265,10 +268,20 @@ def queue_sparks(group: str, topic: str, now_ms: int) -> Callable[[str, int], Sp
         points = by_broker.get(broker)
         if points is None:
             return None
-        values = values_of([points], Line("lag", LAG, How.PEAK, part=queue_id))
+        values = values_of([points], line._replace(part=queue_id))
         return Spark(values, trend_of(values))
 
     return spark_of
+
+
+def lag_sparks(group: str, topic: str, now_ms: int) -> Callable[[str, int], Spark | None]:
+    """Return what gives the last hour of a group's lag in each queue of a topic."""
+    return queue_sparks(PROGRESS, pair(group, topic), Line("lag", LAG, How.PEAK), now_ms)
+
+
+def fill_sparks(topic: str, now_ms: int) -> Callable[[str, int], Spark | None]:
+    """Return what gives how fast each queue of a topic was filled in the last hour."""
+    return queue_sparks(TOPIC, topic, Line("received", PUT), now_ms)
 
 
 def last_of(spark: Spark | None) -> float | None:

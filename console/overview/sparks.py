@@ -10,7 +10,7 @@ from console.history.database import HistoryError
 from console.history.metrics import BROKER, GOT, GROUP, LAG, PUT
 from console.history.reading import SPARK_SLOTS, Spark
 from console.history.series import How, Line, trend_of, values_of
-from console.history.tiers import COARSE, DAY_MS, MIDDLE
+from console.history.tiers import COARSE, DAY_MS, HOUR_MS, MIDDLE
 
 if TYPE_CHECKING:
     from console.history.metrics import Metric
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DAY_SLOTS = DAY_MS // COARSE.step_ms
+HOUR_SLOTS = HOUR_MS // COARSE.step_ms
 GROUPS_MAX = 300
 """The lag of more groups is not summed up: the page does not either."""
 
@@ -52,11 +53,8 @@ def sparks_now(now_ms: int) -> Sparks:
     return Sparks(
         put=spark(hour_of_brokers, PUT, How.MEAN),
         got=spark(hour_of_brokers, GOT, How.MEAN),
-        # The first slot of a day is over after ten minutes; until then its minutes are shown.
-        put_day=spark(day_of_brokers, PUT, How.SUM, is_day=True)
-        or spark(hour_of_brokers, PUT, How.SUM),
-        got_day=spark(day_of_brokers, GOT, How.SUM, is_day=True)
-        or spark(hour_of_brokers, GOT, How.SUM),
+        put_day=longest(day_of_brokers, hour_of_brokers, PUT),
+        got_day=longest(day_of_brokers, hour_of_brokers, GOT),
         lag=spark(hour_of_groups, LAG, How.MEAN),
     )
 
@@ -77,6 +75,14 @@ def broker_sparks(now_ms: int) -> dict[tuple[str, int], Spark]:
         return {}
     made = {place: spark([read[number]], PUT, How.MEAN) for place, number in brokers.items()}
     return {place: each for place, each in made.items() if each is not None}
+
+
+def longest(day: list[Points], hour: list[Points], metric: Metric) -> Spark | None:
+    """Return the day, and the hour by its minutes as long as an hour is all that is kept."""
+    long = spark(day, metric, How.SUM, is_day=True)
+    if long is not None and sum(value is not None for value in long.values) > HOUR_SLOTS:
+        return long
+    return spark(hour, metric, How.SUM) or long
 
 
 def spark(parts: list[Points], metric: Metric, how: How, *, is_day: bool = False) -> Spark | None:

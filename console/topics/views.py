@@ -18,7 +18,7 @@ from console.gateway.answers import TopicConfig, TopicKind
 from console.gateway.moment import now_ms
 from console.history.metrics import PUT, RETAINED, TOPIC
 from console.history.pages import history_context
-from console.history.reading import Spark, last_of, sparks, subject_sparks
+from console.history.reading import Spark, fill_sparks, last_of, sparks, subject_sparks
 from console.history.series import Line
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest, HttpResponse
 
-    from console.gateway.answers import QueueStatus, Topic, Traffic
+    from console.gateway.answers import BrokerQueue, QueueStatus, Topic, Traffic
 
 NAMES_SHOWN = 4
 
@@ -101,10 +101,12 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue's ends with how fast it fills."""
+    """A queue's ends; how fast it fills, now and in the last hour; its part of that hour."""
 
     status: QueueStatus
     rate: float | None
+    spark: Spark | None = None
+    share: float | None = None
 
 
 @page
@@ -173,7 +175,13 @@ def queue_context(topic: Topic) -> dict[str, Any]:
     status = gateway().topics.status(topic.name)
     read_at_ms = now_ms()
     rates = queue_rates(topic.name, status, read_at_ms)
-    rows = [QueueRow(row, rates.get(row.queue)) for row in status]
+    spark_of = fill_sparks(topic.name, read_at_ms)
+    hours = {row.queue: spark_of(row.broker_name, row.queue_id) for row in status}
+    shares = shares_of(hours)
+    rows = [
+        QueueRow(row, rates.get(row.queue), hours[row.queue], shares.get(row.queue))
+        for row in status
+    ]
     updates = [row.last_update_ms for row in status if row.last_update_ms is not None]
     return {
         "topic": topic,
@@ -184,6 +192,17 @@ def queue_context(topic: Topic) -> dict[str, Any]:
         "rate": sum(rates.values()) if len(rates) == len(status) and rates else None,
         "read_at_ms": read_at_ms,
     }
+
+
+def shares_of(hours: Mapping[BrokerQueue, Spark | None]) -> dict[BrokerQueue, float]:
+    """Return which part of the last hour's messages each queue got; nothing where none came."""
+    sums = {
+        queue: sum(value or 0 for value in spark.values)
+        for queue, spark in hours.items()
+        if spark is not None and spark.is_known
+    }
+    total = sum(sums.values())
+    return {queue: each / total for queue, each in sums.items()} if total else {}
 
 
 def copies_of(topic: Topic) -> list[CopyText]:

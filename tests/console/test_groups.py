@@ -148,3 +148,12 @@ def test_a_group_of_the_broker_itself_is_out_of_reach(actors, brokers) -> None:
     )
 
     assert response.status_code == 403
+
+
+def test_a_client_says_its_version_by_name(actors, brokers) -> None:
+    brokers.add_group("billing", online=True, topic="Orders")
+
+    page = actors.reader.get(reverse("groups:detail", args=["billing"])).text
+
+    assert "v4_9_7" in page
+    assert ">407<" not in page

@@ -304,15 +304,22 @@ def test_a_set_without_a_master_and_one_that_says_nothing(brokers, actors) -> No
 
 
 def test_tiles_have_a_past_that_nobody_watched(brokers, actors) -> None:
-    first_ms = now_ms() // 600_000 * 600_000 - 1_200_000
+    """An hour is shown by its minutes, what is longer as a day."""
+    slot_ms = now_ms() // 600_000 * 600_000
     rows = {(BROKER_0, PUT): [50, 70], (BROKER_0, GOT): [50, 70], (BILLING, LAG): [3, 4]}
-    keep(history_store(), first_ms, rows)
+    for slots in (3, 2):
+        keep(history_store(), slot_ms - slots * 600_000, rows)
+    young = summarize_now().sparks.put_day
+    assert young is not None
+    assert not young.is_day
+    for slots in range(12, 3, -1):
+        keep(history_store(), slot_ms - slots * 600_000, rows)
 
     sparks = summarize_now().sparks
     page = actors.reader.get(reverse("overview:summary")).text
 
     assert sparks.put_day is not None
-    assert sum(value or 0 for value in sparks.put_day.values) == 120
+    assert sum(value or 0 for value in sparks.put_day.values) == 11 * 120
     assert page.count('class="tile__spark"') == 5
     assert page.count('title="last 24 hours: 120') == 2
 

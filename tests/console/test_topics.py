@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from django.core.cache import cache
 from django.urls import reverse
@@ -12,7 +13,11 @@ from console.audit.models import Entry
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, QueueStatus, TopicQueue
 from console.gateway.errors import RequestFailedError
+from console.gateway.moment import now_ms
+from console.history.access import history_store
+from console.history.metrics import PUT, TOPIC, Column, Subject
 from console.topics.rates import queue_rates
+from tests.console.history.support import layout_of
 from tests.console.plans import applied, token_on
 
 if TYPE_CHECKING:
@@ -71,6 +76,33 @@ def test_a_long_list_has_pages(actors, brokers) -> None:
     assert "topic-049" in first
     assert "topic-050" not in first
     assert "topic-119" in last
+
+
+def test_a_queue_has_its_last_hour_and_its_share_of_the_topic(actors, brokers) -> None:
+    brokers.add_topic("Orders", queue_nums=2)
+    topic, store, first_ms = Subject(TOPIC, "broker-a", "Orders"), history_store(), now_ms()
+    columns = [Column(PUT.code), Column(PUT.code, 0), Column(PUT.code, 1)]
+    ids = store.subject_ids({topic}, first_ms)
+    layout, order = layout_of((ids[topic], column) for column in columns)
+    for minutes in (5, 4, 3):
+        values = np.array([40, 30, 10])[order]
+        store.add_sample("broker-a:0", first_ms - minutes * 60_000, 10_000, layout, values, b"{}")
+
+    page = actors.reader.get(reverse("topics:queues", args=["Orders"])).text
+
+    assert page.count('title="last hour: 3 to 3 msg/s"') == 1
+    assert page.count('title="last hour: 1 to 1 msg/s"') == 1
+    assert "75.0 %" in page
+    assert "25.0 %" in page
+
+
+def test_a_queue_of_which_nothing_is_kept_has_no_share(actors, brokers) -> None:
+    brokers.add_topic("Orders", queue_nums=2)
+
+    page = actors.reader.get(reverse("topics:queues", args=["Orders"])).text
+
+    assert page.count("No message of the last hour is known.") >= 2
+    assert "0.0 %" not in page
 
 
 def test_a_topic_page_shows_the_ends_of_each_queue(actors, brokers) -> None:

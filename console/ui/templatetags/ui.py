@@ -100,9 +100,9 @@ def byte_size(value: float | None) -> SafeString | str:
 
 
 @register.filter
-def percent(value: float | None) -> SafeString | str:
+def percent(value: float | None, reason: object = "") -> SafeString | str:
     """Show a ratio from 0 to 1 in percent."""
-    return unknown() if value is None else f"{value * 100:.1f} %"
+    return unknown(reason) if value is None else f"{value * 100:.1f} %"
 
 
 @register.filter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from console.collector.figures import QUEUES_MAX
 from console.history import metrics
 from tests.console.collector.support import BOOT_MS, START_MS, Found, sample
 
@@ -17,6 +18,27 @@ def test_a_topics_messages_are_what_its_queues_grew_by() -> None:
 
     assert found.of(T, "Orders", metrics.PUT) == 3
     assert found.of(T, "Orders", metrics.RETAINED) == 7 + 7
+
+
+def test_each_queues_messages_are_kept_beside_their_topics() -> None:
+    found = Found(sample({"Orders": [0, 0, 5, 1, 2, 9]}), sample({"Orders": [0, 1, 8, 1, 2, 9]}))
+
+    assert [found.of(T, "Orders", metrics.PUT, queue) for queue in (0, 1)] == [3, 0]
+    first = Found(None, sample({"Orders": [0, 0, 5]}))
+    assert first.of(T, "Orders", metrics.PUT, 0) is None
+
+
+@pytest.mark.parametrize(("count", "kept"), [(QUEUES_MAX, 1), (QUEUES_MAX + 1, None)])
+def test_of_brokers_with_very_many_queues_the_topics_alone_are_kept(count, kept) -> None:
+    """It is a series a queue, of 20,000 that a year has room for."""
+    before, now = (
+        sample({"Orders": [each for number in range(count) for each in (number, 0, end)]})
+        for end in (5, 6)
+    )
+    found = Found(before, now)
+
+    assert found.of(T, "Orders", metrics.PUT) == count
+    assert found.of(T, "Orders", metrics.PUT, 7) == kept
 
 
 def test_the_first_sample_of_all_knows_no_counter() -> None:
