@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from django.urls import reverse
 from django.utils.translation import gettext_lazy
 
+from console.browse.content import json_of, path_of, text_of, values_at
 from console.ui.tables import Column
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from console.gateway.stored import StoredMessage
 
 NAMES_OFFERED_MAX = 2_000
+VALUES_SHOWN_MAX, VALUE_CHARACTERS_MAX = 5, 200
 
 COLUMNS = (
     Column("stored", gettext_lazy("Stored")),
@@ -24,6 +29,31 @@ COLUMNS = (
     Column("retries", gettext_lazy("Delivered again"), is_number=True, is_extra=True),
     Column("id", gettext_lazy("Id"), is_extra=True),
 )
+
+
+class Row(NamedTuple):
+    """A message with what it has at the paths that are shown as columns."""
+
+    message: StoredMessage
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+def columns_with(paths: Sequence[str]) -> tuple[Column, ...]:
+    """Return the columns, with one for each path into JSON."""
+    return (*COLUMNS, *(Column(f"field{at}", path) for at, path in enumerate(paths)))
+
+
+def rows_of(messages: Iterable[StoredMessage], paths: Sequence[str] = ()) -> list[Row]:
+    return [Row(each, tuple(fields_of(each, paths))) for each in messages]
+
+
+def fields_of(message: StoredMessage, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield for each path the name of its column and what a message has there."""
+    body = json_of(message) if paths else None
+    for at, path in enumerate(paths):
+        found = values_at(body, path_of(path)) if body is not None else iter(())
+        shown = ", ".join(text_of(each) for each in islice(found, VALUES_SHOWN_MAX))
+        yield f"field{at}", shown[:VALUE_CHARACTERS_MAX]
 
 
 def message_url(message: StoredMessage) -> str:

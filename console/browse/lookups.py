@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 
 from broker_core.message.ids import parse_offset_msg_id
 from console.accounts.permissions import page
-from console.browse.columns import COLUMNS, NAMES_OFFERED_MAX, message_url
+from console.browse.columns import COLUMNS, NAMES_OFFERED_MAX, message_url, rows_of
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, TopicKind
 from console.gateway.errors import NotFoundError, UnknownStoreError
@@ -128,7 +128,7 @@ def with_key(request: HttpRequest, asked: Asked, context: dict[str, Any]) -> Htt
     if asked.by == "id" and len(found.messages) == 1 and not found.has_more:
         return redirect(message_url(found.messages[0]))
     context |= {
-        "rows": found.messages,
+        "rows": rows_of(found.messages),
         "is_missing": not found.messages,
         "more": older_of(asked, found),
         "without_index": found.without_index,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.browse import lookups, views
+from console.browse import lookups, search_views, views
 
 app_name = "browse"
 urlpatterns = [
-    path("", views.search, name="search"),
+    path("", search_views.search, name="search"),
+    path("scan/", search_views.scan, name="scan"),
     path("find/", lookups.find, name="find"),
-    path("of-group/<path:group>/", views.of_group, name="of-group"),
+    path("of-group/<path:group>/", search_views.of_group, name="of-group"),
     path(
         "m/<str:broker_name>/<int:queue_id>/<int:offset>/<path:topic>/",
         views.message,

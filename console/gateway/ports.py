@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from console.gateway.configuration import BrokerKey
     from console.gateway.errors import GatewayError
     from console.gateway.sample import BrokerSample
-    from console.gateway.stored import Found, KeyFound, StoredMessage
+    from console.gateway.stored import Found, KeyFound, Place, StoredMessage, Wanted
 
 
 class ClusterGateway(Protocol):
@@ -157,10 +157,10 @@ class OffsetGateway(Protocol):
 class BrowseGateway(Protocol):
     """Messages for people who look: read, and nothing of a group moves."""
 
-    def between(
-        self, topic: str, low_ms: int, high_ms: int, queue: BrokerQueue | None, count: int
-    ) -> Found:
-        """Return the first messages stored from a time to another, in all queues or in one.
+    def newest(self, wanted: Wanted, before: Place | None, count: int) -> Found:
+        """Return the newest messages of a time, newest first, or those before a place.
+
+        `total` counts what is before the place, too, so that it shrinks from page to page.
 
         Raises:
             NotFoundError: no master has the topic.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.message import names
 from console.gateway.answers import BrokerQueue
@@ -43,6 +43,10 @@ class StoredMessage:
         return BrokerQueue(self.broker_name, self.queue_id)
 
     @property
+    def place(self) -> Place:
+        return Place(self.store_ms, self.queue, self.queue_offset)
+
+    @property
     def store_millis(self) -> str:
         """The part of the store time that is less than a second, in three digits."""
         return f"{self.store_ms % 1000:03d}"
@@ -69,12 +73,33 @@ class StoredMessage:
         return key == self.uniq_key or key in self.keys.split()
 
 
+class Wanted(NamedTuple):
+    """The messages of a topic that were stored from a time to another, in all queues or in one."""
+
+    topic: str
+    low_ms: int
+    high_ms: int
+    queue: BrokerQueue | None = None
+
+
+class Place(NamedTuple):
+    """Where a message stands among those of a topic: by time, then by queue and offset."""
+
+    store_ms: int
+    queue: BrokerQueue
+    queue_offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The first messages of a time, by store time; `has_more` where the time holds others."""
+    """The newest messages of a time; of `total` in it, `left` are older than those.
+
+    Both may count a message or two a queue that lie just outside of the time.
+    """
 
     messages: tuple[StoredMessage, ...]
-    has_more: bool
+    left: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 from django.urls import reverse
+from django.utils.html import escape
 
+from console.browse import scanning
 from console.browse.bodies import DEPTH_MAX, NODES_MAX, body_of
 from console.gateway.answers import Member, Subscription
 from console.gateway.errors import BrokerDownError
 from console.gateway.moment import now_ms
+from console.gateway.requests.records import BODY_SHOWN_MAX
 from console.history.charts import GROUP_CHARTS, QUEUE_CHARTS, TOPIC_CHARTS
 from console.history.metrics import QueuePlace
 from console.history.pages import chart_row
@@ -21,6 +24,10 @@ FIND = "/messages/find/"
 KEYED = {"KEYS": "order-7 eu", "UNIQ_KEY": "0A01020300002A9F18B4AAC257A10001", "TAGS": "paid"}
 
 
+def offsets(answer) -> list[tuple[int, int]]:
+    return [(row.message.queue_id, row.message.queue_offset) for row in answer.context["rows"]]
+
+
 def test_a_point_of_time_shows_the_messages_of_its_ten_seconds(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=2)
     brokers.put("Orders", 0, MOMENT_MS - 1, MOMENT_MS, MOMENT_MS + 10_000)
@@ -29,42 +36,162 @@ def test_a_point_of_time_shows_the_messages_of_its_ten_seconds(actors, brokers) 
 
     answer = actors.reader.get(SEARCH, query)
 
-    assert [(each.queue_id, each.queue_offset) for each in answer.context["rows"]] == [
-        (0, 1),
-        (1, 0),
-    ]
+    assert offsets(answer) == [(1, 0), (0, 1)]
     assert "2 messages" in answer.text
-    of_queue = actors.reader.get(SEARCH, query | {"queue": "broker-a:1"})
-    assert [each.queue_id for each in of_queue.context["rows"]] == [1]
+    assert offsets(actors.reader.get(SEARCH, query | {"queue": "broker-a:1"})) == [(1, 0)]
 
 
-def test_a_full_page_leads_on_and_each_message_is_on_one_of_them(actors, brokers) -> None:
-    brokers.add_topic("Orders", queue_nums=1)
-    brokers.put("Orders", 0, *(MOMENT_MS + number for number in range(250)))
+@pytest.mark.parametrize("step_ms", [0, 1])
+def test_a_full_page_leads_on_and_each_message_is_on_one_page(step_ms, actors, brokers) -> None:
+    brokers.add_topic("Orders", queue_nums=2)
+    for queue_id in (0, 1):
+        brokers.put("Orders", queue_id, *(MOMENT_MS + number * step_ms for number in range(125)))
     url = f"{SEARCH}?topic=Orders&from={MOMENT_MS}&to={MOMENT_MS + 1_000}"
 
-    seen = set()
-    more = "a page"
-    for _page in range(4):
+    seen: list[tuple[int, int]] = []
+    sizes = []
+    while url:
         answer = actors.reader.get(url)
-        seen |= {each.queue_offset for each in answer.context["rows"]}
-        more = answer.context["more"]
-        url = f"{SEARCH}?{more}"
-        if not more:
-            break
+        seen += offsets(answer)
+        sizes.append(len(offsets(answer)))
+        is_done = answer.context["progress"].is_done
+        url = "" if is_done else f"{SEARCH}?{answer.context['go_on']}"
 
-    assert more == ""
-    assert seen == set(range(250))
+    assert sizes == [100, 100, 50]
+    assert sorted(seen) == [(queue_id, offset) for queue_id in (0, 1) for offset in range(125)]
 
 
-def test_many_messages_of_one_millisecond_do_not_hold_the_page(actors, brokers) -> None:
+def orders(brokers, count: int = 20) -> None:
+    brokers.add_topic("Orders", queue_nums=2)
+    for number in range(count):
+        body = b'{"id": %d, "lines": [{"sku": "A-%d"}, {"sku": "B"}]}' % (2**63 + number, number)
+        brokers.put_message(
+            "Orders",
+            number % 2,
+            body,
+            MOMENT_MS + number,
+            KEYS=f"order-{number} all",
+            TAGS="paid" if number % 3 else "void",
+            region=f"r{number % 4}",
+        )
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ({"text": "a-7"}, [7]),
+        ({"text": "B", "tag": "void"}, [18, 15, 12, 9, 6, 3, 0]),
+        ({"path": "$.id", "value": str(2**63 + 5)}, [5]),
+        ({"path": "lines[0].sku", "value": "A-11"}, [11]),
+        ({"path": "$.lines[*].sku", "value": "B", "key": "ORDER-19"}, [19]),
+        ({"path": "$['lines'][7]"}, []),
+        ({"name": "region", "equals": "r3"}, [19, 15, 11, 7, 3]),
+        ({"name": "region", "tag": "none"}, []),
+        ({"client": "127.0.0.1:50001", "key": "order-2 "}, [2]),
+        ({"client": "10.9."}, []),
+    ],
+)
+def test_a_search_finds_what_messages_carry_newest_first(condition, found, actors, brokers) -> None:
+    orders(brokers)
+    span = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000}
+
+    answer = actors.admin.get(SEARCH, span | condition)
+
+    assert [int(row.message.keys.split()[0][6:]) for row in answer.context["rows"]] == found
+    assert "Searched all 20 messages of this time." in answer.text
+    assert ("None has this so far." in answer.text) is not bool(found)
+
+
+def test_a_search_stops_after_a_time_and_goes_on_where_it_was(actors, brokers, monkeypatch) -> None:
+    orders(brokers)
+    monkeypatch.setattr(scanning, "STEP_S", 0)
+    monkeypatch.setattr(scanning, "READ_AT_ONCE", 6)
+    query = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000, "tag": "void"}
+
+    first = actors.reader.get(SEARCH, query)
+    pages = [first]
+    while pages[-1].context["progress"].goes_on:
+        url = f"{reverse('browse:scan')}?{pages[-1].context['next_step']}"
+        assert f'hx-get="{escape(url)}"' in pages[-1].text
+        pages.append(actors.reader.get(url, headers={"HX-Request": "true"}))
+
+    assert first.context["progress"].searched == 6
+    assert 'value="6"' in first.text
+    assert [each.context["progress"].searched for each in pages] == [6, 12, 18, 20]
+    found = [row.message.keys for each in pages for row in each.context["rows"]]
+    assert found == [f"order-{number} all" for number in (18, 15, 12, 9, 6, 3, 0)]
+    assert "hx-get" not in pages[-1].text
+
+
+def test_a_search_waits_for_somebody_once_its_page_is_full_or_its_bound_reached(
+    actors, brokers, monkeypatch
+) -> None:
+    orders(brokers)
+    query = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000, "key": "all"}
+    monkeypatch.setattr(scanning, "FOUND_MAX", 8)
+    full = actors.reader.get(SEARCH, query)
+    rest = actors.reader.get(f"{SEARCH}?{full.context['go_on']}")
+
+    assert (len(full.context["rows"]), full.context["progress"].goes_on) == (8, False)
+    assert len(rest.context["rows"]) == 8
+    assert {*offsets(full)} & {*offsets(rest)} == set()
+
+    monkeypatch.setattr(scanning, "GO_MESSAGES_MAX", 5)
+    monkeypatch.setattr(scanning, "READ_AT_ONCE", 5)
+    monkeypatch.setattr(scanning, "STEP_S", 0)
+    bounded = actors.reader.get(SEARCH, query | {"key": "nothing"})
+    assert "Searched 5 of" in bounded.text
+    assert "hx-get" not in bounded.text.partition('class="scan"')[2]
+
+
+def test_a_step_that_cannot_look_says_so_and_can_be_tried_again(actors, brokers) -> None:
+    orders(brokers)
+    query = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000, "tag": "void"}
+    url = reverse("browse:scan")
+    brokers.fails = BrokerDownError("127.0.0.1:10911", "no connection")
+
+    answer = actors.reader.get(
+        url, query | {"before": f"{MOMENT_MS + 9}:4:broker-a:1", "total": "20"}
+    )
+
+    assert answer.status_code == 200
+    assert "Could not look" in answer.text
+    assert f"before={MOMENT_MS + 9}%3A4%3Abroker-a%3A1" in answer.text
+
+
+def test_who_may_not_see_bodies_does_not_search_through_them(actors, brokers) -> None:
+    orders(brokers)
+    query = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000}
+
+    for condition in ({"text": "A-7"}, {"path": "$.id"}):
+        for actor in (actors.reader, actors.operator):
+            answer = actor.get(SEARCH, query | condition)
+            assert "only they search through them" in answer.text
+            assert "rows" not in answer.context
+    shown = actors.operator.get(SEARCH, query | {"field": "$.id"})
+    assert str(2**63) not in shown.text
+
+
+def test_a_field_of_json_is_a_column_with_every_digit(actors, brokers) -> None:
+    orders(brokers, 2)
+    query = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000}
+
+    answer = actors.admin.get(SEARCH, query | {"field": ["$.id", "lines[*].sku", "$.none"]})
+
+    values = [[value for _name, value in row.fields] for row in answer.context["rows"]]
+    assert values == [[str(2**63 + 1), "A-1, B", ""], [str(2**63), "A-0, B", ""]]
+    bad = actors.admin.get(SEARCH, query | {"field": "<b>[["})
+    assert "is no path into JSON" in bad.text
+    assert "<b>[[" not in bad.text
+
+
+def test_bodies_that_were_not_searched_are_counted(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=1)
-    brokers.put("Orders", 0, *[MOMENT_MS] * 150, MOMENT_MS + 1)
+    for size in (10, BODY_SHOWN_MAX, BODY_SHOWN_MAX + 1):
+        brokers.put_message("Orders", 0, b"x" * size, MOMENT_MS)
+    query = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000, "text": "none"}
 
-    first = actors.reader.get(f"{SEARCH}?topic=Orders&from={MOMENT_MS}&to={MOMENT_MS + 9}")
-    then = actors.reader.get(f"{SEARCH}?{first.context['more']}")
-
-    assert [each.store_ms for each in then.context["rows"]] == [MOMENT_MS + 1]
+    assert "1 body was too long" in actors.admin.get(SEARCH, query).text
 
 
 def test_what_there_is_none_of_says_so(actors, brokers) -> None:
@@ -147,7 +274,7 @@ def test_each_key_of_a_message_finds_it_exactly(key, actors, brokers) -> None:
     found = actors.reader.get(FIND, {"by": "key", "topic": "Orders", "text": key})
     part = actors.reader.get(FIND, {"by": "key", "topic": "Orders", "text": key[:-1]})
 
-    assert [each.queue_offset for each in found.context["rows"]] == [0]
+    assert offsets(found) == [(0, 0)]
     assert "have no" in part.text
 
 

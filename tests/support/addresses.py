@@ -36,7 +36,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "brokers:key": ("",),
     "browse:find": ("", "?by=key&topic={topic}&text=x", "?by=place&topic={topic}"),
     "browse:message": ("", "?as=tree", "?as=bytes"),
-    "browse:search": ("", "?topic={topic}&range=1h"),
+    "browse:search": ("", "?topic={topic}&range=1h", "?topic={topic}&range=1h&text=e"),
     "gallery": ("",),
     "groups:create": ("",),
     "groups:delete": ("",),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker_core.message import ids, names
 from console.gateway.answers import BrokerQueue, TopicQueue
 from console.gateway.errors import UnknownStoreError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME, Content
+from console.gateway.requests.records import BODY_SHOWN_MAX
 from console.gateway.stored import Found, KeyFound, StoredMessage
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from broker_core.message.ids import OffsetMsgId
     from console.gateway.fakes.broker import FakeBroker
+    from console.gateway.stored import Place, Wanted
 
 KEYED_MAX = 64
 
@@ -25,18 +28,19 @@ class FakeBrowse:
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
 
-    def between(
-        self, topic: str, low_ms: int, high_ms: int, queue: BrokerQueue | None, count: int
-    ) -> Found:
+    def newest(self, wanted: Wanted, before: Place | None, count: int) -> Found:
         self._broker.check()
         found = [
-            self._message(topic, queue_id, kept.min_offset + index, stored)
-            for queue_id, kept in self._broker.queues_of(topic).items()
+            self._message(wanted.topic, queue_id, kept.min_offset + index, stored)
+            for queue_id, kept in self._broker.queues_of(wanted.topic).items()
             for index, stored in enumerate(kept.store_timestamps)
-            if low_ms <= stored < high_ms and queue in (None, BrokerQueue(BROKER_NAME, queue_id))
+            if wanted.low_ms <= stored < wanted.high_ms
+            and wanted.queue in (None, BrokerQueue(BROKER_NAME, queue_id))
         ]
-        found.sort(key=lambda each: (each.store_ms, each.queue, each.queue_offset))
-        return Found(tuple(found[:count]), len(found) > count)
+        if before is not None:
+            found = [each for each in found if each.place < before]
+        found.sort(key=lambda each: each.place, reverse=True)
+        return Found(tuple(found[:count]), max(0, len(found) - count), len(found))
 
     def by_id(self, offset_msg_id: OffsetMsgId) -> StoredMessage | None:
         self._broker.check()
@@ -65,7 +69,11 @@ class FakeBrowse:
         index = offset - kept.min_offset
         if not 0 <= index < len(kept.store_timestamps):
             return None
-        return self._message(topic, queue.queue_id, offset, kept.store_timestamps[index])
+        found = self._message(topic, queue.queue_id, offset, kept.store_timestamps[index])
+        content = self._broker.contents.get((topic, queue.queue_id, offset))
+        if is_whole and content is not None:
+            return replace(found, body=content.body, is_cut=False)
+        return found
 
     def _all(self) -> Iterator[StoredMessage]:
         for place, kept in self._broker.queues.items():
@@ -93,8 +101,9 @@ class FakeBrowse:
             born_host="127.0.0.1:50001",
             reconsume_times=int(properties.get(names.PROPERTY_RECONSUME_TIME, 0)),
             properties=properties,
-            body=body,
+            body=body[:BODY_SHOWN_MAX],
             body_bytes=len(body),
+            is_cut=len(body) > BODY_SHOWN_MAX,
             store_host=ADDRESS,
             store_size=len(body) + 200,
         )

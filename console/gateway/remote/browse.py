@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,29 +12,39 @@ from console.gateway.remote.brokers import each
 from console.gateway.remote.topics import status
 from console.gateway.requests import browse, offsets
 from console.gateway.requests.records import BODY_SHOWN_MAX, BODY_WHOLE_MAX
-from console.gateway.stored import Found, KeyFound
+from console.gateway.stored import Found, KeyFound, Place
 
 if TYPE_CHECKING:
     from broker_core.message.ids import OffsetMsgId
-    from console.gateway.answers import BrokerQueue
+    from console.gateway.answers import BrokerQueue, QueueStatus
     from console.gateway.remote.brokers import RemoteBrokers
-    from console.gateway.stored import StoredMessage
+    from console.gateway.stored import StoredMessage, Wanted
 
 AT_ONCE_MAX = 32
 """Brokers hand out no more in an answer, unless they are set to."""
+READ_AHEAD_MAX = 256
+"""So many messages of a queue are asked for at a time where many are wanted."""
 
 
 @dataclass(slots=True)
 class Cursor:
-    """How far a queue is read: what it had, and whether it has no more of the time asked for."""
+    """How far a queue is read, backwards: what lies from `low_offset` to `end_offset` is left."""
 
     queue: BrokerQueue
     address: str
-    next_offset: int
+    low_offset: int
     end_offset: int
-    reached_ms: int
+    high_ms: int
+    reached: Place | None = None  # the oldest message that was read
     messages: list[StoredMessage] = field(default_factory=list)
-    is_done: bool = False
+
+    @property
+    def left(self) -> int:
+        return max(0, self.end_offset - self.low_offset)
+
+    @property
+    def is_done(self) -> bool:
+        return self.end_offset <= self.low_offset
 
 
 class RemoteBrowse:
@@ -42,10 +53,8 @@ class RemoteBrowse:
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers
 
-    def between(
-        self, topic: str, low_ms: int, high_ms: int, queue: BrokerQueue | None, count: int
-    ) -> Found:
-        return self._brokers.run(self._between(topic, low_ms, high_ms, queue, count))
+    def newest(self, wanted: Wanted, before: Place | None, count: int) -> Found:
+        return self._brokers.run(self._newest(wanted, before, count))
 
     def at(
         self, topic: str, queue: BrokerQueue, offset: int, *, is_whole: bool = False
@@ -58,79 +67,98 @@ class RemoteBrowse:
     def by_key(self, topic: str, key: str, low_ms: int, high_ms: int) -> KeyFound:
         return self._brokers.run(self._by_key(topic, key, low_ms, high_ms))
 
-    async def _between(
-        self, topic: str, low_ms: int, high_ms: int, queue: BrokerQueue | None, count: int
-    ) -> Found:
-        cursors = await self._cursors(topic, low_ms, queue)
+    async def _newest(self, wanted: Wanted, before: Place | None, count: int) -> Found:
+        cursors = await self._cursors(wanted, before)
+        total = sum(cursor.left for cursor in cursors)
+        at_once = min(READ_AHEAD_MAX, max(AT_ONCE_MAX, count // max(1, len(cursors))))
 
         async def go_on(cursor: Cursor) -> None:
-            await self._go_on(topic, cursor, high_ms)
+            await self._go_on(wanted, cursor, at_once)
 
         while True:
-            # What no queue can come before any more stands; the rest waits for the slowest.
-            open_ms = min((each.reached_ms for each in cursors if not each.is_done), default=None)
-            ready = sorted(
-                (
-                    message
-                    for cursor in cursors
-                    for message in cursor.messages
-                    if open_ms is None or message.store_ms < open_ms
-                ),
-                key=lambda message: (message.store_ms, message.queue, message.queue_offset),
+            # What no queue can come after any more stands; the rest waits for the slowest.
+            unfinished = [cursor for cursor in cursors if not cursor.is_done]
+            unread = [cursor for cursor in unfinished if cursor.reached is None]
+            bound = max((c.reached for c in unfinished if c.reached is not None), default=None)
+            read = sorted(
+                (message for cursor in cursors for message in cursor.messages),
+                key=lambda message: message.place,
+                reverse=True,
             )
-            if open_ms is None or len(ready) > count:
-                return Found(tuple(ready[:count]), len(ready) > count)
-            await each(
-                [c for c in cursors if not c.is_done and c.reached_ms == open_ms],
-                go_on,
-            )
+            ready = read if bound is None else [each for each in read if each.place >= bound]
+            if not unread and (bound is None or len(ready) >= count):
+                left = sum(cursor.left for cursor in cursors)
+                shown = ready[:count]
+                return Found(tuple(shown), left + len(read) - len(shown), total)
+            await each(unread or [c for c in unfinished if c.reached == bound], go_on)
 
-    async def _cursors(self, topic: str, low_ms: int, queue: BrokerQueue | None) -> list[Cursor]:
+    async def _cursors(self, wanted: Wanted, before: Place | None) -> list[Cursor]:
         rows = [
-            row for row in await status(self._brokers, topic) if queue is None or row.queue == queue
+            row
+            for row in await status(self._brokers, wanted.topic)
+            if wanted.queue is None or row.queue == wanted.queue
         ]
         address = {node.broker_name: node.address for node in await self._brokers.masters()}
-        found = await each(
-            rows,
-            lambda row: offsets.search_offset(
-                self._brokers.ask, address[row.broker_name], topic, row.queue_id, low_ms
-            ),
-        )
-        return [
-            Cursor(
-                row.queue,
-                address[row.broker_name],
-                max(offset, row.min_offset),
-                row.max_offset,
-                low_ms,
-                is_done=max(offset, row.min_offset) >= row.max_offset,
+
+        async def one(row: QueueStatus) -> Cursor:
+            high_ms = wanted.high_ms
+            if before is not None:
+                # Of its millisecond, what stands before it in the order of queues is left.
+                is_earlier = row.queue < before.queue
+                high_ms = min(high_ms, before.store_ms + (1 if is_earlier else 0))
+            broker = address[row.broker_name]
+            # A search may end at the message before, or within those of a millisecond.
+            low, high = await asyncio.gather(
+                *(
+                    offsets.search_offset(self._brokers.ask, broker, wanted.topic, row.queue_id, at)
+                    for at in (max(0, wanted.low_ms - 1), high_ms)
+                )
             )
-            for row, offset in found
+            end = min(high + 1, row.max_offset)
+            if before is not None and row.queue == before.queue:
+                end, high_ms = min(before.queue_offset, row.max_offset), before.store_ms + 1
+            return Cursor(row.queue, broker, max(low, row.min_offset), end, high_ms)
+
+        return [cursor for _row, cursor in await each(rows, one)]
+
+    async def _go_on(self, wanted: Wanted, cursor: Cursor, count: int) -> None:
+        """Read the newest that is left of a queue."""
+        end = cursor.end_offset
+        begin = max(cursor.low_offset, end - count)
+        parts = await each(
+            range(begin, end, AT_ONCE_MAX),
+            lambda at: self._block(wanted.topic, cursor, at, min(end, at + AT_ONCE_MAX)),
+        )
+        came = [message for _at, block in parts for message in block]
+        cursor.end_offset = begin
+        if came:
+            cursor.reached = came[0].place
+        elif cursor.reached is None:
+            # Nothing readable lies there: a hole in the queue holds nobody up.
+            cursor.reached = Place(cursor.high_ms, cursor.queue, begin)
+        cursor.messages += [
+            each for each in came if wanted.low_ms <= each.store_ms < cursor.high_ms
         ]
 
-    async def _go_on(self, topic: str, cursor: Cursor, high_ms: int) -> None:
-        broker_name, queue_id = cursor.queue.broker_name, cursor.queue.queue_id
-        came = await browse.read(
-            self._brokers.ask,
-            cursor.address,
-            broker_name,
-            topic,
-            queue_id,
-            cursor.next_offset,
-            AT_ONCE_MAX,
-        )
-        low_ms = cursor.reached_ms
-        within = [each for each in came.messages if each.store_ms < high_ms]
-        # A search by time may begin before it.
-        cursor.messages += [each for each in within if each.store_ms >= low_ms]
-        cursor.is_done = (
-            len(within) < len(came.messages)
-            or came.next_offset <= cursor.next_offset
-            or came.next_offset >= cursor.end_offset
-        )
-        cursor.next_offset = came.next_offset
-        if within:
-            cursor.reached_ms = max(low_ms, within[-1].store_ms)
+    async def _block(self, topic: str, cursor: Cursor, begin: int, end: int) -> list[StoredMessage]:
+        """Return what a queue has from an offset to another; brokers may need several answers."""
+        found: list[StoredMessage] = []
+        at = begin
+        while at < end:
+            came = await browse.read(
+                self._brokers.ask,
+                cursor.address,
+                cursor.queue.broker_name,
+                topic,
+                cursor.queue.queue_id,
+                at,
+                end - at,
+            )
+            found += [each for each in came.messages if begin <= each.queue_offset < end]
+            if came.next_offset <= at:
+                break
+            at = came.next_offset
+        return found
 
     async def _by_id(self, offset_msg_id: OffsetMsgId) -> StoredMessage | None:
         masters = await self._brokers.masters()

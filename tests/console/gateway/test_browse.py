@@ -14,6 +14,7 @@ from broker_core.message.sys_flag import COMPRESSED_FLAG, MessageSysFlag
 from console.gateway.answers import BrokerQueue, GroupConfig
 from console.gateway.errors import NotFoundError, UnknownStoreError
 from console.gateway.requests.records import BODY_SHOWN_MAX, decode_all, shown
+from console.gateway.stored import Place, Wanted
 from tests.console.gateway.support import ORDERS, ask, send
 from tests.support.patience import PATIENCE_S
 
@@ -23,37 +24,53 @@ if TYPE_CHECKING:
 FOREVER_MS = 1 << 44
 
 
-async def test_messages_of_a_time_come_in_the_order_of_their_storing(gateway: Gateway) -> None:
+async def everything(gateway: Gateway, wanted: Wanted, count: int) -> list[Place]:
+    """Return the places of all pages."""
+    places: list[Place] = []
+    total = None
+    while True:
+        found = await ask(gateway.browse.newest, wanted, places[-1] if places else None, count)
+        total = found.total if total is None else total
+        assert len(found.messages) <= count
+        places += [each.place for each in found.messages]
+        # The ends of a time are known to a message or two a queue.
+        assert 0 <= total - len(places) - found.left <= 2 * ORDERS.read_queue_nums
+        if not found.left:
+            return places
+
+
+@pytest.mark.parametrize("count", [1, 7, 100])
+async def test_pages_hold_each_message_once_newest_first_over_all_queues(
+    gateway: Gateway, count: int
+) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
-    for queue_id, count in ((1, 40), (0, 3), (1, 1)):
-        await send(gateway, "Orders", queue_id=queue_id, count=count)
+    for queue_id, number in ((1, 40), (0, 3), (1, 1)):
+        await send(gateway, "Orders", queue_id=queue_id, count=number)
 
-    found = await ask(gateway.browse.between, "Orders", 0, FOREVER_MS, None, 100)
+    places = await everything(gateway, Wanted("Orders", 0, FOREVER_MS), count)
 
-    times = [each.store_ms for each in found.messages]
-    assert times == sorted(times)
-    assert not found.has_more
-    assert sorted((each.queue_id, each.queue_offset) for each in found.messages) == [
+    assert places == sorted(places, reverse=True)
+    assert sorted((each.queue.queue_id, each.queue_offset) for each in places) == [
         *((0, offset) for offset in range(3)),
         *((1, offset) for offset in range(41)),
     ]
-    assert {each.topic for each in found.messages} == {"Orders"}
 
 
-async def test_a_search_ends_at_its_count_and_at_its_queue(gateway: Gateway) -> None:
+async def test_a_search_ends_at_its_time_and_at_its_queue(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=0, count=5)
     await send(gateway, "Orders", queue_id=1, count=5)
-
-    some = await ask(gateway.browse.between, "Orders", 0, FOREVER_MS, None, 7)
     queue = BrokerQueue("broker-a", 1)
-    of_one = await ask(gateway.browse.between, "Orders", 0, FOREVER_MS, queue, 100)
-    before = await ask(gateway.browse.between, "Orders", 0, 1_000, None, 100)
+    whole = await everything(gateway, Wanted("Orders", 0, FOREVER_MS), 100)
 
-    assert (len(some.messages), some.has_more) == (7, True)
-    assert {each.queue for each in of_one.messages} == {queue}
-    assert (len(of_one.messages), of_one.has_more) == (5, False)
-    assert before.messages == ()
+    assert {each.queue for each in whole} == {queue, BrokerQueue("broker-a", 0)}
+    of_one = await everything(gateway, Wanted("Orders", 0, FOREVER_MS, queue), 2)
+    assert [each.queue for each in of_one] == [queue] * 5
+    assert await everything(gateway, Wanted("Orders", 0, 1_000), 100) == []
+    low, high = whole[-1].store_ms, whole[0].store_ms
+    within = [each for each in whole if low + 1 <= each.store_ms < high]
+    found = await ask(gateway.browse.newest, Wanted("Orders", low + 1, high), None, 100)
+    assert [each.place for each in found.messages] == within
 
 
 async def test_one_message_is_found_at_its_place_only(gateway: Gateway) -> None:
@@ -115,7 +132,7 @@ async def test_who_looks_moves_no_group(gateway: Gateway) -> None:
     await ask(gateway.groups.save, GroupConfig("billing"), ["broker-a"])
     await send(gateway, "Orders", queue_id=0, count=3)
 
-    await ask(gateway.browse.between, "Orders", 0, FOREVER_MS, None, 100)
+    await ask(gateway.browse.newest, Wanted("Orders", 0, FOREVER_MS), None, 100)
 
     for name in await ask(gateway.groups.all):
         progress = await ask(gateway.groups.progress, name)
@@ -124,7 +141,7 @@ async def test_who_looks_moves_no_group(gateway: Gateway) -> None:
 
 async def test_a_topic_that_is_not_there_is_not_found(gateway: Gateway) -> None:
     with pytest.raises(NotFoundError):
-        await ask(gateway.browse.between, "Nowhere", 0, FOREVER_MS, None, 100)
+        await ask(gateway.browse.newest, Wanted("Nowhere", 0, FOREVER_MS), None, 100)
 
 
 def test_a_small_body_that_holds_gigabytes_is_read_to_a_bound() -> None:

@@ -1,0 +1,159 @@
+"""Views of the search through a topic's messages: its page, and the steps that follow."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from console.accounts.permissions import page
+from console.accounts.roles import may_administer
+from console.browse.columns import NAMES_OFFERED_MAX, columns_with, rows_of
+from console.browse.content import Filter, PathError, filter_of, path_of
+from console.browse.scanning import progress_of, step
+from console.gateway.access import gateway
+from console.gateway.answers import BrokerQueue, TopicKind
+from console.gateway.errors import GatewayError
+from console.gateway.moment import now_ms
+from console.gateway.stored import Wanted
+from console.history.range import asked_range
+from console.ui.missing import MissingError
+from console.ui.tables import COLUMNS as COLUMNS_FIELD, Table
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+    from console.history.range import TimeRange
+
+RANGE, SHORTEST_MS = "15m", 1
+NAME_CHARACTERS_MAX = 255
+FIELDS_MAX, FIELD_CHARACTERS_MAX = 3, 120
+
+
+class Asked(NamedTuple):
+    """What a search is for; `queue` None: all of the topic. `fields` are paths shown as columns."""
+
+    topic: str
+    queue: BrokerQueue | None
+    span: TimeRange
+    condition: Filter
+    fields: tuple[str, ...]
+    problem: str
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(self.topic, self.span.low_ms, self.span.high_ms, self.queue)
+
+    @property
+    def subject(self) -> list[tuple[str, str]]:
+        """All that the address says but the time."""
+        return [
+            *subject_query(self.topic, self.queue).items(),
+            *self.condition.query.items(),
+            *(("field", each) for each in self.fields),
+        ]
+
+    @property
+    def query(self) -> list[tuple[str, str]]:
+        """The address with the moment at which it was asked: later messages change nothing."""
+        span = {"from": str(self.span.low_ms), "to": str(self.span.high_ms)}
+        return [*self.subject, *span.items()]
+
+
+def subject_query(topic: str, queue: BrokerQueue | None) -> dict[str, str]:
+    return {"topic": topic} | ({"queue": str(queue)} if queue is not None else {})
+
+
+def asked_of(request: HttpRequest) -> Asked:
+    """Return what an address asks for, as far as the one who asks may see it."""
+    queue: BrokerQueue | None = None
+    with suppress(ValueError):
+        queue = BrokerQueue.parse(request.GET.get("queue", ""))
+    topic = request.GET.get("topic", "").strip()[:NAME_CHARACTERS_MAX]
+    span = asked_range(request.GET, now_ms(), RANGE, SHORTEST_MS)
+    condition = filter_of(request.GET)
+    paths = [each.strip()[:FIELD_CHARACTERS_MAX] for each in request.GET.getlist("field")]
+    fields = tuple(dict.fromkeys(each for each in paths if each))[:FIELDS_MAX]
+    problem = ""
+    if not may_administer(request.user):
+        fields = ()
+        if condition.looks_into_bodies:
+            problem = _("Administrators see bodies, and only they search through them.")
+    for each in (condition.path, *fields):
+        try:
+            path_of(each)
+        except PathError:
+            problem = _("%(path)s is no path into JSON; one is written like $.order.items[0].") % {
+                "path": each
+            }
+            fields = ()
+    return Asked(topic, queue, span, condition, fields, problem)
+
+
+@page
+def search(request: HttpRequest) -> HttpResponse:
+    """Show the messages of a topic and a time that a condition holds for, newest first."""
+    asked = asked_of(request)
+    topics = gateway().topics.all()
+    names = [name for name, each in topics.items() if each.kind is not TopicKind.SYSTEM]
+    without_queue = Asked(**asked._asdict() | {"queue": None})
+    context: dict[str, Any] = {
+        "asked": asked,
+        "time_range": asked.span,
+        "range_kept": f"{urlencode(asked.subject)}&" if asked.topic else "",
+        "all_queues": f"{urlencode(without_queue.subject)}&{asked.span.query}",
+        "range_fields": asked.subject if asked.topic else (),
+        "names": names[:NAMES_OFFERED_MAX],
+        "is_unknown": bool(asked.topic) and asked.topic not in topics,
+        "table": Table(request, columns_with(asked.fields)),
+        "read_at_ms": now_ms(),
+    }
+    if asked.topic in topics and not asked.problem:
+        context |= step_context(request, asked)
+    return render(request, "browse/search.html", context)
+
+
+@page
+def scan(request: HttpRequest) -> HttpResponse:
+    """Show what the next step of a search finds, as rows below those that are shown."""
+    asked = asked_of(request)
+    if not asked.topic or asked.problem:
+        raise MissingError(asked.problem or _("A search needs a topic."))
+    table = Table(request, columns_with(asked.fields))
+    try:
+        context = step_context(request, asked)
+    except GatewayError as error:
+        again = urlencode([*asked.query, *progress_of(request.GET).place_query.items()])
+        context = {"scan_problem": error, "go_on": again}
+    return render(request, "browse/_found.html", context | {"table": table, "asked": asked})
+
+
+def step_context(request: HttpRequest, asked: Asked) -> dict[str, Any]:
+    """Do one step, and say where the next one begins."""
+    done = step(asked.wanted, asked.condition, progress_of(request.GET))
+    columns = [(COLUMNS_FIELD, each) for each in request.GET.getlist(COLUMNS_FIELD)]
+    kept = [*asked.query, *columns]
+    return {
+        "rows": rows_of(done.messages, asked.fields),
+        "progress": done.progress,
+        "unread_bodies": done.unread_bodies,
+        "next_step": urlencode([*kept, *done.progress.step_query.items()]),
+        "go_on": urlencode([*kept, *done.progress.place_query.items()]),
+    }
+
+
+@page
+def of_group(request: HttpRequest, group: str) -> HttpResponse:
+    """Lead to the messages of a time in the topic where a group is furthest behind."""
+    lags: dict[str, int] = {}
+    for row in gateway().groups.progress(group).queues:
+        lags[row.topic] = lags.get(row.topic, 0) + (row.lag or 0)
+    if not lags:
+        raise MissingError(_("Group %(name)s has read no topic yet.") % {"name": group})
+    topic = max(lags, key=lambda name: (lags[name], name))
+    span = asked_range(request.GET, now_ms(), RANGE, SHORTEST_MS)
+    return redirect(f"{reverse('browse:search')}?{urlencode({'topic': topic})}&{span.query}")

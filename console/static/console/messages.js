@@ -1,0 +1,13 @@
+/* The search through messages: it goes on by itself, step by step, until somebody stops it. */
+"use strict";
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-stop-search]");
+  if (!button) return;
+  const row = button.closest(".scan");
+  htmx.trigger(row, "htmx:abort");
+  const goOn = row.querySelector("[data-go-on]");
+  goOn.hidden = false;
+  goOn.focus();
+  button.remove();
+});
