@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation, functions as F  # noqa: N812 - as in Spark's documentation
@@ -12,43 +11,21 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from analytics.facts import facts_of
 from analytics.progress import READING, reading_followed
 from analytics.reports.report import step_for
+from analytics.request import span_seconds
 from analytics.schemas import DAMAGE_COLUMN, messages_with
-from analytics.session import LOOPBACK, MASTER_DEFAULT, require_executor
+from analytics.session import require_executor
 from analytics.sources.commitlog import FORMAT
-from analytics.store.plan import SPLIT_BYTES_DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from analytics.progress import ProgressLines
-    from analytics.reports.report import Report, Value
+    from analytics.request import Request
     from analytics.session import Spark
     from analytics.store.plan import ReadPlan
 
 JOB_GROUP = "trebuchet-report"
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A report to make; times are ms since epoch, `[from_ms, to_ms)`.
-
-    `parameters` are the report's own, without those left out.
-    """
-
-    report: Report
-    store: Path
-    out: Path
-    commit_log: Path | None = None
-    from_ms: int | None = None
-    to_ms: int | None = None
-    parameters: Mapping[str, Value] = field(default_factory=dict)
-    master: str = MASTER_DEFAULT
-    driver_host: str = LOOPBACK
-    split_bytes: int = SPLIT_BYTES_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +60,7 @@ def collect(
     sound = messages.where(F.col(DAMAGE_COLUMN).isNull()).drop(DAMAGE_COLUMN)
     if report.prepare is not None:
         sound = report.prepare(sound, facts_of(request.store))
-    step_seconds = step_for(report, _span_seconds(request, plan))
+    step_seconds = step_for(report, span_seconds(request, plan.stored_from_ms))
     with reading_followed(
         spark,
         JOB_GROUP,
@@ -121,11 +98,3 @@ def _messages(spark: Spark, request: Request, plan: ReadPlan) -> DataFrame:
         if value is not None:
             reader = reader.option(name, str(value))
     return reader.load(str(request.store.absolute()))
-
-
-def _span_seconds(request: Request, plan: ReadPlan) -> int:
-    """Return how long a time the result may span, by what was asked for and what is there."""
-    now_ms = int(datetime.now(UTC).timestamp() * 1000)
-    to_ms = now_ms if request.to_ms is None else min(request.to_ms, now_ms)
-    from_ms = max(request.from_ms or 0, plan.stored_from_ms or 0)
-    return max(0, to_ms - from_ms) // 1000

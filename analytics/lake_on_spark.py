@@ -30,7 +30,8 @@ from analytics.guest import is_guest, step_back
 from analytics.lake import __main__ as command
 from analytics.lake.parts import write_part
 from analytics.lake.watermark import fingerprint_before
-from analytics.session import LOOPBACK, MASTER_DEFAULT, require_executor, start_spark
+from analytics.request import LOOPBACK, MASTER_DEFAULT
+from analytics.session import require_executor, start_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

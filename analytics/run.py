@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import shutil
 import tempfile
@@ -21,18 +20,19 @@ from analytics.collect import JOB_GROUP, collect
 from analytics.errors import ReportCancelledError, ReportError, sentence_in
 from analytics.java import require_java
 from analytics.progress import COMPARING
-from analytics.reports.describe import description
-from analytics.reports.report import COMPARE, TOPIC
-from analytics.reports.summaries import summaries_of
+from analytics.reports.report import TOPIC
 from analytics.reports.totals import totals_of
+from analytics.request import period_before
+from analytics.result import SPARK, about
 from analytics.session import start_spark
 from analytics.store.reader import StoreReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from analytics.collect import Outcome, Request
+    from analytics.collect import Outcome
     from analytics.progress import ProgressLines
+    from analytics.request import Request
     from analytics.session import Spark
     from analytics.store.plan import ReadPlan
 
@@ -91,9 +91,9 @@ class ReportRun:
             self._check_cancelled(publishing=True)
             self._lines.progress("writing", 0, 1, outcome.rows_read, plan.split_bytes)
             totals = totals_of(self._request.report, table)
-            about = self._about(plan, totals, outcome) | before
+            said = self._about(plan, totals, outcome) | before
             try:
-                sink.publish(table, about, work=self._work, out=self._request.out)
+                sink.publish(table, said, work=self._work, out=self._request.out)
             except OSError as error:
                 raise ReportError(
                     f"The result cannot be written to {self._request.out}: {error.strerror}."
@@ -198,13 +198,8 @@ class ReportRun:
             )
         lost = sum(damage["commit_log_to"] - damage["commit_log_from"] for damage in damages)
         return {
-            "report": description(request.report),
-            "parameters": dict(request.parameters),
-            "totals": dict(totals),
-            "step_seconds": outcome.step_seconds,
-            **summaries_of(request.report, outcome.table, outcome.step_seconds),
-            "from": _text(request.from_ms),
-            "to": _text(request.to_ms),
+            **about(request, outcome.table, totals, outcome.step_seconds),
+            "engine": {"name": SPARK, "because": request.because},
             "log_from": str(plan.log_from),
             "log_to": str(plan.log_to),
             "read_bytes": str(plan.split_bytes),
@@ -227,22 +222,6 @@ class ReportRun:
             if self._cancelled:
                 raise ReportCancelledError
             self._publishing = publishing
-
-
-def period_before(request: Request, now_ms: int) -> Request | None:
-    """Return the request for the period before, as long as the one that is asked for.
-
-    None: it is not asked for, or the period has no beginning.
-    """
-    if not request.parameters.get(COMPARE.name) or request.from_ms is None:
-        return None
-    to_ms = now_ms if request.to_ms is None else request.to_ms
-    from_ms = max(0, 2 * request.from_ms - to_ms)
-    return dataclasses.replace(request, from_ms=from_ms, to_ms=request.from_ms)
-
-
-def _text(number: int | None) -> str | None:
-    return None if number is None else str(number)
 
 
 def _sentence(error: Exception, request: Request) -> str:

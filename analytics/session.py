@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 from analytics.errors import ReportError
 from analytics.guest import JAVA_OPTIONS, is_guest
 from analytics.java import require_java
+from analytics.request import LOOPBACK, MASTER_DEFAULT
 from analytics.sources.commitlog import CommitLogDataSource
 from analytics.sources.rocketmq import RocketMqDataSource
 from broker_core.environment import without_secrets
@@ -38,9 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOOPBACK = "127.0.0.1"
 MEMORY_DEFAULT = "1g"
-MASTER_DEFAULT = "local[*]"
 # What one result may bring back to the driver; a report is a table for people, not an export.
 RESULT_BYTES_MAX = 256 * 1024 * 1024
 SHUFFLE_PARTITIONS = 8

@@ -51,6 +51,8 @@ TEXTS = {
     "analytics/query/engine.py",
     # Constants of other modules of the lake; what they are asked of comes as Arrow, never as text.
     "analytics/lake/duck.py",
+    # Constants of the reports, and names of the lake's own files; values go as parameters.
+    "analytics/report_from_lake.py",
 }
 
 

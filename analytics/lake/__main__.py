@@ -36,7 +36,7 @@ from analytics.lake.repair import (
     shown,
     verify,
 )
-from analytics.lake.status import read_status, status_of
+from analytics.lake.status import broker_of, status_of
 from broker_core.log_lines import log_to_stderr
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ logger = logging.getLogger("analytics.lake")
 EXIT_REFUSED = 1
 EXIT_BAD_ARGUMENTS = 2
 BROKER_NAME = re.compile(r"[A-Za-z0-9_.|%-]{1,127}")
-BROKER_DEFAULT = "broker-a"
 # Whether deploy/up keeps a lake; where it is then follows from TREBUCHET_DATA.
 PLAIN_WORDS = frozenset({"", "true", "on", "1", "yes", "false", "off", "0", "no"})
 EPILOG = """\
@@ -142,10 +141,7 @@ class Command:
         self.place = LakePlace.of(
             lake, given.state or (home if "://" in lake else None), environment
         )
-        broker = given.broker or environment.get("TREBUCHET_LAKE_BROKER", "")
-        if not broker:
-            # Whose log is kept here already, as its process says.
-            broker = str((read_status(self.place.state) or {}).get("broker", BROKER_DEFAULT))
+        broker = given.broker or broker_of(self.place, environment)
         if not BROKER_NAME.fullmatch(broker):
             raise ReportError(f"{broker!r} is not a broker's name.")
         self.source = Source(

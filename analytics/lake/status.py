@@ -14,12 +14,14 @@ from analytics.lake.tables import DAY, MESSAGES
 from analytics.lake.watermark import Watermark
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from analytics.lake.ingest import Ingest, Look, Source
     from analytics.lake.place import LakePlace
 
 STATUS_FILE = "status.json"
+BROKER_DEFAULT = "broker-a"
 NEAR_ITS_END = (
     "The lake has not read the oldest file of the log to its end, and that file is the next to "
     "expire: what is lost then becomes a gap. Is the lake's process running, and fast enough?"
@@ -63,6 +65,12 @@ def read_status(state: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def broker_of(place: LakePlace, environment: Mapping[str, str]) -> str:
+    """Return whose log a lake is kept of here: as the environment, or the keeper's status says."""
+    named = environment.get("TREBUCHET_LAKE_BROKER", "")
+    return named or str((read_status(place.state) or {}).get("broker", BROKER_DEFAULT))
 
 
 def tables_of(place: LakePlace) -> list[dict[str, Any]]:

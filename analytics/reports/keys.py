@@ -15,6 +15,7 @@ from analytics.reports.report import (
     Column,
     Figure,
     Finding,
+    LakeQuery,
     Parameter,
     Report,
     Total,
@@ -83,6 +84,25 @@ def most_frequent(messages: DataFrame, parameters: Mapping[str, Value], _step: i
     )
 
 
+FROM_BRONZE = f"""
+SELECT topic, substring(key, 1, {KEY_CHARS_MAX}) AS key, messages, body_bytes,
+    messages * 1000 // of_topic AS share, keys_of_topic, first_stored, last_stored
+FROM (
+    SELECT *, count(*) OVER (PARTITION BY topic) AS keys_of_topic,
+        sum(messages) OVER (PARTITION BY topic) AS of_topic
+    FROM (
+        SELECT topic, key, count(*) AS messages, sum(body_size)::BIGINT AS body_bytes,
+            min(store_timestamp) AS first_stored, max(store_timestamp) AS last_stored
+        FROM (
+            SELECT topic, store_timestamp, body_size, unnest(list_distinct(keys)) AS key FROM given
+        )
+        GROUP BY topic, key
+    )
+)
+ORDER BY messages DESC, topic, key LIMIT $keys
+"""
+
+
 def hottest_key(table: pa.Table) -> Finding:
     """Say which key occurs most, and how much of its topic that is."""
     first = top(table, "messages", "topic", "key")
@@ -127,5 +147,6 @@ REPORT = Report(
     ),
     bars=Bars(gettext_noop("Messages by key"), by="key", value="messages"),
     find=hottest_key,
+    lake=LakeQuery("bronze.messages", FROM_BRONZE, {KEYS.name: KEYS_DEFAULT}),
     needs=(JAVA,),
 )

@@ -16,6 +16,7 @@ from analytics.reports.report import (
     Column,
     Figure,
     Finding,
+    LakeQuery,
     Parameter,
     Report,
     Total,
@@ -77,6 +78,33 @@ def by_topic_and_time(
         )
     )
     return found.select(*REPORT.schema.names)
+
+
+def _within(percent: int) -> str:
+    return f"(min(ms) FILTER (WHERE ms >= 0 AND 100 * up_to >= {percent} * sound))::BIGINT"
+
+
+# By distinct times first, which are few: percentiles of all rows would keep all of them.
+FROM_BRONZE = f"""
+SELECT topic, time, coalesce(sum(number) FILTER (WHERE ms >= 0), 0)::BIGINT AS messages,
+    {_within(50)} AS p50_ms, {_within(95)} AS p95_ms, {_within(99)} AS p99_ms,
+    (max(ms) FILTER (WHERE ms >= 0))::BIGINT AS max_ms,
+    coalesce(sum(number) FILTER (WHERE ms >= $slow), 0)::BIGINT AS slow,
+    coalesce(sum(number) FILTER (WHERE ms < 0), 0)::BIGINT AS from_the_future
+FROM (
+    SELECT *, sum(number) FILTER (WHERE ms >= 0) OVER (alike ORDER BY ms) AS up_to,
+        sum(number) FILTER (WHERE ms >= 0) OVER alike AS sound
+    FROM (
+        SELECT topic, make_timestamp(
+                epoch_us(store_timestamp) // ($step * 1000000) * ($step * 1000000)
+            ) AS time, epoch_ms(store_timestamp) - epoch_ms(born_timestamp) AS ms,
+            count(*) AS number
+        FROM given WHERE born_timestamp IS NOT NULL GROUP BY ALL
+    )
+    WINDOW alike AS (PARTITION BY topic, time)
+)
+GROUP BY ALL
+"""
 
 
 def slowest_topic(table: pa.Table) -> Finding:
@@ -145,5 +173,6 @@ REPORT = Report(
     ),
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("slow", "messages")),
     find=slowest_topic,
+    lake=LakeQuery("bronze.messages", FROM_BRONZE, {SLOW.name: SLOW_MS_DEFAULT}),
     needs=(JAVA,),
 )

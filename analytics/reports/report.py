@@ -148,6 +148,19 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class LakeQuery:
+    """The transform as a query of DuckDB over the lake, with the same rows.
+
+    It knows rows of a table of the lake, narrowed as was asked, as `given`, the step of time in
+    seconds as `$step`, and parameters by their names. `values` stand for those left out.
+    """
+
+    table: Literal["bronze.messages", "gold.traffic_minute"]
+    text: str
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """What must be there before a run can start; `module` prints what is missing, see describe."""
 
@@ -163,7 +176,8 @@ class Report:
     `reads` are columns of MESSAGES; `transform` makes `columns` of them, given the parameters and
     the step of time in seconds; the result is sorted by `sorted_by`. `prepare` comes before it and
     adds what the store's configuration files say. `find` says what matters in a result that has
-    rows. `system_topics` shows the transform what the broker keeps for itself, too.
+    rows. `system_topics` shows the transform what the broker keeps for itself, too. `lake` says the
+    same as the transform where a lake can.
     """
 
     name: str
@@ -181,6 +195,7 @@ class Report:
     find: Callable[[pa.Table], Finding] | None = None
     prepare: Callable[[DataFrame, StoreFacts], DataFrame] | None = None
     system_topics: bool = False
+    lake: LakeQuery | None = None
     needs: tuple[Need, ...] = ()
 
     @property

@@ -15,6 +15,7 @@ from analytics.reports.report import (
     Breakdown,
     Column,
     Finding,
+    LakeQuery,
     Report,
     Total,
     gettext_noop,
@@ -42,6 +43,15 @@ def by_host_and_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) -
         F.max("store_timestamp").alias("last_stored"),
     )
     return senders.select(*REPORT.schema.names)
+
+
+FROM_BRONZE = """
+SELECT regexp_replace(coalesce(born_host, ''), ':[0-9]+$', '') AS host, topic,
+    count(*) AS messages, sum(body_size)::BIGINT AS body_bytes,
+    max(body_size)::BIGINT AS largest_body,
+    min(store_timestamp) AS first_stored, max(store_timestamp) AS last_stored
+FROM given GROUP BY ALL
+"""
 
 
 def busiest_host(table: pa.Table) -> Finding:
@@ -81,5 +91,6 @@ REPORT = Report(
     bars=Bars(gettext_noop("Bytes of bodies by host"), by="host", value="body_bytes"),
     breakdown=Breakdown(gettext_noop("By host"), by="host", sums=("body_bytes", "messages")),
     find=busiest_host,
+    lake=LakeQuery("bronze.messages", FROM_BRONZE),
     needs=(JAVA,),
 )

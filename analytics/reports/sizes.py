@@ -19,6 +19,7 @@ from analytics.reports.report import (
     Column,
     Figure,
     Finding,
+    LakeQuery,
     Report,
     Total,
     gettext_noop,
@@ -63,6 +64,28 @@ def by_size_and_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) -
         F.max(size).alias("largest_body"),
     )
     return sizes.select(*REPORT.schema.names)
+
+
+_CLASS = " ".join(f"WHEN body_size <= {most} THEN {n}" for n, (most, _) in enumerate(BOUNDS))
+_SIZE = " ".join(f"WHEN {n} THEN '{label}'" for n, (_, label) in enumerate(BOUNDS))
+# By distinct sizes first, which are few: a median of all rows would keep all of them.
+FROM_BRONZE = f"""
+SELECT size_class::BIGINT AS size_class, CASE size_class {_SIZE} ELSE '{LARGER}' END AS size, topic,
+    sum(number)::BIGINT AS messages, sum(number * body_size)::BIGINT AS body_bytes,
+    min(body_size)::BIGINT AS smallest_body,
+    (min(body_size) FILTER (WHERE 2 * up_to >= in_all))::BIGINT AS median_body,
+    max(body_size)::BIGINT AS largest_body
+FROM (
+    SELECT *, sum(number) OVER (alike ORDER BY body_size) AS up_to, sum(number) OVER alike AS in_all
+    FROM (
+        SELECT CASE {_CLASS} ELSE {len(BOUNDS)} END AS size_class, topic, body_size,
+            count(*) AS number
+        FROM given GROUP BY ALL
+    )
+    WINDOW alike AS (PARTITION BY size_class, topic)
+)
+GROUP BY ALL
+"""
 
 
 def where_the_bytes_are(table: pa.Table) -> Finding:
@@ -114,5 +137,6 @@ REPORT = Report(
     bars=Bars(gettext_noop("Messages by body size"), by="size", value="messages", ranked=False),
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("body_bytes", "messages")),
     find=where_the_bytes_are,
+    lake=LakeQuery("bronze.messages", FROM_BRONZE),
     needs=(JAVA,),
 )

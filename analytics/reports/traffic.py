@@ -15,6 +15,7 @@ from analytics.reports.report import (
     Chart,
     Column,
     Finding,
+    LakeQuery,
     Report,
     Total,
     gettext_noop,
@@ -41,6 +42,13 @@ def by_topic_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds:
         F.sum("store_size").alias("bytes"),
     )
     return traffic.select("topic", "time", "messages", "bytes")
+
+
+FROM_GOLD = """
+SELECT topic, make_timestamp(epoch_us(minute) // ($step * 1000000) * ($step * 1000000)) AS time,
+    sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes
+FROM given GROUP BY ALL
+"""
 
 
 def busiest_topic(table: pa.Table) -> Finding:
@@ -108,6 +116,7 @@ REPORT = Report(
         step_seconds=60,
     ),
     find=busiest_topic,
+    lake=LakeQuery("gold.traffic_minute", FROM_GOLD),
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("messages", "bytes")),
     needs=(JAVA,),
 )

@@ -191,6 +191,8 @@ def command(report: Report, parameters: Mapping[str, Any], out: Path) -> list[st
         ("--commit-log", settings.TREBUCHET_COMMIT_LOG),
         ("--master", settings.TREBUCHET_SPARK_MASTER),
         ("--driver-host", settings.TREBUCHET_SPARK_DRIVER_HOST),
+        ("--lake", settings.TREBUCHET_LAKE),
+        ("--lake-state", lake_state()),
     ):
         if given:
             words += [option, str(given)]
@@ -199,6 +201,11 @@ def command(report: Report, parameters: Mapping[str, Any], out: Path) -> list[st
         if value is not None and value != "":
             words += [f"--{parameter.name}", str(value)]
     return words
+
+
+def lake_state() -> Path | None:
+    """Return where the state of a lake in S3 is, None for a directory, which holds its own."""
+    return Path(settings.TREBUCHET_DATA) / "lake" if "://" in settings.TREBUCHET_LAKE else None
 
 
 def program() -> list[str]:

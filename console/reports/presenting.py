@@ -14,7 +14,7 @@ from django.utils.translation import gettext, gettext as _, ngettext
 
 from console.reports import catalog, health, schedules
 from console.reports.models import ReportRun, RunState
-from console.reports.results import BarSums, Before, Finding
+from console.reports.results import BarSums, Before, Engine, Finding
 from console.ui.templatetags.ui import byte_size, count, duration, percent, unknown
 
 if TYPE_CHECKING:
@@ -162,11 +162,11 @@ def many_times(change_percent: float) -> str:
     return _("%(times)s times as much") % {"times": f"{change_percent / 100 + 1:.0f}"}
 
 
-def sentence(result: Mapping[str, Any]) -> str:
-    """Return what matters in a result, "" where its report says nothing."""
-    if "finding" not in result:
+def sentence(found: Any) -> str:
+    """Return a finding in words, "" for none."""
+    if found is None:
         return ""
-    finding = msgspec.convert(result["finding"], Finding)
+    finding = msgspec.convert(found, Finding)
     figures = {
         name: figure_text(figure.value, figure.unit) for name, figure in finding.figures.items()
     }
@@ -312,6 +312,8 @@ class ShownRun:
                 return _("Waiting for a worker")
             case "starting":
                 return _("Starting Spark")
+            case "asking":
+                return _("Asking the lake")
             case "reading":
                 return _("Reading the log")
             case "comparing":
@@ -331,7 +333,24 @@ class ShownRun:
 
     @property
     def sentence(self) -> str:
-        return "" if self.run.result is None else sentence(self.run.result)
+        return "" if self.run.result is None else sentence(self.run.result.get("finding"))
+
+    @property
+    def engine(self) -> Engine | None:
+        """What made the result, None for one from before results said so."""
+        found = (self.run.result or {}).get("engine")
+        return None if found is None else msgspec.convert(found, Engine)
+
+    @property
+    def origin_of_numbers(self) -> str:
+        if self.engine is not None and self.engine.is_lake:
+            return _("Lake and the log behind it, counted by DuckDB")
+        return _("Message log, counted by Spark")
+
+    @property
+    def why_engine(self) -> str:
+        """Why the lake did not answer, "" where it did or was not asked."""
+        return "" if self.engine is None else sentence(self.engine.because)
 
     @property
     def seconds_left(self) -> float | None:

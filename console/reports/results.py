@@ -89,6 +89,17 @@ class Before(msgspec.Struct, frozen=True, rename={"from_ms": "from", "to_ms": "t
     totals: dict[str, str] | None = None
 
 
+class Engine(msgspec.Struct, frozen=True):
+    """What made a result, and why it was not the lake."""
+
+    name: str
+    because: Finding | None = None
+
+    @property
+    def is_lake(self) -> bool:
+        return self.name == "duckdb"
+
+
 def check(report: Report, result: Mapping[str, Any]) -> None:
     """Check that all parts of a result are what its report describes.
 
@@ -111,8 +122,11 @@ def check(report: Report, result: Mapping[str, Any]) -> None:
         if report.bars is not None:
             for bar in msgspec.convert(result["bars"], BarSums).rows:
                 int(bar.value)
-        if "finding" in result:
-            finding = msgspec.convert(result["finding"], Finding)
+        findings = [msgspec.convert(result["finding"], Finding)] if "finding" in result else []
+        if "engine" in result:
+            because = msgspec.convert(result["engine"], Engine).because
+            findings += [] if because is None else [because]
+        for finding in findings:
             # A place without its figure would fail on the page.
             finding.text % {name: figure.value for name, figure in finding.figures.items()}
         if "before" in result:

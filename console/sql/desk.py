@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -21,6 +20,7 @@ from django.utils.translation import gettext as _
 
 from broker_core.environment import without_secrets
 from console.gateway.moment import now_ms
+from console.reports.catalog import lake_state
 from console.sql.runs import PARQUET, ROWS, Column, Outcome, Run, forget_old
 
 if TYPE_CHECKING:
@@ -173,9 +173,9 @@ def _start(run: Run) -> subprocess.Popen[bytes]:
 
 def program() -> list[str]:
     """Return the command of the analytics program that asks this console's lake."""
-    state = Path(settings.TREBUCHET_DATA) / "lake"
     command = [sys.executable, "-m", "analytics.query", "--lake", settings.TREBUCHET_LAKE]
-    return [*command, *(("--state", str(state)) if "://" in settings.TREBUCHET_LAKE else ())]
+    state = lake_state()
+    return command if state is None else [*command, "--state", str(state)]
 
 
 def _outcome(last: dict[str, Any], code: int, said: str) -> Outcome:

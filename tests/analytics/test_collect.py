@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.collect import Request, collect
+from analytics.collect import collect
 from analytics.errors import ReportError
 from analytics.progress import ProgressLines
 from analytics.reports import traffic
 from analytics.reports.report import step_for
+from analytics.request import Request
 from analytics.store.decode import FILE_GONE
 from analytics.store.reader import StoreReader
 from tests.analytics.store_builder import FILE_BYTES, START_MS, StoreBuilder

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from analytics.__main__ import main, parse_arguments
+from analytics.__main__ import main
+from analytics.arguments import parse_arguments
 from analytics.reports.catalog import REPORTS
 from analytics.reports.describe import FORMAT, catalog
 from analytics.reports.report import TYPE_NAMES

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from analytics import __main__
-from analytics.__main__ import parse_arguments
+from analytics.arguments import EXIT_BAD_ARGUMENTS, EXIT_FAILED, parse_arguments
 from analytics.reports import traffic
 from analytics.reports.describe import description
 from tests.analytics import run_report
@@ -48,7 +47,7 @@ def test_bad_arguments_are_one_sentence_and_code_2(
         parse_arguments(arguments.split())
 
     said = capsys.readouterr()
-    assert ended.value.code == __main__.EXIT_BAD_ARGUMENTS
+    assert ended.value.code == EXIT_BAD_ARGUMENTS
     assert sentence in said.err
     assert said.err.count("\n") == 1
     assert said.out == ""
@@ -90,7 +89,7 @@ def test_a_missing_store_fails_in_a_sentence_before_spark_starts(tmp_path: Path)
         "traffic", "--store", tmp_path / "gone", "--out", tmp_path / "out"
     )
 
-    assert code == __main__.EXIT_FAILED
+    assert code == EXIT_FAILED
     assert events[-1] == {
         "event": "failed",
         "message": f"There is no store at {tmp_path / 'gone'}: no such directory.",
@@ -106,7 +105,7 @@ def test_missing_java_fails_with_the_command_that_helps(tmp_path: Path) -> None:
         "traffic", "--store", tmp_path, "--out", tmp_path / "out", environment=environment
     )
 
-    assert code == __main__.EXIT_FAILED
+    assert code == EXIT_FAILED
     assert events[-1]["event"] == "failed"
     assert "apt-get install openjdk-17-jre-headless" in events[-1]["message"]
     assert "JAVA_HOME" in events[-1]["message"]
@@ -124,13 +123,15 @@ def test_the_traffic_report_equals_a_count_by_hand(tmp_path: Path) -> None:
     store, out = builder.write(), tmp_path / "out"
     shown = [one for one in builder.stored[:500] if one is not spoiled]
     # The step of time follows from the range: up to now, it would be another one each year.
-    bounds = ("--to", START_MS + 600_000, "--master", "local[1]")
+    bounds = ("--to", START_MS + 600_000, "--master", "local[1]", "--lake", tmp_path / "lake")
 
     code, events, errors = run_report.run("traffic", "--store", store, "--out", out, *bounds)
 
     assert code == 0, errors
     result = json.loads((out / "result.json").read_text())
     assert result["rows"] == _by_hand(shown)
+    assert result["engine"]["name"] == "spark"
+    assert "Everything in the log" in result["engine"]["because"]["text"]
     assert result["report"] == json.loads(json.dumps(description(traffic.REPORT)))
     totals = {
         "messages": "499",
@@ -226,7 +227,7 @@ def test_a_report_whose_java_is_killed_fails_in_a_sentence(tmp_path: Path) -> No
             os.kill(int(child), signal.SIGKILL)
     rest, errors = process.communicate(timeout=RUN_SECONDS_MAX)
 
-    assert process.returncode == __main__.EXIT_FAILED, errors
+    assert process.returncode == EXIT_FAILED, errors
     assert json.loads(rest.splitlines()[-1]) == {
         "event": "failed",
         "message": "Spark's Java process ended in the middle of the run; the log says why.",

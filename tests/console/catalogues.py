@@ -22,6 +22,7 @@ PYTHON_CALLS = {"_", "gettext", "gettext_lazy", "gettext_noop", "ngettext"}
 CALL = re.compile(r"""\b(_|gettext|ngettext)\(\s*u?((?:"(?:[^"\\]|\\.)*")|(?:'(?:[^'\\]|\\.)*'))""")
 MAGIC = 0x950412DE
 REPORTS = CONSOLE.parent / "analytics" / "reports"
+FROM_LAKE = CONSOLE.parent / "analytics" / "report_from_lake.py"
 
 
 def words_of_python() -> Iterator[tuple[str, str]]:
@@ -54,6 +55,8 @@ def sources(pattern: str) -> Iterator[Path]:
     """Yield the files of the console, and of the reports, whose words it translates."""
     for folder in (CONSOLE, REPORTS):
         yield from (path for path in sorted(folder.rglob(pattern)) if "vendor" not in path.parts)
+    if FROM_LAKE.match(pattern):
+        yield FROM_LAKE
 
 
 def msgids(file: Path) -> set[str]:

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-RUN_OPTIONS = ("--store", "--out", "--commit-log", "--master", "--driver-host")
+RUN_OPTIONS = ("--store", "--out", "--commit-log", "--master", "--driver-host", "--lake")
 
 HOURS = {
     "name": "hours",

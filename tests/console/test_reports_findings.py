@@ -79,7 +79,7 @@ def run_of(result: dict[str, Any]) -> ReportRun:
 
 def page_of(result: dict[str, Any]) -> str:
     client = Client()
-    client.force_login(get_user_model().objects.create_user("reader"))
+    client.force_login(get_user_model().objects.get_or_create(username="reader")[0])
     answer = client.get(reverse("reports:run", args=[run_of(result).pk]))
     assert answer.status_code == 200
     return re.sub(r"[ \n]+", " ", answer.content.decode())
@@ -149,6 +149,7 @@ def test_a_log_that_does_not_reach_back_is_not_compared_with_zero() -> None:
         {"bars": {"rows": [{"by": "a", "value": "much"}], "count": 1}},
         {"bars": None},
         {"before": {"from": "1"}},
+        {"engine": {"name": "spark", "because": {"text": "%(absent)s", "figures": {}}}},
     ],
 )
 def test_a_result_that_no_page_could_show_is_refused(spoiled: dict[str, Any]) -> None:
@@ -180,3 +181,21 @@ def test_the_time_left_follows_from_the_tasks_that_are_done(
     left = ShownRun(run).seconds_left
 
     assert left is None if seconds is None else abs((left or 0) - seconds) < 10
+
+
+def test_the_page_says_which_engine_made_the_result_and_why() -> None:
+    by_spark = {
+        "name": "spark",
+        "because": {
+            "text": "%(bytes)s of the log are not in the lake yet.",
+            "figures": {"bytes": {"value": "2147483648", "unit": "bytes"}},
+        },
+    }
+
+    refused = page_of({**RESULT, "engine": by_spark})
+    answered = page_of({**RESULT, "engine": {"name": "duckdb", "because": None}})
+
+    assert "Spark made this from the log. 2.0 GiB of the log are not in the lake yet." in refused
+    assert "DuckDB made this from the lake" in answered
+    assert "Message log, counted by Spark" not in answered
+    assert "Message log, counted by Spark" in refused

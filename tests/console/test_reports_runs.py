@@ -224,13 +224,13 @@ def test_a_worker_looks_for_lost_runs_as_long_as_it_lives() -> None:
 def test_the_program_is_told_where_the_log_is_and_where_spark_runs(settings: Settings) -> None:
     settings.TREBUCHET_COMMIT_LOG = "/data/log"
     settings.TREBUCHET_SPARK_MASTER = "spark://127.0.0.1:7077"
+    settings.TREBUCHET_LAKE = "/data/lake"
     settings.TREBUCHET_SPARK_DRIVER_HOST = "192.0.2.7"
 
     run = perform()
 
-    assert "--commit-log /data/log --master spark://127.0.0.1:7077 --driver-host 192.0.2.7" in (
-        run.log_tail
-    )
+    where = "--commit-log /data/log --master spark://127.0.0.1:7077 --driver-host 192.0.2.7"
+    assert f"{where} --lake /data/lake" in run.log_tail
 
 
 def test_a_run_that_no_worker_takes_within_an_hour_has_failed() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from analytics.collect import Outcome, Request, collect
+from analytics.collect import Outcome, collect
 from analytics.progress import ProgressLines
 from analytics.reports.catalog import REPORTS
 from analytics.reports.summaries import summaries_of
 from analytics.reports.totals import totals_of
+from analytics.request import Request
 from analytics.store.reader import StoreReader
 
 if TYPE_CHECKING:

@@ -1,0 +1,65 @@
+"""Request: a report that somebody asks for."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from analytics.reports.report import COMPARE
+from analytics.store.plan import SPLIT_BYTES_DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from analytics.reports.report import Report, Value
+
+LOOPBACK = "127.0.0.1"
+MASTER_DEFAULT = "local[*]"
+MS_A_MINUTE = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A report to make; times are ms since epoch, `[from_ms, to_ms)`.
+
+    `parameters` are the report's own, without those left out. `lake` may answer instead of the log;
+    `because` says why it does not, as a finding.
+    """
+
+    report: Report
+    store: Path
+    out: Path
+    commit_log: Path | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    master: str = MASTER_DEFAULT
+    driver_host: str = LOOPBACK
+    split_bytes: int = SPLIT_BYTES_DEFAULT
+    lake: str | None = None
+    lake_state: Path | None = None
+    because: Mapping[str, Any] | None = None
+
+
+def period_before(request: Request, now_ms: int) -> Request | None:
+    """Return the request for the period before, to the minute as long as the one asked for.
+
+    None: it is not asked for, or the period has no beginning.
+    """
+    if not request.parameters.get(COMPARE.name) or request.from_ms is None:
+        return None
+    to_ms = now_ms if request.to_ms is None else request.to_ms
+    # By the minute, which is what the lake counts by.
+    from_ms = max(0, 2 * request.from_ms - to_ms) // MS_A_MINUTE * MS_A_MINUTE
+    return dataclasses.replace(request, from_ms=from_ms, to_ms=request.from_ms)
+
+
+def span_seconds(request: Request, stored_from_ms: int | None) -> int:
+    """Return how long a time the result may span, by what was asked for and what is there."""
+    now_ms = int(datetime.now(UTC).timestamp() * 1000)
+    to_ms = now_ms if request.to_ms is None else min(request.to_ms, now_ms)
+    from_ms = max(request.from_ms or 0, stored_from_ms or 0)
+    return max(0, to_ms - from_ms) // 1000
