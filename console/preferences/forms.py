@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
 from console.preferences.models import Preferences
-from console.preferences.zones import zone_names
+from console.preferences.zones import ZoneSelect, zone_names
 
 
 class SettingsForm(forms.Form):
@@ -18,6 +18,7 @@ class SettingsForm(forms.Form):
     zone = forms.ChoiceField(
         label=_("Time zone"),
         required=False,
+        widget=ZoneSelect,
         help_text=_("All times on all pages; the zone's name stands at the foot of the menu."),
     )
     density = forms.ChoiceField(label=_("Density"), choices=Preferences.Density.choices)

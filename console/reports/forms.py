@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from zoneinfo import available_timezones
 
 from celery.schedules import ParseException, crontab_parser
 from django import forms
@@ -11,6 +10,7 @@ from django.utils.translation import gettext, gettext_lazy, gettext_lazy as _
 from django_celery_beat.models import PeriodicTask
 
 from console.alerts.models import Channel
+from console.preferences.zones import ZoneSelect, zone_names
 from console.reports.schedules import UTC_NAME
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ CRON_FIELDS = (
 )
 CRON_CHARS_MAX = 200
 NAME_CHARS_MAX = 200
-_NO_PLACES = ("Etc/", "SystemV/", "posix/", "right/")
 
 
 class ParametersForm(forms.Form):
@@ -136,7 +135,7 @@ class ScheduleForm(forms.Form):
     )
 
     timezone = forms.ChoiceField(
-        label=_("Time zone"), required=False, widget=forms.Select(attrs={"data-zone-select": ""})
+        label=_("Time zone"), required=False, widget=ZoneSelect(attrs={"data-zone-select": ""})
     )
 
     channels = forms.TypedMultipleChoiceField(
@@ -171,7 +170,9 @@ class ScheduleForm(forms.Form):
         self._schedule_id = schedule_id
         zone = self.fields["timezone"]
         assert isinstance(zone, forms.ChoiceField)
-        zone.choices = [(name, name.replace("_", " ")) for name in zone_names()]
+        # A schedule may have been made where a zone had another name.
+        names = dict.fromkeys([*zone_names(), str(initial.get("timezone") or UTC_NAME)])
+        zone.choices = [(name, name.replace("_", " ")) for name in names]
         if schedule_id is None:
             zone.widget.attrs["data-own-zone"] = ""
 
@@ -200,14 +201,6 @@ class ScheduleForm(forms.Form):
             except ValueError as error:
                 self.add_error("cron", str(error))
         return cleaned
-
-
-def zone_names() -> list[str]:
-    """Return the names of time zones that people choose from, UTC first."""
-    places = {
-        name for name in available_timezones() if "/" in name and not name.startswith(_NO_PLACES)
-    }
-    return [UTC_NAME, *sorted(places)]
 
 
 def checked_cron(text: str) -> str:

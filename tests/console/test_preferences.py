@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from django import forms
 from django.urls import reverse
 from django.utils import timezone
+from pytest_django.asserts import assertHTMLEqual
 
 from console.gateway.moment import now_ms
 from console.preferences.models import PLACES_MAX, Place, Preferences
-from console.preferences.zones import zone_named
+from console.preferences.zones import ZoneSelect, zone_named, zone_names
 from console.ui.templatetags import ui
 
 pytestmark = pytest.mark.django_db
@@ -59,6 +61,24 @@ def test_the_switch_of_the_menu_is_kept(actors, brokers) -> None:
     assert answer.status_code == 204
     assert Preferences.objects.get().theme == "dark"
     assert actors.reader.post(reverse("preferences:theme"), {"theme": "x"}).status_code == 400
+
+
+def test_people_choose_from_zones_that_are_places() -> None:
+    names = zone_names()
+
+    assert names[0] == "UTC"
+    assert {"Asia/Shanghai", "Europe/Berlin"} <= set(names)
+    assert not {"Etc/GMT+3", "CET", "US/Eastern"} & set(names)
+
+
+@pytest.mark.parametrize("value", [None, "", "b&", "c"])
+def test_a_select_of_zones_is_the_one_that_django_makes(value) -> None:
+    choices = [("", "none"), ("a", "A <b>"), ("b&", '"B"')]
+    given = {"name": "zone", "value": value, "attrs": {"id": "id_zone", "required": True}}
+
+    ours = ZoneSelect({"data-x": 'a"'}, choices).render(**given)
+
+    assertHTMLEqual(ours, forms.Select({"data-x": 'a"'}, choices).render(**given))
 
 
 def test_a_zone_that_this_machine_does_not_know_is_utc() -> None:
