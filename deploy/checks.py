@@ -18,7 +18,7 @@ TIERS = {
     "types": "mypy, strict",
     "unit": "tests without a JVM, a browser or killed processes",
     "quick": "lint, types and unit: what runs without an argument, in a few minutes",
-    "all": "everything, Java clients, Spark and the browser included, within 40 minutes",
+    "all": "everything, Java clients, Spark and the browser included, in about an hour",
 }
 
 

@@ -1,8 +1,8 @@
 """The one gate: what deploy/test does inside .venv.
 
 Each step is a command that a person could type. Steps run one after another, but for tests, which
-wait as much as they compute: two runs of them stand side by side. The last line is the verdict; it
-names what was not run.
+wait as much as they compute: several runs of them stand side by side. The last line is the verdict;
+it names what was not run.
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 HEAVY = "spark or interop or fault or browser"
 WAITING = "tests/interop"
 """Tests that wait for clients, delays and the real broker more than they compute."""
-PAGES = ("tests/console", "tests/analytics")
-"""Tests of what is not the broker: half of the quick tier's time, most of it spent waiting."""
+APART = {
+    "served": ("tests/integration", "tests/property"),
+    "pages": ("tests/console",),
+    "reports": ("tests/analytics",),
+}
+"""By step: parts of the quick tier that take as long as all the rest, and wait for processes."""
 TEST_SECONDS_MAX = 600
 STEP_SECONDS_MAX = 1800
 HEAVY_SECONDS_MAX = 4000
@@ -86,11 +90,12 @@ def stages_of(tier: str, seed: int) -> list[list[Step]]:
         command = [*pytest, "-m", marks, *places, *options, f"--junit-xml={report}"]
         return Step(name, command, report, seconds_max)
 
-    elsewhere = [f"--ignore={place}" for place in PAGES]
+    elsewhere = [f"--ignore={place}" for places in APART.values() for place in places]
+    parts = {"unit": elsewhere, **APART}
     unit = [
         [
-            tests("unit", f"not ({HEAVY})", *elsewhere, seconds_max=STEP_SECONDS_MAX),
-            tests("pages", f"not ({HEAVY})", *PAGES, seconds_max=STEP_SECONDS_MAX),
+            tests(name, f"not ({HEAVY})", *places, seconds_max=STEP_SECONDS_MAX)
+            for name, places in parts.items()
         ]
     ]
     heavy = [

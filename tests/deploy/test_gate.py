@@ -42,12 +42,14 @@ def test_it_installs_when_it_is_asked_to_or_in_ci(
 def test_the_tiers_together_leave_no_test_out() -> None:
     (quick,) = gate.stages_of("unit", 1)
     *others, heavy = gate.stages_of("all", 1)
+    apart = [place for places in gate.APART.values() for place in places]
 
     assert quick in others
     assert [selected(step) for step in quick] == [
-        [f"not ({gate.HEAVY})", *(f"--ignore={place}" for place in gate.PAGES)],
-        [f"not ({gate.HEAVY})", *gate.PAGES],
+        [f"not ({gate.HEAVY})", *(f"--ignore={place}" for place in apart)],
+        *([f"not ({gate.HEAVY})", *places] for places in gate.APART.values()),
     ]
+    assert len(set(apart)) == len(apart)
     assert [selected(step) for step in heavy] == [
         [gate.HEAVY, gate.WAITING],
         [gate.HEAVY, f"--ignore={gate.WAITING}"],
@@ -64,7 +66,7 @@ def selected(step: Step) -> list[str]:
 def test_each_step_has_a_report_of_its_own() -> None:
     reports = [step.report for stage in gate.stages_of("all", 1) for step in stage if step.report]
 
-    assert len(reports) == len(set(reports)) == 4
+    assert len(reports) == len(set(reports)) == 6
 
 
 def test_every_marker_that_is_declared_is_heavy(pytestconfig: pytest.Config) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.support.broker_process import BrokerProcess
 
+pytestmark = pytest.mark.fault
+
 TOPIC = "T"
 PROBE = b"probe"
 CLOCK_MS = 5
