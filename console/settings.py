@@ -98,6 +98,7 @@ INSTALLED_APPS = [
     "console.groups",
     "console.offsets",
     "console.browse",
+    "console.dead_letters",
     "console.tracing",
     "console.lake",
     "console.sql",

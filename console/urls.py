@@ -17,6 +17,7 @@ urlpatterns = [
     path("groups/", include("console.groups.urls")),
     path("offsets/", include("console.offsets.urls")),
     path("messages/", include("console.browse.urls")),
+    path("dead-letters/", include("console.dead_letters.urls")),
     path("reports/", include("console.reports.urls")),
     path("lake/", include("console.lake.urls")),
     path("sql/", include("console.sql.urls")),

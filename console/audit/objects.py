@@ -20,6 +20,7 @@ LISTS = {
     "alert-channel": "alerts:channels",
     "alert-rule": "alerts:rules",
     "alert-window": "alerts:windows",
+    "dead-letter": "dead_letters:list",
     "mark": "marks:list",
     "mark-token": "marks:list",
     "schedule": "reports:list",

@@ -1,8 +1,8 @@
 """What the console may ask brokers: one Protocol for each subject, without a word about the wire.
 
-`ClusterGateway`, `TopicGateway`, `GroupGateway`, `OffsetGateway`, `BrowseGateway` and
-`SampleGateway` block and serve views and the collector, from any thread; each call ends within the
-gateway's time limit.
+`ClusterGateway`, `TopicGateway`, `GroupGateway`, `OffsetGateway`, `BrowseGateway`,
+`RepairGateway` and `SampleGateway` block and serve views and the collector, from any thread; each
+call ends within the gateway's time limit.
 `MessageGateway` and `WatchGateway` hold connections and belong to one event loop.
 
 Every call raises `GatewayError`. A call that spans brokers raises when any of them fails, since a
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         WatchFilter,
     )
     from console.gateway.configuration import BrokerKey
+    from console.gateway.copies import Copies, MessageCopy
     from console.gateway.errors import GatewayError
     from console.gateway.sample import BrokerSample
     from console.gateway.stored import Found, KeyFound, Place, StoredMessage, Wanted
@@ -185,6 +186,24 @@ class BrowseGateway(Protocol):
         """Return messages of a time with a key or unique key, as the brokers' indexes name them."""
 
 
+class RepairGateway(Protocol):
+    """Messages read whole, and sent again."""
+
+    def copies(self, topic: str, queue: BrokerQueue, offset: int, count: int) -> Copies:
+        """Return messages of a queue from an offset on; nothing of a group moves."""
+
+    def writable(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues that take messages; none where there is no such topic."""
+
+    def resend(self, copy: MessageCopy, queue: MessageQueue, properties: Mapping[str, str]) -> int:
+        """Store a message once more, with these properties; return its queue offset.
+
+        Raises:
+            RequestFailedError: the broker did not take it.
+            GatewayError: whether it has taken it is not known.
+        """
+
+
 class SampleGateway(Protocol):
     """All that is kept of brokers, for the collector."""
 
@@ -259,13 +278,14 @@ class WatchGateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """The eight ways to the brokers, for whoever needs one of them."""
+    """The nine ways to the brokers, for whoever needs one of them."""
 
     cluster: ClusterGateway
     topics: TopicGateway
     groups: GroupGateway
     offsets: OffsetGateway
     browse: BrowseGateway
+    repair: RepairGateway
     samples: SampleGateway
     messages: MessageGateway
     watch: WatchGateway

@@ -43,6 +43,7 @@ NAVIGATION = (
     NavigationEntry(_("Topics"), "layers", "topics:list", "t"),
     NavigationEntry(_("Groups"), "users", "groups:list", "g"),
     NavigationEntry(_("Messages"), "inbox", "browse:search", "m"),
+    NavigationEntry(_("Dead letters"), "mail-x", "dead_letters:list", "d"),
     NavigationEntry(_("Offsets"), "milestone", "offsets:index", "f"),
     NavigationEntry(_("Reports"), "chart-column", "reports:list", "r"),
     NavigationEntry(_("Lake"), "database", "lake:index", "k"),

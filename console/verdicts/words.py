@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from console.verdicts.judge import Verdict
 
 
-DLQ_PREFIX = "%DLQ%"
-
-
 class Words(NamedTuple):
     """A rule's words; `evidence` makes the sentence of the numbers."""
 
@@ -315,8 +312,7 @@ def links_of(verdict: Verdict) -> tuple[Link, ...]:
         case "rewound" | "falling-behind" | "cold-reads" | "stopped" | "stalled":
             links = [offsets]
         case "dead-letters":
-            name = DLQ_PREFIX + verdict.name
-            dead = Link(_("Dead letter topic"), reverse("topics:detail", args=[name]))
+            dead = Link(_("Dead letters"), reverse("dead_letters:group", args=[verdict.name]))
             links = [dead, *message_link(verdict)]
         case "many-retries" | "near-limit":
             links = message_link(verdict)

@@ -37,6 +37,7 @@ Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 TOPIC = "OrderEvents"
 GROUP = "order-service"
+DEAD = f"%DLQ%{GROUP}"
 COUNT = 120
 REPORT_SECONDS = 240
 REPORT_POLL_S = 1.0
@@ -111,6 +112,7 @@ def traffic(port: int) -> None:
     """Send COUNT messages and as many again; a group has read half of them."""
     now = now_ms()
     raw_remoting.create_topic(port, TOPIC)
+    raw_remoting.create_topic(port, DEAD, queues=1)
     with raw_remoting.RawClient(port) as client:
         for number in range(2 * COUNT):
             tag = ("created", "paid", "shipped")[number % 3]
@@ -118,6 +120,10 @@ def traffic(port: int) -> None:
             fields = raw_remoting.send_fields(TOPIC, queue_id=number % 4, properties=properties)
             body = b'{"order": %d, "state": "%s"}' % (number, tag.encode())
             client.ask(raw_remoting.SEND_MESSAGE, {**fields, "bornTimestamp": str(now)}, body)
+        for number, tag in enumerate(("paid", "paid", "created")):
+            properties = f"KEYS\x01dead-{number}\x02TAGS\x01{tag}\x02RETRY_TOPIC\x01{TOPIC}\x02"
+            fields = raw_remoting.send_fields(DEAD, properties=properties)
+            client.ask(raw_remoting.SEND_MESSAGE, {**fields, "bornTimestamp": str(now)}, b"lost")
         client.ask(
             UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=b'{"groupName": "%s"}' % GROUP.encode()
         )

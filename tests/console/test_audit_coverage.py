@@ -18,6 +18,8 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from console.accounts.models import SignedIn
 from console.audit import record
 from console.audit.models import Entry
+from console.dead_letters import replaying
+from console.dead_letters.models import Item, Run, State
 from console.demo import views as demo_views
 from console.gateway.answers import BrokerNode, GroupConfig, TopicConfig
 from console.reports import health, schedules, tasks
@@ -104,6 +106,11 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "brokers:undo": ({}, "broker.configure"),
     "audit:export": ({}, "audit.export"),
     "brokers:promote": ({"name": SLAVE.address, "force": "on"}, "broker.promote"),
+    "dead_letters:cancel": ({}, "dead-letter.cancel"),
+    "dead_letters:discard": ({"reason": "wrong data"}, "dead-letter.discard"),
+    "dead_letters:export": ({}, "dead-letter.export"),
+    "dead_letters:resume": ({}, "dead-letter.resume"),
+    "dead_letters:start": ({}, "dead-letter.replay"),
     "demo:start": ({}, "demo.start"),
     "demo:stop": ({}, "demo.stop"),
     "groups:create": ({}, "group.create"),
@@ -211,6 +218,7 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
         **alerts_world(),
         **session_world(admin_account),
         **sql_world(admin_account, settings, monkeypatch, tmp_path),
+        **dead_letters_world(brokers, monkeypatch),
         "brokers:key": reverse("brokers:key", args=["broker-a", 0, "transactionCheckMax"]),
         "audit:export": reverse("audit:export", args=["csv"]),
         "brokers:promote": reverse("brokers:promote", args=[SLAVE.broker_name, SLAVE.broker_id]),
@@ -238,6 +246,23 @@ def sql_world(account, settings, monkeypatch, tmp_path) -> dict[str, str]:
         "sql:schedule": reverse("sql:schedule", args=[kept.pk]),
         "sql:schedule-end": reverse("sql:schedule-end", args=[kept.pk]),
         "sql:export": reverse("sql:export", args=[run.id, "csv"]),
+    }
+
+
+def dead_letters_world(brokers, monkeypatch) -> dict[str, str]:
+    """Give a group a dead letter, and others a replay each; replays send nothing."""
+    monkeypatch.setattr(replaying, "launch", lambda _run: None)
+    brokers.add_topic("%RETRY%billing", queue_nums=1)
+    brokers.give_up("billing", "Orders", 1_000)
+    kept = {"action": "replay", "target": "retry", "rate": 1, "total": 1}
+    running = Run.objects.create(group="audit", **kept)
+    stopped = Run.objects.create(group="export", state=State.STOPPED, **kept)
+    place = {"broker_name": "broker-a", "queue_id": 0, "queue_offset": 0, "commit_log_offset": 0}
+    Item.objects.create(run=stopped, group="export", **place)
+    return {
+        "dead_letters:cancel": reverse("dead_letters:cancel", args=[running.pk]),
+        "dead_letters:export": reverse("dead_letters:export", args=["billing", "csv"]),
+        "dead_letters:resume": reverse("dead_letters:resume", args=[stopped.pk]),
     }
 
 
@@ -292,9 +317,13 @@ def data_of(name: str, url: str, client: Client) -> dict[str, object]:
         data = {**new, "group": "new", "broker_names": ["broker-a"], "retry_max_times": 3}
     if name in {"topics:create", "topics:edit", "groups:create", "groups:edit", "brokers:key"}:
         return {"token": token_on(client.post(url, data))}
-    if name == "offsets:apply":
+    if name in {"offsets:apply", "dead_letters:start"}:
         query = {"group": "billing", "topic": "Orders", "mode": "earliest"}
-        html = client.get(reverse("offsets:preview"), query).content.decode()
+        address = reverse("offsets:preview")
+        if name == "dead_letters:start":
+            query = {"target": "retry", "rate": "1"}
+            address = reverse("dead_letters:preview", args=["billing"])
+        html = client.get(address, query).content.decode()
         found = re.search(r'name="token" value="([^"]+)"', html)
         assert found
         return {"token": found[1]}

@@ -8,6 +8,7 @@ from console.accounts.invitations import invite
 from console.accounts.roles import Role
 from console.alerts.links import silence_token
 from console.alerts.models import Alert, Channel, Rule, Silence, Window
+from console.dead_letters.models import Item, Outcome, Run, State
 from console.gateway.moment import now_ms
 from console.marks.models import Mark, Token
 from console.sql.models import SavedQuery
@@ -43,7 +44,23 @@ def make() -> dict[str, int | str]:
     invitation, link = invite("nina", Role.OPERATOR, "", "ada")
     owner = get_user_model().objects.filter(is_staff=True).earliest("pk")
     query = SavedQuery.objects.create(owner=owner, name="late orders", sql="SELECT 1")
+    replay = Run.objects.create(
+        group="order-service", action="replay", target="retry", rate=10, total=2, by="ada"
+    )
+    for offset, outcome in enumerate((Outcome.SENT, Outcome.FAILED)):
+        Item.objects.create(
+            run=replay,
+            group=replay.group,
+            broker_name="broker-a",
+            queue_id=0,
+            queue_offset=offset,
+            commit_log_offset=-1,
+            outcome=outcome,
+            note="%RETRY%order-service broker-a:0 · 7",
+        )
+    replay.end(State.DONE)
     return {
+        "run": replay.pk,
         "person": person.pk,
         "invitation": invitation.pk,
         "join": link.rstrip("/").rpartition("/")[2],

@@ -11,6 +11,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker_core.message import names
 from console.gateway.answers import (
     BrokerNode,
     BrokerQueue,
@@ -107,6 +108,8 @@ class FakeBroker:
         self.stored = asyncio.Condition()
         # Called with each stored message's event.
         self.watchers: list[Callable[[TraceEvent], None]] = []
+        self.resent: list[tuple[str, bytes, dict[str, str]]] = []
+        self.resend_fails: GatewayError | None = None
 
     def add_topic(self, name: str, *, queue_nums: int = 4, perm: int = 6) -> None:
         self.topic_configs[name] = TopicConfig(name, queue_nums, queue_nums, perm)
@@ -134,6 +137,23 @@ class FakeBroker:
             ]
         if topic is not None:
             self.subscriptions[name] = [Subscription(topic, "TAG", "*")]
+
+    def give_up(
+        self, group: str, topic: str, store_ms: int, *, tag: str = "", key: str = ""
+    ) -> int:
+        """Put a message of a topic among a group's dead letters; return its offset there."""
+        dead = names.dlq_topic(group)
+        if dead not in self.topic_configs:
+            self.add_topic(dead, queue_nums=1)
+        table = {
+            names.PROPERTY_RETRY_TOPIC: topic,
+            names.PROPERTY_TAGS: tag,
+            names.PROPERTY_KEYS: key,
+            names.PROPERTY_REAL_TOPIC: dead,
+        }
+        body = b'{"order": %d}' % self.queues[TopicQueue(dead, 0)].max_offset
+        kept = {name: each for name, each in table.items() if each}
+        return self.put_message(dead, 0, body, store_ms, **kept)
 
     def queues_of(self, topic: str) -> dict[int, FakeQueue]:
         """Return a topic's queues by number.

@@ -8,6 +8,7 @@ from console.gateway.fakes.cluster import FakeCluster
 from console.gateway.fakes.groups import FakeGroups
 from console.gateway.fakes.messages import FakeMessages
 from console.gateway.fakes.offsets import FakeOffsets
+from console.gateway.fakes.repair import FakeRepair
 from console.gateway.fakes.samples import FakeSamples
 from console.gateway.fakes.topics import FakeTopics
 from console.gateway.fakes.watch import FakeWatches
@@ -23,6 +24,7 @@ def fake_gateway(broker: FakeBroker | None = None) -> Gateway:
         groups=FakeGroups(broker),
         offsets=FakeOffsets(broker),
         browse=FakeBrowse(broker),
+        repair=FakeRepair(broker),
         samples=FakeSamples(broker),
         messages=FakeMessages(broker),
         watch=FakeWatches(broker),

@@ -11,6 +11,7 @@ from console.gateway.remote.cluster import RemoteCluster
 from console.gateway.remote.groups import RemoteGroups
 from console.gateway.remote.messages import RemoteMessages
 from console.gateway.remote.offsets import RemoteOffsets
+from console.gateway.remote.repair import RemoteRepair
 from console.gateway.remote.samples import RemoteSamples
 from console.gateway.remote.topics import RemoteTopics
 from console.gateway.remote.watch import RemoteWatches
@@ -29,6 +30,7 @@ def gateway_to(brokers: RemoteBrokers) -> Gateway:
         groups=RemoteGroups(brokers),
         offsets=RemoteOffsets(brokers),
         browse=RemoteBrowse(brokers),
+        repair=RemoteRepair(brokers),
         samples=RemoteSamples(brokers),
         messages=RemoteMessages(brokers.name_servers, brokers.timeout_s),
         watch=RemoteWatches(brokers.timeout_s),

@@ -147,7 +147,7 @@ FOUND = [
     (
         verdict("dead-letters", "warn", "group", "g", **DEAD),
         {"message": "7F01", "times": "16", **PLACE, "message_topic": "%RETRY%g"},
-        ["7F01 came back 16 times", "/3/4/%25RETRY%25g/", "%25DLQ%25g"],
+        ["7F01 came back 16 times", "/3/4/%25RETRY%25g/", "/dead-letters/g/g/"],
     ),
     (
         verdict("near-limit", "warn", "topic", "Orders", size=4e6, limit=4194304, minutes=15),

@@ -1,0 +1,1 @@
+"""Pages about dead letters: messages that a group gave up."""

@@ -1,0 +1,158 @@
+"""Dead letters as brokers keep them, with what was done with each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker_core.message import names
+from console.dead_letters.models import Outcome, seen_to
+from console.gateway.access import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from console.dead_letters.models import Item
+    from console.gateway.answers import QueueStatus
+    from console.gateway.copies import MessageCopy
+
+READ_MAX = 2_000
+"""Dead letters that one page looks at, the newest."""
+AT_ONCE = 32
+# 5.x names the topic so.
+PROPERTY_DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One dead letter; `item` says what was done with it."""
+
+    copy: MessageCopy
+    item: Item | None
+
+    @property
+    def place(self) -> tuple[str, int, int, int]:
+        stored = self.copy.stored
+        return (
+            stored.broker_name,
+            stored.queue_id,
+            stored.queue_offset,
+            stored.commit_log_offset,
+        )
+
+    @property
+    def key(self) -> str:
+        """The place as the page's form names it."""
+        return ":".join(map(str, self.place))
+
+    @property
+    def topic(self) -> str:
+        """The topic that it was sent to."""
+        return origin_topic(self.copy.stored.properties)
+
+    @property
+    def tag(self) -> str:
+        return self.copy.stored.tags
+
+    @property
+    def is_open(self) -> bool:
+        return self.item is None
+
+    @property
+    def outcome_label(self) -> str:
+        return "" if self.item is None else str(Outcome(self.item.outcome).label)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Dead letters of one topic and tag."""
+
+    topic: str
+    tag: str
+    count: int
+    oldest_ms: int
+    newest_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """The newest dead letters of a group, oldest first, of all that its topic retains."""
+
+    found: tuple[DeadLetter, ...]
+    retained: int
+    before: int | None
+    """An offset below which older ones are; None: these are all."""
+
+    @property
+    def open(self) -> tuple[DeadLetter, ...]:
+        return tuple(each for each in self.found if each.is_open)
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """What has not been seen to, by topic and tag, the most first."""
+        times: dict[tuple[str, str], list[int]] = {}
+        for each in self.open:
+            times.setdefault((each.topic, each.tag), []).append(each.copy.stored.store_ms)
+        counts = Counter({key: len(each) for key, each in times.items()})
+        return [
+            Reason(topic, tag, count, min(times[topic, tag]), max(times[topic, tag]))
+            for (topic, tag), count in counts.most_common()
+        ]
+
+
+def origin_topic(properties: Any) -> str:
+    return str(
+        properties.get(names.PROPERTY_RETRY_TOPIC)
+        or properties.get(PROPERTY_DLQ_ORIGIN_TOPIC)
+        or ""
+    )
+
+
+def read_letters(group: str, before: int | None = None) -> Letters:
+    """Return the newest dead letters of a group below an offset.
+
+    Raises:
+        NotFoundError: the group has never had one.
+    """
+    status = gateway().topics.status(names.dlq_topic(group))
+    filled = [row for row in status if row.message_count]
+    share = max(1, READ_MAX // max(1, len(filled)))
+    letters: list[DeadLetter] = []
+    has_older = False
+    lowest = None
+    for row in filled:
+        high = row.max_offset if before is None else min(before, row.max_offset)
+        low = max(row.min_offset, high - share)
+        if low > row.min_offset:
+            has_older = True
+            lowest = low if lowest is None else min(lowest, low)
+        letters += read_queue(group, row, low, high)
+    letters.sort(key=lambda each: (each.copy.stored.store_ms, each.place))
+    retained = sum(row.message_count for row in filled)
+    return Letters(tuple(letters), retained, lowest if has_older else None)
+
+
+def read_queue(group: str, row: QueueStatus, low: int, high: int) -> Iterable[DeadLetter]:
+    topic = names.dlq_topic(group)
+    done = seen_to(group, row.queue, low, high)
+    at = low
+    while at < high:
+        came = gateway().repair.copies(topic, row.queue, at, min(AT_ONCE, high - at))
+        for copy in came.messages:
+            if copy.stored.queue_offset >= high:
+                return
+            letter = DeadLetter(copy, None)
+            yield DeadLetter(copy, done.get(letter.place))
+        if came.next_offset <= at:
+            return
+        at = came.next_offset
+
+
+def matching(
+    letters: Sequence[DeadLetter], topic: str | None, tag: str | None
+) -> tuple[DeadLetter, ...]:
+    """Return those of a topic and a tag; None is any."""
+    return tuple(
+        each for each in letters if topic in (None, each.topic) and tag in (None, each.tag)
+    )

@@ -1,0 +1,128 @@
+"""Views of one run: its receipt, its progress, its end."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from console.accounts.permissions import operators_action, page
+from console.audit.exporting import cell
+from console.audit.record import change
+from console.dead_letters import replaying
+from console.dead_letters.acting_views import refusal
+from console.dead_letters.models import Action, Outcome, Run, State, stop_lost
+from console.ui.missing import MissingError
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+ITEMS_SHOWN = 200
+STATES = {
+    Outcome.SENT: "ok",
+    Outcome.DISCARDED: "ok",
+    Outcome.FAILED: "bad",
+    Outcome.UNKNOWN: "warn",
+    Outcome.GONE: "warn",
+}
+
+
+def found(run: int) -> Run:
+    """Return a run by number, or the 404 page."""
+    subject = Run.objects.filter(pk=run).first()
+    if subject is None:
+        raise MissingError(_("There is no such replay (any more)."))
+    return subject
+
+
+def run_context(subject: Run) -> dict[str, Any]:
+    counts = Counter(subject.items.values_list("outcome", flat=True))
+    waiting = counts[Outcome.WAITING] + counts[Outcome.SENDING]
+    rows = list(subject.items.exclude(outcome=Outcome.WAITING).order_by("-at", "pk")[:ITEMS_SHOWN])
+    return {
+        "run": subject,
+        "is_replay": subject.action == Action.REPLAY,
+        "counts": [
+            (Outcome(outcome).label, counts[outcome], STATES.get(Outcome(outcome), ""))
+            for outcome in Outcome
+            if counts[outcome]
+        ],
+        "waiting": waiting,
+        "done": subject.total - waiting,
+        "items": [
+            (item, Outcome(item.outcome), STATES.get(Outcome(item.outcome), "")) for item in rows
+        ],
+        "items_more": subject.total - waiting - len(rows),
+    }
+
+
+@page
+def detail(request: HttpRequest, run: int) -> HttpResponse:
+    """Show what became of each dead letter of a run."""
+    stop_lost()
+    return render(request, "dead_letters/run.html", run_context(found(run)))
+
+
+@page
+def progress(request: HttpRequest, run: int) -> HttpResponse:
+    """Show the part of the page that refreshes itself."""
+    stop_lost()
+    return render(request, "dead_letters/_progress.html", run_context(found(run)))
+
+
+@operators_action
+def cancel(request: HttpRequest, run: int) -> HttpResponse:
+    """Ask a run to end after the message that it is at."""
+    subject = found(run)
+    with change(request, "dead-letter.cancel", subject.group, after={"run": subject.pk}):
+        Run.objects.filter(pk=subject.pk, state=State.RUNNING).update(cancel_requested=True)
+    return redirect("dead_letters:run", subject.pk)
+
+
+@operators_action
+def resume(request: HttpRequest, run: int) -> HttpResponse:
+    """Send what a run that was stopped had not come to."""
+    subject = found(run)
+    stop_lost()
+    problem = refusal(subject.group)
+    waits = subject.items.filter(outcome=Outcome.WAITING).exists()
+    if problem is None and (subject.state != State.STOPPED or not waits):
+        problem = _("Nothing of it waits to be sent.")
+    if problem is not None:
+        messages.error(request, problem)
+        return redirect("dead_letters:run", subject.pk)
+    with change(request, "dead-letter.resume", subject.group, after={"run": subject.pk}):
+        stopped = Run.objects.filter(pk=subject.pk, state=State.STOPPED)
+        taken = stopped.update(
+            state=State.RUNNING,
+            cancel_requested=False,
+            failure="",
+            finished_at=None,
+            heartbeat_at=timezone.now(),
+        )
+    if taken:
+        replaying.launch(found(run))
+    return redirect("dead_letters:run", subject.pk)
+
+
+@page
+def receipt(request: HttpRequest, run: int) -> HttpResponse:
+    """Answer what became of each dead letter as a file."""
+    subject = found(run)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(["broker", "queue", "offset", "outcome", "note", "at"])
+    for item in subject.items.iterator(chunk_size=500):
+        row = [item.broker_name, str(item.queue_id), str(item.queue_offset), item.outcome]
+        at = "" if item.at is None else item.at.isoformat()
+        writer.writerow([*map(cell, row), cell(item.note), at])
+    answer = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="replay-{subject.pk}.csv"'
+    return answer

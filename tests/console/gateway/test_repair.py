@@ -1,0 +1,78 @@
+"""The contract of RepairGateway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.gateway.answers import BrokerQueue, MessageQueue, TopicConfig
+from console.gateway.errors import GatewayError
+from tests.console.gateway.support import ORDERS, ask, send
+
+if TYPE_CHECKING:
+    from console.gateway.ports import Gateway
+
+QUEUE = BrokerQueue("broker-a", 1)
+
+
+async def test_messages_are_read_whole_from_an_offset_on(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    await send(gateway, "Orders", queue_id=1, count=3)
+
+    came = await ask(gateway.repair.copies, "Orders", QUEUE, 1, 32)
+    end = await ask(gateway.repair.copies, "Orders", QUEUE, 3, 32)
+
+    assert [copy.stored.queue_offset for copy in came.messages] == [1, 2]
+    assert {len(copy.body) == copy.stored.body_bytes for copy in came.messages} == {True}
+    assert came.next_offset == 3
+    assert (end.messages, end.next_offset) == ((), 3)
+
+
+async def test_a_message_that_is_sent_again_has_the_properties_that_it_is_given(
+    gateway: Gateway,
+) -> None:
+    for config in (ORDERS, TopicConfig("Again", 1, 1, 6)):
+        await ask(gateway.topics.save, config, ["broker-a"])
+    await send(gateway, "Orders", queue_id=1, count=1)
+    copy = (await ask(gateway.repair.copies, "Orders", QUEUE, 0, 1)).messages[0]
+    targets = await ask(gateway.repair.writable, "Again")
+    table = {"KEYS": "k9", "UNIQ_KEY": "AC", "own": "1"}
+
+    offset = await ask(gateway.repair.resend, copy, targets[0], table)
+
+    assert targets == (MessageQueue("Again", "broker-a", 0),)
+    assert offset == 0
+    status = await ask(gateway.topics.status, "Again")
+    assert [row.message_count for row in status] == [1]
+
+
+async def test_a_topic_that_is_not_there_takes_no_messages(gateway: Gateway) -> None:
+    assert await ask(gateway.repair.writable, "Nowhere") == ()
+
+
+async def test_a_body_that_is_packed_stays_packed(gateway: Gateway) -> None:
+    """Bytes, flag, properties: what is stored again is what was stored, in another topic."""
+    for config in (ORDERS, TopicConfig("Again", 1, 1, 6)):
+        await ask(gateway.topics.save, config, ["broker-a"])
+    await send(gateway, "Orders", queue_id=1, count=1)
+    copy = (await ask(gateway.repair.copies, "Orders", QUEUE, 0, 1)).messages[0]
+    target = MessageQueue("Again", "broker-a", 0)
+
+    await ask(gateway.repair.resend, copy, target, {**copy.stored.properties, "own": "1"})
+
+    again = (await ask(gateway.repair.copies, "Again", BrokerQueue("broker-a", 0), 0, 1)).messages[
+        0
+    ]
+    assert (again.body, again.flag, again.sys_flag) == (copy.body, copy.flag, copy.sys_flag)
+    assert again.stored.uniq_key == copy.stored.uniq_key
+    assert again.stored.properties["own"] == "1"
+
+
+async def test_what_a_broker_does_not_take_is_an_error(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    await send(gateway, "Orders", queue_id=1, count=1)
+    copy = (await ask(gateway.repair.copies, "Orders", QUEUE, 0, 1)).messages[0]
+
+    with pytest.raises(GatewayError):
+        await ask(gateway.repair.resend, copy, MessageQueue("Orders", "broker-b", 9), {})
