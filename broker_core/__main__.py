@@ -1,6 +1,9 @@
 """The command line: `python -m broker_core -c broker.conf`.
 
 Exit codes: 0 asked to stop, 1 could not run or go on, 2 the command line or configuration is wrong.
+
+A command imports what it runs when it runs it: `-p`, which every start of the appliance asks, needs
+the configuration alone.
 """
 
 from __future__ import annotations
@@ -15,19 +18,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import uvloop
-
-from broker_core.broker import Broker
-from broker_core.clock import SystemClock
-from broker_core.composition.commands import promote, truncate
 from broker_core.composition.log_levels import apply_log_levels
-from broker_core.composition.name_server_alone import NameServerAlone
 from broker_core.config.keys import IMPORTANT_KEYS, NAMESRV_KEYS
 from broker_core.config.loading import build, load
 from broker_core.errors import BrokerError, ConfigError
 from broker_core.log_lines import log_to_stderr
-from broker_core.storage import FileStorage
-from broker_core.verify.verifier import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,10 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _namesrv(given[1:])
         if given[:1] == ["verify"]:
             return _verify(given[1:])
-        if given[:1] == ["promote"]:
-            return promote(given[1:])
-        if given[:1] == ["truncate"]:
-            return truncate(given[1:])
+        if given[:1] in (["promote"], ["truncate"]):
+            from broker_core.composition import commands
+
+            return (commands.promote if given[0] == "promote" else commands.truncate)(given[1:])
         return _broker(given)
     except ConfigError as error:
         _say(str(error))
@@ -108,6 +103,10 @@ def _broker(given: Sequence[str]) -> int:
     if options.printConfigItem or options.printImportantConfig:
         _print_configuration(configuration, important=not options.printConfigItem)
         return EXIT_OK
+    import uvloop
+
+    from broker_core.broker import Broker
+
     _begin_log(configuration)
     if not configuration.broker.acl_enable:
         _warn_of_open_listener(configuration.broker.bind_address)
@@ -151,6 +150,12 @@ def _namesrv(given: Sequence[str]) -> int:
         for key in NAMESRV_PLACE_KEYS + NAMESRV_KEYS:
             sys.stdout.write(f"{key}={shown[key]}\n")
         return EXIT_OK
+    import uvloop
+
+    from broker_core.clock import SystemClock
+    from broker_core.composition.name_server_alone import NameServerAlone
+    from broker_core.storage import FileStorage
+
     _begin_log(configuration)
     _warn_of_open_listener(broker.bind_address)
     name_server = NameServerAlone(configuration, path, SystemClock(), FileStorage())
@@ -176,6 +181,8 @@ def _verify(given: Sequence[str]) -> int:
     if not options.directory.is_dir():
         _say(f"{options.directory} is not a directory")
         return EXIT_USAGE
+    from broker_core.verify.verifier import verify
+
     report = verify(options.directory, options.commit_log)
     sys.stdout.write(report.as_json() + "\n")
     return EXIT_OK if report.is_sound else EXIT_FAILED
