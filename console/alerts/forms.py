@@ -20,6 +20,8 @@ from console.sql.scheduled import scheduled_queries
 from console.verdicts.words import WORDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     # At run time Django's class takes no parameter.
     RuleModelForm = forms.ModelForm[Rule]
     ChannelModelForm = forms.ModelForm[Channel]
@@ -34,6 +36,13 @@ ADDRESSES_MAX = 20
 PATTERN_HELP = _("* stands for anything; several patterns with blanks between them.")
 PLAIN = {"autocomplete": "off", "spellcheck": "false"}
 SECRET_BYTES = 32
+
+
+def ask(form: forms.BaseForm, name: str, choices: Iterable[tuple[str, Any]]) -> None:
+    """Have a list of which nothing is chosen yet say what to do, instead of dashes."""
+    field = form.fields[name]
+    assert isinstance(field, forms.ChoiceField)
+    field.choices = [("", _("Choose")), *choices]
 
 
 class RuleForm(RuleModelForm):
@@ -120,6 +129,7 @@ class RuleForm(RuleModelForm):
         for key, each in SERIES.items():
             kinds.setdefault(names[each.kind], []).append((key, each.label))
         series.choices = list(kinds.items())
+        ask(self, "source", Rule.Source.choices)
         for name in ("for_minutes", "clear_minutes"):
             self._limit(name, MINUTES_IN_A_DAY)
         self._limit("repeat_minutes", 7 * MINUTES_IN_A_DAY)
@@ -218,6 +228,7 @@ class ChannelForm(ChannelModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.made_secret = ""
+        ask(self, "kind", Channel.Kind.choices)
         self.fields["to"].initial = " ".join(self.instance.addresses)
 
     def clean_url(self) -> str:
@@ -314,6 +325,7 @@ class WindowForm(WindowModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        ask(self, "kind", Window.Kind.choices)
         if self.instance.pk:
             once = self.instance.kind == Window.Kind.ONCE
             self.fields["begins_once" if once else "begins_at"].initial = self.instance.begins

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.urls import reverse
+from playwright.sync_api import expect
 
 from tests.browser.conftest import (
     ARTIFACTS,
@@ -282,16 +284,16 @@ def test_a_verdict_that_comes_moves_nothing_but_its_own_column(
     page.route_web_socket("**/overview/flow/", lambda each: sockets.append(each))
     try:
         page.goto(f"{world.appliance.url}/")
-        link = page.locator("#flow .flow__name").last
-        link.focus()
-        held = link.get_attribute("href")
+        page.wait_for_function("document.querySelector('.board__list') !== null")
+        html = page.locator("#flow").inner_html() + '<a class="held" href="/topics/">held</a>'
+        sockets[0].send(html)
+        page.locator("#flow a.held").focus()
         page.evaluate(COUNT_SHIFTS)
         begun = page.evaluate("window.layoutShift")
 
         column = '<div class="board__list">'
         came = '<ul class="troubles"><li class="trouble" data-rule="came">Falls behind</li></ul>'
         fold = f'<details class="board__more"><summary>9 more</summary>{came}</details>'
-        html = page.locator("#flow").inner_html()
         sockets[0].send(html.replace(column, column + 9 * came + fold))
         page.wait_for_selector('[data-rule="came"]')
         page.locator("#flow summary").evaluate("each => { each.parentElement.open = true; }")
@@ -299,7 +301,7 @@ def test_a_verdict_that_comes_moves_nothing_but_its_own_column(
         page.wait_for_function("document.querySelectorAll('[data-rule=came]').length === 3")
 
         assert page.locator("#flow details").evaluate("each => each.open")
-        assert page.evaluate("document.activeElement.getAttribute('href')") == held
+        assert page.evaluate("document.activeElement.className") == "held"
         page.evaluate(PAINTED)
         assert page.evaluate("window.layoutShift") == begun
     finally:
@@ -333,6 +335,70 @@ def test_a_click_on_a_point_of_a_chart_opens_the_messages_of_its_time(
         times = [int(each.get_attribute("data-moment") or 0) for each in messages.all()]
         assert stored_ms in times
         assert all(slot <= each < slot + step for each in times)
+    finally:
+        page.close()
+
+
+def test_keys_lead_to_places_and_rows_and_the_palette_acts(
+    world: World, signed_in: dict[int, BrowserContext]
+) -> None:
+    page = signed_in[1280].new_page()
+    url = world.appliance.url
+    try:
+        page.goto(f"{url}/")
+        page.keyboard.press("?")
+        expect(page.locator("dialog#keys")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator("dialog#keys")).to_be_hidden()
+
+        page.keyboard.press("g")
+        page.keyboard.press("t")
+        page.wait_for_url(f"{url}/topics/")
+        page.keyboard.press("/")
+        page.keyboard.type(TOPIC)
+        page.keyboard.press("Enter")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{url}/topics/t/{TOPIC}/")
+
+        page.keyboard.press("Control+k")
+        page.keyboard.type(f"reset {GROUP}")
+        expect(page.locator("#palette-list li").first).to_contain_text(f"Reset offsets of {GROUP}")
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{url}/offsets/?group={GROUP}")
+    finally:
+        page.close()
+
+
+def test_a_chart_is_zoomed_by_dragging_and_saved_as_picture_and_table(
+    world: World, signed_in: dict[int, BrowserContext]
+) -> None:
+    page = signed_in[1280].new_page()
+    try:
+        page.goto(f"{world.appliance.url}/topics/t/{TOPIC}/?range=1h&earlier=day")
+        chart = page.locator("[data-messages]").first
+        area = chart.locator(".u-over")
+        area.wait_for()
+        for button, magic in (("PNG", b"\x89PNG"), ("CSV", b"time_utc")):
+            with page.expect_download() as waiting:
+                chart.get_by_text(button, exact=True).click()
+            assert magic in Path(waiting.value.path()).read_bytes()[:40]
+
+        box = area.bounding_box()
+        assert box is not None
+        y = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + box["width"] / 4, y)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] / 2, y, steps=4)
+        page.mouse.up()
+        page.wait_for_url("**from=**")
+
+        asked = parse_qs(urlsplit(page.url).query)
+        span = int(asked["to"][0]) - int(asked["from"][0])
+        assert abs(span - 15 * 60_000) < 60_000
+        assert asked["earlier"] == ["day"]
     finally:
         page.close()
 
