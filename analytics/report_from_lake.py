@@ -165,6 +165,7 @@ class _LakeAnswer:
         said = {
             **about(request, table, totals, step),
             "engine": {"name": DUCKDB, "because": None},
+            "log_stored_from": self._reader.stored_from_ms(),
             "log_from": str(plan.log_from),
             "log_to": str(plan.log_to),
             "read_bytes": str(plan.split_bytes),

@@ -12,6 +12,7 @@ from analytics.reports.report import (
     JAVA,
     MESSAGE_PARAMETERS,
     Bars,
+    Behind,
     Breakdown,
     Column,
     Figure,
@@ -154,4 +155,5 @@ REPORT = Report(
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("hours", "score")),
     find=most_unusual,
     needs=(JAVA,),
+    behind=Behind(first="time", seconds=3600),
 )

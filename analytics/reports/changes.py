@@ -13,6 +13,7 @@ from analytics.reports.report import (
     JAVA,
     TOPIC,
     Bars,
+    Behind,
     Breakdown,
     Column,
     Figure,
@@ -134,4 +135,5 @@ REPORT = Report(
     ),
     find=what_changed,
     needs=(JAVA,),
+    behind=Behind(first="first_stored", last="last_stored"),
 )

@@ -10,6 +10,7 @@
      "chart": {"label": ..., "time": ..., "value": ..., "series": ..., "step_seconds": 60} | null,
      "breakdown": {"label": ..., "by": "topic", "sums": ["messages", "bytes"]} | null,
      "bars": {"label": ..., "by": "topic", "value": "messages", "ranked": true} | null,
+     "behind": {"topic": "topic", "first": "time", "last": "", "seconds": 0, "key": ""} | null,
      "needs": [{"name": "java", "label": ..., "check": [program, arguments ...]}]}
 
 `check` ends with code 0 when what is needed is there. Otherwise it ends with 1 and prints one line,
@@ -54,6 +55,7 @@ def description(report: Report) -> dict[str, Any]:
         "chart": None if report.chart is None else asdict(report.chart),
         "breakdown": None if report.breakdown is None else asdict(report.breakdown),
         "bars": None if report.bars is None else asdict(report.bars),
+        "behind": None if report.behind is None else asdict(report.behind),
         "needs": [
             {"name": need.name, "label": need.label, "check": [sys.executable, "-m", need.module]}
             for need in report.needs

@@ -13,6 +13,7 @@ from analytics.reports.report import (
     JAVA,
     MESSAGE_PARAMETERS,
     Bars,
+    Behind,
     Breakdown,
     Column,
     Figure,
@@ -138,4 +139,5 @@ REPORT = Report(
     breakdown=Breakdown(gettext_noop("By kind"), by="kind", sums=("extra", "messages")),
     find=what_repeats,
     needs=(JAVA,),
+    behind=Behind(first="first_stored", last="last_stored"),
 )

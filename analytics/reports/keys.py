@@ -12,6 +12,7 @@ from analytics.reports.report import (
     JAVA,
     MESSAGE_PARAMETERS,
     Bars,
+    Behind,
     Column,
     Figure,
     Finding,
@@ -149,4 +150,5 @@ REPORT = Report(
     find=hottest_key,
     lake=LakeQuery("bronze.messages", FROM_BRONZE, {KEYS.name: KEYS_DEFAULT}),
     needs=(JAVA,),
+    behind=Behind(first="first_stored", last="last_stored", key="key"),
 )

@@ -12,6 +12,7 @@ from analytics.reports.report import (
     HOURS,
     JAVA,
     TOPIC,
+    Behind,
     Breakdown,
     Chart,
     Column,
@@ -123,4 +124,5 @@ REPORT = Report(
     breakdown=Breakdown(gettext_noop("By group"), by="consumer_group", sums=("unread", "bytes")),
     find=longest_backlog,
     needs=(JAVA,),
+    behind=Behind(first="time"),
 )

@@ -11,6 +11,7 @@ from analytics.reports.findings import top, total
 from analytics.reports.report import (
     JAVA,
     MESSAGE_PARAMETERS,
+    Behind,
     Breakdown,
     Chart,
     Column,
@@ -175,4 +176,5 @@ REPORT = Report(
     find=slowest_topic,
     lake=LakeQuery("bronze.messages", FROM_BRONZE, {SLOW.name: SLOW_MS_DEFAULT}),
     needs=(JAVA,),
+    behind=Behind(first="time"),
 )

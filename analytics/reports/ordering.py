@@ -12,6 +12,7 @@ from analytics.reports.report import (
     JAVA,
     MESSAGE_PARAMETERS,
     Bars,
+    Behind,
     Column,
     Figure,
     Finding,
@@ -115,4 +116,5 @@ REPORT = Report(
     bars=Bars(gettext_noop("Messages out of order by topic"), by="topic", value="out_of_order"),
     find=worst_topic,
     needs=(JAVA,),
+    behind=Behind(),
 )

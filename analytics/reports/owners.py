@@ -12,6 +12,7 @@ from analytics.reports.report import (
     JAVA,
     MESSAGE_PARAMETERS,
     Bars,
+    Behind,
     Breakdown,
     Choice,
     Column,
@@ -103,4 +104,5 @@ REPORT = Report(
     breakdown=Breakdown(gettext_noop("By owner"), by="owner", sums=("bytes", "messages")),
     find=largest_owner,
     needs=(JAVA,),
+    behind=Behind(),
 )

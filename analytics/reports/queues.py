@@ -11,6 +11,7 @@ from analytics.reports.report import (
     JAVA,
     MESSAGE_PARAMETERS,
     Bars,
+    Behind,
     Breakdown,
     Column,
     Figure,
@@ -133,4 +134,5 @@ REPORT = Report(
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("messages", "bytes")),
     find=hottest_queue,
     needs=(JAVA,),
+    behind=Behind(),
 )

@@ -132,6 +132,21 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """Which columns of a row say what messages it counts, so that a page can lead to them.
+
+    They are of the topic in `topic`, and stored from the time in `first`: up to that in `last`, or
+    for `seconds`, or for the run's step of time with neither. Without `first`, in the run's time.
+    """
+
+    topic: str = "topic"
+    first: str = ""
+    last: str = ""
+    seconds: int = 0
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """A value in a sentence, and its unit."""
 
@@ -197,6 +212,7 @@ class Report:
     system_topics: bool = False
     lake: LakeQuery | None = None
     needs: tuple[Need, ...] = ()
+    behind: Behind | None = None
 
     @property
     def schema(self) -> StructType:

@@ -12,6 +12,7 @@ from analytics.reports.report import (
     JAVA,
     MESSAGE_PARAMETERS,
     Bars,
+    Behind,
     Breakdown,
     Column,
     Finding,
@@ -93,4 +94,5 @@ REPORT = Report(
     find=busiest_host,
     lake=LakeQuery("bronze.messages", FROM_BRONZE),
     needs=(JAVA,),
+    behind=Behind(first="first_stored", last="last_stored"),
 )

@@ -15,6 +15,7 @@ from analytics.reports.report import (
     JAVA,
     MESSAGE_PARAMETERS,
     Bars,
+    Behind,
     Breakdown,
     Column,
     Figure,
@@ -139,4 +140,5 @@ REPORT = Report(
     find=where_the_bytes_are,
     lake=LakeQuery("bronze.messages", FROM_BRONZE),
     needs=(JAVA,),
+    behind=Behind(),
 )

@@ -11,6 +11,7 @@ from analytics.reports.findings import largest
 from analytics.reports.report import (
     JAVA,
     MESSAGE_PARAMETERS,
+    Behind,
     Breakdown,
     Chart,
     Column,
@@ -119,4 +120,5 @@ REPORT = Report(
     lake=LakeQuery("gold.traffic_minute", FROM_GOLD),
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("messages", "bytes")),
     needs=(JAVA,),
+    behind=Behind(first="time"),
 )

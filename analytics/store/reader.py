@@ -17,7 +17,7 @@ import pyarrow as pa
 from analytics.errors import DataLossError, ReportError
 from analytics.store.consume_queues import ConsumeQueues
 from analytics.store.decode import CheckCrc, RecordDecoder, RowFilter
-from analytics.store.log_files import LogFile, log_files
+from analytics.store.log_files import LogFile, log_files, store_timestamp_ms
 from analytics.store.plan import SPLIT_BYTES_DEFAULT, Planner, follow
 from analytics.store.read import SplitReading
 from analytics.store.slices import SliceReading, UnitSlice
@@ -98,6 +98,15 @@ class StoreReader:
             raise ReportError(f"There is no store at {missing}: no such directory.") from None
         except OSError as error:
             raise ReportError(f"{directory} cannot be read: {error.strerror}.") from error
+
+    def stored_from_ms(self) -> int | None:
+        """Return when the first message of the log was stored, None without one.
+
+        Raises:
+            ReportError: there is no such store, or it may not be read.
+        """
+        files = self.files()
+        return store_timestamp_ms(files[0], files[0].from_offset) if files else None
 
     def extent(self) -> tuple[int, int]:
         """Return where the first file of the log begins and the last one ends, 0 without any.

@@ -102,6 +102,16 @@ class Bars(msgspec.Struct, frozen=True):
     ranked: bool = True
 
 
+class Behind(msgspec.Struct, frozen=True):
+    """Which columns of a row say what messages it counts; see analytics.reports.report."""
+
+    topic: str
+    first: str = ""
+    last: str = ""
+    seconds: int = 0
+    key: str = ""
+
+
 class Need(msgspec.Struct, frozen=True):
     """A requirement of a run; the command `check` ends with code 0 if it is met."""
 
@@ -123,6 +133,7 @@ class Report(msgspec.Struct, frozen=True):
     breakdown: Breakdown | None = None
     bars: Bars | None = None
     needs: tuple[Need, ...] = ()
+    behind: Behind | None = None
 
     def column(self, name: str) -> Column:
         """Return a column by its name.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import redis
+from django.conf import settings
 from django.contrib import messages
 from django.http import (
     FileResponse,
@@ -23,6 +24,7 @@ from console.accounts.permissions import operators_action
 from console.audit.models import Entry
 from console.audit.record import change
 from console.reports import catalog, health, results
+from console.reports.behind import Behind
 from console.reports.forms import ParametersForm, StartForm
 from console.reports.models import (
     QUEUED_SECONDS_MAX,
@@ -40,6 +42,7 @@ from console.reports.presenting import (
 )
 from console.reports.runner import parquet_path
 from console.reports.tasks import run_report
+from console.sql.rights import may_query
 
 if TYPE_CHECKING:
     from django.forms import Form
@@ -157,6 +160,8 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
     context["parquet"] = shown.is_done and parquet_path(run.pk).is_file()
     if run.result is not None and shown.report is not None:
         context |= shown_result(run, run.result, shown.report)
+        asks_lake = bool(settings.TREBUCHET_LAKE) and may_query(request.user)
+        context["behind"] = Behind(run, shown.report, asks_lake)
     return render(request, "reports/run.html", context)
 
 

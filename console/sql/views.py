@@ -20,6 +20,7 @@ from console.sql.models import RUN_MS_MAX, SAVED_MAX, SavedQuery, visible_to
 from console.sql.rights import covers, topics_of
 from console.sql.runs import PARQUET, Run, lost, new_run, newest, run_of
 from console.sql.scheduled import unschedule
+from console.sql.subjects import query_of
 from console.sql.values import shown
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def editor(request: HttpRequest) -> HttpResponse:
     if saved.isascii() and saved.isdecimal() and len(saved) < 19:
         kept = get_object_or_404(visible_to(request.user), pk=int(saved))
         return page_of(request, kept.sql, {"kept": kept})
-    return page_of(request, EXAMPLE)
+    return page_of(request, query_of(request.GET) or EXAMPLE)
 
 
 @sql_action

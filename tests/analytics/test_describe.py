@@ -49,6 +49,11 @@ def test_it_names_every_report_with_what_a_form_and_a_page_need(
         assert all(column["label"] for column in columns.values())
         assert set(report["sorted_by"]) <= set(columns)
         assert {total["column"] for total in report["totals"]} <= {"", *columns}
+        if report["behind"] is not None:
+            behind = report["behind"]
+            assert columns[behind["topic"]]["link"] == "topic"
+            assert {behind["first"], behind["last"], behind["key"]} <= {"", *columns}
+            assert any(column["unit"] == "messages" for column in columns.values())
         if report["chart"] is not None:
             assert columns[report["chart"]["time"]]["type"] == "timestamp"
             assert columns[report["chart"]["value"]]["type"] == "bigint"

@@ -6,24 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 from django import template
 from django.utils.html import format_html
+from django.utils.translation import gettext as _
 
-from console.reports.presenting import href_of, shown_cell, shown_value
+from console.reports.presenting import href_of, shown_cell, shown_value, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from django.utils.safestring import SafeString
 
+    from console.reports.behind import Behind
     from console.reports.catalog import Column
 
 register = template.Library()
 
 
 @register.simple_tag
-def report_cell(row: Mapping[str, Any], column: Column) -> SafeString | str:
-    """Show a value, as a link where the console has a page of what it names."""
+def report_cell(row: Mapping[str, Any], column: Column, behind: Behind) -> SafeString | str:
+    """Show a value, as a link to the page of what it names or to the messages that it counts."""
     value = row.get(column.name)
-    return linked(value, column, shown_cell(value, column))
+    text = shown_cell(value, column)
+    href = behind.of_row(row, column) if whole(value) else ""
+    return messages_link(href, text) if href else linked(value, column, text)
 
 
 @register.simple_tag
@@ -38,5 +42,16 @@ def linked(value: Any, column: Column, text: SafeString | str) -> SafeString | s
 
 
 @register.simple_tag
-def report_value(value: Any, column: Column) -> SafeString | str:
-    return shown_value(value, column.unit)
+def report_sum(
+    value: Any, column: Column, name: Any, by: Column, behind: Behind
+) -> SafeString | str:
+    """Show a sum of a breakdown, as a link to the messages that it counts."""
+    text = shown_value(value, column.unit)
+    href = behind.of_value(by, name, column) if whole(value) else ""
+    return messages_link(href, text) if href else text
+
+
+def messages_link(href: str, text: SafeString | str) -> SafeString:
+    return format_html(
+        '<a class="report-behind" href="{}" title="{}">{}</a>', href, _("These messages"), text
+    )

@@ -1,0 +1,178 @@
+"""The numbers of a report lead to the messages that they count."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import duckdb
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from console.reports.models import ReportRun, RunState
+from console.sql.subjects import query_of
+
+if TYPE_CHECKING:
+    from pytest_django.fixtures import Settings
+
+MINUTE = "2026-11-21T08:30:00Z"
+MINUTE_MS = 1_795_249_800_000
+REPORT: dict[str, Any] = {
+    "name": "hits",
+    "title": "Hits",
+    "question": "How many?",
+    "parameters": [],
+    "columns": [
+        {"name": "topic", "type": "string", "label": "Topic", "link": "topic"},
+        {"name": "time", "type": "timestamp", "label": "Time"},
+        {"name": "last", "type": "timestamp", "label": "Last"},
+        {"name": "key", "type": "string", "label": "Key"},
+        {"name": "hits", "type": "bigint", "label": "Hits", "unit": "messages"},
+        {"name": "bytes", "type": "bigint", "label": "Bytes", "unit": "bytes"},
+    ],
+    "breakdown": {"label": "By topic", "by": "topic", "sums": ["hits"]},
+}
+ROW = {
+    "topic": "shop/a b",
+    "time": MINUTE,
+    "last": "2026-11-21T08:34:59Z",
+    "key": "k'1",
+    "hits": "7",
+    "bytes": "70",
+}
+
+
+def links_of(behind: dict[str, Any] | None, *, is_staff: bool = False, **result: Any) -> list[str]:
+    """Return where the numbers of a result's page lead to, its breakdown's first."""
+    report = REPORT | ({"behind": behind} if behind is not None else {})
+    sums = {"rows": [{"by": "shop/a b", "sums": ["7"]}], "count": 1}
+    values = {
+        "report": report,
+        "rows": [ROW],
+        "breakdown": sums,
+        "from": str(MINUTE_MS - 3_600_000),
+        "to": str(MINUTE_MS + 3_600_000),
+        "step_seconds": 300,
+    }
+    run = ReportRun.objects.create(
+        report="hits",
+        state=RunState.DONE,
+        finished_at=timezone.now(),
+        result=values | result,
+        result_rows=1,
+    )
+    client = Client()
+    client.force_login(get_user_model().objects.create_user("reader", is_staff=is_staff))
+    page = client.get(reverse("reports:run", args=[run.pk])).content.decode()
+    return [
+        html.unescape(each) for each in re.findall(r'class="report-behind" href="([^"]*)"', page)
+    ]
+
+
+def asked(address: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("behind", "low", "high"),
+    [
+        ({"topic": "topic", "first": "time"}, 0, 300_000),
+        ({"topic": "topic", "first": "time", "seconds": 3600}, 0, 3_600_000),
+        ({"topic": "topic", "first": "time", "last": "last"}, 0, 300_000),
+        ({"topic": "topic"}, -3_600_000, 3_600_000),
+    ],
+)
+def test_a_number_leads_to_the_messages_of_its_topic_and_time(
+    behind: dict[str, Any], low: int, high: int
+) -> None:
+    of_topic, of_row = links_of(behind)
+
+    assert urlsplit(of_row).path == reverse("browse:search")
+    assert asked(of_row) == {
+        "topic": "shop/a b",
+        "from": str(MINUTE_MS + low),
+        "to": str(MINUTE_MS + high),
+    }
+    assert asked(of_topic)["from"] == str(MINUTE_MS - 3_600_000)
+
+
+@pytest.mark.django_db
+def test_a_number_of_a_key_leads_to_the_messages_with_the_key() -> None:
+    _, of_row = links_of({"topic": "topic", "first": "time", "key": "key"})
+
+    assert asked(of_row)["key"] == "k'1"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("behind", "result"),
+    [(None, {}), ({"topic": "topic"}, {"from": None}), ({"topic": "host"}, {})],
+)
+def test_a_number_whose_messages_are_not_known_leads_nowhere(
+    behind: dict[str, Any] | None, result: dict[str, Any]
+) -> None:
+    assert links_of(behind, **result) == []
+
+
+@pytest.mark.django_db
+def test_what_the_log_has_lost_is_asked_of_the_lake_by_those_who_may(settings: Settings) -> None:
+    settings.TREBUCHET_LAKE = "/data/lake"
+    behind = {"topic": "topic", "first": "time"}
+
+    _, of_row = links_of(behind, is_staff=True, log_stored_from=MINUTE_MS + 1)
+
+    assert urlsplit(of_row).path == reverse("sql:editor")
+    assert asked(of_row)["topic"] == "shop/a b"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("is_staff", "log_from"), [(False, MINUTE_MS + 1), (True, MINUTE_MS)])
+def test_others_and_what_the_log_still_has_go_to_the_log(
+    settings: Settings, is_staff: bool, log_from: int
+) -> None:
+    settings.TREBUCHET_LAKE = "/data/lake"
+    behind = {"topic": "topic", "first": "time"}
+
+    _, of_row = links_of(behind, is_staff=is_staff, log_stored_from=log_from)
+
+    assert urlsplit(of_row).path == reverse("browse:search")
+
+
+def test_the_query_for_a_link_finds_its_messages_and_no_others() -> None:
+    asked = {"topic": "it's", "from": str(MINUTE_MS), "to": str(MINUTE_MS + 500), "key": "k'1"}
+    connection = duckdb.connect(":memory:", config={"threads": 1})
+    connection.execute("SET TimeZone = 'Asia/Tokyo'")
+    connection.execute("CREATE SCHEMA bronze")
+    connection.execute(
+        "CREATE TABLE bronze.messages AS SELECT DATE '2026-11-21' AS day, topic, "
+        "epoch_ms($start + ms)::TIMESTAMP AT TIME ZONE 'UTC' AS store_timestamp, "
+        "ms AS queue_offset, 0 AS queue_id, '' AS tags, keys, '' AS uniq_key, 1 AS store_size "
+        "FROM (VALUES "
+        "('it''s', 0, ['k''1', 'z']), ('it''s', 499, ['k''1']), ('it''s', 500, ['k''1']), "
+        "('it''s', 3, ['z']), ('its', 4, ['k''1'])) AS given(topic, ms, keys)",
+        {"start": MINUTE_MS},
+    )
+
+    rows = connection.sql(query_of(asked)).project("queue_offset").fetchall()
+
+    assert [row[0] for row in rows] == [0, 499]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"topic": "a", "from": "5", "to": "5"},
+        {"topic": "a", "from": "x", "to": "5"},
+        {"topic": "", "from": "1", "to": "5"},
+        {"topic": "a", "from": "1", "to": "999999999999999"},
+    ],
+)
+def test_an_address_without_a_topic_and_a_time_is_no_query(asked: dict[str, str]) -> None:
+    assert query_of(asked) == ""
