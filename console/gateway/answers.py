@@ -361,8 +361,8 @@ class ConsumeProgress:
 
     @property
     def known_lag(self) -> int | None:
-        """The lag, None for a group without queues: nothing says what it consumes."""
-        return self.lag if self.queues else None
+        """The lag, None for a group that has committed nowhere: no offset says what it has read."""
+        return None if all(queue.lag is None for queue in self.queues) else self.lag
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -372,6 +372,25 @@ class ConsumeProgress:
     def last_timestamp_ms(self) -> int | None:
         known = [q.last_timestamp_ms for q in self.queues if q.last_timestamp_ms is not None]
         return max(known, default=None)
+
+    @property
+    def furthest_behind(self) -> QueueProgress | None:
+        """The queue with unread messages whose last consumed one is the oldest.
+
+        None without such a queue, and where one has read nothing that is retained.
+        """
+        behind = [queue for queue in self.queues if queue.lag]
+        if any(queue.last_timestamp_ms is None for queue in behind):
+            return None
+        return min(behind, key=lambda queue: queue.last_timestamp_ms or 0, default=None)
+
+    @property
+    def caught_up_ms(self) -> int | None:
+        """The store time up to which the group has read all of its queues."""
+        if not any(queue.lag for queue in self.queues):
+            return self.last_timestamp_ms
+        behind = self.furthest_behind
+        return None if behind is None else behind.last_timestamp_ms
 
 
 @dataclass(frozen=True, slots=True)

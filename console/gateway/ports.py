@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Group,
         GroupConfig,
         GroupConnections,
+        Member,
         MessageQueue,
         OutgoingMessage,
         Promoted,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from console.gateway.configuration import BrokerKey
     from console.gateway.copies import Copies, MessageCopy
     from console.gateway.errors import GatewayError
+    from console.gateway.running import RunningInfo
     from console.gateway.sample import BrokerSample
     from console.gateway.stored import Found, KeyFound, Place, StoredMessage, Wanted
 
@@ -118,6 +120,11 @@ class GroupGateway(Protocol):
     def connections(self, group: str) -> GroupConnections: ...
 
     def connections_of(self, groups: Iterable[str]) -> dict[str, GroupConnections]: ...
+
+    def running(
+        self, group: str, members: Iterable[Member], *, with_threads: bool = False
+    ) -> dict[str, RunningInfo | GatewayError]:
+        """Return what members say of themselves, or why one says nothing, by client id."""
 
     def progress(self, group: str) -> ConsumeProgress: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.groups import queue_views, views
+from console.groups import member_views, queue_views, views
 
 app_name = "groups"
 urlpatterns = [
@@ -13,6 +13,8 @@ urlpatterns = [
     path("undo/<int:entry>/", views.undo, name="undo"),
     path("g/<path:group>/edit/", views.edit, name="edit"),
     path("g/<path:group>/delete/", views.delete, name="delete"),
+    path("g/<path:group>/subscriptions/", member_views.subscriptions, name="subscriptions"),
+    path("g/<path:group>/member/", member_views.member, name="member"),
     path("g/<path:group>/progress/", views.progress, name="progress"),
     path(
         "g/<path:group>/queues/<str:broker_name>/<int:queue_id>/<path:topic>/",

@@ -9,16 +9,17 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
+from broker_core.message.names import dlq_topic
 from console.accounts.permissions import operators_form, page
 from console.configs.pages import ConfigPages, Requests, Words, addressed, state_of
 from console.gateway.access import gateway
-from console.gateway.answers import BrokerQueue, GroupConfig, TopicKind
-from console.gateway.kinds import topic_kind
+from console.gateway.answers import BrokerQueue, GroupConfig
 from console.gateway.moment import now_ms
 from console.groups.forms import GroupForm
-from console.history.metrics import CONSUMED, GROUP, LAG, MEMBERS
+from console.groups.progress import progress_context
+from console.history.metrics import GROUP, LAG
 from console.history.pages import history_context
-from console.history.reading import Spark, lag_sparks, last_of, sparks, subject_sparks
+from console.history.reading import Spark, last_of, sparks
 from console.history.series import How, Line
 from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text, plain_text
 from console.ui.danger import Choice, Danger, Effect
@@ -64,13 +65,6 @@ COLUMNS = (
 )
 
 
-TILES = {
-    "lag": Line("", LAG, How.PEAK),
-    "consumed": Line("", CONSUMED),
-    "members": Line("", MEMBERS),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class GroupRow:
     """A line of the list."""
@@ -83,19 +77,6 @@ class GroupRow:
     @property
     def is_left_alone(self) -> bool:
         return not self.connections.is_online and self.progress.lag > 0
-
-
-@dataclass(frozen=True, slots=True)
-class TopicProgress:
-    """A group's progress in one topic, each queue with the last hour of its lag."""
-
-    topic: str
-    is_retry: bool
-    queues: tuple[tuple[QueueProgress, Spark | None], ...]
-
-    @property
-    def lag(self) -> int:
-        return sum(row.lag for row, _spark in self.queues if row.lag is not None)
 
 
 @page
@@ -156,24 +137,6 @@ def found(name: str) -> Group:
     return group
 
 
-def progress_context(name: str) -> dict[str, Any]:
-    progress = gateway().groups.progress(name)
-    by_topic: dict[str, list[QueueProgress]] = {}
-    for row in progress.queues:
-        by_topic.setdefault(row.topic, []).append(row)
-    topics = []
-    for topic, rows in by_topic.items():
-        spark_of = lag_sparks(name, topic, now_ms())
-        queues = tuple((row, spark_of(row.broker_name, row.queue_id)) for row in rows)
-        topics.append(TopicProgress(topic, topic_kind(topic) is TopicKind.RETRY, queues))
-    return {
-        "sparks": subject_sparks(GROUP, name, TILES, now_ms()),
-        "progress": progress,
-        "connections": gateway().groups.connections(name),
-        "topics": sorted(topics, key=lambda each: (each.is_retry, each.topic)),
-    }
-
-
 def copies_of(group: Group) -> list[CopyText]:
     """Return what makes the group again, and what asks about it, elsewhere."""
     made = [
@@ -210,6 +173,7 @@ def detail(request: HttpRequest, group: str) -> HttpResponse:
     context = {"group": subject, "pages": PAGES, "copies": copies_of(subject)}
     context |= progress_context(group)
     context |= history_context(request, GROUP, group)
+    context["has_dead_letters"] = dlq_topic(group) in gateway().topics.all()
     return render(request, "groups/detail.html", context)
 
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
+from broker_core.protocol import java_json
 from console.audit.models import Entry
+from console.gateway.answers import (
+    ConsumeProgress,
+    Member,
+    MessageQueue,
+    QueueProgress,
+    Subscription,
+)
+from console.gateway.errors import GatewayError
+from console.gateway.fakes.groups import FakeGroups
+from console.gateway.requests.running import read
+from console.gateway.running import RunningInfo, RunningQueue, RunningTopic
+from console.groups.progress import with_unread
 from tests.console.plans import applied
 
 pytestmark = pytest.mark.django_db
@@ -157,3 +170,134 @@ def test_a_client_says_its_version_by_name(actors, brokers) -> None:
 
     assert "v4_9_7" in page
     assert ">407<" not in page
+
+
+def test_what_a_group_never_committed_is_no_lag_of_zero(actors, brokers) -> None:
+    brokers.add_topic("Orders", queue_nums=2)
+    brokers.put("Orders", 0, 1, 2, 3)
+    brokers.put("Orders", 1, 1, 2)
+    brokers.add_group("billing", online=True, topic="Orders")
+
+    page = actors.reader.get(reverse("groups:detail", args=["billing"])).text
+    listed = actors.reader.get(reverse("groups:list")).text
+
+    assert "The group has no consumer offset yet." in page
+    assert "and 5 retained where it never committed" in page
+    assert "≤ 3" in page
+    assert "The group has no consumer offset yet." in listed
+
+
+def test_topics_that_members_subscribe_to_are_there_before_the_first_offset(brokers) -> None:
+    brokers.add_topic("Orders", queue_nums=1)
+    brokers.put("Orders", 0, 1, 2, 3)
+    brokers.add_group("billing", online=True, topic="Orders")
+    groups = FakeGroups(brokers)
+    nothing = ConsumeProgress("billing", 0.0, (), 0)
+
+    progress, ends = with_unread(nothing, groups.connections("billing"))
+
+    assert [(row.topic, row.queue_id, row.lag) for row in progress.queues] == [("Orders", 0, None)]
+    assert [end.message_count for end in ends.values()] == [3]
+
+
+def row(queue_id: int, lag: int, last_ms: int | None) -> QueueProgress:
+    return QueueProgress("Orders", "broker-a", queue_id, 10, 10 - lag, last_ms)
+
+
+@pytest.mark.parametrize(
+    ("queues", "caught_up_ms"),
+    [
+        ([(0, 9_000), (0, 8_000)], 9_000),
+        ([(0, 9_000), (3, 5_000), (1, 6_000)], 5_000),
+        ([(0, 9_000), (3, None)], None),
+        ([], None),
+    ],
+)
+def test_a_group_has_caught_up_to_where_its_last_queue_is(queues, caught_up_ms) -> None:
+    rows = tuple(row(number, lag, last_ms) for number, (lag, last_ms) in enumerate(queues))
+
+    assert ConsumeProgress("billing", 0.0, rows, 0).caught_up_ms == caught_up_ms
+
+
+def two_members(brokers, *wishes: str) -> None:
+    """Members billing@0, billing@1, … that want tags of Orders; an empty wish is none."""
+    brokers.add_group("billing", online=True, topic="Orders")
+    brokers.members["billing"] = [
+        Member(f"billing@{number}", "127.0.0.1:1", "JAVA", 407, ("broker-a",))
+        for number in range(len(wishes))
+    ]
+    for number, wish in enumerate(wishes):
+        wanted = (Subscription("Orders", "TAG", wish),) if wish else ()
+        brokers.running[f"billing@{number}"] = RunningInfo(f"billing@{number}", {}, wanted, (), ())
+
+
+@pytest.mark.parametrize(
+    ("wishes", "is_mixed", "said"),
+    [
+        (("A", "A"), False, ["all the same"]),
+        (("A", "B", "A"), True, ["members differ", "billing@1", "skipped"]),
+        (("A", ""), True, ["not subscribed", "billing@1"]),
+    ],
+)
+def test_members_that_subscribe_to_other_things_are_named(
+    actors, brokers, wishes, is_mixed, said
+) -> None:
+    two_members(brokers, *wishes)
+
+    part = actors.reader.get(reverse("groups:subscriptions", args=["billing"])).text
+
+    assert ("members differ" in part) is is_mixed
+    assert [text for text in said if text not in part] == []
+
+
+def test_a_member_that_does_not_answer_is_said_to_be_silent(actors, brokers) -> None:
+    two_members(brokers, "A", "A")
+    brokers.running["billing@1"] = GatewayError("it took too long")
+
+    part = actors.reader.get(reverse("groups:subscriptions", args=["billing"])).text
+
+    assert "billing@1" in part
+    assert "it took too long" in part
+    assert "all the same" in part
+
+
+def test_a_member_says_how_it_is_and_what_its_threads_do(actors, brokers) -> None:
+    two_members(brokers, "A")
+    info = RunningInfo(
+        "billing@0",
+        {"PROP_THREADPOOL_CORE_SIZE": "20"},
+        (),
+        (RunningQueue(MessageQueue("Orders", "broker-a", 3), 7, 12, 1, 2, False, True),),
+        (RunningTopic("Orders", 1.5, 10.0, 0.5, 42),),
+        "TID: 9 <script>",
+    )
+    brokers.running["billing@0"] = info
+    url = reverse("groups:member", args=["billing"])
+
+    page = actors.operator.get(url, {"client": "billing@0", "threads": "on"}).text
+    without = actors.operator.get(url, {"client": "billing@0"}).text
+
+    assert [text for text in ("broker-a:3", "dropped", "42", "20") if text not in page] == []
+    assert "TID: 9 &lt;script&gt;" in page
+    assert "TID: 9" not in without
+    assert actors.reader.get(url, {"client": "billing@0"}).status_code == 403
+    assert actors.operator.get(url, {"client": "nobody"}).status_code == 404
+
+
+def test_what_a_java_client_says_of_itself_is_read() -> None:
+    body = (
+        '{"jstack":"TID: 1","mqTable":{{"brokerName":"broker-a","queueId":1,"topic":"T"}:'
+        '{"cachedMsgCount":3,"commitOffset":5,"droped":false,'
+        '"lastConsumeTimestamp":9,"lastPullTimestamp":0,"locked":true}},"properties":{"a":"b"},'
+        '"statusTable":{"T":{"consumeFailedMsgs":2,"consumeFailedTPS":0.1,"consumeOKTPS":4.5,'
+        '"consumeRT":1.25}},"subscriptionSet":[{"expressionType":"TAG","subString":"x","topic":"T"}]}'
+    )
+
+    info = read("c", java_json.decode(body.encode()))
+
+    assert info.queues == (
+        RunningQueue(MessageQueue("T", "broker-a", 1), 5, 3, None, 9, True, False),
+    )
+    assert info.subscriptions == (Subscription("T", "TAG", "x"),)
+    assert info.topics == (RunningTopic("T", 1.25, 4.5, 0.1, 2),)
+    assert (info.threads, info.properties) == ("TID: 1", {"a": "b"})

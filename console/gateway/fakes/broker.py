@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from console.gateway.answers import Replication, TraceEvent
     from console.gateway.errors import GatewayError
+    from console.gateway.running import RunningInfo
 
 ADDRESS = "127.0.0.1:10911"
 NAME_SERVER = "127.0.0.1:9876"
@@ -108,6 +109,8 @@ class FakeBroker:
         self.stored = asyncio.Condition()
         # Called with each stored message's event.
         self.watchers: list[Callable[[TraceEvent], None]] = []
+        # What members say of themselves, by client id, where it is not the usual.
+        self.running: dict[str, RunningInfo | GatewayError] = {}
         self.resent: list[tuple[str, bytes, dict[str, str]]] = []
         self.resend_fails: GatewayError | None = None
 

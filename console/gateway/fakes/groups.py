@@ -8,11 +8,13 @@ from console.gateway.answers import ConsumeProgress, Group, GroupConnections, Qu
 from console.gateway.fakes.broker import BROKER_NAME
 from console.gateway.kinds import is_system_group
 from console.gateway.moment import now_ms
+from console.gateway.running import RunningInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from console.gateway.answers import GroupConfig
+    from console.gateway.answers import GroupConfig, Member
+    from console.gateway.errors import GatewayError
     from console.gateway.fakes.broker import FakeBroker
 
 
@@ -51,6 +53,23 @@ class FakeGroups:
                 read_at_ms=now_ms(),
             )
             for group in groups
+        }
+
+    def running(
+        self, group: str, members: Iterable[Member], *, with_threads: bool = False
+    ) -> dict[str, RunningInfo | GatewayError]:
+        self._broker.check()
+        return {
+            member.client_id: self._broker.running.get(member.client_id)
+            or RunningInfo(
+                client_id=member.client_id,
+                properties={"PROP_CONSUMEORDERLY": "false"},
+                subscriptions=tuple(self._broker.subscriptions.get(group, ())),
+                queues=(),
+                topics=(),
+                threads="TID: 1 STATE: RUNNABLE" if with_threads else "",
+            )
+            for member in members
         }
 
     def progress(self, group: str) -> ConsumeProgress:

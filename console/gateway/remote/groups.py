@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from django.utils.translation import gettext as _
+
 from console.gateway.answers import ConsumeProgress, Group, GroupConnections, Member, QueueProgress
+from console.gateway.errors import GatewayError
 from console.gateway.kinds import is_system_group
 from console.gateway.moment import now_ms
 from console.gateway.remote.brokers import each
 from console.gateway.requests import groups as requests, offsets
+from console.gateway.requests.running import running_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from console.gateway.answers import BrokerNode, GroupConfig
     from console.gateway.remote.brokers import RemoteBrokers
     from console.gateway.requests.groups import Connections, ConsumeStats
+    from console.gateway.running import RunningInfo
 
 
 class RemoteGroups:
@@ -33,6 +38,11 @@ class RemoteGroups:
 
     def connections_of(self, groups: Iterable[str]) -> dict[str, GroupConnections]:
         return self._brokers.run(self._connections_of(list(groups)))
+
+    def running(
+        self, group: str, members: Iterable[Member], *, with_threads: bool = False
+    ) -> dict[str, RunningInfo | GatewayError]:
+        return self._brokers.run(self._running(group, list(members), with_threads=with_threads))
 
     def progress(self, group: str) -> ConsumeProgress:
         return self.progress_of([group])[group]
@@ -111,6 +121,25 @@ class RemoteGroups:
             )
             for group, queues in rows.items()
         }
+
+    async def _running(
+        self, group: str, members: list[Member], *, with_threads: bool
+    ) -> dict[str, RunningInfo | GatewayError]:
+        address = {node.broker_name: node.address for node in await self._brokers.masters()}
+
+        async def one(member: Member) -> RunningInfo | GatewayError:
+            at = next((address[name] for name in member.broker_names if name in address), None)
+            if at is None:
+                return GatewayError(_("No broker that may be asked knows this member."))
+            try:
+                return await running_info(
+                    self._brokers.ask, at, group, member.client_id, with_threads=with_threads
+                )
+            except GatewayError as error:
+                return error
+
+        found = await each(members, one)
+        return {member.client_id: info for member, info in found}
 
     async def _delete(self, group: str, *, remove_offset: bool) -> None:
         await self._brokers.on_masters(

@@ -106,10 +106,10 @@ def percent(value: float | None, reason: object = "") -> SafeString | str:
 
 
 @register.filter
-def duration(seconds: float | None) -> SafeString | str:
+def duration(seconds: float | None, reason: object = "") -> SafeString | str:
     """Show a span of time in its two largest units; the second is left out where it is 0."""
     if seconds is None:
-        return unknown()
+        return unknown(reason)
     whole = int(seconds)
     days, rest = divmod(whole, SECONDS_A_DAY)
     hours, rest = divmod(rest, SECONDS_AN_HOUR)

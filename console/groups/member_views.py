@@ -1,0 +1,56 @@
+"""Pages about a group's members: what each subscribes to, and how one of them is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+
+from console.accounts.permissions import operators_page, page
+from console.gateway.access import gateway
+from console.gateway.moment import now_ms
+from console.groups.members import MEMBERS_ASKED_MAX, subscriptions_of
+from console.ui.missing import MissingError
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+
+@page
+def subscriptions(request: HttpRequest, group: str) -> HttpResponse:
+    """Show the part of a group's page that asks its members what they subscribe to."""
+    connections = gateway().groups.connections(group)
+    asked = connections.members[:MEMBERS_ASKED_MAX]
+    infos = gateway().groups.running(group, asked) if asked else {}
+    context = {
+        "group_name": group,
+        "connections": connections,
+        "found": subscriptions_of(connections, infos),
+        "read_at_ms": now_ms(),
+    }
+    return render(request, "groups/_wishes.html", context)
+
+
+@operators_page
+def member(request: HttpRequest, group: str) -> HttpResponse:
+    """Show what one member says of itself; with `threads=on`, what each of its threads does."""
+    client_id = request.GET.get("client", "")
+    members = gateway().groups.connections(group).members
+    found = next((each for each in members if each.client_id == client_id), None)
+    if found is None:
+        raise MissingError(
+            _("Group %(group)s has no member %(client)s now.")
+            % {"group": group, "client": client_id or "?"}
+        )
+    with_threads = request.GET.get("threads") == "on"
+    info = gateway().groups.running(group, [found], with_threads=with_threads)[client_id]
+    context = {
+        "group": group,
+        "member": found,
+        "info": None if isinstance(info, Exception) else info,
+        "problem": info if isinstance(info, Exception) else None,
+        "with_threads": with_threads,
+        "read_at_ms": now_ms(),
+    }
+    return render(request, "groups/member.html", context)
