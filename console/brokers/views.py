@@ -19,10 +19,9 @@ from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.history import metrics
 from console.history.charts import LAG_CHARTS, MIB, SLAVES_CHARTS
-from console.history.database import HistoryError
 from console.history.metrics import BROKER
 from console.history.pages import history_context
-from console.history.reading import Spark, subject_sparks, subjects_of
+from console.history.reading import Spark, is_kept, subject_sparks
 from console.history.series import Line
 from console.overview.replication import sets_of
 from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text
@@ -50,7 +49,7 @@ def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
         answer = gateway().cluster.runtime().get(node.address) if node is not None else None
     except GatewayError as error:
         answer = error
-    if node is None and not is_kept(name):
+    if node is None and not is_kept(BROKER, name):
         if isinstance(answer, GatewayError):
             raise answer
         raise Http404
@@ -106,14 +105,6 @@ def set_of(cluster: Cluster, broker_name: str) -> tuple[BrokerSet, ...]:
 
 def is_called(node: BrokerNode, broker_name: str, broker_id: int) -> bool:
     return (node.broker_name, node.broker_id) == (broker_name, broker_id)
-
-
-def is_kept(name: str) -> bool:
-    """Whether the history knows a broker; one that cannot be read knows none."""
-    try:
-        return bool(subjects_of(BROKER, name))
-    except HistoryError:
-        return False
 
 
 def danger_of(node: BrokerNode) -> Danger:

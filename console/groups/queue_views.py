@@ -14,13 +14,20 @@ from console.gateway.moment import now_ms
 from console.history.metrics import QUEUE, QueuePlace
 from console.history.pages import history_context
 from console.history.reading import lag_sparks
+from console.history.without_brokers import or_its_history
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 
+def kept_name(*, group: str, broker_name: str, queue_id: int, topic: str) -> str:
+    """Return the name of what an address shows in the history."""
+    return str(QueuePlace(group, topic, broker_name, queue_id))
+
+
 @page
+@or_its_history(QUEUE, kept_name)
 def queue(
     request: HttpRequest, group: str, broker_name: str, queue_id: int, topic: str
 ) -> HttpResponse:

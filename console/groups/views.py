@@ -21,6 +21,7 @@ from console.history.metrics import GROUP, LAG
 from console.history.pages import history_context
 from console.history.reading import Spark, last_of, sparks
 from console.history.series import How, Line
+from console.history.without_brokers import or_its_history
 from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text, plain_text
 from console.ui.danger import Choice, Danger, Effect
 from console.ui.lists import Chip, asked_text, page_of
@@ -168,6 +169,7 @@ def copies_of(group: Group) -> list[CopyText]:
 
 
 @page
+@or_its_history(GROUP, lambda group: group)
 def detail(request: HttpRequest, group: str) -> HttpResponse:
     subject = found(group)
     context = {"group": subject, "pages": PAGES, "copies": copies_of(subject)}

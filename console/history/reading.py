@@ -128,6 +128,14 @@ def subjects_of(kind: str, name: str) -> dict[Subject, int]:
     return {subject: each for subject, each in found.items() if subject.broker == broker}
 
 
+def is_kept(kind: str, name: str) -> bool:
+    """Whether the history knows a page's subject; one that cannot be read knows none."""
+    try:
+        return bool(subjects_of(kind, name))
+    except HistoryError:
+        return False
+
+
 def chart_data(chart: Chart, name: str, asked: TimeRange) -> ChartData:
     """Return what a chart shows; what cannot be read is a problem in words, not an error."""
     tier = asked.tier

@@ -20,6 +20,7 @@ from console.history.metrics import PUT, RETAINED, TOPIC
 from console.history.pages import history_context
 from console.history.reading import Spark, fill_sparks, last_of, sparks, subject_sparks
 from console.history.series import Line
+from console.history.without_brokers import or_its_history
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
 from console.ui.copies import (
@@ -237,6 +238,7 @@ def copies_of(topic: Topic) -> list[CopyText]:
 
 
 @page
+@or_its_history(TOPIC, lambda topic: topic)
 def detail(request: HttpRequest, topic: str) -> HttpResponse:
     subject = found(topic)
     groups = gateway().topics.consumers(topic)

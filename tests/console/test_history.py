@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 import pytest
-from django.urls import reverse
+from django.urls import reverse, reverse_lazy
 
 from console.alerts.models import Alert, Rule
 from console.audit.models import Entry
@@ -358,3 +358,30 @@ def test_a_queue_has_the_lag_of_its_group_there(actors, brokers, first_ms) -> No
     assert gone.status_code == 404
     nothing = chart(actors.reader, "queue", "lag", "nonsense")
     assert set(nothing["lines"][0]["values"]) == {None}
+
+
+@pytest.mark.parametrize(
+    ("url", "title"),
+    [
+        (reverse_lazy("topics:detail", args=["Orders"]), "Orders"),
+        (reverse_lazy("groups:detail", args=["billing"]), "billing"),
+        (
+            reverse_lazy("groups:queue", args=["billing", "broker-a", 1, "Orders"]),
+            "Orders · broker-a:1",
+        ),
+    ],
+)
+def test_while_no_broker_answers_a_page_shows_what_was_kept(actors, brokers, url, title) -> None:
+    progress = Subject(metrics.PROGRESS, "broker-a", metrics.pair("billing", "Orders"))
+    rows = {(each, metrics.LAG): [1] for each in (ORDERS, BILLING, progress)}
+    keep(history_store(), now_ms() - 60_000, rows)
+    brokers.fails = NameServerDownError(["127.0.0.1:9876"], "refused")
+
+    answer = actors.reader.get(url)
+
+    assert answer.status_code == 503
+    assert f"<h1>{title}</h1>" in answer.text
+    assert "was sampled before" in answer.text
+    assert "data-history=" in answer.text
+    unknown = actors.reader.get(reverse("topics:detail", args=["of-nobody"]))
+    assert "No answer to show" in unknown.text
