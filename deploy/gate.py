@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEAVY = "spark or interop or fault or browser"
-WAITING = "tests/interop"
-"""Tests that wait for clients, delays and the real broker more than they compute."""
+HEAVY_APART = {"interop": "tests/interop", "browser": "tests/browser"}
+"""By step: what waits for clients, delays, the real broker and a browser more than it computes."""
 APART = {
     "served": ("tests/integration", "tests/property"),
     "pages": ("tests/console",),
@@ -98,9 +98,10 @@ def stages_of(tier: str, seed: int) -> list[list[Step]]:
             for name, places in parts.items()
         ]
     ]
+    rest = [f"--ignore={place}" for place in HEAVY_APART.values()]
     heavy = [
-        tests("interop", HEAVY, WAITING, seconds_max=HEAVY_SECONDS_MAX),
-        tests("heavy", HEAVY, f"--ignore={WAITING}", seconds_max=HEAVY_SECONDS_MAX),
+        tests(name, HEAVY, *places, seconds_max=HEAVY_SECONDS_MAX)
+        for name, *places in (*HEAVY_APART.items(), ("heavy", *rest))
     ]
     match tier:
         case "lint":

@@ -28,7 +28,7 @@ NAMES = (
     *("old_password", "new_password1", "new_password2", "broker_names", "read_queue_nums", "perm"),
     *("write_queue_nums", "body", "keys", "tags", "count", "confirm", "queue", "offset", "hours"),
 )
-ROUNDS = 2
+ROUNDS = 1
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from broker_core.processors.query import QueryProcessor
 from tests.property import guarded_fuzz
 from tests.property.fuzz import Fuzzer
@@ -16,8 +18,6 @@ from tests.support.broker_process import ROOT
 
 if TYPE_CHECKING:
     import random
-
-    import pytest
 
 SECONDS = 3.0
 RUN_SECONDS_MAX = 500
@@ -46,6 +46,7 @@ async def test_a_fault_is_found(rng: random.Random, monkeypatch: pytest.MonkeyPa
     assert "a field that nobody sent" in wrong
 
 
+@pytest.mark.fault  # not that anything is killed: it takes as long as a hundred other tests
 def test_200_000_frames_do_no_harm_to_a_broker_and_a_name_server_with_accounts(
     rng: random.Random,
 ) -> None:
