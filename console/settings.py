@@ -99,6 +99,7 @@ INSTALLED_APPS = [
     "console.offsets",
     "console.browse",
     "console.dead_letters",
+    "console.sending",
     "console.tracing",
     "console.lake",
     "console.sql",

@@ -16,6 +16,7 @@ urlpatterns = [
     path("topics/", include("console.topics.urls")),
     path("groups/", include("console.groups.urls")),
     path("offsets/", include("console.offsets.urls")),
+    path("messages/send/", include("console.sending.urls")),
     path("messages/", include("console.browse.urls")),
     path("dead-letters/", include("console.dead_letters.urls")),
     path("reports/", include("console.reports.urls")),

@@ -22,6 +22,7 @@ LISTS = {
     "alert-window": "alerts:windows",
     "dead-letter": "dead_letters:list",
     "mark": "marks:list",
+    "message": "browse:search",
     "mark-token": "marks:list",
     "schedule": "reports:list",
 }

@@ -1,8 +1,8 @@
 """What the console may ask brokers: one Protocol for each subject, without a word about the wire.
 
 `ClusterGateway`, `TopicGateway`, `GroupGateway`, `OffsetGateway`, `BrowseGateway`,
-`RepairGateway` and `SampleGateway` block and serve views and the collector, from any thread; each
-call ends within the gateway's time limit.
+`RepairGateway`, `SendingGateway` and `SampleGateway` block and serve views and the collector, from
+any thread; each call ends within the gateway's time limit.
 `MessageGateway` and `WatchGateway` hold connections and belong to one event loop.
 
 Every call raises `GatewayError`. A call that spans brokers raises when any of them fails, since a
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from broker_core.message.ids import OffsetMsgId
     from console.gateway.answers import (
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from console.gateway.configuration import BrokerKey
     from console.gateway.copies import Copies, MessageCopy
     from console.gateway.errors import GatewayError
+    from console.gateway.outgoing import Delivered, NewMessage, Sending, Sent
     from console.gateway.running import RunningInfo
     from console.gateway.sample import BrokerSample
     from console.gateway.stored import Found, KeyFound, Place, StoredMessage, Wanted
@@ -218,6 +219,29 @@ class SampleGateway(Protocol):
         """Return a sample of each broker that is registered, or why there is none."""
 
 
+class SendingGateway(Protocol):
+    """Messages that people send, one by one."""
+
+    def send(self, outgoing: Sequence[NewMessage]) -> Sending:
+        """Store messages one after the other, until one cannot be stored."""
+
+    def end(self, half: Sent, *, is_commit: bool) -> None:
+        """Commit or roll back a transaction.
+
+        Raises:
+            RequestFailedError: the broker has no such half message (any more).
+        """
+
+    def deliver(
+        self, broker_name: str, offset_msg_id: str, group: str, client_id: str
+    ) -> Delivered:
+        """Hand a stored message to one member of a group, whose offset does not move.
+
+        Raises:
+            RequestFailedError: the member is not there, or does not answer.
+        """
+
+
 class MessageGateway(Protocol):
     """What a client does with messages: send, pull, be a member of a group. One event loop.
 
@@ -285,7 +309,7 @@ class WatchGateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """The nine ways to the brokers, for whoever needs one of them."""
+    """The ten ways to the brokers, for whoever needs one of them."""
 
     cluster: ClusterGateway
     topics: TopicGateway
@@ -294,5 +318,6 @@ class Gateway:
     browse: BrowseGateway
     repair: RepairGateway
     samples: SampleGateway
+    sending: SendingGateway
     messages: MessageGateway
     watch: WatchGateway

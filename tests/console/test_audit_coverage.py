@@ -21,9 +21,12 @@ from console.audit.models import Entry
 from console.dead_letters import replaying
 from console.dead_letters.models import Item, Run, State
 from console.demo import views as demo_views
-from console.gateway.answers import BrokerNode, GroupConfig, TopicConfig
+from console.gateway import access
+from console.gateway.answers import BrokerNode, GroupConfig, Member, MessageQueue, TopicConfig
+from console.gateway.outgoing import NewMessage
 from console.reports import health, schedules, tasks
 from console.reports.models import ReportRun
+from console.sending.models import HalfMessage
 from console.sql.desk import Desk
 from console.sql.models import SavedQuery
 from console.sql.runs import ROWS, Column, Outcome, new_run
@@ -149,6 +152,10 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "sql:schedule-end": ({}, "sql.unschedule"),
     "sql:run": ({"sql": "SELECT 1"}, "sql.run"),
     "sql:save": ({"sql": "SELECT 1", "name": "one"}, "sql.save"),
+    "sending:deliver": ({"member": "billing billing@1"}, "message.deliver"),
+    "sending:end": ({"outcome": "commit"}, "message.end"),
+    "sending:forget": ({}, "message.forget"),
+    "sending:send": ({"topic": "Orders", "encoding": "text", "delay_level": 0}, "message.send"),
     "topics:create": (TOPIC, "topic.create"),
     "topics:delete": ({"name": "Orders"}, "topic.delete"),
     "topics:edit": ({**TOPIC, "perm": 4}, "topic.update"),
@@ -204,6 +211,7 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
     brokers.slaves.append(SLAVE)
     brokers.add_topic("Orders")
     brokers.add_group("billing")
+    brokers.members["billing"] = [Member("billing@1", "127.0.0.1:5", "JAVA", 407, ("broker-a",))]
     brokers.put("Orders", 0, 1_000)
     brokers.offsets["billing", "Orders", 0] = 1
     monkeypatch.setattr(demo_views, "demo_process", FakeDemo())
@@ -226,6 +234,29 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
         "reports:schedule": reverse("reports:schedule", args=[schedule.pk]),
         "reports:schedule-delete": reverse("reports:schedule-delete", args=[schedule.pk]),
         "reports:schedule-switch": reverse("reports:schedule-switch", args=[schedule.pk]),
+        **sending_world(),
+    }
+
+
+def sending_world() -> dict[str, str]:
+    """Begin a transaction; return its addresses, and that of a message for a member."""
+    queue = MessageQueue("Orders", "broker-a", 0)
+    half = NewMessage(queue, b"", {}, is_half=True)
+    (begun,) = access.gateway().sending.send([half]).sent
+    kept = HalfMessage.objects.create(
+        topic="Orders",
+        broker_name="broker-a",
+        queue_id=0,
+        queue_offset=begun.queue_offset,
+        offset_msg_id=begun.offset_msg_id,
+        uniq_key=begun.uniq_key,
+        by="ada",
+        made_ms=1,
+    )
+    return {
+        "sending:deliver": reverse("sending:deliver", args=["broker-a", 0, 0, "Orders"]),
+        "sending:end": reverse("sending:end", args=[kept.pk]),
+        "sending:forget": reverse("sending:forget", args=[kept.pk]),
     }
 
 

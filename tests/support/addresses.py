@@ -68,6 +68,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "reports:schedule": ("",),
     "reports:schedule-delete": ("",),
     "reports:schedule-new": ("",),
+    "sending:send": ("", "?topic={topic}"),
     "sql:editor": ("",),
     "sql:rights": ("",),
     "sql:schedule": ("",),

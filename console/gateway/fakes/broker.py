@@ -107,6 +107,8 @@ class FakeBroker:
         self.damaged_ranges = 0
         # Wakes pulls at the end of a queue.
         self.stored = asyncio.Condition()
+        # Messages handed to one client: group, client_id, offset_msg_id.
+        self.delivered: list[tuple[str, str, str]] = []
         # Called with each stored message's event.
         self.watchers: list[Callable[[TraceEvent], None]] = []
         # What members say of themselves, by client id, where it is not the usual.

@@ -10,6 +10,7 @@ from console.gateway.fakes.messages import FakeMessages
 from console.gateway.fakes.offsets import FakeOffsets
 from console.gateway.fakes.repair import FakeRepair
 from console.gateway.fakes.samples import FakeSamples
+from console.gateway.fakes.sending import FakeSending
 from console.gateway.fakes.topics import FakeTopics
 from console.gateway.fakes.watch import FakeWatches
 from console.gateway.ports import Gateway
@@ -26,6 +27,7 @@ def fake_gateway(broker: FakeBroker | None = None) -> Gateway:
         browse=FakeBrowse(broker),
         repair=FakeRepair(broker),
         samples=FakeSamples(broker),
+        sending=FakeSending(broker),
         messages=FakeMessages(broker),
         watch=FakeWatches(broker),
     )

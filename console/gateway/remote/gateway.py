@@ -13,6 +13,7 @@ from console.gateway.remote.messages import RemoteMessages
 from console.gateway.remote.offsets import RemoteOffsets
 from console.gateway.remote.repair import RemoteRepair
 from console.gateway.remote.samples import RemoteSamples
+from console.gateway.remote.sending import RemoteSending
 from console.gateway.remote.topics import RemoteTopics
 from console.gateway.remote.watch import RemoteWatches
 
@@ -32,6 +33,7 @@ def gateway_to(brokers: RemoteBrokers) -> Gateway:
         browse=RemoteBrowse(brokers),
         repair=RemoteRepair(brokers),
         samples=RemoteSamples(brokers),
+        sending=RemoteSending(brokers),
         messages=RemoteMessages(brokers.name_servers, brokers.timeout_s),
         watch=RemoteWatches(brokers.timeout_s),
     )

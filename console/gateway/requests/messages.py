@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_core.message import names, properties
 from broker_core.protocol import java_json
@@ -31,6 +31,15 @@ NOTHING_PULLED = frozenset(
         ResponseCode.PULL_OFFSET_MOVED,
     }
 )
+
+
+class Stored(NamedTuple):
+    """Where a broker put a message."""
+
+    offset_msg_id: str
+    queue_id: int
+    queue_offset: int
+    transaction_id: str
 
 
 async def route(ask: Ask, address: str, topic: str) -> tuple[TopicRoute, dict[str, str]] | None:
@@ -71,15 +80,28 @@ async def send(
     ask: Ask, address: str, queue: MessageQueue, message: OutgoingMessage, group: str, uniq_key: str
 ) -> int:
     """Store a message with the id that the client gave it; return its queue offset."""
+    carried = {
+        names.PROPERTY_UNIQ_KEY: uniq_key,
+        names.PROPERTY_KEYS: message.keys,
+        names.PROPERTY_WAIT_STORE_MSG_OK: "true",
+        names.PROPERTY_TAGS: message.tags,
+    }
+    stored = await put(ask, address, queue, message.body, carried, group, message.born_ms)
+    return stored.queue_offset
+
+
+async def put(
+    ask: Ask,
+    address: str,
+    queue: MessageQueue,
+    body: bytes,
+    carried: Mapping[str, str],
+    group: str,
+    born_ms: int,
+    sys_flag: int = 0,
+) -> Stored:
+    """Store a message with these properties; return where it is."""
     code = RequestCode.SEND_MESSAGE_V2
-    text = properties.encode(
-        {
-            names.PROPERTY_UNIQ_KEY: uniq_key,
-            names.PROPERTY_KEYS: message.keys,
-            names.PROPERTY_WAIT_STORE_MSG_OK: "true",
-            names.PROPERTY_TAGS: message.tags,
-        }
-    )
     # SEND_MESSAGE_V2 has one letter a field, in this order.
     fields = {
         "a": group,
@@ -87,17 +109,22 @@ async def send(
         "c": names.AUTO_CREATE_TOPIC_KEY_TOPIC,
         "d": DEFAULT_TOPIC_QUEUE_NUMS,
         "e": queue.queue_id,
-        "f": 0,
-        "g": message.born_ms,
+        "f": sys_flag,
+        "g": born_ms,
         "h": 0,
-        "i": text,
+        "i": properties.encode(carried),
         "j": 0,
         "k": False,
         "m": False,
     }
-    answer = await call(ask, address, code, fields, message.body)
+    answer = await call(ask, address, code, fields, body)
     with reading(address, code):
-        return int(answer.ext_fields["queueOffset"])
+        return Stored(
+            answer.ext_fields.get("msgId") or "",
+            int(answer.ext_fields.get("queueId", queue.queue_id)),
+            int(answer.ext_fields["queueOffset"]),
+            answer.ext_fields.get("transactionId") or "",
+        )
 
 
 async def pull(

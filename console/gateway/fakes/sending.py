@@ -1,0 +1,68 @@
+"""SendingGateway without a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_core.message import ids, names
+from console.gateway.answers import TopicQueue
+from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
+from console.gateway.fakes.broker import ADDRESS
+from console.gateway.moment import now_ms
+from console.gateway.outgoing import Delivered, Sending, Sent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.gateway.fakes.broker import FakeBroker
+    from console.gateway.outgoing import NewMessage
+
+
+class FakeSending:
+    """Half messages wait beside the queues until they end."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+        self._half: dict[str, NewMessage] = {}
+
+    def send(self, outgoing: Sequence[NewMessage]) -> Sending:
+        self._broker.check()
+        sent: list[Sent] = []
+        for message in outgoing:
+            uniq_key = f"{len(self._half) + now_ms() * 4096 + len(sent):032X}"
+            place = ids.offset_msg_id(ids.parse_host(ADDRESS), len(self._half))
+            if message.is_half:
+                self._half[uniq_key] = message
+                sent.append(Sent(message.queue, len(self._half) - 1, place, uniq_key, uniq_key))
+                continue
+            if TopicQueue(message.queue.topic, message.queue.queue_id) not in self._broker.queues:
+                error = RequestFailedError(ADDRESS, SYSTEM_ERROR, "request queueId is illegal")
+                return Sending(tuple(sent), error)
+            sent.append(Sent(message.queue, self._put(message, uniq_key), place, uniq_key))
+        return Sending(tuple(sent))
+
+    def end(self, half: Sent, *, is_commit: bool) -> None:
+        self._broker.check()
+        message = self._half.pop(half.uniq_key, None)
+        if message is None:
+            raise RequestFailedError(ADDRESS, SYSTEM_ERROR, "no such half message")
+        if is_commit:
+            self._put(message, half.uniq_key)
+
+    def deliver(
+        self, broker_name: str, offset_msg_id: str, group: str, client_id: str
+    ) -> Delivered:
+        self._broker.check()
+        members = {each.client_id for each in self._broker.members.get(group, ())}
+        if client_id not in members:
+            remark = f"The Consumer <{group}> <{client_id}> not online"
+            raise RequestFailedError(ADDRESS, SYSTEM_ERROR, remark)
+        self._broker.delivered.append((group, client_id, offset_msg_id))
+        return Delivered("CR_SUCCESS", "", 3)
+
+    def _put(self, message: NewMessage, uniq_key: str) -> int:
+        carried = {**message.properties, names.PROPERTY_UNIQ_KEY: uniq_key}
+        queue = message.queue
+        return self._broker.put_message(
+            queue.topic, queue.queue_id, message.body, now_ms(), **carried
+        )

@@ -1,0 +1,1 @@
+"""Sending: messages that people make, and transactions that wait for them."""

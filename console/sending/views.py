@@ -1,0 +1,283 @@
+"""Views of sending: the form, the end of a transaction, a message for one client."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _, ngettext
+
+from console.accounts.permissions import operators_action, operators_form, require_administrator
+from console.audit.models import Entry
+from console.audit.record import change
+from console.browse.bodies import decoded
+from console.browse.columns import NAMES_OFFERED_MAX, message_url
+from console.gateway.access import gateway
+from console.gateway.answers import BrokerQueue, MessageQueue, TopicKind
+from console.gateway.errors import BrokerDownError, GatewayError
+from console.gateway.moment import now_ms
+from console.gateway.outgoing import Sent
+from console.history.range import whole
+from console.sending.forms import BASE64, BODY_CHARACTERS_MAX, RESERVED, TEXT, SendForm
+from console.sending.models import HalfMessage, LastSent
+from console.ui.missing import MissingError
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.http import HttpRequest, HttpResponse
+
+    from console.gateway.outgoing import Sending
+    from console.gateway.stored import StoredMessage
+
+PLACES_KEPT = 100
+REMEMBERED_MAX = 100
+REMEMBERED_CHARACTERS_MAX = 65_536
+HALVES_SHOWN = 50
+AUDITED_IDS = 20
+RECENT_SHOWN = 10
+
+
+@operators_form
+def send(request: HttpRequest) -> HttpResponse:
+    """Show the form, with what was last sent to the topic or what another message has."""
+    topics = gateway().topics.all()
+    asked = request.GET.get("topic", "").strip()
+    last = LastSent.objects.filter(user=user_of(request), topic=asked).first()
+    if request.method == "POST":
+        form = SendForm(request.POST, topics=topics)
+        if form.is_valid():
+            return sent(request, form)
+    else:
+        form = SendForm(initial=initial_of(request, asked, last), topics=topics)
+    names = [name for name, each in topics.items() if each.kind is TopicKind.NORMAL]
+    context: dict[str, Any] = {
+        "form": form,
+        "names": names[:NAMES_OFFERED_MAX],
+        "topic": asked if asked in topics else "",
+        "last": last,
+        "halves": HalfMessage.objects.all()[:HALVES_SHOWN],
+        "recent": LastSent.objects.filter(user=user_of(request))[:RECENT_SHOWN],
+    }
+    return render(request, "sending/form.html", context)
+
+
+def user_of(request: HttpRequest) -> User:
+    user = request.user
+    assert user.is_authenticated  # the decorators let nobody else in
+    return user
+
+
+def initial_of(request: HttpRequest, topic: str, last: LastSent | None) -> dict[str, Any]:
+    """Return what the form begins with."""
+    if "copy" in request.GET:
+        require_administrator(request)
+        return copied(topic, request.GET["copy"])
+    if last is not None:
+        return {**last.fields, "topic": topic, "is_half": False}
+    return {"topic": topic, "encoding": TEXT, "delay_level": 0, "count": 1}
+
+
+def copied(topic: str, place: str) -> dict[str, Any]:
+    """Return the fields of a message that is to be sent again, whole."""
+    queue, _colon, offset = place.rpartition(":")
+    number = whole(offset)
+    try:
+        found = (
+            None
+            if number is None
+            else gateway().browse.at(topic, BrokerQueue.parse(queue), number, is_whole=True)
+        )
+    except ValueError:
+        found = None
+    if found is None:
+        raise MissingError(_("The message that is to be sent again is not there (any more)."))
+    if found.body is None or found.is_cut:
+        raise MissingError(_("The message's body cannot be read whole, so it is not sent again."))
+    return {"topic": topic, "delay_level": 0, "count": 1} | carried_by(found, found.body)
+
+
+def carried_by(found: StoredMessage, body: bytes) -> dict[str, str]:
+    text = decoded(body, lacking_max=0)
+    is_text = text is not None and "\r" not in text
+    shown = str(text) if is_text else base64.b64encode(body).decode()
+    if len(shown) > BODY_CHARACTERS_MAX:
+        raise MissingError(_("The body is too large for the form: 1 MiB at most."))
+    own = {name: value for name, value in found.properties.items() if name not in RESERVED}
+    return {
+        "body": shown,
+        "encoding": TEXT if is_text else BASE64,
+        "tag": found.tags,
+        "keys": found.keys,
+        "properties": "\n".join(f"{name}={value}" for name, value in own.items()),
+    }
+
+
+def sent(request: HttpRequest, form: SendForm) -> HttpResponse:
+    """Send, write down what came of it, and lead to the form with the places."""
+    data = form.cleaned_data
+    topic, outgoing = data["topic"], form.messages()
+    after: dict[str, Any] = {
+        "count": len(outgoing),
+        "bytes": sum(len(each.body) for each in outgoing),
+        "keys": data["keys"],
+        "tag": data["tag"],
+        "delay_level": data["delay_level"],
+        "transaction": data["is_half"],
+    }
+    with change(request, "message.send", topic, after=after) as entry:
+        outcome = gateway().sending.send(outgoing)
+        entry.after = after | {
+            "sent": len(outcome.sent),
+            "ids": [each.offset_msg_id for each in outcome.sent[:AUDITED_IDS]],
+        }
+        if outcome.problem is not None:
+            entry.outcome = Entry.Outcome.FAILED
+            entry.remark = outcome.problem.what
+    remember(request, form, outcome)
+    if data["is_half"]:
+        keep_halves(request, data["keys"], outcome.sent)
+    say(request, outcome, len(outgoing), is_half=data["is_half"])
+    return redirect(f"{reverse('sending:send')}?{urlencode({'topic': topic})}")
+
+
+def say(request: HttpRequest, outcome: Sending, wanted: int, *, is_half: bool) -> None:
+    count = len(outcome.sent)
+    if outcome.problem is not None:
+        messages.error(
+            request,
+            _("%(count)d of %(wanted)d are sent. %(what)s")
+            % {"count": count, "wanted": wanted, "what": outcome.problem.what}
+            + (
+                " " + _("Whether the one after them is stored is not known.")
+                if isinstance(outcome.problem, BrokerDownError)
+                else ""
+            ),
+        )
+    elif is_half:
+        messages.success(request, _("The transaction has begun; nobody gets its message yet."))
+    else:
+        messages.success(
+            request,
+            ngettext("%(count)d message is sent.", "%(count)d messages are sent.", count)
+            % {"count": count},
+        )
+
+
+def remember(request: HttpRequest, form: SendForm, outcome: Sending) -> None:
+    """Keep the form's fields for the next time; too large a body is left out."""
+    data = {name: value for name, value in form.cleaned_data.items() if name != "topic"}
+    if len(str(data["body"])) > REMEMBERED_CHARACTERS_MAX:
+        data["body"] = ""
+    places = [
+        [each.queue.broker_name, each.queue.queue_id, str(each.queue_offset)]
+        for each in outcome.sent[:PLACES_KEPT]
+        if not data["is_half"]
+    ]
+    user = user_of(request)
+    LastSent.objects.update_or_create(
+        user=user,
+        topic=form.cleaned_data["topic"],
+        defaults={
+            "fields": data,
+            "places": places,
+            "count": len(outcome.sent),
+            "sent_ms": now_ms(),
+        },
+    )
+    mine = LastSent.objects.filter(user=user)
+    mine.filter(pk__in=list(mine.values_list("pk", flat=True)[REMEMBERED_MAX:])).delete()
+
+
+def keep_halves(request: HttpRequest, keys: str, halves: tuple[Sent, ...]) -> None:
+    HalfMessage.objects.bulk_create(
+        HalfMessage(
+            topic=each.queue.topic,
+            broker_name=each.queue.broker_name,
+            queue_id=each.queue.queue_id,
+            queue_offset=each.queue_offset,
+            offset_msg_id=each.offset_msg_id,
+            uniq_key=each.uniq_key,
+            transaction_id=each.transaction_id,
+            keys=keys[:255],
+            by=request.user.get_username(),
+            made_ms=now_ms(),
+        )
+        for each in halves
+    )
+
+
+@operators_action
+def end(request: HttpRequest, pk: int) -> HttpResponse:
+    """Commit or roll back a transaction that was begun here."""
+    half = get_object_or_404(HalfMessage, pk=pk)
+    is_commit = request.POST.get("outcome") == "commit"
+    after = {"outcome": "commit" if is_commit else "roll back", "id": half.offset_msg_id}
+    queue = MessageQueue(half.topic, half.broker_name, half.queue_id)
+    known = Sent(queue, half.queue_offset, half.offset_msg_id, half.uniq_key, half.transaction_id)
+    try:
+        with change(request, "message.end", half.topic, after=after):
+            gateway().sending.end(known, is_commit=is_commit)
+    except GatewayError as error:
+        messages.error(request, error.what)
+        return redirect(f"{reverse('sending:send')}?{urlencode({'topic': half.topic})}")
+    half.delete()
+    messages.success(
+        request,
+        _("The transaction is committed: consumers get its message.")
+        if is_commit
+        else _("The transaction is rolled back: nobody gets its message."),
+    )
+    return redirect(f"{reverse('sending:send')}?{urlencode({'topic': half.topic})}")
+
+
+@operators_action
+def forget(request: HttpRequest, pk: int) -> HttpResponse:
+    """Take a transaction off the list; the broker does with it what it does with those left."""
+    half = get_object_or_404(HalfMessage, pk=pk)
+    with change(request, "message.forget", half.topic, after={"id": half.offset_msg_id}):
+        half.delete()
+    return redirect(f"{reverse('sending:send')}?{urlencode({'topic': half.topic})}")
+
+
+@operators_action
+def deliver(
+    request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
+) -> HttpResponse:
+    """Hand a message to one member of a group, and say what it made of it."""
+    found = gateway().browse.at(topic, BrokerQueue(broker_name, queue_id), offset)
+    if found is None:
+        raise MissingError(_("The message is not there (any more)."))
+    group, _at, client_id = request.POST.get("member", "").partition(" ")
+    after: dict[str, Any] = {
+        "group": group,
+        "client": client_id,
+        "queue": str(found.queue),
+        "offset": str(offset),
+    }
+    try:
+        with change(request, "message.deliver", topic, after=after) as entry:
+            result = gateway().sending.deliver(broker_name, found.offset_msg_id, group, client_id)
+            entry.after = after | {"result": result.result, "remark": result.remark}
+            if not result.is_consumed:
+                entry.outcome = Entry.Outcome.FAILED
+                entry.remark = f"{result.result} {result.remark}".strip()
+    except GatewayError as error:
+        messages.error(request, error.what)
+        return redirect(message_url(found))
+    values = {
+        "client": client_id,
+        "result": result.result,
+        "spent": "" if result.spent_ms is None else f", {result.spent_ms} ms",
+        "remark": result.remark,
+    }
+    if result.is_consumed:
+        messages.success(request, _("%(client)s has consumed it (%(result)s%(spent)s).") % values)
+    else:
+        messages.error(
+            request, _("%(client)s did not consume it: %(result)s%(spent)s. %(remark)s") % values
+        )
+    return redirect(message_url(found))

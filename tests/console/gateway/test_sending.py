@@ -1,0 +1,84 @@
+"""The contract of SendingGateway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.gateway.answers import BrokerQueue, MessageQueue
+from console.gateway.errors import GatewayError, RequestFailedError
+from console.gateway.outgoing import NewMessage
+from console.gateway.stored import Wanted
+from tests.console.gateway.support import ORDERS, ask, send
+
+if TYPE_CHECKING:
+    from console.gateway.ports import Gateway
+
+FIRST, SECOND = MessageQueue("Orders", "broker-a", 0), MessageQueue("Orders", "broker-a", 1)
+FOREVER_MS = 1 << 44
+
+
+async def bodies(gateway: Gateway) -> list[bytes]:
+    found = await ask(gateway.browse.newest, Wanted("Orders", 0, FOREVER_MS), None, 100)
+    return sorted(each.body or b"" for each in found.messages)
+
+
+async def test_messages_are_stored_in_order_with_what_they_carry(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    carried = {"KEYS": "k1", "TAGS": "paid", "region": "eu"}
+    outgoing = [NewMessage(FIRST, b"%d" % number, carried) for number in range(3)]
+
+    outcome = await ask(gateway.sending.send, [*outgoing, NewMessage(SECOND, b"", {})])
+
+    assert outcome.problem is None
+    assert [(each.queue, each.queue_offset) for each in outcome.sent] == [
+        (FIRST, 0),
+        (FIRST, 1),
+        (FIRST, 2),
+        (SECOND, 0),
+    ]
+    last = await ask(gateway.browse.at, "Orders", BrokerQueue("broker-a", 0), 2)
+    assert last is not None
+    assert last.body == b"2"
+    assert (last.keys, last.tags, last.properties["region"]) == ("k1", "paid", "eu")
+    assert last.uniq_key == outcome.sent[2].uniq_key
+    assert len({each.uniq_key for each in outcome.sent}) == 4
+
+
+async def test_sending_ends_at_the_first_refusal_and_says_what_is_stored(
+    gateway: Gateway,
+) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    beyond = MessageQueue("Orders", "broker-a", 99)
+    good = NewMessage(FIRST, b"1", {})
+
+    outcome = await ask(gateway.sending.send, [good, NewMessage(beyond, b"2", {}), good])
+
+    assert len(outcome.sent) == 1
+    assert isinstance(outcome.problem, RequestFailedError)
+    assert await bodies(gateway) == [b"1"]
+
+
+@pytest.mark.parametrize(("is_commit", "there"), [(True, [b"half"]), (False, [])])
+async def test_a_transaction_s_message_is_there_once_it_is_committed(
+    gateway: Gateway, is_commit: bool, there: list[bytes]
+) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    half = NewMessage(FIRST, b"half", {"KEYS": "k1"}, is_half=True)
+
+    (begun,) = (await ask(gateway.sending.send, [half])).sent
+    assert await bodies(gateway) == []
+
+    await ask(gateway.sending.end, begun, is_commit=is_commit)
+    assert await bodies(gateway) == there
+
+
+async def test_a_member_that_is_not_there_consumes_nothing(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    await send(gateway, "Orders", queue_id=0, count=1)
+    found = await ask(gateway.browse.at, "Orders", BrokerQueue("broker-a", 0), 0)
+    assert found is not None
+
+    with pytest.raises(GatewayError, match="not online"):
+        await ask(gateway.sending.deliver, "broker-a", found.offset_msg_id, "billing", "c@1")
