@@ -31,6 +31,7 @@ from deploy import (
     slave as slave_broker,
 )
 from deploy.bootstrap import STARTED_AT
+from deploy.digest import LABEL, Digest
 from deploy.log_follower import LogFollower
 from deploy.supervision import Supervisor, SupervisorError
 from deploy.terminal import complain, labelled, say
@@ -67,6 +68,7 @@ WITHOUT = {
     "slave": "no second broker has them",
 }
 """What is not done without a process; without any other reports are not run."""
+NEW_PASSWORD = ".venv/bin/python manage.py changepassword"
 ASKED_TO_STOP, NOT_KEPT_RUNNING, NOT_STARTED = 0, 1, 2
 
 
@@ -102,6 +104,8 @@ class Appliance:
         self._programs = sorted(chosen, key=lambda one: one.priority)
         self._redis_socket = redis_socket
         self._followers = {one.name: LogFollower(supervisor.log_of(one.name)) for one in chosen}
+        # From the moment on at which the appliance is announced; all of it is in the files.
+        self._digest: Digest | None = None
         self._started: set[str] = set()
         self._ready_lines: set[str] = set()
         self._last_lines: dict[str, str] = {}
@@ -138,11 +142,14 @@ class Appliance:
             NotKeptRunningError: an essential process was given up.
             SupervisorError: supervisord is gone.
         """
+        if not self._options.is_verbose:
+            self._digest = Digest()
         while not self.stop_asked:
             self._turn()
 
     def stop(self) -> None:
         """Stop every process in reverse order."""
+        self._digest = None
         say("Stopping: " + ", ".join(one.name for one in reversed(self._programs)))
         try:
             for program in reversed(self._programs):
@@ -204,11 +211,16 @@ class Appliance:
     def _show_logs(self) -> None:
         for name, follower in self._followers.items():
             for line in follower.lines():
-                labelled(name, line)
+                if self._digest is None or self._digest.shows(name, line):
+                    labelled(name, line)
                 if line.strip():
                     self._last_lines[name] = line.strip()
                 if name in READY_LINES and READY_LINES[name] in line:
                     self._ready_lines.add(name)
+
+        counted = None if self._digest is None else self._digest.summary()
+        if counted is not None:
+            labelled(LABEL, counted)
 
     def _watch(self) -> None:
         for name, info in self._supervisor.processes().items():
@@ -360,10 +372,11 @@ def summary(
 ) -> str:
     host = ports.reachable_host(asked.web_host)
     shown = f"[{host}]" if ":" in host else host
+    admin = os.environ.get("TREBUCHET_ADMIN", "").strip() or "admin"
     seconds = time.monotonic() - float(os.environ.get(STARTED_AT, time.monotonic()))
     rows = [
         ("console", f"http://{shown}:{asked.web_port}/"),
-        *(("", word) for word in words),
+        *(("", word) for word in words or (f"a new password: {NEW_PASSWORD} {admin}",)),
         ("name server", broker.namesrv),
         ("broker", f"{broker.advertised}:{broker.listen_port}"),
         *(() if slave is None else (("slave", f"{slave.advertised}:{slave.listen_port}"),)),

@@ -77,6 +77,8 @@ class Options:
     """The user to run as, if somebody chose one."""
     has_slave: bool = False
     """Whether a second broker of the set runs beside the first."""
+    is_verbose: bool = False
+    """Whether the terminal shows every line of the logs."""
     lake: str | None = None
     """Where a lake is kept, or `true`; None for nowhere."""
 
@@ -113,6 +115,11 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         help="start a second broker of the set beside the first, ten ports above it, with a store "
         "of its own in the data directory: its slave (docs/replication.md)",
     )
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="show every line of the logs; without it warnings and a count a minute, once all runs",
+    )
     given = parser.parse_args(arguments)
     web = environment.get("TREBUCHET_WEB", "").strip() or DEFAULT_WEB
     host, port = _host_port(web)
@@ -125,6 +132,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         redis_url=environment.get("TREBUCHET_REDIS_URL", "").strip() or None,
         has_slave=given.slave
         or environment.get("TREBUCHET_SLAVE", "").strip().lower() in ("1", "true", "yes"),
+        is_verbose=given.verbose,
         user=environment.get("TREBUCHET_USER", "").strip() or None,
         lake=_lake(environment.get("TREBUCHET_LAKE", "").strip()),
     )

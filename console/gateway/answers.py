@@ -13,6 +13,7 @@ PERM_READ = 4
 PERM_WRITE = 2
 # The time that stands for the end of a queue.
 LATEST_TIMESTAMP = -1
+DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -117,6 +118,15 @@ class RuntimeInfo:
     flush_behind_bytes: int | None
     store_refuses: str | None  # why it takes no messages, in its words; None when it takes them
     damaged_ranges: int | None  # of its log, kept aside and stepped over
+    put_before_today: int | None = None  # messages received from its start until its midnight
+
+    @property
+    def counts_since_ms(self) -> int | None:
+        """The start of a broker that counts its day from there: it has seen no midnight yet."""
+        if self.put_before_today != 0 or self.boot_timestamp_ms is None:
+            return None
+        is_young = self.read_at_ms - self.boot_timestamp_ms < DAY_MS
+        return self.boot_timestamp_ms if is_young else None
 
     @property
     def uptime_s(self) -> float | None:

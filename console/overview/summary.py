@@ -123,6 +123,16 @@ class Summary:
     sparks: Sparks = NOTHING_KEPT
 
     @property
+    def counts_since_ms(self) -> int | None:
+        """Since when today's figures count where a broker has started today."""
+        starts = [
+            since
+            for row in self.brokers
+            if row.info is not None and (since := row.info.counts_since_ms) is not None
+        ]
+        return max(starts, default=None)
+
+    @property
     def is_empty(self) -> bool:
         """Whether clients have neither sent nor subscribed here yet."""
         return self.is_complete and not self.topic_count and not self.group_count

@@ -350,3 +350,22 @@ def test_a_history_that_cannot_be_read_takes_only_the_sparklines(
 
     assert page.status_code == 200
     assert "tile__spark" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("up_for_ms", "before_today", "is_since_start"),
+    [(3_600_000, 0, True), (3_600_000, 7, False), (90_000_000, 0, False)],
+)
+def test_a_broker_that_started_today_counts_from_its_start_and_says_so(
+    brokers, actors, collector, up_for_ms, before_today, is_since_start
+) -> None:
+    brokers.up_for_ms, brokers.put_before_today = up_for_ms, before_today
+    brokers.add_topic("Orders")
+    brokers.put("Orders", 0, 1)
+
+    page = actors.reader.get(reverse("overview:index")).text
+
+    assert ("since a broker&#x27;s start" in page or "since a broker's start" in page) is (
+        is_since_start
+    )
+    assert ("since midnight at the broker" in page) is not is_since_start

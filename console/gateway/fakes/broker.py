@@ -105,6 +105,8 @@ class FakeBroker:
         self.keys = {each.key: each for each in KEYS}
         self.store_refuses: str | None = None
         self.damaged_ranges = 0
+        self.up_for_ms = 3_600_000
+        self.put_before_today = 7
         # Wakes pulls at the end of a queue.
         self.stored = asyncio.Condition()
         # Messages handed to one client: group, client_id, offset_msg_id.

@@ -79,7 +79,7 @@ class FakeCluster:
             node=self.broker.node,
             read_at_ms=now,
             version="V4_9_7",
-            boot_timestamp_ms=now - 3_600_000,
+            boot_timestamp_ms=now - self.broker.up_for_ms,
             put_tps=self.broker.runtime_values["put_tps"],
             get_tps=self.broker.runtime_values["get_tps"],
             put_today=total,
@@ -91,6 +91,7 @@ class FakeCluster:
             flush_behind_bytes=0,
             store_refuses=self.broker.store_refuses,
             damaged_ranges=self.broker.damaged_ranges,
+            put_before_today=self.broker.put_before_today,
         )
         slaves = {node.address: replace(info, node=node) for node in self.broker.slaves}
         return {ADDRESS: info, **slaves, **strangers}

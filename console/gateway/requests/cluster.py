@@ -57,6 +57,7 @@ async def runtime_info(ask: Ask, node: BrokerNode, read_at_ms: int) -> RuntimeIn
         # 5.x renamed the key.
         get_tps=first_number(table.get("getTransferredTps", table.get("getTransferedTps"))),
         put_today=difference(table, "msgPutTotalTodayNow", "msgPutTotalTodayMorning"),
+        put_before_today=whole(table.get("msgPutTotalTodayMorning")),
         get_today=difference(table, "msgGetTotalTodayNow", "msgGetTotalTodayMorning"),
         commit_log_disk_ratio=first_number(table.get("commitLogDiskRatio")),
         commit_log_min_offset=whole(table.get("commitLogMinOffset")),

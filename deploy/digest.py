@@ -1,0 +1,58 @@
+"""Which lines of the logs the terminal shows: what somebody must read, and a count of the rest."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SUMMARY_EVERY_S = 60.0
+LABEL = "logs"
+# Our processes' lines begin with date, time and level; Redis's with its pid, a date and a sign.
+QUIET = re.compile(r"\d{4}-\d\d-\d\d \S+ (DEBUG|INFO) |\d+:\w \d\d? \w+ \d{4} \S+ [*.-] ")
+LOUD = re.compile(r"\d{4}-\d\d-\d\d \S+ [A-Z]+ |\d+:\w \d\d? \w+ \d{4} \S+ # ")
+
+
+class Digest:
+    """Counts lines that nobody must read and tells how many there were, once a minute at most.
+
+    The summary with address and password, which is printed once, would scroll away otherwise.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told_at = clock()
+        self._counts: Counter[str] = Counter()
+        self._was_shown: dict[str, bool] = {}
+
+    def shows(self, name: str, line: str) -> bool:
+        """Return whether a process's line is for the terminal; count it if it is not.
+
+        A line without a level belongs to the one before it.
+        """
+        if QUIET.match(line):
+            is_shown = False
+        elif LOUD.match(line):
+            is_shown = True
+        else:
+            is_shown = self._was_shown.get(name, True)
+        self._was_shown[name] = is_shown
+        if not is_shown:
+            self._counts[name] += 1
+        return is_shown
+
+    def summary(self) -> str | None:
+        """Return what was not shown since the last summary, None before a minute is over."""
+        now = self._clock()
+        if now - self._told_at < SUMMARY_EVERY_S:
+            return None
+        self._told_at = now
+        if not self._counts:
+            return None
+        counted = ", ".join(f"{name} {count}" for name, count in sorted(self._counts.items()))
+        self._counts.clear()
+        return f"lines of the last minute that were not shown: {counted} (--verbose shows them)"
