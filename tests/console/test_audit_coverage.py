@@ -152,7 +152,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "sql:schedule-end": ({}, "sql.unschedule"),
     "sql:run": ({"sql": "SELECT 1"}, "sql.run"),
     "sql:save": ({"sql": "SELECT 1", "name": "one"}, "sql.save"),
-    "sending:deliver": ({"member": "billing billing@1"}, "message.deliver"),
+    "sending:deliver": ({"member": "shop shop@1"}, "message.deliver"),
     "sending:end": ({"outcome": "commit"}, "message.end"),
     "sending:forget": ({}, "message.forget"),
     "sending:send": ({"topic": "Orders", "encoding": "text", "delay_level": 0}, "message.send"),
@@ -211,7 +211,7 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
     brokers.slaves.append(SLAVE)
     brokers.add_topic("Orders")
     brokers.add_group("billing")
-    brokers.members["billing"] = [Member("billing@1", "127.0.0.1:5", "JAVA", 407, ("broker-a",))]
+    brokers.members["shop"] = [Member("shop@1", "127.0.0.1:5", "JAVA", 407, ("broker-a",))]
     brokers.put("Orders", 0, 1_000)
     brokers.offsets["billing", "Orders", 0] = 1
     monkeypatch.setattr(demo_views, "demo_process", FakeDemo())
