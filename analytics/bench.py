@@ -58,6 +58,22 @@ _TRAFFIC_SQL = (
     "SELECT topic, minute, messages, bytes FROM gold.traffic_minute "
     "ORDER BY messages DESC, topic, minute LIMIT 1000"
 )
+# Exact, and a third of the work of a sketch: milliseconds that occur are few, and counted first.
+PERCENTILES_SQL = """
+SELECT topic, make_timestamp(hour * 3600000000) AS hour,
+    min(ms) FILTER (WHERE 100 * up_to >= 50 * in_all) AS p50,
+    min(ms) FILTER (WHERE 100 * up_to >= 99 * in_all) AS p99
+FROM (
+    SELECT *, sum(number) OVER (alike ORDER BY ms) AS up_to, sum(number) OVER alike AS in_all
+    FROM (
+        SELECT topic, epoch_us(store_timestamp) // 3600000000 AS hour,
+            epoch_ms(store_timestamp) - epoch_ms(born_timestamp) AS ms, count(*) AS number
+        FROM messages GROUP BY ALL
+    )
+    WINDOW alike AS (PARTITION BY topic, hour)
+)
+GROUP BY ALL
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +208,7 @@ def _duckdb(place: LakePlace, messages: int) -> Iterator[Figure]:
         ),
         (
             "percentiles of hour and topic",
-            "SELECT topic, date_trunc('hour', store_timestamp) AS hour, "
-            "approx_quantile(epoch_ms(store_timestamp) - epoch_ms(born_timestamp), [0.5, 0.99]) "
-            "FROM messages GROUP BY ALL",
+            PERCENTILES_SQL,
             [],
             1.5,
         ),

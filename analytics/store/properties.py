@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAP_TYPE = pa.map_(pa.string(), pa.string())
 KEYS_TYPE = pa.list_(pa.string())
+# As long as they are so few, whether a pair repeats is marked instead of sorted for.
+CELLS_MAX = 1 << 24
 _BETWEEN_PAIRS = ord(properties.PROPERTY_SEPARATOR)
 _BETWEEN_NAME_AND_VALUE = ord(properties.NAME_VALUE_SEPARATOR)
 
@@ -65,6 +67,12 @@ class Properties:
     def _drop_repeated(self) -> None:
         """Keep the last of several pairs of one record with one name."""
         both = self._rows * max(1, len(self._distinct)) + self._codes
+        cells = self._count * len(self._distinct)
+        if cells <= CELLS_MAX:
+            is_there = np.zeros(cells, dtype=bool)
+            is_there[both] = True
+            if np.count_nonzero(is_there) == len(both):
+                return
         _, last_from_end = np.unique(both[::-1], return_index=True)
         if len(last_from_end) == len(both):
             return
@@ -120,8 +128,9 @@ def _pairs(texts: pa.Array) -> tuple[Ints, Ints, Ints, Ints, NDArray[np.uint8]]:
     between = np.flatnonzero(within == _BETWEEN_PAIRS) + offsets[0]
     equals = np.flatnonzero(within == _BETWEEN_NAME_AND_VALUE) + offsets[0]
     is_empty = offsets[:-1] == offsets[1:]
-    starts = np.sort(np.concatenate([offsets[:-1][~is_empty], between + 1]))
-    ends = np.sort(np.concatenate([between, offsets[1:][~is_empty]]))
+    # Two ascending runs each, which a stable sort merges.
+    starts = np.sort(np.concatenate([offsets[:-1][~is_empty], between + 1]), kind="stable")
+    ends = np.sort(np.concatenate([between, offsets[1:][~is_empty]]), kind="stable")
     at = np.searchsorted(equals, starts)
     equal = np.where(at < len(equals), np.append(equals, -1)[np.minimum(at, len(equals))], -1)
     kept = (equal > starts) & (equal < ends - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -53,6 +54,25 @@ def test_its_figures_are_told_one_by_one(tmp_path: Path) -> None:
     ]
     assert all(figure.wanted in figure.line() for figure in found)
     assert found[3].is_reached
+
+
+def test_its_percentiles_are_those_of_every_message() -> None:
+    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+        connection.execute(
+            "CREATE TABLE messages AS SELECT 'topic-' || (n % 3) AS topic, "
+            "make_timestamp(1795251442000000 + n * 9000000) AS store_timestamp, "
+            "store_timestamp - to_milliseconds(n * n % 257) AS born_timestamp FROM range(2000) t(n)"
+        )
+        found = connection.execute(f"{bench.PERCENTILES_SQL} ORDER BY ALL").fetchall()
+        expected = connection.execute(
+            "SELECT topic, date_trunc('hour', store_timestamp) AS hour, "
+            "quantile_disc(ms, 0.5), quantile_disc(ms, 0.99) FROM (SELECT *, "
+            "epoch_ms(store_timestamp) - epoch_ms(born_timestamp) AS ms FROM messages) "
+            "GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+
+    assert len(found) > 12
+    assert found == expected
 
 
 @pytest.mark.parametrize("count", ["0", "999", "20000001", "many"])
