@@ -35,6 +35,10 @@ TURN_BYTES = 1 << 20
 HOT_BYTES = 64 << 20
 """What was written last is in memory; the rest is read ahead."""
 READ_AHEAD_BYTES = 4 << 20
+PACED_BYTES_PER_SECOND = 208 << 20
+"""A slave that lacks more than HOT_BYTES gets so much while the log grows, or twice what the log
+grows by: it catches up, and sends keep the machine."""
+LATE_SECONDS_MAX = 0.01
 
 
 class SlaveConnection(NamedTuple):
@@ -115,7 +119,8 @@ class HaConnection(asyncio.Protocol):
         self._is_warming = False
         self._scratch: bytearray | None = None
         self._rate = _Rate(clock)
-        self._rate_timer: Timer | None = None
+        self._pace = _Pace()
+        self._pause: Timer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are none of asyncio's classes.
@@ -141,8 +146,8 @@ class HaConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self._scratch = None
-        if self._rate_timer is not None:
-            self._rate_timer.cancel()
+        if self._pause is not None:
+            self._pause.cancel()
         self._owner.disconnected(self, self._reason or ("" if error is None else str(error)))
 
     def pause_writing(self) -> None:
@@ -155,7 +160,7 @@ class HaConnection(asyncio.Protocol):
 
     def pump(self) -> None:
         """Send what is committed and was not sent, as much as a turn may."""
-        if self.next_offset < 0 or self._is_paused or self._transport is None:
+        if self.next_offset < 0 or self._is_paused or self._transport is None or self._pause:
             return
         pieces: list[bytes | memoryview] = []
         room = self._room()
@@ -177,8 +182,7 @@ class HaConnection(asyncio.Protocol):
             self._rate.count(sum(map(len, pieces)))
             self._transport.writelines(pieces)
         if room <= 0:
-            if not self._is_paused:
-                asyncio.get_running_loop().call_soon(self.pump)
+            self._pump_again()
         elif view is None:
             if self.next_offset < self._log.min_offset:
                 self._refuse_expired()
@@ -274,12 +278,23 @@ class HaConnection(asyncio.Protocol):
         if not self._config.ha_flow_control_enable:
             return TURN_BYTES
         left = self._config.max_ha_transfer_byte_in_second - self._rate.this_second()
-        if left <= 0 and self._rate_timer is None:
-            self._rate_timer = self._clock.call_at(self._rate.second_ends, self._next_second)
+        if left <= 0:
+            self._pause = self._clock.call_at(self._rate.second_ends, self._go_on)
         return min(left, TURN_BYTES)
 
-    def _next_second(self) -> None:
-        self._rate_timer = None
+    def _pump_again(self) -> None:
+        """Send the next turn's bytes: at once, or after a pause that leaves sends the machine."""
+        end = self._log.committed_where
+        seconds = 0.0
+        if end - self.next_offset > HOT_BYTES:
+            seconds = self._pace.pause(TURN_BYTES, self._clock.monotonic(), end)
+        if seconds > 0:
+            self._pause = self._clock.call_at(self._clock.monotonic() + seconds, self._go_on)
+        elif not self._is_paused:
+            asyncio.get_running_loop().call_soon(self.pump)
+
+    def _go_on(self) -> None:
+        self._pause = None
         self.pump()
 
     def _warm_bytes(self) -> int:
@@ -316,6 +331,30 @@ class HaConnection(asyncio.Protocol):
             done.exception()
         self._warm_to = end
         self.pump()
+
+
+class _Pace:
+    """Spaces the turns of a slave that is far behind, while the log grows."""
+
+    __slots__ = ("_due", "_end", "_when")
+
+    def __init__(self) -> None:
+        self._when = -1.0
+        self._end = 0
+        self._due = 0.0
+
+    def pause(self, size: int, now: float, log_end: int) -> float:
+        """Return how long to wait after so many bytes; 0 when the log has not grown since."""
+        grown, seconds = log_end - self._end, now - self._when
+        is_first = self._when < 0
+        self._when, self._end = now, log_end
+        if is_first or grown <= 0 or seconds >= 1.0:
+            self._due = now
+            return 0.0
+        rate = max(PACED_BYTES_PER_SECOND, 2 * grown / max(seconds, 0.001))
+        # A timer that came late is made good.
+        self._due = max(self._due, now - LATE_SECONDS_MAX) + size / rate
+        return self._due - now
 
 
 class _Rate:

@@ -8,6 +8,7 @@ import pytest
 
 from broker_core.errors import ReplicationError
 from broker_core.native import loading
+from broker_core.store.bulk_scan import BulkScan
 from tests.support.builders import a_store, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
@@ -73,3 +74,38 @@ async def test_both_twins_of_the_replay_leave_the_same(size: int, rng: random.Ra
 
         assert python[2], "queues have units"
         assert python == compiled
+
+
+@pytest.mark.skipif(
+    not is_compiled(), reason="nothing compiled: python -m broker_core.native.build"
+)
+async def test_what_is_not_plain_goes_as_arrays_in_both_where_much_comes(
+    rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+    advance = BulkScan.advance
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return advance(*arguments)
+
+    monkeypatch.setattr(BulkScan, "advance", counted)
+    monkeypatch.setattr("broker_core.store.replay.BULK_BYTES_MIN", 2_000)
+    monkeypatch.setattr("broker_core.store.replay.SINGLE_RECORDS", 3)
+    master = a_store(ManualClock(), FaultyStorage(), store_config(max_index_num=20_000))
+    master.load()
+    await master.start()
+    a_mixture(master, 150, seed=rng.randrange(1 << 30))
+    data = log_of(master)
+    await master.shutdown()
+
+    python = await left_by(data, 60_000, is_compiled=False)
+    by_python, calls = calls, 0
+    compiled = await left_by(data, 60_000, is_compiled=True)
+
+    assert min(by_python, calls) > 0
+    for found in (python, compiled):
+        # Arrays write the index entries of the records before them.
+        del found[3:5]
+    assert python == compiled

@@ -4,8 +4,8 @@
 
 The first table is the processor time of both brokers of a pair, and the rate of sends, of ours and
 of RocketMQ 4.9.7 in turn, slice by slice. The second says how many megabytes a second an empty
-slave takes from a master that it shares a warm machine with, and what sends do meanwhile. Use a
-quiet machine.
+slave takes from a master that it shares a warm machine with, and what sends do meanwhile, beside
+what they do with a slave that follows, and without one. Use a quiet machine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CELLS = (
 )
 FILLING = Cell("filling", a_send(310, bytes(65_536)), 1, 16, 1, 8)
 """One megabyte."""
-BESIDE = Cell("beside", REQUEST, 1, 3_000, 1, 64)
+BESIDE = Cell("beside", REQUEST, 1, 10_000, 1, 64)
 SLICES = 10
 WARM_UP_REQUESTS = 60_000
 """The real pair's code is compiled by then."""
@@ -79,7 +79,13 @@ def our_pair(directory: Path) -> Iterator[Pair]:
 
 
 def our_master(directory: Path, role: str) -> BrokerProcess:
-    return BrokerProcess(directory, brokerRole=role, mappedFileSizeCommitLog=LOG_FILE_BYTES)
+    return BrokerProcess(
+        directory,
+        brokerRole=role,
+        mappedFileSizeCommitLog=LOG_FILE_BYTES,
+        # Else an empty slave takes the last file alone.
+        syncFromLastFile="false",
+    )
 
 
 def our_slave(directory: Path, master: BrokerProcess) -> BrokerProcess:
@@ -173,36 +179,47 @@ def catch_up(megabytes: int) -> None:
     done = threading.Event()
     with tempfile.TemporaryDirectory() as directory:
         master = our_master(Path(directory) / "master", "ASYNC_MASTER")
-        master.start()
+        follower = our_slave(Path(directory) / "follower", master)
         slave = our_slave(Path(directory) / "slave", master)
         try:
+            master.start()
             create_topic(master.port, TOPIC)
-            load(master.port, FILLING._replace(requests=16 * megabytes))
+            load(master.port, FILLING._replace(requests=16))
             alone = [_rate(master.port) for _ in range(SLICES)]
+            follower.start()
+            _catch_up(follower, log_end(master.port))
+            following = [_rate(master.port) for _ in range(SLICES)]
+            follower.kill()
+            load(master.port, FILLING._replace(requests=16 * megabytes))
             end = log_end(master.port)
             sender = threading.Thread(target=_send_until, args=(master.port, done, rates))
-            began = time.monotonic()
-            sender.start()
             slave.start()
-            until(
-                lambda: log_end(slave.port) >= end,
-                "the slave to catch up",
-                seconds=CAUGHT_UP_SECONDS,
-            )
+            began, has = time.monotonic(), log_end(slave.port)
+            sender.start()
+            _catch_up(slave, end)
             seconds = time.monotonic() - began
             done.set()
             sender.join()
         finally:
             done.set()
+            follower.kill()
             slave.kill()
             master.kill()
-    taken = end / (1 << 20)
+    taken = (end - has) / 1e6
     print(
-        f"an empty slave: {taken:.0f} MiB in {seconds:.1f} s from its start, "
-        f"{taken / seconds:.0f} MiB/s"
+        f"a slave with {has / 1e6:.0f} MB takes {taken:.0f} MB in {seconds:.1f} s: "
+        f"{taken / seconds:.0f} MB/s"
     )
-    share = statistics.median(rates) / statistics.median(alone)
-    print(f"sends meanwhile: {share:.2f} of their rate alone, {len(rates)} slices")
+    rate = statistics.median(rates)
+    print(
+        f"sends meanwhile: {rate:.0f}/s in {len(rates)} slices, "
+        f"{rate / statistics.median(following):.2f} of their rate beside a slave that has all, "
+        f"{rate / statistics.median(alone):.2f} of that without a slave"
+    )
+
+
+def _catch_up(slave: BrokerProcess, end: int) -> None:
+    until(lambda: log_end(slave.port) >= end, "the slave to catch up", seconds=CAUGHT_UP_SECONDS)
 
 
 def _rate(port: int) -> float:

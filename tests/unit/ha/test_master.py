@@ -104,6 +104,11 @@ class FakeSlave:
         self._writer.close()
 
 
+def sent(master: HaMaster) -> int:
+    """Return up to where the first slave was sent the log; 0 before it is there."""
+    return next((one.transferred_offset for one in master.connections()), 0)
+
+
 def has_contact(master: HaMaster, since_seconds: float) -> bool:
     """Tell whether the slave has said something that recently, or is gone."""
     found = master.connections()
@@ -441,6 +446,55 @@ async def test_what_is_not_in_memory_is_read_by_a_thread(
         assert await slave.log(0, len(expected)) == expected
     assert sum(read) >= len(expected) - 1_000
     assert max(read) <= 20_000
+
+
+async def test_a_slave_far_behind_leaves_the_machine_to_sends(
+    master: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = 10_000
+    monkeypatch.setattr("broker_core.ha.connection.TURN_BYTES", turn)
+    monkeypatch.setattr("broker_core.ha.connection.HOT_BYTES", 2 * turn)
+    monkeypatch.setattr("broker_core.ha.connection.PACED_BYTES_PER_SECOND", 1_000_000)
+    monkeypatch.setattr("broker_core.ha.connection.LATE_SECONDS_MAX", 0.0)
+    fill(master, 600)
+    assert master.max_commit_log_offset > 6 * turn
+    async with serving(master, clock, sync_from_last_file=False) as (ha, port):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+        turns = 0
+        while turns < 50:
+            fill(master, 1)
+            await asyncio.sleep(0)
+            turns += sent(ha) > 0
+
+        assert sent(ha) <= 2 * turn
+        for milliseconds in range(5, 100, 5):
+            fill(master, 1)
+            clock.advance_ms(5)
+            await asyncio.sleep(0)
+            assert sent(ha) <= 4 * turn + milliseconds * 1_000
+        assert sent(ha) >= 90_000
+
+        reading = asyncio.create_task(slave.log(0, master.max_commit_log_offset))
+        while not reading.done():
+            clock.advance_ms(5)
+            await asyncio.sleep(0.001)
+        assert reading.result() == whole_log(master)
+
+
+async def test_a_slave_far_behind_is_not_held_up_while_nobody_sends(
+    master: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_core.ha.connection.TURN_BYTES", 10_000)
+    monkeypatch.setattr("broker_core.ha.connection.HOT_BYTES", 1)
+    monkeypatch.setattr("broker_core.ha.connection.PACED_BYTES_PER_SECOND", 1)
+    fill(master, 600)
+    expected = whole_log(master)
+    async with serving(master, clock, sync_from_last_file=False) as (_, port):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
+
+        assert await slave.log(0, len(expected)) == expected
 
 
 async def test_a_slave_gets_no_more_in_a_second_than_it_may(
