@@ -111,6 +111,10 @@ class ConfigPages:
         return f"{self.namespace}:edit"
 
     @property
+    def create_name(self) -> str:
+        return f"{self.namespace}:create"
+
+    @property
     def delete_name(self) -> str:
         return f"{self.namespace}:delete"
 
@@ -123,11 +127,22 @@ class ConfigPages:
             broker_names=[node.broker_name for node in gateway().cluster.registered().masters],
             taken=self.requests.every() if is_post else (),
         )
+        if not is_post:
+            form.initial.update(self._like(request.GET.get("like", ""), form))
         if is_post and form.is_valid() and not is_going_back(request):
             nothing: State = dict.fromkeys(form.chosen_brokers)
             plan = Plan(form.name, nothing, nothing, wanted_by(form))
             return self._show_plan(request, plan, form=form)
         return self._show(request, form)
+
+    def _like(self, name: str, form: ConfigForm[Any]) -> dict[str, Any]:
+        """Return the values of another one as those to begin with; nothing where there is none."""
+        other = self.requests.every().get(name) if name else None
+        config = next(iter(other.configs.values()), None) if other is not None else None
+        if config is None or form.reserved(name) is not None:
+            return {}
+        values = {key: value for key, value in asdict(config).items() if key in form.fields}
+        return values | {form.name_field: f"{name}-copy"}
 
     def edit(self, request: HttpRequest, subject: Configured) -> HttpResponse:
         refuse_system(subject)
@@ -142,6 +157,9 @@ class ConfigPages:
         now = state_of(subject)
         if not form.is_bound:
             form.was_opened_on(sealed_state(now))
+            # A link may propose values; the plan shows them like any others.
+            proposed = {key: request.GET[key] for key in form.fields if key in request.GET}
+            form.initial.update(proposed)
         elif form.is_valid() and not is_going_back(request):
             try:
                 # A form without it was made by a program, which knows what it replaces.

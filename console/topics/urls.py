@@ -13,6 +13,7 @@ urlpatterns = [
     path("undo/<int:entry>/", views.undo, name="undo"),
     path("t/<path:topic>/edit/", views.edit, name="edit"),
     path("t/<path:topic>/delete/", views.delete, name="delete"),
+    path("t/<path:topic>/purge/", views.purge, name="purge"),
     path("t/<path:topic>/queues/", views.queues, name="queues"),
     path("t/<path:topic>/", views.detail, name="detail"),
 ]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from django.shortcuts import render
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from console.accounts.permissions import operators_form, page
+from console.audit.record import change
 from console.configs.pages import ConfigPages, Requests, Words, addressed, state_of
 from console.gateway.access import gateway
 from console.gateway.answers import TopicConfig, TopicKind
+from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.history.metrics import PUT, RETAINED, TOPIC
 from console.history.pages import history_context
@@ -23,6 +27,7 @@ from console.history.series import Line
 from console.history.without_brokers import or_its_history
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
+from console.topics.shrinking import draining_of, unread_in
 from console.ui.copies import (
     CopyText,
     json_text,
@@ -31,7 +36,7 @@ from console.ui.copies import (
     name_servers,
     plain_text,
 )
-from console.ui.danger import Danger, Effect
+from console.ui.danger import Danger, Effect, ask, unanswered
 from console.ui.lists import Chip, asked_text, page_of
 from console.ui.missing import MissingError
 from console.ui.tables import Column, Table
@@ -187,6 +192,7 @@ def queue_context(topic: Topic) -> dict[str, Any]:
     return {
         "topic": topic,
         "rows": rows,
+        "draining": draining_of(topic, status),
         "message_count": sum(row.message_count for row in status),
         "last_update_ms": max(updates, default=None),
         "sparks": subject_sparks(TOPIC, topic.name, TILES, read_at_ms),
@@ -260,6 +266,7 @@ def detail(request: HttpRequest, topic: str) -> HttpResponse:
         "groups": group_rows,
         "traffic": gateway().topics.traffic([topic])[topic],
         "kind_label": KIND_LABELS[subject.kind],
+        "is_clients": subject.kind is TopicKind.NORMAL,
         "pages": PAGES,
         "copies": copies_of(subject),
     }
@@ -303,16 +310,7 @@ def objection(befores: Mapping[str, TopicConfig], after: TopicConfig) -> str | N
         for row in gateway().topics.status(topic)
         if row.broker_name in brokers and row.queue_id >= after.read_queue_nums
     }
-    groups = gateway().topics.consumers(topic)
-    progresses = gateway().groups.progress_of(groups) if groups else {}
-    unread = {
-        group: sum(
-            going[row.queue].message_count if row.lag is None else row.lag
-            for row in progress.queues
-            if row.topic == topic and row.queue in going
-        )
-        for group, progress in progresses.items()
-    }
+    unread = unread_in(topic, going)
     waiting = {group: count for group, count in unread.items() if count}
     if waiting:
         each = ", ".join(f"{group} ({count})" for group, count in sorted(waiting.items()))
@@ -385,6 +383,45 @@ def shortened(names: Sequence[str]) -> str:
     return (
         _("%(names)s and %(count)d more") % {"names": shown, "count": more} if more > 0 else shown
     )
+
+
+def purge_danger(topic: Topic) -> Danger:
+    """Return what goes when a topic is emptied, and what has to be said before."""
+    of_delete = danger_of(topic)
+    return replace(
+        of_delete,
+        title=_("Purge topic %(name)s?") % {"name": topic.name},
+        text=_(
+            "The topic is deleted and made again as it is, since brokers cannot empty one: its "
+            "queues begin at 0. Producers may be refused for a moment in between, and members "
+            "find their new places with their next look at the route."
+        ),
+        undo=_("The messages cannot be brought back."),
+        action=_("Purge topic"),
+        icon="eraser",
+        address=reverse("topics:purge", args=[topic.name]),
+    )
+
+
+@operators_form
+def purge(request: HttpRequest, topic: str) -> HttpResponse:
+    """Empty a topic: delete it, and make it again as it was on each broker."""
+    subject = found(topic)
+    if subject.is_system or subject.kind is not TopicKind.NORMAL:
+        raise PermissionDenied
+    danger = purge_danger(subject)
+    question = unanswered(request, danger)
+    if question is not None:
+        return question
+    try:
+        with change(request, "topic.purge", topic, before={"configs": state_of(subject)}):
+            gateway().topics.delete(topic)
+            for broker_name, config in subject.configs.items():
+                gateway().topics.save(config, [broker_name])
+    except GatewayError as error:
+        return ask(request, replace(danger, problem=f"{error.what} {error.advice}".strip()))
+    messages.success(request, _("Topic %(name)s is empty.") % {"name": topic})
+    return redirect("topics:detail", topic)
 
 
 PAGES = ConfigPages(

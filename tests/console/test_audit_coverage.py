@@ -157,6 +157,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "sending:forget": ({}, "message.forget"),
     "sending:send": ({"topic": "Orders", "encoding": "text", "delay_level": 0}, "message.send"),
     "topics:create": (TOPIC, "topic.create"),
+    "topics:purge": ({"name": "Orders"}, "topic.purge"),
     "topics:delete": ({"name": "Orders"}, "topic.delete"),
     "topics:edit": ({**TOPIC, "perm": 4}, "topic.update"),
     "topics:undo": ({}, "topic.update"),

@@ -49,6 +49,7 @@ OPERATORS_POST = {
     "topics:create",
     "topics:delete",
     "topics:edit",
+    "topics:purge",
     "topics:undo",
 }
 # Who is refused here asks an administrator for a permission, not for a role.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from django.urls import reverse
 
 from console.audit.models import Entry
 from console.gateway.access import gateway
-from console.gateway.answers import BrokerQueue, QueueStatus, TopicQueue
+from console.gateway.answers import BrokerQueue, QueueStatus, TopicConfig, TopicQueue
 from console.gateway.errors import RequestFailedError
 from console.gateway.moment import now_ms
 from console.history.access import history_store
@@ -345,3 +346,84 @@ def test_a_queue_that_began_anew_has_no_rate() -> None:
     queue_rates("Orders", rows(10), 0)
 
     assert queue_rates("Orders", rows(3), 5_000) == {}
+
+
+def shrunk(brokers) -> None:
+    """A topic of four queues of which two take no messages any more, read by a group in part."""
+    brokers.add_topic("Orders", queue_nums=4)
+    brokers.topic_configs["Orders"] = TopicConfig("Orders", 4, 2, 6)
+    brokers.put("Orders", 3, 1, 2, 3)
+    brokers.add_group("billing", topic="Orders")
+    for queue_id in range(4):
+        brokers.offsets["billing", "Orders", queue_id] = 0
+
+
+def test_queues_that_are_to_go_are_watched_until_they_are_read(actors, brokers) -> None:
+    shrunk(brokers)
+    part = reverse("topics:queues", args=["Orders"])
+
+    before = actors.operator.get(part).text
+    brokers.offsets["billing", "Orders", 3] = 3
+    after = actors.operator.get(part).text
+
+    assert "not read yet" in before
+    assert "3 msg to read" in before
+    assert "read to their end" in after
+    assert "?read_queue_nums=2" in after
+
+
+def test_queues_that_no_group_reads_are_not_called_read(actors, brokers) -> None:
+    shrunk(brokers)
+    brokers.offsets.clear()
+    brokers.subscriptions.clear()
+
+    part = actors.reader.get(reverse("topics:queues", args=["Orders"])).text
+
+    assert "nobody will read what they retain" in part
+    assert "Second step" not in part
+
+
+def test_the_second_step_proposes_the_read_queues_and_changes_nothing_yet(actors, brokers) -> None:
+    shrunk(brokers)
+
+    form = actors.operator.get(reverse("topics:edit", args=["Orders"]), {"read_queue_nums": 2}).text
+
+    assert re.search(r'name="read_queue_nums" value="2"', form)
+    assert brokers.topic_configs["Orders"].read_queue_nums == 4
+
+
+def test_a_clone_begins_with_the_values_of_the_other_topic(actors, brokers) -> None:
+    brokers.topic_configs["Orders"] = TopicConfig("Orders", 12, 12, 4, order=True)
+
+    form = actors.operator.get(reverse("topics:create"), {"like": "Orders"}).text
+    other = actors.operator.get(reverse("topics:create"), {"like": "Nope"}).text
+
+    assert 'value="Orders-copy"' in form
+    assert re.search(r'name="write_queue_nums" value="12"', form)
+    assert "-copy" not in other
+
+
+def test_a_purge_says_what_goes_and_leaves_the_topic_as_it_was(actors, brokers) -> None:
+    brokers.add_topic("Orders", queue_nums=2)
+    brokers.put("Orders", 0, 1, 2, 3)
+    url = reverse("topics:purge", args=["Orders"])
+    config = brokers.topic_configs["Orders"]
+
+    asked = actors.operator.get(url).text
+    actors.operator.post(url, {"name": "other"})
+    kept = actors.operator.get(reverse("topics:queues", args=["Orders"])).text
+    done = actors.operator.post(url, {"name": "Orders"}, follow=True).text
+
+    assert re.search(r"<dt>Messages retained</dt>\s*<dd>3", asked)
+    assert "is empty" not in kept
+    assert "Topic Orders is empty." in done
+    assert brokers.topic_configs["Orders"] == config
+    assert Entry.objects.get().action == "topic.purge"
+
+
+def test_a_topic_of_the_broker_is_not_purged(actors, brokers) -> None:
+    brokers.add_topic("%DLQ%billing")
+
+    url = reverse("topics:purge", args=["%DLQ%billing"])
+
+    assert actors.admin.post(url, {"name": "%DLQ%billing"}).status_code == 403

@@ -76,6 +76,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "topics:delete": ("",),
     "topics:detail": ("",),
     "topics:edit": ("",),
+    "topics:purge": ("",),
     "topics:list": ("", "?kind=system"),
     "tracing:river": ("",),
 }
