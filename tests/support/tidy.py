@@ -53,6 +53,8 @@ class Finding:
 
 def banners(source: Source) -> Iterator[Finding]:
     """A comment that draws a line."""
+    if not any(map(BANNER.match, re.findall("(?=(#.*))", source.text))):
+        return  # to read all tokens of all files takes seconds
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
         if token.type == tokenize.COMMENT and BANNER.match(token.string):
             what = f"banner comment {token.string[:40]!r}: delete it, or split the module there"
@@ -166,6 +168,8 @@ def _functions(
 ) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Yield each function with its dotted name."""
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            continue  # which has none
         name = above
         if isinstance(child, (*FUNCTION, ast.ClassDef)):
             name = f"{above}.{child.name}".lstrip(".")
