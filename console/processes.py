@@ -22,6 +22,8 @@ APPLIANCE = {
 """The processes that the supervisor runs, by a word of their command line; and Redis."""
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# Of /proc/PID/stat, counted from the state.
+SESSION_FIELD, RESIDENT_FIELD = 3, 21
 
 
 def identity(pid: int) -> dict[str, Any] | None:
@@ -54,6 +56,19 @@ def signal_group(process: dict[str, Any] | None, number: signal.Signals) -> None
     if process and is_running(process):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(int(process["pid"]), number)
+
+
+def memory_of_session(session: int) -> int:
+    """Return the bytes in memory of all processes of a session, what they share as often."""
+    pages = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[SESSION_FIELD]) == session:
+            pages += int(fields[RESIDENT_FIELD])
+    return pages * PAGE_BYTES
 
 
 def used_by_appliance() -> dict[str, dict[str, int]]:

@@ -88,6 +88,8 @@ class ReportRun(models.Model):
     progress_total = models.BigIntegerField(default=0)
     rows_read = models.BigIntegerField(default=0)
     bytes_read = models.BigIntegerField(default=0)
+    # The most that its processes had at once, as far as it was seen.
+    memory_bytes = models.BigIntegerField(default=0)
 
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)

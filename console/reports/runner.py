@@ -25,7 +25,7 @@ from django.utils import timezone
 
 from broker_core.environment import without_secrets
 from console.celery import REPORT_SECONDS_MAX
-from console.processes import identity
+from console.processes import identity, memory_of_session
 from console.reports import catalog, progress, results
 from console.reports.models import (
     HEARTBEAT_S,
@@ -92,6 +92,7 @@ class Runner:
         self._log: deque[str] = deque(maxlen=LOG_LINES_KEPT)
         self._latest: progress.Progress | None = None
         self._failed: str | None = None
+        self._memory = 0
         self._done = False
 
     def run(self) -> None:
@@ -132,8 +133,9 @@ class Runner:
     def _counts(self) -> dict[str, Any]:
         latest = self._latest
         if latest is None:
-            return {}
+            return {"memory_bytes": self._memory}
         return {
+            "memory_bytes": self._memory,
             "stage": latest.stage[:200],
             "progress_done": latest.done,
             "progress_total": latest.total,
@@ -164,6 +166,7 @@ class Runner:
         with process:
             try:
                 self._run.process = identity(process.pid)
+                self._memory = memory_of_session(process.pid)
                 self._watch(process)
             finally:
                 # The JVM may outlive the Python process that started it.
@@ -213,6 +216,7 @@ class Runner:
                     )
                 if now - asked >= CANCEL_ASKED_EVERY_S:
                     asked = now
+                    self._memory = max(self._memory, memory_of_session(process.pid))
                     self._obey()
                 if (dirty and now - written >= UPDATE_EVERY_S) or now - written >= HEARTBEAT_S:
                     written, dirty = now, False

@@ -199,7 +199,9 @@ def main() -> int:
     if topic == "crashes":
         sys.stderr.write("java.lang.OutOfMemoryError\n")
         return 3
-    if topic == "hangs":
+    if topic == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if topic in {"hangs", "stubborn"}:
         (out / "pid").write_text(str(os.getpid()))
         signal.pause()
     if topic == "chats":

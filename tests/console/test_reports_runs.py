@@ -17,7 +17,7 @@ from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from console.processes import identity, is_running, start_ticks
-from console.reports import catalog, progress, results, schedules, tasks
+from console.reports import catalog, progress, results, runner, schedules, tasks
 from console.reports.models import (
     LOG_TAIL_CHARS_MAX,
     LOST_AFTER_S,
@@ -61,6 +61,7 @@ def test_a_run_ends_done_with_its_rows_and_totals() -> None:
     assert run.result["totals"] == {"messages": "246", "bytes": "912"}
     assert [row["by"] for row in run.result["breakdown"]["rows"]] == ["orders-0", "orders-1"]
     assert (run.rows_read, run.bytes_read, run.progress_done) == (20, 200, 4)
+    assert run.memory_bytes > 0
     assert "Spark says hello" in run.log_tail
     assert run.process is None
 
@@ -132,9 +133,9 @@ def test_a_run_that_is_gone_does_no_harm() -> None:
     tasks.run_report.run(4711)
 
 
-def hanging(tmp_path: Path) -> tuple[ReportRun, threading.Thread, int]:
+def hanging(tmp_path: Path, topic: str = "hangs") -> tuple[ReportRun, threading.Thread, int]:
     """Start a run that never ends by itself; return when its program runs."""
-    run = ReportRun.objects.create(report="traffic", parameters={"topic": "hangs"})
+    run = ReportRun.objects.create(report="traffic", parameters={"topic": topic})
     thread = threading.Thread(target=tasks.perform, args=(run,), kwargs={"worker": "test"})
     thread.start()
     pid_file = tmp_path / "reports" / f"run-{run.pk}" / "pid"
@@ -152,6 +153,21 @@ def test_cancelling_ends_the_program(tmp_path: Path) -> None:
     run.refresh_from_db()
     assert run.state == RunState.CANCELLED
     assert start_ticks(pid) is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_program_that_does_not_heed_its_end_is_killed_within_three_seconds(
+    tmp_path: Path,
+) -> None:
+    run, thread, pid = hanging(tmp_path, "stubborn")
+
+    ReportRun.objects.filter(pk=run.pk).update(cancel_requested=True)
+    thread.join(SECONDS)
+
+    run.refresh_from_db()
+    assert run.state == RunState.CANCELLED
+    assert start_ticks(pid) is None
+    assert runner.CANCEL_ASKED_EVERY_S + runner.GRACE_S < 3
 
 
 @pytest.mark.django_db(transaction=True)
