@@ -1,0 +1,87 @@
+"""What a chart of the history costs: reading some series over some days, by the clock.
+
+    python -m tests.bench.history [--series 12] [--days 30] [--others 100] [--postgres]
+
+The days are filled with a sample every ten minutes, folded as the collector folds them; `others`
+are series that no chart asks for and lie beside it. A chart is read anew each time, as by a console
+that has just started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from console.gateway.moment import now_ms
+from console.history.database import Database, PostgresDatabase, SqliteDatabase
+from console.history.metrics import PUT, TOPIC, Column, Subject
+from console.history.series import Line, values_of
+from console.history.store import HistoryStore
+from console.history.tiers import COARSE, DAY_MS
+from tests.console.history.support import layout_of
+from tests.support.postgres import postgres, programs
+
+SAMPLES_A_FOLD = 144
+TIMES = 15
+
+
+def fill(store: HistoryStore, series: int, days: int) -> list[int]:
+    """Keep `days` of `series` topics until now; return their ids."""
+    slots = days * DAY_MS // COARSE.step_ms
+    first = now_ms() // COARSE.step_ms - slots
+    subjects = [Subject(TOPIC, "broker-a", f"topic-{number:05}") for number in range(series)]
+    ids = store.subject_ids(subjects, first * COARSE.step_ms)
+    layout, _order = layout_of((ids[subject], Column(PUT.code)) for subject in subjects)
+    random = np.random.default_rng(1)
+    for slot in range(slots):
+        at_ms = (first + slot) * COARSE.step_ms
+        values = random.poisson(6_000, series).astype(np.int64)
+        store.add_sample("broker-a:0", at_ms, COARSE.step_ms, layout, values, b"{}")
+        if slot % SAMPLES_A_FOLD == SAMPLES_A_FOLD - 1:
+            for _done in store.fold():
+                pass
+    return [ids[subject] for subject in subjects]
+
+
+def chart_ms(database: Database, numbers: list[int], days: int) -> float:
+    """Return how long a chart of these series takes."""
+    slots = days * DAY_MS // COARSE.step_ms
+    first = now_ms() // COARSE.step_ms - slots
+    began = time.perf_counter()
+    read = HistoryStore(database).read(numbers, COARSE, first, slots)
+    lines = [values_of([points], Line("", PUT)) for points in read.values()]
+    took = time.perf_counter() - began
+    assert all(sum(value is not None for value in line) > slots * 0.9 for line in lines)
+    return took * 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.history")
+    parser.add_argument("--series", type=int, default=12)
+    parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--others", type=int, default=100)
+    parser.add_argument("--postgres", action="store_true")
+    asked = parser.parse_args()
+    with ExitStack() as stack:
+        database: Database
+        if asked.postgres:
+            binaries = programs()
+            assert binaries is not None, "PostgreSQL is missing"
+            database = PostgresDatabase(stack.enter_context(postgres(binaries)))
+        else:
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            database = SqliteDatabase(Path(directory) / "history.sqlite3")
+        numbers = fill(HistoryStore(database), asked.series + asked.others, asked.days)
+        took = [chart_ms(database, numbers[: asked.series], asked.days) for _ in range(TIMES)]
+        database.close()
+    print(f"{statistics.median(took):.1f} ms a chart, {max(took):.1f} ms at most")
+
+
+if __name__ == "__main__":
+    main()
