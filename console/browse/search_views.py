@@ -6,14 +6,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
+from django.http import StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import page
+from console.accounts.permissions import administrators_action, page
 from console.accounts.roles import may_administer
+from console.audit.record import change
 from console.browse.columns import NAMES_OFFERED_MAX, columns_with, rows_of
 from console.browse.content import Filter, PathError, filter_of, path_of
+from console.browse.distribution import distribution_of
+from console.browse.exporting import KINDS, Collected
 from console.browse.scanning import progress_of, step
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, TopicKind
@@ -26,6 +30,7 @@ from console.ui.tables import COLUMNS as COLUMNS_FIELD, Table
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
+    from django.http.response import HttpResponseBase
 
     from console.history.range import TimeRange
 
@@ -110,6 +115,8 @@ def search(request: HttpRequest) -> HttpResponse:
         "names": names[:NAMES_OFFERED_MAX],
         "is_unknown": bool(asked.topic) and asked.topic not in topics,
         "table": Table(request, columns_with(asked.fields)),
+        "search_query": urlencode(asked.query),
+        "kinds": [("csv", "CSV"), ("jsonl", "JSON lines")],
         "read_at_ms": now_ms(),
     }
     if asked.topic in topics and not asked.problem:
@@ -120,9 +127,7 @@ def search(request: HttpRequest) -> HttpResponse:
 @page
 def scan(request: HttpRequest) -> HttpResponse:
     """Show what the next step of a search finds, as rows below those that are shown."""
-    asked = asked_of(request)
-    if not asked.topic or asked.problem:
-        raise MissingError(asked.problem or _("A search needs a topic."))
+    asked = whole_question(request)
     table = Table(request, columns_with(asked.fields))
     try:
         context = step_context(request, asked)
@@ -144,6 +149,57 @@ def step_context(request: HttpRequest, asked: Asked) -> dict[str, Any]:
         "next_step": urlencode([*kept, *done.progress.step_query.items()]),
         "go_on": urlencode([*kept, *done.progress.place_query.items()]),
     }
+
+
+@page
+def distribution(request: HttpRequest) -> HttpResponse:
+    """Show over which queues, tags, hosts, sizes and hours a search's messages are spread."""
+    asked = whole_question(request)
+    context = {
+        "asked": asked,
+        "time_range": asked.span,
+        "found": distribution_of(asked.wanted, asked.condition),
+        "search_query": urlencode(asked.query),
+        "read_at_ms": now_ms(),
+    }
+    return render(request, "browse/distribution.html", context)
+
+
+def whole_question(request: HttpRequest) -> Asked:
+    """Return a search that can be made.
+
+    Raises:
+        MissingError: it lacks a topic, or somebody may not ask for this.
+    """
+    asked = asked_of(request)
+    if not asked.topic or asked.problem:
+        raise MissingError(asked.problem or _("A search needs a topic."))
+    return asked
+
+
+@administrators_action
+def export(request: HttpRequest, kind: str) -> HttpResponseBase:
+    """Return what a search finds as a file, and write down who took it."""
+    if kind not in KINDS:
+        raise MissingError(_("Messages are exported as CSV or JSON lines."))
+    asked = whole_question(request)
+    after: dict[str, Any] = {
+        "format": kind,
+        "from_ms": str(asked.span.low_ms),
+        "to_ms": str(asked.span.high_ms),
+        "condition": asked.condition.query,
+    }
+    with change(request, "message.export", asked.topic, after=after) as entry:
+        collected = Collected(asked.wanted, asked.condition)
+        entry.after = after | {
+            "messages": len(collected.messages),
+            "is_whole": collected.is_whole,
+        }
+    lines, content_type = KINDS[kind]
+    response = StreamingHttpResponse(lines(collected.messages), content_type=content_type)
+    part = "" if collected.is_whole else ".part"
+    response["Content-Disposition"] = f'attachment; filename="messages{part}.{kind}"'
+    return response
 
 
 @page

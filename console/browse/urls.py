@@ -10,6 +10,8 @@ app_name = "browse"
 urlpatterns = [
     path("", search_views.search, name="search"),
     path("scan/", search_views.scan, name="scan"),
+    path("distribution/", search_views.distribution, name="distribution"),
+    path("export/<str:kind>/", search_views.export, name="export"),
     path("find/", lookups.find, name="find"),
     path("of-group/<path:group>/", search_views.of_group, name="of-group"),
     path(

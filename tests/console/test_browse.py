@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+
 import pytest
 from django.urls import reverse
 from django.utils.html import escape
 
-from console.browse import scanning
+from console.audit.models import Entry
+from console.browse import distribution, exporting, scanning
 from console.browse.bodies import DEPTH_MAX, NODES_MAX, body_of
 from console.gateway.answers import Member, Subscription
 from console.gateway.errors import BrokerDownError
@@ -381,3 +386,86 @@ def test_a_tree_of_any_size_is_bounded(text) -> None:
 
     assert body.kind in {"tree", "json"}
     assert body.kind == "json" or body.text.count("<li") <= NODES_MAX + DEPTH_MAX
+
+
+def test_an_export_holds_what_was_found_and_is_written_down(actors, brokers) -> None:
+    orders(brokers)
+    brokers.put_message("Orders", 0, b"\xff\x00", MOMENT_MS + 100, KEYS="=1+1")
+    query = f"topic=Orders&from={MOMENT_MS}&to={MOMENT_MS + 1_000}&name=region"
+    url = reverse("browse:export", args=["jsonl"])
+
+    found = actors.admin.post(f"{url}?{query}&equals=r3")
+    rows = [json.loads(line) for line in found.getvalue().decode().splitlines()]
+
+    assert [row["keys"] for row in rows] == [f"order-{n} all" for n in (19, 15, 11, 7, 3)]
+    assert rows[0]["body"] == (
+        f'{{"id": {2**63 + 19}, "lines": [{{"sku": "A-19"}}, {{"sku": "B"}}]}}'
+    )
+    assert rows[0]["properties"]["region"] == "r3"
+    assert found["content-disposition"] == 'attachment; filename="messages.jsonl"'
+    entry = Entry.objects.get()
+    assert (entry.action, entry.subject) == ("message.export", "Orders")
+    assert (entry.after["messages"], entry.after["is_whole"]) == (5, True)
+
+
+def test_an_export_to_a_spreadsheet_has_no_formula_and_says_what_is_no_text(
+    actors, brokers
+) -> None:
+    brokers.add_topic("Orders", queue_nums=1)
+    brokers.put_message("Orders", 0, b"\xff\x00", MOMENT_MS, KEYS="=1+1")
+    url = reverse("browse:export", args=["csv"])
+
+    answer = actors.admin.post(f"{url}?topic=Orders&from={MOMENT_MS}&to={MOMENT_MS + 9}")
+    (row,) = csv.DictReader(io.StringIO(answer.getvalue().decode(), newline=""))
+
+    assert row["keys"] == "'=1+1"
+    assert (row["body"], row["body_encoding"]) == ("/wA=", "base64")
+    assert row["stored_ms"] == str(MOMENT_MS)
+
+
+def test_an_export_that_is_a_part_is_named_so(actors, brokers, monkeypatch) -> None:
+    orders(brokers)
+    monkeypatch.setattr(exporting, "MESSAGES_MAX", 5)
+    monkeypatch.setattr(exporting, "READ_AT_ONCE", 4)
+    url = reverse("browse:export", args=["jsonl"])
+
+    answer = actors.admin.post(f"{url}?topic=Orders&from={MOMENT_MS}&to={MOMENT_MS + 1_000}")
+
+    assert len(answer.getvalue().splitlines()) == 5
+    assert "messages.part.jsonl" in answer["content-disposition"]
+    assert Entry.objects.get().after["is_whole"] is False
+
+
+def spread(answer, number: int) -> dict[str, int]:
+    return {bar.text: bar.times for bar in answer.context["found"].spreads[number].bars}
+
+
+def test_a_distribution_counts_what_a_search_finds(actors, brokers) -> None:
+    orders(brokers)
+    query = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000}
+    url = reverse("browse:distribution")
+
+    whole = actors.reader.get(url, query)
+    void = actors.reader.get(url, query | {"tag": "void"})
+    secret = actors.reader.get(url, query | {"text": "A-1"})
+
+    assert spread(whole, 0) == {"broker-a:0": 10, "broker-a:1": 10}
+    assert spread(whole, 1) == {"paid": 13, "void": 7}
+    assert spread(whole, 2) == {"127.0.0.1": 20}
+    assert spread(whole, 3) == {"128": 20}
+    assert sum(spread(whole, 4).values()) == 20
+    assert spread(void, 1) == {"void": 7}
+    assert "all that were searched for" in void.text
+    assert secret.status_code == 404
+
+
+def test_a_distribution_of_a_part_says_of_how_many(actors, brokers, monkeypatch) -> None:
+    orders(brokers)
+    monkeypatch.setattr(distribution, "LOOKED_AT_MAX", 6)
+    monkeypatch.setattr(distribution, "READ_AT_ONCE", 6)
+    query = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000}
+
+    answer = actors.reader.get(reverse("browse:distribution"), query)
+
+    assert (answer.context["found"].looked_at, answer.context["found"].total) == (6, 20)
+    assert "among the newest" in answer.text

@@ -34,6 +34,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "brokers:configuration": ("", "?kind=live"),
     "brokers:detail": ("",),
     "brokers:key": ("",),
+    "browse:distribution": ("?topic={topic}&range=1h",),
     "browse:find": ("", "?by=key&topic={topic}&text=x", "?by=place&topic={topic}"),
     "browse:message": ("", "?as=tree", "?as=bytes"),
     "browse:search": ("", "?topic={topic}&range=1h", "?topic={topic}&range=1h&text=e"),

@@ -1,0 +1,125 @@
+"""How the messages of a search are spread: over queues, tags, senders, sizes, hours."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from django.utils.translation import gettext_lazy
+
+from console.gateway.access import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.utils.functional import Promise
+
+    from console.browse.content import Filter
+    from console.gateway.stored import Place, StoredMessage, Wanted
+
+LOOKED_AT_MAX = 20_000
+LOOK_S = 4.0
+READ_AT_ONCE = 500
+BARS_MAX = 12
+HOUR_MS = 3_600_000
+SIZE_FIRST = 64
+
+
+class Bar(NamedTuple):
+    """One value with how many have it; of an hour `at_ms`, of a size `size`: pages write these."""
+
+    text: str
+    times: int
+    percent: float
+    at_ms: int | None = None
+    size: int | None = None
+
+
+class Spread(NamedTuple):
+    """The most frequent values of one thing, and how many others there are."""
+
+    label: Promise | str
+    bars: tuple[Bar, ...]
+    others: int
+
+
+class Distribution(NamedTuple):
+    """`found` of those `looked_at` have what is searched for; `total` are in the time."""
+
+    spreads: tuple[Spread, ...]
+    found: int
+    looked_at: int
+    total: int
+    is_whole: bool
+
+
+KINDS: tuple[tuple[Promise | str, Callable[[StoredMessage], str]], ...] = (
+    (gettext_lazy("Queue"), lambda message: str(message.queue)),
+    (gettext_lazy("Tag"), lambda message: message.tags),
+    (
+        gettext_lazy("Producer's host"),
+        lambda message: message.born_host.rpartition(":")[0],
+    ),
+    (gettext_lazy("Size"), lambda message: size_of(message.body_bytes)),
+    (gettext_lazy("Hour"), lambda message: str(message.store_ms // HOUR_MS * HOUR_MS)),
+)
+HOUR_KIND, SIZE_KIND = 4, 3
+
+
+def size_of(size: int) -> str:
+    """Return the power of two, from 64 on, that a size is below."""
+    above = SIZE_FIRST
+    while size >= above:
+        above *= 2
+    return str(above)
+
+
+def distribution_of(wanted: Wanted, condition: Filter) -> Distribution:
+    """Look at the newest messages of a search, as many as time allows.
+
+    Raises:
+        GatewayError: a broker did not answer.
+    """
+    counters: list[Counter[str]] = [Counter() for _kind in KINDS]
+    before: Place | None = None
+    found = looked_at = total = 0
+    until = time.monotonic() + LOOK_S
+    is_whole = False
+    while looked_at < LOOKED_AT_MAX and time.monotonic() < until:
+        came = gateway().browse.newest(wanted, before, READ_AT_ONCE)
+        total = total or came.total
+        looked_at += len(came.messages)
+        for message in came.messages:
+            if condition.matches(message):
+                found += 1
+                for counter, (_label, value_of) in zip(counters, KINDS, strict=True):
+                    counter[value_of(message)] += 1
+        if not came.messages or not came.left:
+            is_whole = True
+            break
+        before = came.messages[-1].place
+    spreads = tuple(
+        spread_of(kind, label, counter)
+        for kind, ((label, _value_of), counter) in enumerate(zip(KINDS, counters, strict=True))
+    )
+    return Distribution(spreads, found, looked_at, max(total, looked_at), is_whole)
+
+
+def spread_of(kind: int, label: Promise | str, counter: Counter[str]) -> Spread:
+    """Return the most frequent values; hours and sizes in their own order."""
+    shown = counter.most_common(BARS_MAX)
+    if kind in (HOUR_KIND, SIZE_KIND):
+        shown.sort(key=lambda pair: int(pair[0]))
+    most = max((count for _text, count in shown), default=1)
+    bars = tuple(
+        Bar(
+            text,
+            count,
+            100 * count / most,
+            int(text) if kind == HOUR_KIND else None,
+            int(text) if kind == SIZE_KIND else None,
+        )
+        for text, count in shown
+    )
+    return Spread(label, bars, len(counter) - len(shown))

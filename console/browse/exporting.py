@@ -1,0 +1,132 @@
+"""What a search finds, as a file: CSV for spreadsheets, JSON lines for programs."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from console.gateway.access import gateway
+from console.reports.results import safe_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from console.browse.content import Filter
+    from console.gateway.stored import Place, StoredMessage, Wanted
+
+MESSAGES_MAX = 10_000
+SEARCH_S = 20.0
+"""A worker of the console is taken for so long."""
+READ_AT_ONCE = 500
+COLUMNS = (
+    "stored_ms",
+    "topic",
+    "broker",
+    "queue",
+    "offset",
+    "id",
+    "unique_key",
+    "keys",
+    "tag",
+    "born_ms",
+    "born_host",
+    "reconsume_times",
+    "bytes",
+    "properties",
+    "body",
+    "body_encoding",
+)
+WIDE = frozenset({"stored_ms", "born_ms", "offset"})
+"""Numbers of 64 bits: text in JSON, since many programs round them."""
+
+
+class Collected:
+    """What a search found, newest first, and whether there may be more."""
+
+    def __init__(self, wanted: Wanted, condition: Filter) -> None:
+        """Search.
+
+        Raises:
+            GatewayError: a broker did not answer: a part would look like the whole.
+        """
+        self.messages: list[StoredMessage] = []
+        self.is_whole = False
+        before: Place | None = None
+        until = time.monotonic() + SEARCH_S
+        while len(self.messages) < MESSAGES_MAX and time.monotonic() < until:
+            came = gateway().browse.newest(wanted, before, READ_AT_ONCE)
+            self.messages += [each for each in came.messages if condition.matches(each)]
+            if not came.messages or not came.left:
+                self.is_whole = len(self.messages) <= MESSAGES_MAX
+                break
+            before = came.messages[-1].place
+        del self.messages[MESSAGES_MAX:]
+
+
+def row_of(message: StoredMessage) -> dict[str, Any]:
+    body, encoding = body_text(message)
+    return {
+        "stored_ms": str(message.store_ms),
+        "topic": message.topic,
+        "broker": message.broker_name,
+        "queue": message.queue_id,
+        "offset": str(message.queue_offset),
+        "id": message.offset_msg_id,
+        "unique_key": message.uniq_key,
+        "keys": message.keys,
+        "tag": message.tags,
+        "born_ms": str(message.born_ms),
+        "born_host": message.born_host,
+        "reconsume_times": message.reconsume_times,
+        "bytes": message.body_bytes,
+        "properties": dict(message.properties),
+        "body": body,
+        "body_encoding": encoding,
+    }
+
+
+def body_text(message: StoredMessage) -> tuple[str | None, str]:
+    """Return a body, and how it is written: text or base64, cut where it is only a beginning."""
+    if message.body is None:
+        return None, "unreadable"
+    try:
+        text, encoding = message.body.decode(), "text"
+    except UnicodeDecodeError:
+        text, encoding = base64.b64encode(message.body).decode(), "base64"
+    return text, f"{encoding}, cut" if message.is_cut else encoding
+
+
+def json_lines(messages: Iterable[StoredMessage]) -> Iterator[str]:
+    for each in messages:
+        yield json.dumps(row_of(each), ensure_ascii=False) + "\n"
+
+
+def csv_lines(messages: Iterable[StoredMessage]) -> Iterator[str]:
+    """Yield the messages, the names of the columns first; no text is a spreadsheet's formula."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for each in messages:
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+        row = row_of(each)
+        row["properties"] = json.dumps(row["properties"], ensure_ascii=False)
+        writer.writerow([cell_of(name, row[name]) for name in COLUMNS])
+    yield buffer.getvalue()
+
+
+def cell_of(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    return str(value) if name in WIDE else safe_cell(str(value))
+
+
+KINDS = {
+    "csv": (csv_lines, "text/csv; charset=utf-8"),
+    "jsonl": (json_lines, "application/x-ndjson; charset=utf-8"),
+}
