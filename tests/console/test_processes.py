@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from console.processes import memory_of_session
+from tests.support.waiting import until
 
 MB = 1_000_000
 # The second process has left the group, as the workers of Spark do, and is of the session.
@@ -37,4 +38,4 @@ def test_the_memory_of_a_session_is_that_of_all_its_processes() -> None:
 
     # The first block is in both of them.
     assert 120 * MB <= used < 400 * MB
-    assert memory_of_session(process.pid) == 0
+    until(lambda: memory_of_session(process.pid) == 0, "the second process to end, too")

@@ -147,13 +147,13 @@ def test_totals_table_and_sums_are_shown_as_described(admin: Client) -> None:
     assert 'id="report-unsaid" data-value=""><span class="unknown"' in page
     heads = '<th>Hour (UTC)</th><th>Group</th><th class="num">Handovers</th>'
     assert heads in page.replace("> <", "><")
-    rows = re.findall(r"<td[^>]*>([^<]*)</td>", page.rpartition("<tbody>")[2])
+    rows = re.findall(r"<td[^>]*>\s*([^<]*)</td>", page.rpartition("<tbody>")[2])
     assert rows == [
         *("2026-11-21 09:00", "fraud-check", "2\u202f048"),
         *("2026-11-21 07:00", "billing", "4"),
     ]
     sums = page.partition("By group")[2].partition("</tbody>")[0]
-    assert re.findall(r"<td[^>]*>([^<]*)</td>", sums) == [
+    assert re.findall(r"<td[^>]*>\s*([^<]*)</td>", sums) == [
         *("fraud-check", "2\u202f048"),
         *("billing", "4"),
     ]
