@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from django.urls import Resolver404, resolve
 
 from tests.support.sources import ROOT, python_sources
 
@@ -23,8 +24,114 @@ DEFINITION = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 # A document names what it speaks of from its own folder, or from one of these.
 FROM = (ROOT, ROOT / "broker_core", ROOT / "tests")
+ROW = re.compile(r"^\| (?P<name>[^|]+) \| (?P<state>[^|]+) \| (?P<says>[^|]*) \|$", re.MULTILINE)
+PAGE = re.compile(r"`(/[^`]*)`")
+COUNTED = re.compile(r"Of (\d+) rows (\d+) work, (\d+) partly, (\d+) are absent")
 # Files of examples, which the reader makes.
 EXAMPLES = {"keyed_topics.py", "topic_counts.py"}
+
+# What consoles of brokers do, and what users ask of them, as a survey of eight of them found it.
+ROWS_OF_CONSOLES = (
+    "One command to a working page",
+    "Console and broker in one product",
+    "Sample data at first start",
+    "First-run wizard",
+    "Login on by default",
+    "No shared default password",
+    "All settings by environment",
+    "Liveness and readiness",
+    "Own Prometheus metrics",
+    "Grafana dashboards shipped",
+    "Structured (JSON) logs",
+    "Works behind a sub-path",
+    "Overview with health verdicts",
+    "Broker's configuration, view and edit",
+    "Configuration says default, changed, needs restart",
+    "Replication state",
+    "State of timers and delays",
+    "Half messages",
+    "Many clusters",
+    "Topology picture",
+    "Topics: by type, search, order, pages",
+    "Lag and consumers in the list of topics",
+    "Create, edit, delete with validation",
+    "Clone, recreate, purge",
+    "Many at once",
+    "Import and export of configurations",
+    "History of changes with difference and undo",
+    "Owner, description",
+    "Statistics from the data of a topic",
+    "Retained time of each queue",
+    "Lag in messages, by queue",
+    "Lag in seconds",
+    "Lag over time",
+    "Lag live on the page",
+    "Stuck and rewound groups (Burrow's states)",
+    "Clients, versions, subscriptions",
+    "Warning of different subscriptions",
+    "Thread dump of a consumer",
+    "Reset to earliest, latest, time, offset, shift, copy",
+    "Preview before a reset",
+    "Reset of a group that is offline",
+    "Offsets kept and restored",
+    "Pause a group, a queue",
+    "By id, key, time, offset",
+    "Search in body text",
+    "Search in properties",
+    "Expression filter",
+    "Filter dry run on a sample",
+    "Saved and recent filters",
+    "Progress and cancel of a long search",
+    "Bounds",
+    "Says when the result is incomplete",
+    "Body decoders",
+    "JSON tree, raw, hex views",
+    "Export of a result",
+    "Link to one message",
+    "Compare two messages",
+    "Live tail",
+    "Pause, clear, rate of the tail",
+    "Produce with properties, key, delay, ordering key",
+    "Produce again from a message",
+    "Dead letters",
+    "Dead letters in bulk to their own topics",
+    "Replay with rate, dry run, receipt",
+    "Find and cancel a scheduled message",
+    "Trace of one message, graphical",
+    "Trace without the client's doing",
+    "Live trace in the browser",
+    "A failed question differs from nothing",
+    "Trace across a chain of messages",
+    "OpenTelemetry, in or out",
+    "History of brokers kept by the console",
+    "Latency percentiles",
+    "Skew, hot queue, hot key",
+    "Age of dead letters, retries",
+    "Scheduled report",
+    "Report compared with the period before",
+    "Unusual traffic",
+    "Alert rules and messages",
+    "Cost by owner",
+    "LDAP, OIDC",
+    "Roles by pattern of resources",
+    "Edit roles on a page",
+    "Read-only mode",
+    "Audit is stored",
+    "Audit page with filters",
+    "Approval by a second person",
+    "Masking",
+    "Unmask by role, logged",
+    "Secrets hidden, hashed",
+    "Dark mode",
+    "Chinese and English",
+    "Command palette, keys",
+    "Choice of time zone",
+    "Phone layout",
+    "Tables as CSV",
+    "Written REST API, OpenAPI",
+    "Command line equal to the pages",
+    "MCP, AI",
+)
 
 
 def prose(document: Path) -> str:
@@ -95,3 +202,47 @@ def test_what_is_not_there_is_found(tmp_path: Path) -> None:
         "no test unit/store/test_flush.py::test_no_such",
         "nothing behind the link no_such.md",
     ]
+
+
+def console_rows() -> tuple[str, list[re.Match[str]]]:
+    """Return the part of the console's document that has the table, and its rows."""
+    text = (ROOT / "docs" / "console.md").read_text()
+    part = re.split(r"^## ", text.partition("## What consoles do")[2], flags=re.MULTILINE)[0]
+    return part, [row for row in ROW.finditer(part) if row["name"] not in {"Row", "---"}]
+
+
+def leads_somewhere(address: str) -> bool:
+    try:
+        resolve(address)
+    except Resolver404:
+        return False
+    return True
+
+
+def test_the_console_s_table_has_each_row_once() -> None:
+    _part, rows = console_rows()
+
+    assert [row["name"] for row in rows] == list(ROWS_OF_CONSOLES)
+
+
+def test_the_console_s_table_counts_what_works() -> None:
+    part, rows = console_rows()
+    states = [row["state"] for row in rows]
+
+    stated = COUNTED.search(part)
+    assert stated is not None
+    counted = [len(rows), *(states.count(each) for each in ("works", "partly", "absent"))]
+    assert [int(each) for each in stated.groups()] == counted
+    assert sum(counted[1:]) == len(rows)
+
+
+def test_what_works_in_the_console_s_table_can_be_looked_at_and_the_rest_says_why() -> None:
+    _part, rows = console_rows()
+
+    for row in rows:
+        codes = CODE.findall(row["says"])
+        shown = [code for code in codes if code.startswith(("/", "deploy/", "test_"))]
+        assert row["state"] != "works" or shown, f"nothing shows {row['name']!r}"
+        assert row["state"] == "works" or len(row["says"]) > 20, f"no reason for {row['name']!r}"
+        lost = [page for page in PAGE.findall(row["says"]) if not leads_somewhere(page)]
+        assert not lost, f"{row['name']!r} names pages that are not there: {lost}"
