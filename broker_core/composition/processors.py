@@ -25,6 +25,7 @@ from broker_core.processors.query import QueryProcessor
 from broker_core.processors.reply import ReplyProcessor
 from broker_core.processors.send import SendProcessor
 from broker_core.processors.send_back import SendBackProcessor
+from broker_core.processors.send_trace import SendTrace
 from broker_core.processors.subscription_check import SubscriptionCheck
 from broker_core.processors.trace import TraceProcessor
 from broker_core.processors.transaction import TransactionProcessor
@@ -191,7 +192,7 @@ def _sending(
             Detours(config, foundation.levels, storage.schedule, storage.transactions),
             store,
             stats,
-            storage.tracer,
+            SendTrace(storage.tracer, store, store_host),
             clock,
         ),
         send_back=SendBackProcessor(

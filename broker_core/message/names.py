@@ -166,6 +166,14 @@ def reply_topic(cluster: str) -> str:
     return f"{cluster}_{REPLY_TOPIC_POSTFIX}"
 
 
+def group_of(topic: str) -> str | None:
+    """Return the consumer group that a topic of retries or of dead letters belongs to."""
+    for prefix in (RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX):
+        if topic.startswith(prefix):
+            return topic[len(prefix) :]
+    return None
+
+
 def namespace_of(resource: str) -> str:
     """Return the namespace of a topic or group, NAMESPACE%NAME; empty when it has none."""
     if is_system_topic(resource) or resource.startswith(CID_RMQ_SYS_PREFIX):

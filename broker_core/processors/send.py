@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock
     from broker_core.config.broker import BrokerConfig
+    from broker_core.processors.send_trace import SendTrace
     from broker_core.remoting.connection import Connection
     from broker_core.sending.dead_letters import DeadLetters
     from broker_core.sending.detours import Detours, Place
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import PutMessageResult
-    from broker_core.trace.tracer import Tracer
 
     Answer = RemotingCommand | bytes | Awaitable[RemotingCommand | bytes]
 
@@ -128,7 +128,7 @@ class SendProcessor:
         detours: Detours,
         store: MessageStore,
         stats: BrokerStats,
-        tracer: Tracer,
+        trace: SendTrace,
         clock: Clock,
     ) -> None:
         self._config = config
@@ -141,7 +141,8 @@ class SendProcessor:
         self._acknowledge = store.acknowledge
         self._stats = stats
         self._latency = stats.put_latency
-        self._tracer = tracer
+        self._trace = trace
+        self._tracer = trace.tracer
         self._clock = clock
         self._cluster_name = config.broker_cluster_name
         self._cluster_pair = encode_properties({PROPERTY_CLUSTER: self._cluster_name})
@@ -268,8 +269,8 @@ class SendProcessor:
                 detour, result, table, request.body, header.born_timestamp, connection.remote_host
             )
         elif self._tracer.watching:
-            self._trace_stored(
-                header, connection, topic, queue_id, result, table, len(request.body)
+            self._trace.stored(
+                header, connection, (topic, queue_id), result, table, len(request.body)
             )
         if topic is not header.topic:
             self._note_dead_letter(header, table)
@@ -317,7 +318,7 @@ class SendProcessor:
             raise RequestRefusedError(*self._remarks[result.status])
         self._stats.put(topic, len(result.commit_log_offsets), result.wrote_size)
         if self._tracer.watching:
-            self._trace_batch(header, connection, queue_id, result)
+            self._trace.batch(header, connection, queue_id, result)
         answer = self._stored(request, ResponseCode.SUCCESS, queue_id, result)
         outcome: Answer = answer
         if self._acknowledge.waits and wait != "false":
@@ -445,49 +446,6 @@ class SendProcessor:
                 "queueOffset": str(result.queue_offset),
             },
         )
-
-    def _trace_stored(
-        self,
-        header: SendHeader,
-        connection: Connection,
-        topic: str,
-        queue_id: int,
-        result: PutMessageResult,
-        table: Mapping[str, str],
-        body_size: int,
-    ) -> None:
-        self._tracer.emit(
-            "stored" if topic is header.topic else "dead",
-            topic,
-            queue_id,
-            result.queue_offset,
-            commit_log_offset=str(result.commit_log_offset),
-            store_size=result.wrote_size,
-            body_size=body_size,
-            tags=table.get(PROPERTY_TAGS),
-            keys=table.get(PROPERTY_KEYS),
-            uniq_key=table.get(PROPERTY_UNIQ_KEY),
-            offset_msg_id=self._msg_id % result.commit_log_offset,
-            producer_group=header.producer_group,
-            client=connection.remote_address,
-            latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
-        )
-
-    def _trace_batch(
-        self, header: SendHeader, connection: Connection, queue_id: int, result: PutBatchResult
-    ) -> None:
-        for index, commit_log_offset in enumerate(result.commit_log_offsets):
-            self._tracer.emit(
-                "stored",
-                header.topic,
-                queue_id,
-                result.queue_offset + index,
-                commit_log_offset=str(commit_log_offset),
-                offset_msg_id=self._msg_id % commit_log_offset,
-                producer_group=header.producer_group,
-                client=connection.remote_address,
-                latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
-            )
 
 
 class _Unacknowledged(Later):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_core.message.ids import offset_msg_id
-from broker_core.message.names import PROPERTY_PRODUCER_GROUP
+from broker_core.message.names import PROPERTY_PRODUCER_GROUP, group_of
 
 if TYPE_CHECKING:
     from broker_core.message.message import MessageExt
@@ -35,6 +35,7 @@ class StoredTrace:
                 (topic, queue_id, result.queue_offset, result.commit_log_offset),
                 store_size=result.wrote_size,
                 producer_group=message.properties.get(PROPERTY_PRODUCER_GROUP),
+                group=group_of(topic),
                 client=message.born_host,
                 latency_us=max(0, result.store_timestamp - message.store_timestamp) * 1000,
                 reconsume_times=message.reconsume_times or None,

@@ -94,6 +94,15 @@ class Viewer:
         self.seen = self.dropped = self.broker_dropped = 0
         self._news.set()
 
+    def show(self, wanted: TraceFilter, number: int = 0) -> None:
+        """Show what another filter matches from now on; of what waits, what it matches stays."""
+        self.filter = wanted
+        self.round = number
+        self._queue = deque(event for event in self._queue if wanted.matches(event))
+        self.seen = len(self._queue)
+        self.dropped = self.broker_dropped = 0
+        self._news.set()
+
     def resume(self) -> None:
         self.paused = False
         self._news.set()

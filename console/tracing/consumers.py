@@ -94,8 +94,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
     def _obey(self, viewer: Viewer, content: dict[str, Any]) -> None:
         match content.get("type"):
             case "filter":
-                viewer.filter = parse_filter(content)
-                viewer.clear(round_of(content))
+                viewer.show(parse_filter(content), round_of(content))
                 self._bridge.refilter()
             case "pause":
                 viewer.paused = True

@@ -63,6 +63,20 @@ def test_a_paused_viewer_is_sent_nothing_and_still_counts() -> None:
     assert (batch["events"], batch["seen"], batch["waiting"]) == ([], 1, 1)
 
 
+def test_what_waits_and_is_still_wanted_outlives_a_new_filter() -> None:
+    viewer = Viewer(1)
+    viewer.paused = True
+    for topic in ("orders", "payments"):
+        viewer.offer(an_event(topic=topic))
+
+    viewer.show(TraceFilter(topic="orders"), 7)
+    viewer.resume()
+
+    batch = frames(viewer)[-1]
+    assert [event["topic"] for event in batch["events"]] == ["orders"]
+    assert (batch["round"], batch["seen"], batch["dropped"]) == (7, 1, 0)
+
+
 def test_long_texts_are_cut_for_the_page() -> None:
     viewer = Viewer(1)
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +10,7 @@ from tests.support.broker import running_broker
 from tests.support.client import Client, json_body, messages
 from tests.support.clock import ManualClock
 from tests.support.passing_time import pass_time
+from tests.support.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from broker_core.broker import Broker
     from broker_core.message.message import MessageExt
     from broker_core.protocol.command import RemotingCommand
-    from broker_core.remoting.connection import Connection
 
 RETRY, DEAD = "%RETRY%g", "%DLQ%g"
 LEVELS = "1s 1s 3s 4s 5s 6s 7s 8s 9s 10s 11s 12s 13s 14s 15s 16s 17s 18s"
@@ -51,31 +49,6 @@ async def send_back(
             **more,
         },
     )
-
-
-class Watched:
-    """A watch of the live trace, while a ManualClock stands still."""
-
-    def __init__(self, address: str) -> None:
-        self._events: list[dict[str, Any]] = []
-        self._client = Client(address, {RequestCode.TRACE_EVENTS: self._take})
-
-    def _take(self, command: RemotingCommand, _: Connection) -> None:
-        self._events += json_body(command)["events"]
-
-    async def begin(self, message: dict[str, Any]) -> None:
-        body = json.dumps({"message": message}).encode()
-        answer = await self._client.ask(RequestCode.TRACE_WATCH, body)
-        assert answer.code == ResponseCode.SUCCESS
-
-    async def next(self, count: int, clock: ManualClock) -> list[dict[str, Any]]:
-        async with asyncio.timeout(10):
-            while len(self._events) < count:
-                await pass_time(clock, 50)
-        return self._events
-
-    async def shutdown(self) -> None:
-        await self._client.shutdown()
 
 
 async def only(client: Client, topic: str, queue_offset: int = 0) -> MessageExt:
@@ -135,7 +108,7 @@ async def test_a_watcher_of_one_message_sees_it_given_back_retried_and_dead(
     watched = Watched(client.address)
     await client.send("T", b"before", UNIQ_KEY="other")
     await client.send("T", b"body", tags="A", UNIQ_KEY="U")
-    await watched.begin({"topic": "T", "queueId": 0, "queueOffset": "1", "uniqKey": "U"})
+    await watched.begin(message={"topic": "T", "queueId": 0, "queueOffset": "1", "uniqKey": "U"})
 
     message = messages(await client.pull("T"))[1]
     await send_back(client, message)
@@ -145,7 +118,7 @@ async def test_a_watcher_of_one_message_sees_it_given_back_retried_and_dead(
     await pass_time(clock, 3_100)
     await send_back(client, await only(client, RETRY), -1)
 
-    events = await watched.next(6, clock)
+    events = await watched.next(6, lambda: pass_time(clock, 50))
     assert [(event["stage"], event["topic"], event["queueOffset"]) for event in events] == [
         ("delivered", "T", "1"),
         ("given_back", "T", "1"),
@@ -159,6 +132,27 @@ async def test_a_watcher_of_one_message_sees_it_given_back_retried_and_dead(
     assert 2_900_000 <= events[3]["latencyUs"] <= 3_200_000
     assert events[3]["reconsumeTimes"] == 1
     assert events[5]["group"] == "g"
+    await watched.shutdown()
+
+
+async def test_a_watcher_of_a_group_sees_its_retries_and_dead_letters_stored(
+    client: Client, clock: ManualClock
+) -> None:
+    watched = Watched(client.address)
+    await client.heartbeat(consumer_groups={"g": {"T": "*"}})
+    await client.send("T", b"poison")
+    await watched.begin(group="g", stages=["stored", "dead"])
+
+    await send_back(client, await only(client, "T"))
+    await pass_time(clock, 3_100)
+    await fallback(client, 16)
+
+    events = await watched.next(2, lambda: pass_time(clock, 50))
+    assert [(event["stage"], event["topic"], event["group"]) for event in events] == [
+        ("stored", RETRY, "g"),
+        ("dead", DEAD, "g"),
+    ]
+    assert events[1]["reconsumeTimes"] == 16
     await watched.shutdown()
 
 

@@ -52,8 +52,10 @@
   let last = { seen: 0, arrived: 0, at: performance.now() };
   let status = { problem: "", brokers: [] };
   let notice = "";
-  // Frames that left before the last filter or clearing carry an older number, and are not shown.
+  // Frames that left before the last filter carry an older number: of them, what it matches is
+  // shown. Those from before the last clearing, or of another socket, are not.
   let round = 0;
+  let cleared = 0;
 
   function timeText(ms) {
     const value = Number(ms);
@@ -317,7 +319,7 @@
       failures = 0;
       notice = "";
       resetCounters();
-      round += 1;
+      cleared = round += 1;
       send({ type: "filter", round, ...wanted() });
       if (paused) send({ type: "pause" });
       showState();
@@ -338,9 +340,9 @@
   }
   function receive(frame) {
     if (frame.type === "events") {
-      if (frame.round !== round) return;
-      counters = frame;
-      append(frame.events);
+      if (frame.round < cleared) return;
+      if (frame.round === round) counters = frame;
+      append(frame.round === round ? frame.events : frame.events.filter(isShown));
       showCounters();
     } else if (frame.type === "status") {
       status = frame;
@@ -383,7 +385,7 @@
     form.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(applyFilter, 250); });
     form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(typing); applyFilter(); });
     $("river-pause").addEventListener("click", () => setPaused(!paused));
-    $("river-clear").addEventListener("click", () => { round += 1; send({ type: "clear", round }); empty(); resetCounters(); });
+    $("river-clear").addEventListener("click", () => { cleared = round += 1; send({ type: "clear", round }); empty(); resetCounters(); });
     $("river-newest").addEventListener("click", toEnd);
     $("river-details-close").addEventListener("click", closeDetails);
     $("river-follow").addEventListener("click", () => {
