@@ -10,6 +10,7 @@ from console.gateway.answers import QueueProgress, TopicKind
 from console.gateway.errors import NotFoundError
 from console.gateway.kinds import topic_kind
 from console.gateway.moment import now_ms
+from console.groups.states import group_states
 from console.history.metrics import CONSUMED, GROUP, LAG, LAG_AGE, MEMBERS
 from console.history.reading import Spark, lag_sparks, last_of, subject_sparks
 from console.history.series import How, Line
@@ -76,6 +77,7 @@ def progress_context(name: str) -> dict[str, Any]:
         "sparks": found,
         "lag_seconds": None if age_ms is None else age_ms / 1000,
         "progress": progress,
+        "reading": group_states(now_ms()).of(name, has_committed=progress.known_lag is not None),
         "never_read": sum(
             unread for each in topics for _row, _spark, unread in each.queues if unread is not None
         ),

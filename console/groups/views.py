@@ -17,6 +17,7 @@ from console.gateway.answers import BrokerQueue, GroupConfig
 from console.gateway.moment import now_ms
 from console.groups.forms import GroupForm
 from console.groups.progress import progress_context
+from console.groups.states import group_states
 from console.history.metrics import GROUP, LAG
 from console.history.pages import history_context
 from console.history.reading import Spark, last_of, sparks
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         GroupConnections,
         QueueProgress,
     )
+    from console.groups.states import GroupState
 
 OWN, SYSTEM = "own", "system"
 
@@ -57,6 +59,7 @@ WORDS = Words(
 COLUMNS = (
     Column("group", gettext_lazy("Group"), is_sorted=True),
     Column("state", gettext_lazy("State"), is_fact=True),
+    Column("reading", gettext_lazy("Reading"), is_sorted=True, is_fact=True),
     Column("members", gettext_lazy("Members"), is_number=True, is_fact=True),
     Column("topics", gettext_lazy("Topics"), is_number=True, css="muted"),
     Column("trend", gettext_lazy("Trend"), "1 h", css="spark-cell"),
@@ -74,6 +77,7 @@ class GroupRow:
     connections: GroupConnections
     progress: ConsumeProgress
     lag: Spark | None
+    reading: GroupState
 
     @property
     def is_left_alone(self) -> bool:
@@ -95,10 +99,12 @@ def listing(request: HttpRequest) -> HttpResponse:
         if table.sort_name == "lag"
         else {}
     )
+    states = group_states(now_ms())
     ordered = table.sorted(
         shown,
         {
             "group": lambda group: group.name.lower(),
+            "reading": lambda group: (states.rank(group.name), group.name.lower()),
             "lag": lambda group: last_of(trends.get(group.name)),
         },
     )
@@ -111,7 +117,13 @@ def listing(request: HttpRequest) -> HttpResponse:
     context = {
         "table": table,
         "rows": [
-            GroupRow(group, connections[group.name], progresses[group.name], lags.get(group.name))
+            GroupRow(
+                group,
+                connections[group.name],
+                progresses[group.name],
+                lags.get(group.name),
+                states.of(group.name, has_committed=progresses[group.name].known_lag is not None),
+            )
             for group in rows.object_list
         ],
         "page": rows,
