@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_core.formats.record import decode_all
 from broker_core.message.ids import offset_msg_id
+from broker_core.trace.deliveries import Delivered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,26 +41,34 @@ class ConsumerTrace:
         connection: Connection,
     ) -> None:
         """Emit an event for each message that a pull is answered with."""
-        now_ms = self._clock.now_ms()
+        now_ms, at_s = self._clock.now_ms(), self._clock.monotonic()
         client_id = self._client_id(group, connection)
         for buffer in buffers:
             for message in decode_all(buffer):
+                msg_id = offset_msg_id(self._store_host, message.commit_log_offset)
+                body_size = len(message.body)
+                self.tracer.deliveries.note(
+                    (group, topic, queue_id),
+                    message.queue_offset,
+                    Delivered(
+                        message.properties, message.commit_log_offset, msg_id, body_size, at_s
+                    ),
+                )
                 self.tracer.emit(
                     "delivered",
                     topic,
                     queue_id,
                     message.queue_offset,
+                    message.properties,
                     commit_log_offset=str(message.commit_log_offset),
                     store_size=message.store_size,
-                    body_size=len(message.body),
-                    tags=message.tags,
-                    keys=message.keys,
-                    uniq_key=message.uniq_key,
-                    offset_msg_id=offset_msg_id(self._store_host, message.commit_log_offset),
+                    body_size=body_size,
+                    offset_msg_id=msg_id,
                     group=group,
                     client=connection.remote_address,
                     client_id=client_id,
                     latency_us=max(0, now_ms - message.store_timestamp) * 1000,
+                    reconsume_times=message.reconsume_times or None,
                 )
 
     def acknowledged(
@@ -71,17 +80,45 @@ class ConsumerTrace:
         offset: int,
         connection: Connection,
     ) -> None:
-        """Emit the event of a consumer offset that moved; `before` is -1 when there was none."""
-        self.tracer.emit(
-            "acknowledged",
-            topic,
-            queue_id,
-            offset,
-            acknowledged_from=str(max(0, min(before, offset))),
-            group=group,
-            client=connection.remote_address,
-            client_id=self._client_id(group, connection),
-        )
+        """Emit the events of a consumer offset that moved; `before` is -1 when there was none.
+
+        One for each message that was seen delivered, with the time that the group had it; one for
+        those before and one for those after, which were delivered unseen or filtered out.
+        """
+        who: dict[str, Any] = {
+            "group": group,
+            "client": connection.remote_address,
+            "client_id": self._client_id(group, connection),
+        }
+
+        def emit_range(first: int, end: int) -> None:
+            self.tracer.emit(
+                "acknowledged", topic, queue_id, end, acknowledged_from=str(first), **who
+            )
+
+        first = max(0, min(before, offset))
+        seen = self.tracer.deliveries.take((group, topic, queue_id), first, offset)
+        if not seen:
+            emit_range(first, offset)
+            return
+        if first < seen[0][0]:
+            emit_range(first, seen[0][0])
+        now_s = self._clock.monotonic()
+        for queue_offset, delivered in seen:
+            self.tracer.emit(
+                "acknowledged",
+                topic,
+                queue_id,
+                queue_offset,
+                delivered.properties,
+                commit_log_offset=str(delivered.commit_log_offset),
+                body_size=delivered.body_size,
+                offset_msg_id=delivered.offset_msg_id,
+                latency_us=max(0, round((now_s - delivered.at_s) * 1_000_000)),
+                **who,
+            )
+        if seen[-1][0] + 1 < offset:
+            emit_range(seen[-1][0] + 1, offset)
 
     def _client_id(self, group: str, connection: Connection) -> str | None:
         consumer_group = self._consumers.find(group)

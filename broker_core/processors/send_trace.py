@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from broker_core.formats.record import decode
 from broker_core.message import names
-from broker_core.message.names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,12 +45,10 @@ class SendTrace:
             topic,
             queue_id,
             result.queue_offset,
+            table,
             commit_log_offset=str(result.commit_log_offset),
             store_size=result.wrote_size,
             body_size=body_size,
-            tags=table.get(PROPERTY_TAGS),
-            keys=table.get(PROPERTY_KEYS),
-            uniq_key=table.get(PROPERTY_UNIQ_KEY),
             offset_msg_id=self._msg_id % result.commit_log_offset,
             producer_group=header.producer_group,
             group=names.group_of(header.topic),
@@ -72,12 +69,10 @@ class SendTrace:
                 header.topic,
                 queue_id,
                 result.queue_offset + index,
+                None if message is None else message.properties,
                 commit_log_offset=str(commit_log_offset),
                 store_size=message and message.store_size,
                 body_size=message and len(message.body),
-                tags=message and message.tags,
-                keys=message and message.keys,
-                uniq_key=message and message.uniq_key,
                 offset_msg_id=self._msg_id % commit_log_offset,
                 producer_group=header.producer_group,
                 client=connection.remote_address,

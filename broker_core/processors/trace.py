@@ -9,7 +9,7 @@ import msgspec
 from broker_core.errors import RequestRefusedError
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
-from broker_core.trace.filter import TraceFilter
+from broker_core.trace.filter import TraceWatch
 
 if TYPE_CHECKING:
     from broker_core.remoting.connection import Connection
@@ -23,13 +23,13 @@ class TraceProcessor:
         self._tracer = tracer
 
     def watch(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """TRACE_WATCH with a TraceFilter as body; events follow as oneway TRACE_EVENTS.
+        """TRACE_WATCH with a TraceWatch as body; events follow as oneway TRACE_EVENTS.
 
         Answers SUCCESS with watchId, SYSTEM_ERROR for a filter that cannot be read, or SYSTEM_BUSY
         when too many watch, at the peer's address or in all.
         """
         try:
-            trace_filter = msgspec.json.decode(request.body or b"{}", type=TraceFilter)
+            wanted = msgspec.json.decode(request.body or b"{}", type=TraceWatch)
         except msgspec.DecodeError as error:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"the filter of the trace cannot be read: {error}"
@@ -42,7 +42,7 @@ class TraceProcessor:
             return True
 
         host = connection.remote_address.rpartition(":")[0]
-        watch_id = self._tracer.watch(connection, trace_filter, push, host)
+        watch_id = self._tracer.watch(connection, wanted, push, host)
         if watch_id is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_BUSY,

@@ -88,11 +88,9 @@ class StoredTrace:
             topic,
             queue_id,
             queue_offset,
+            message.properties,
             commit_log_offset=str(commit_log_offset),
             body_size=len(message.body),
-            tags=message.tags,
-            keys=message.keys,
-            uniq_key=message.uniq_key,
             offset_msg_id=offset_msg_id(self._store_host, commit_log_offset),
             **more,
         )

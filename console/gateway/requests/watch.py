@@ -33,7 +33,6 @@ async def trace_watch(ask: Ask, address: str, wanted: WatchFilter) -> None:
         "group": wanted.group,
         "tag": wanted.tag,
         "key": wanted.key,
-        "clientId": None,
         "stages": None if wanted.stages is None else sorted(wanted.stages),
         "minLatencyMs": 0,
         "sample": 1,

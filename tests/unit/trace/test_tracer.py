@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 
 from broker_core.config.limits import LimitsConfig
 from broker_core.trace import tracer as tracer_module
-from broker_core.trace.filter import TracedMessage, TraceFilter
+from broker_core.trace.filter import TracedMessage, TraceFilter, TraceWatch
 from broker_core.trace.tracer import Tracer
 from tests.support.clock import ManualClock
 
@@ -39,10 +40,14 @@ def stored(tracer: Tracer, topic: str = "T", **more: Any) -> None:
     tracer.emit("stored", topic, 0, 7, **more)
 
 
+def having(**properties: str) -> dict[str, Any]:
+    return {"properties": properties}
+
+
 async def test_without_a_watcher_nothing_is_asked_for(tracer: Tracer) -> None:
     assert not tracer.watching
 
-    tracer.watch("c", TraceFilter(), Watcher())
+    tracer.watch("c", TraceWatch(), Watcher())
     assert tracer.watching
     assert tracer.unwatch("c")
     assert not tracer.watching
@@ -53,7 +58,7 @@ async def test_events_come_in_batches_numbered_with_texts_for_long_numbers(
     tracer: Tracer,
 ) -> None:
     watcher = Watcher()
-    watch_id = tracer.watch("c", TraceFilter(), watcher)
+    watch_id = tracer.watch("c", TraceWatch(), watcher)
 
     stored(tracer)
     stored(tracer)
@@ -71,26 +76,44 @@ async def test_events_come_in_batches_numbered_with_texts_for_long_numbers(
     [
         ({"topic": "T"}, {}, True),
         ({"topic": "U"}, {}, False),
-        ({"tag": "A"}, {"tags": "A"}, True),
-        ({"tag": "A"}, {"tags": "B"}, False),
-        ({"key": "k2"}, {"keys": "k1 k2"}, True),
-        ({"key": "k"}, {"keys": "k1 k2"}, False),
-        ({"key": "U1"}, {"uniq_key": "U1"}, True),
+        ({"topic": "T*"}, {}, True),
+        ({"topic": "*T"}, {}, True),
+        ({"topic": "?"}, {}, True),
+        ({"topic": "??"}, {}, False),
+        ({"topic": "U*"}, {}, False),
+        ({"topic": "[T]*"}, {}, False),
+        ({"tag": "A"}, having(TAGS="A"), True),
+        ({"tag": "A"}, having(TAGS="B"), False),
+        ({"key": "k2"}, having(KEYS="k1 k2"), True),
+        ({"key": "k"}, having(KEYS="k1 k2"), False),
+        ({"key": "U1"}, having(UNIQ_KEY="U1"), True),
         ({"group": "g"}, {"group": "g"}, True),
         ({"group": "g"}, {"producer_group": "g"}, True),
         ({"group": "g"}, {}, False),
         ({"key": "0A"}, {"offset_msg_id": "0A"}, True),
-        ({"client_id": "c"}, {"client_id": "c"}, True),
+        ({"client": "c"}, {"client_id": "c"}, True),
+        ({"client": "10.0.0.1:4411"}, {"client": "10.0.0.1:4411"}, True),
+        ({"client": "10.0.0.1"}, {"client": "10.0.0.1:4411"}, True),
+        ({"client": "10.0.0.1"}, {"client": "10.0.0.12:4411"}, False),
+        ({"client": "c"}, {}, False),
+        ({"properties": {"a": "1"}}, having(a="1", b="2"), True),
+        ({"properties": {"a": "1", "b": "2"}}, having(a="1"), False),
+        ({"properties": {"a": "1"}}, having(a="2"), False),
+        ({"properties": {"a": "1"}}, {}, False),
         ({"stages": ["delivered"]}, {}, False),
+        ({"stages": ["delivered", "stored"]}, {}, True),
+        ({"errors_only": True}, {}, False),
+        ({"errors_only": True, "stages": ["stored"]}, {}, False),
         ({"min_latency_ms": 5}, {"latency_us": 5000}, True),
         ({"min_latency_ms": 5}, {"latency_us": 4999}, False),
+        ({"topic": "T", "tag": "A"}, {}, False),
     ],
 )
 async def test_the_filter_decides_in_the_broker(
     tracer: Tracer, wanted: dict[str, Any], more: dict[str, Any], matches: bool
 ) -> None:
     watcher = Watcher()
-    tracer.watch("c", TraceFilter(**wanted), watcher)
+    tracer.watch("c", TraceWatch(**wanted), watcher)
 
     stored(tracer, **more)
     tracer.push_all()
@@ -107,8 +130,8 @@ MESSAGE = TracedMessage(topic="T", queue_id=0, queue_offset="7", uniq_key="U")
         (("T", 0, 7), {}, True),
         (("T", 0, 8), {}, False),
         (("T", 1, 7), {}, False),
-        (("%RETRY%g", 0, 0), {"uniq_key": "U"}, True),
-        (("%RETRY%g", 0, 0), {"uniq_key": "V"}, False),
+        (("%RETRY%g", 0, 0), having(UNIQ_KEY="U"), True),
+        (("%RETRY%g", 0, 0), having(UNIQ_KEY="V"), False),
         (("T", 0, 8), {"acknowledged_from": "0"}, True),
         (("T", 0, 8), {"acknowledged_from": "7"}, True),
         (("T", 0, 9), {"acknowledged_from": "8"}, False),
@@ -120,7 +143,7 @@ async def test_one_message_is_followed_through_its_acknowledgements_and_copies(
     tracer: Tracer, place: tuple[str, int, int], more: dict[str, Any], matches: bool
 ) -> None:
     watcher = Watcher()
-    tracer.watch("c", TraceFilter(message=MESSAGE), watcher)
+    tracer.watch("c", TraceWatch(message=MESSAGE), watcher)
 
     tracer.emit("stored", *place, **more)
     tracer.push_all()
@@ -128,15 +151,63 @@ async def test_one_message_is_followed_through_its_acknowledgements_and_copies(
     assert bool(watcher.events) is matches
 
 
-async def test_a_sample_is_one_in_n_of_what_matches(tracer: Tracer) -> None:
+async def test_a_sample_takes_all_stages_of_a_message_and_its_copies_or_none(
+    tracer: Tracer,
+) -> None:
     watcher = Watcher()
-    tracer.watch("c", TraceFilter(sample=10), watcher)
+    tracer.watch("c", TraceWatch(sample=10), watcher)
 
-    for _ in range(95):
-        stored(tracer)
+    for number in range(1_000):
+        own_id = f"0A{number:030X}"
+        tracer.emit("stored", "T", 0, number, offset_msg_id=own_id)
+        tracer.emit("delivered", "T", 0, number, offset_msg_id=own_id)
+        copy = {"ORIGIN_MESSAGE_ID": own_id}
+        tracer.emit("dead", "%DLQ%g", 0, number, copy, offset_msg_id=f"0B{number:030X}")
     tracer.push_all()
 
-    assert len(watcher.events) == 9
+    stages: dict[str, set[str]] = {}
+    for event in watcher.events:
+        stages.setdefault(event["messageId"], set()).add(event["stage"])
+    assert 50 < len(stages) < 200
+    assert all(each == {"stored", "delivered", "dead"} for each in stages.values())
+
+
+async def test_errors_alone_are_what_was_given_back_and_what_died(tracer: Tracer) -> None:
+    watcher = Watcher()
+    tracer.watch("c", TraceWatch(errors_only=True, sample=1_000_000), watcher)
+
+    for stage in ("stored", "delivered", "given_back", "acknowledged", "dead"):
+        tracer.emit(stage, "T", 0, 7)
+    tracer.push_all()
+
+    assert [event["stage"] for event in watcher.events] == ["given_back", "dead"]
+
+
+async def test_a_watch_of_many_filters_says_which_an_event_matches(tracer: Tracer) -> None:
+    watcher = Watcher()
+    filters = {
+        "all": TraceFilter(),
+        "T": TraceFilter(topic="T"),
+        "U": TraceFilter(topic="U"),
+        "V": TraceFilter(topic="V"),
+    }
+    tracer.watch("c", TraceWatch(filters=filters), watcher)
+    tracer.watch("d", TraceWatch(filters={"U": filters["U"]}), Watcher())
+
+    stored(tracer, "T")
+    stored(tracer, "U")
+    tracer.push_all()
+
+    assert [event["matched"] for event in watcher.events] == [["all", "T"], ["all", "U"]]
+
+
+async def test_a_pattern_cannot_keep_the_broker_busy(tracer: Tracer) -> None:
+    tracer.watch("c", TraceWatch(topic="*a" * 120 + "b"), Watcher())
+    began = time.process_time()
+
+    stored(tracer, "a" * 255)
+
+    assert time.process_time() - began < 1.0
 
 
 async def test_a_full_ring_drops_the_oldest_and_counts(
@@ -144,7 +215,7 @@ async def test_a_full_ring_drops_the_oldest_and_counts(
 ) -> None:
     monkeypatch.setattr(tracer_module, "RING_EVENTS", 5)
     watcher = Watcher()
-    tracer.watch("c", TraceFilter(), watcher)
+    tracer.watch("c", TraceWatch(), watcher)
 
     for _ in range(8):
         stored(tracer)
@@ -156,7 +227,7 @@ async def test_a_full_ring_drops_the_oldest_and_counts(
 
 async def test_what_a_slow_watcher_could_not_take_is_counted(tracer: Tracer) -> None:
     watcher = Watcher()
-    tracer.watch("c", TraceFilter(), watcher)
+    tracer.watch("c", TraceWatch(), watcher)
     watcher.keeps_up = False
     stored(tracer)
     tracer.push_all()
@@ -170,8 +241,8 @@ async def test_what_a_slow_watcher_could_not_take_is_counted(tracer: Tracer) -> 
 
 async def test_watchers_have_filters_of_their_own(tracer: Tracer) -> None:
     one, two = Watcher(), Watcher()
-    tracer.watch("1", TraceFilter(topic="T"), one)
-    tracer.watch("2", TraceFilter(topic="U"), two)
+    tracer.watch("1", TraceWatch(topic="T"), one)
+    tracer.watch("2", TraceWatch(topic="U"), two)
 
     stored(tracer, "T")
     stored(tracer, "U")
@@ -183,18 +254,18 @@ async def test_watchers_have_filters_of_their_own(tracer: Tracer) -> None:
 
 def test_a_filter_with_an_unknown_field_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(b'{"topc":"T"}', type=TraceFilter)
+        msgspec.json.decode(b'{"topc":"T"}', type=TraceWatch)
 
 
 async def test_strangers_at_one_address_do_not_take_the_places_of_others() -> None:
     limits = LimitsConfig(watcher_nums_max=4, host_watcher_nums_max=3)
     tracer = Tracer(ManualClock(), limits)
-    watches = [tracer.watch(n, TraceFilter(), Watcher(), "10.0.0.1") for n in range(64)]
+    watches = [tracer.watch(n, TraceWatch(), Watcher(), "10.0.0.1") for n in range(64)]
 
     assert [watch is not None for watch in watches] == [True] * 3 + [False] * 61
-    assert tracer.watch("console", TraceFilter(), Watcher(), "10.0.0.2") is not None
-    assert tracer.watch("late", TraceFilter(), Watcher(), "10.0.0.3") is None
-    assert tracer.watch(0, TraceFilter(topic="T"), Watcher(), "10.0.0.1") is not None
+    assert tracer.watch("console", TraceWatch(), Watcher(), "10.0.0.2") is not None
+    assert tracer.watch("late", TraceWatch(), Watcher(), "10.0.0.3") is None
+    assert tracer.watch(0, TraceWatch(topic="T"), Watcher(), "10.0.0.1") is not None
     tracer.unwatch(1)
-    assert tracer.watch("late", TraceFilter(), Watcher(), "10.0.0.3") is not None
+    assert tracer.watch("late", TraceWatch(), Watcher(), "10.0.0.3") is not None
     await tracer.shutdown()

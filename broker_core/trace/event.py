@@ -1,0 +1,45 @@
+"""What watchers are told, as it goes over the wire."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, gc=False):
+    """One stage of one message. 64-bit numbers are decimal strings, for JavaScript."""
+
+    seq: str = ""
+    matched: tuple[str, ...] = ()
+    """The names of the watch's filters that the event matches."""
+    time_ms: str
+    stage: str
+    topic: str
+    queue_id: int
+    queue_offset: str
+    message_id: str | None = None
+    """The same for all stages of a message and of its copies: its unique key, else the offset id
+    of the first one."""
+    commit_log_offset: str | None = None
+    store_size: int | None = None
+    body_size: int | None = None
+    tags: str | None = None
+    keys: str | None = None
+    uniq_key: str | None = None
+    offset_msg_id: str | None = None
+    producer_group: str | None = None
+    group: str | None = None
+    client: str | None = None
+    client_id: str | None = None
+    latency_us: int | None = None
+    acknowledged_from: str | None = None
+    """Of an acknowledgement of messages that nobody saw delivered: it covers the queue offsets from
+    here up to `queue_offset`, without it."""
+    reconsume_times: int | None = None
+
+
+class TraceBatch(msgspec.Struct, rename="camel", kw_only=True):
+    """The body of a TRACE_EVENTS push."""
+
+    watch_id: str
+    dropped: str
+    events: list[TraceEvent]

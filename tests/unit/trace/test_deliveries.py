@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_core.trace import deliveries as module
+from broker_core.trace.deliveries import Delivered, Deliveries
+
+if TYPE_CHECKING:
+    import pytest
+
+QUEUE = ("g", "T", 0)
+
+
+def delivered(name: str = "") -> Delivered:
+    return Delivered({"UNIQ_KEY": name}, 0, "0A", 4, 1.0)
+
+
+def noted(*offsets: int) -> Deliveries:
+    deliveries = Deliveries()
+    for offset in offsets:
+        deliveries.note(QUEUE, offset, delivered())
+    return deliveries
+
+
+def test_an_acknowledgement_takes_what_it_covers_once_and_in_order() -> None:
+    deliveries = noted(5, 3, 4, 7)
+
+    assert [offset for offset, _ in deliveries.take(QUEUE, 3, 6)] == [3, 4, 5]
+    assert [offset for offset, _ in deliveries.take(QUEUE, 0, 8)] == [7]
+    assert deliveries.take(QUEUE, 0, 8) == []
+
+
+def test_groups_topics_and_queues_have_deliveries_of_their_own() -> None:
+    deliveries = noted(1)
+
+    for other in (("h", "T", 0), ("g", "U", 0), ("g", "T", 1)):
+        assert deliveries.take(other, 0, 9) == []
+    assert len(deliveries.take(QUEUE, 0, 9)) == 1
+
+
+def test_of_a_message_delivered_twice_the_last_time_counts() -> None:
+    deliveries = Deliveries()
+    deliveries.note(QUEUE, 1, delivered("once"))
+    deliveries.note(QUEUE, 1, delivered("again"))
+
+    [(_, taken)] = deliveries.take(QUEUE, 0, 9)
+
+    assert taken.properties["UNIQ_KEY"] == "again"
+
+
+def test_too_many_deliveries_push_out_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DELIVERIES_MAX", 3)
+    deliveries = noted(1, 2, 3, 4)
+
+    assert [offset for offset, _ in deliveries.take(QUEUE, 0, 9)] == [2, 3, 4]
