@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 ENTRIES_MAX = 30
 ACTED_ON_MAX = 3
 """So many of the topics and groups found come with what can be done with them."""
+KEY_CHARACTERS_MIN = 3
+MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32,56}")
+"""An offset id or a unique key, of IPv4 or IPv6, of 4.9's clients or 5's."""
 NAMES_KEPT_S = 5
 """A person types faster than brokers need to be asked."""
 
@@ -96,8 +100,10 @@ def find(
         found += (entry for entry in about_topic(name, may_change) if matches(entry, words))
     for name in acted_on(names.groups, words):
         found += (entry for entry in about_group(name, may_change) if matches(entry, words))
-    unique = dict.fromkeys([*named[:ACTED_ON_MAX], *found, *named])
-    return list(unique)[:ENTRIES_MAX]
+    ids, keys = about_messages(asked.split(), names.topics)
+    unique = dict.fromkeys([*ids, *named[:ACTED_ON_MAX], *found, *named])
+    # A word may always be a key, so this comes last, and has its place.
+    return [*list(unique)[: ENTRIES_MAX - len(keys)], *keys]
 
 
 def pages(*, may_administer: bool) -> Iterator[Entry]:
@@ -156,6 +162,26 @@ def about_group(name: str, may_change: bool) -> Iterator[Entry]:
         yield Entry(_("Delete group %s…") % name, hint, "trash-2", url)
     else:
         yield Entry(_("Offsets of %s") % name, hint, "milestone", offsets)
+
+
+def about_messages(words: Sequence[str], topics: Iterable[str]) -> tuple[list[Entry], list[Entry]]:
+    """Return where the message of an id is, and those of a key, in the topic that is named too."""
+    by_name = {name.lower(): name for name in topics}
+    named = [by_name[word.lower()] for word in words if word.lower() in by_name]
+    others = [word for word in words if word.lower() not in by_name]
+    if len(others) != 1 or len(named) > 1 or len(others[0]) < KEY_CHARACTERS_MIN:
+        return [], []
+    text, topic = others[0], "".join(named)
+    hint, address = topic or _("Messages"), reverse("browse:find")
+
+    def entry(label: str, by: str) -> Entry:
+        query = {"by": by, "topic": topic, "text": text}
+        asked = urlencode({name: value for name, value in query.items() if value})
+        return Entry(label % text, hint, "search", f"{address}?{asked}")
+
+    if MESSAGE_ID.fullmatch(text):
+        return [entry(_("Message with id %s"), "id")], []
+    return [], [entry(_("Messages with key %s"), "key")]
 
 
 def best(names: Iterable[str], words: Sequence[str]) -> list[str]:

@@ -69,6 +69,53 @@ def test_every_address_of_the_palette_leads_somewhere(actors, world) -> None:
         assert actors.admin.get(url.partition("#")[0]).status_code == 200, url
 
 
+OFFSET_ID, IPV6_KEY = "7F00000100002A9F00000000000003E8", "0A" * 28
+
+
+@pytest.mark.parametrize("message_id", [OFFSET_ID, OFFSET_ID.lower(), IPV6_KEY])
+def test_an_id_of_a_message_leads_to_it_before_all_else(message_id, actors, world) -> None:
+    entries = found(actors.reader, message_id)
+
+    assert next(iter(entries.items())) == (
+        f"Message with id {message_id}",
+        f"/messages/find/?by=id&text={message_id}",
+    )
+
+
+def test_an_id_beside_a_topic_is_looked_for_there(actors, world) -> None:
+    entries = found(actors.reader, f"orders {IPV6_KEY}")
+
+    assert next(iter(entries.values())) == f"/messages/find/?by=id&topic=Orders&text={IPV6_KEY}"
+
+
+@pytest.mark.parametrize(
+    ("words", "address"),
+    [
+        ("Order-4711", "/messages/find/?by=key&text=Order-4711"),
+        ("orders Order-4711", "/messages/find/?by=key&topic=Orders&text=Order-4711"),
+        ("a/b&c=d", "/messages/find/?by=key&text=a%2Fb%26c%3Dd"),
+        ("o", None),
+        ("orders", None),
+        ("reset everything", None),
+        ("orders reorders Order-4711", None),
+    ],
+)
+def test_one_word_that_names_no_topic_may_be_a_key(words, address, actors, world) -> None:
+    addresses = list(found(actors.reader, words).values())
+
+    keys = [each for each in addresses if each.startswith("/messages/find/")]
+    assert keys == ([] if address is None else [address])
+    assert not keys or addresses[-1] == address
+
+
+def test_where_the_palette_leads_for_messages_says_what_is_missing(actors, world) -> None:
+    (address,) = found(actors.reader, "Order-4711").values()
+
+    page = actors.reader.get(address).content.decode()
+
+    assert 'value="Order-4711"' in page
+
+
 def test_without_words_the_favourites_come_first(actors, admin_account, world) -> None:
     Place.objects.create(user=admin_account, kind="view", label="DLQ", address="/topics/?kind=dlq")
 
