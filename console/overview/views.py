@@ -68,8 +68,14 @@ def index(request: HttpRequest) -> HttpResponse:
 @page
 def summary(request: HttpRequest) -> HttpResponse:
     """Show the part that refreshes itself; all who watch share what brokers are asked."""
-    context = {"summary": summary_kept(), "is_refresh": True}
-    return render(request, "overview/_summary.html", context)
+    summary = summary_kept()
+    was_empty = request.GET.get("was") == "empty"
+    context = {"summary": summary, "is_refresh": True, "was_empty": was_empty}
+    response = render(request, "overview/_summary.html", context)
+    if was_empty and not summary.is_empty:
+        # The page says that nothing was sent: it is another one from now on.
+        response["HX-Refresh"] = "true"
+    return response
 
 
 @administrators_action

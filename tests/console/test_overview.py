@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from console.audit.models import Entry
+from console.demo.process import DemoState, demo_process
 from console.gateway.answers import BrokerNode, Replication, SlaveLink
 from console.gateway.errors import BrokerDownError, NameServerDownError, UnconfirmedBrokerError
 from console.gateway.known import known_addresses
@@ -15,7 +18,7 @@ from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.metrics import BROKER, GOT, GROUP, LAG, PUT, Subject
 from console.overview.states import State
-from console.overview.views import summarize_now
+from console.overview.views import shared_summary, summarize_now
 from tests.console.history.support import keep
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collector")]
@@ -178,6 +181,45 @@ def test_an_empty_broker_teaches_the_next_step(actors, brokers) -> None:
     assert "no message has arrived yet" in html
     assert reverse("demo:start") in html
     assert "setNamesrvAddr" in html
+
+
+def test_a_page_that_said_nothing_was_sent_is_loaded_anew_once_something_is(
+    actors, brokers
+) -> None:
+    page = actors.admin.get(reverse("overview:index")).content.decode()
+    (address,) = re.findall(r'id="summary" hx-get="([^"]+)"', page)
+    before = actors.admin.get(address)
+    brokers.add_topic("Orders")
+    brokers.put("Orders", 0, 1)
+    shared_summary.forget()
+
+    after = actors.admin.get(address)
+
+    assert "HX-Refresh" not in before.headers
+    assert after["HX-Refresh"] == "true"
+    page = actors.admin.get(reverse("overview:index")).content.decode()
+    assert "no message has arrived yet" not in page
+    (address,) = re.findall(r'id="summary" hx-get="([^"]+)"', page)
+    assert "HX-Refresh" not in actors.admin.get(address).headers
+
+
+def test_the_empty_page_says_that_the_demo_runs_and_that_it_failed(
+    actors, brokers, monkeypatch
+) -> None:
+    states = [DemoState(is_running=True, ends_at=timezone.now() + timedelta(minutes=9))]
+    states.append(DemoState(is_running=False, failure="No route to the topic."))
+    monkeypatch.setattr(demo_process, "state", lambda: states[0])
+    page = actors.admin.get(reverse("overview:index")).content.decode()
+    (address,) = re.findall(r'id="summary" hx-get="([^"]+)"', page)
+    states.pop(0)
+
+    part = actors.admin.get(address).content.decode()
+
+    assert "demo runs" in page
+    assert reverse("demo:start") not in page
+    assert 'id="empty-demo" hx-swap-oob="true"' in part
+    assert "No route to the topic." in part
+    assert reverse("demo:start") in part
 
 
 def test_a_reader_is_told_who_can_start_the_demo(actors, brokers) -> None:
