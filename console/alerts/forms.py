@@ -89,7 +89,7 @@ class RuleForm(RuleModelForm):
             "clear_minutes": _("Ends after"),
             "repeat_minutes": _("Says so again every"),
             "group_by": _("Messages"),
-            "channels": _("Who is told"),
+            "channels": _("Channels"),
         }
         help_texts = {
             "query": _("Fires when a run returns rows, and ends when one returns none."),
