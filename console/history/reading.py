@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from console.gateway.answers import MASTER_ID
 from console.history.access import history_store
 from console.history.database import HistoryError
 from console.history.metrics import (
@@ -18,6 +19,7 @@ from console.history.metrics import (
     MEMBERS,
     PROGRESS,
     PUT,
+    PUT_BYTES,
     QUEUE,
     REWOUND,
     TOPIC,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from console.history.charts import Chart
-    from console.history.metrics import Subject
+    from console.history.metrics import Metric, Subject
     from console.history.points import Points
     from console.history.range import TimeRange
     from console.history.series import Values
@@ -149,15 +151,16 @@ def chart_data(chart: Chart, name: str, asked: TimeRange) -> ChartData:
     try:
         subjects = subjects_of(chart.kind, name)
         numbers = list(subjects.values())
-        found = list(history_store().read(numbers, tier, first, slots).values())
+        read = history_store().read(numbers, tier, first, slots)
         if asked.earlier:
             before = first - asked.earlier_by_ms // tier.step_ms
-            read = list(history_store().read(numbers, tier, before, slots).values())
-            earlier = lines_of(chart, read, slots)
+            read_before = history_store().read(numbers, tier, before, slots)
+            earlier = lines_of(chart, subjects, read_before, slots)
         events = history_store().events(asked.low_ms, asked.high_ms)
     except HistoryError as error:
         logger.warning("history cannot be read: %s", error)
-        return ChartData(tier.step_ms, times, lines_of(chart, [], slots), problem=str(error))
+        return ChartData(tier.step_ms, times, lines_of(chart, {}, {}, slots), problem=str(error))
+    found = list(read.values())
     brokers = {subject.broker for subject in subjects}
     marks = [
         Mark(event.at_ms, event.what, event.broker)
@@ -168,11 +171,28 @@ def chart_data(chart: Chart, name: str, asked: TimeRange) -> ChartData:
         marks += [*rewinds(found, times), *rebalances(found, times)]
     elif chart.kind in (TOPIC, QUEUE):
         marks += group_marks(groups_about(chart.kind, name), tier, first, slots)
-    return ChartData(tier.step_ms, times, lines_of(chart, found, slots), earlier, sorted(marks))
+    return ChartData(
+        tier.step_ms, times, lines_of(chart, subjects, read, slots), earlier, sorted(marks)
+    )
 
 
-def lines_of(chart: Chart, found: Sequence[Points], slots: int) -> list[Values]:
-    return [values_of(found, each.line) or [None] * slots for each in chart.lines]
+def lines_of(
+    chart: Chart, subjects: Mapping[Subject, int], read: Mapping[int, Points], slots: int
+) -> list[Values]:
+    lines = []
+    for each in chart.lines:
+        numbers = counted(subjects, each.line.metric) if chart.kind == CLUSTER else subjects
+        parts = [read[number] for number in numbers.values()]
+        lines.append(values_of(parts, each.line) or [None] * slots)
+    return lines
+
+
+def counted(brokers: Mapping[Subject, int], metric: Metric) -> Mapping[Subject, int]:
+    """Return whose figures a sum of brokers adds up: what slaves replay was received once."""
+    if metric not in (PUT, PUT_BYTES):
+        return brokers
+    master = str(MASTER_ID)
+    return {subject: number for subject, number in brokers.items() if subject.name == master}
 
 
 def rewinds(found: Sequence[Points], times: Sequence[int]) -> list[Mark]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from console.history.access import history_store
 from console.history.database import HistoryError
 from console.history.metrics import BROKER, GOT, GROUP, LAG, PUT
-from console.history.reading import SPARK_SLOTS, Spark
+from console.history.reading import SPARK_SLOTS, Spark, counted
 from console.history.series import How, Line, trend_of, values_of
 from console.history.tiers import COARSE, DAY_MS, HOUR_MS, MIDDLE
 
@@ -39,21 +39,25 @@ def sparks_now(now_ms: int) -> Sparks:
     store = history_store()
     try:
         every = store.all_subjects()
-        brokers = [number for subject, number in every.items() if subject.kind == BROKER]
+        brokers = {each: number for each, number in every.items() if each.kind == BROKER}
+        masters = counted(brokers, PUT).values()
         groups = [number for subject, number in every.items() if subject.kind == GROUP]
         first = now_ms // MIDDLE.step_ms - SPARK_SLOTS
-        day = now_ms // COARSE.step_ms - DAY_SLOTS
-        hour_of_brokers = [*store.read(brokers, MIDDLE, first, SPARK_SLOTS).values()]
-        day_of_brokers = [*store.read(brokers, COARSE, day, DAY_SLOTS).values()]
+        day_from = now_ms // COARSE.step_ms - DAY_SLOTS
+        hour = store.read([*brokers.values()], MIDDLE, first, SPARK_SLOTS)
+        day = store.read([*brokers.values()], COARSE, day_from, DAY_SLOTS)
         few = groups if len(groups) <= GROUPS_MAX else []
         hour_of_groups = [*store.read(few, MIDDLE, first, SPARK_SLOTS).values()]
     except HistoryError as error:
         logger.warning("history cannot be read: %s", error)
         return Sparks()
+    hour_of_masters = [hour[number] for number in masters]
+    day_of_masters = [day[number] for number in masters]
+    hour_of_brokers, day_of_brokers = [*hour.values()], [*day.values()]
     return Sparks(
-        put=spark(hour_of_brokers, PUT, How.MEAN),
+        put=spark(hour_of_masters, PUT, How.MEAN),
         got=spark(hour_of_brokers, GOT, How.MEAN),
-        put_day=longest(day_of_brokers, hour_of_brokers, PUT),
+        put_day=longest(day_of_masters, hour_of_masters, PUT),
         got_day=longest(day_of_brokers, hour_of_brokers, GOT),
         lag=spark(hour_of_groups, LAG, How.MEAN),
     )

@@ -22,6 +22,7 @@ from console.history.metrics import Subject
 from console.history.status import STATUS, Status
 from console.history.store import Event
 from console.marks.setting import set_mark
+from console.overview.sparks import sparks_now
 from tests.console.history.support import STEP_MS, keep, layout_of
 
 if TYPE_CHECKING:
@@ -92,6 +93,25 @@ def test_a_broker_is_asked_for_by_name_and_number(actors, brokers, first_ms) -> 
 
     values = dict(zip(answer["times"], answer["lines"][0]["values"], strict=True))
     assert values[first_ms] == 1.0
+
+
+def test_what_a_slave_replays_was_received_once(actors, brokers, first_ms) -> None:
+    slave = Subject(metrics.BROKER, "broker-a", "1")
+    rows = {
+        (BROKER, metrics.PUT): [500] * 20,
+        (slave, metrics.PUT): [500] * 20,
+        (BROKER, metrics.GOT): [10] * 20,
+        (slave, metrics.GOT): [20] * 20,
+    }
+    keep(history_store(), first_ms, rows)
+
+    answer = chart(actors.reader, "cluster", "messages", "all")
+
+    at = answer["times"].index(first_ms)
+    assert [line["values"][at] for line in answer["lines"]] == [50.0, 3.0]
+    sparks = sparks_now(now_ms())
+    assert max(each or 0 for each in sparks.put.values) == pytest.approx(50, rel=0.1)
+    assert max(each or 0 for each in sparks.got.values) == pytest.approx(3, rel=0.1)
 
 
 def test_restarts_changes_and_offsets_that_went_back_are_marked(actors, brokers, first_ms) -> None:
