@@ -110,6 +110,8 @@ def test_what_a_slave_replays_was_received_once(actors, brokers, first_ms) -> No
     at = answer["times"].index(first_ms)
     assert [line["values"][at] for line in answer["lines"]] == [50.0, 3.0]
     sparks = sparks_now(now_ms())
+    assert sparks.put is not None
+    assert sparks.got is not None
     assert max(each or 0 for each in sparks.put.values) == pytest.approx(50, rel=0.1)
     assert max(each or 0 for each in sparks.got.values) == pytest.approx(3, rel=0.1)
 
