@@ -102,6 +102,12 @@ class Consumers:
     def find(self, group: str) -> ConsumerGroup | None:
         return self.groups.get(group)
 
+    def client_id_of(self, group: str, connection: ClientConnection) -> str | None:
+        """Return the id of the member that a connection is of, None when it is of none."""
+        consumer_group = self.groups.get(group)
+        member = consumer_group.members.get(connection) if consumer_group else None
+        return member.client_id if member else None
+
     def register(
         self,
         connection: ClientConnection,

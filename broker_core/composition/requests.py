@@ -19,6 +19,7 @@ from broker_core.processors.around.administration import (
     without_administration,
 )
 from broker_core.processors.around.latency import time_requests
+from broker_core.processors.refusal_trace import RefusalTrace
 from broker_core.remoting.overload import (
     HEARTBEAT_CODES,
     PULL_CODES,
@@ -102,6 +103,8 @@ def build_requests(
     )
     plain_sends = build_plain_sends(foundation, storage, processors.send)
 
+    refusals = RefusalTrace(storage.tracer, clients.consumers)
+
     def on_connection_lost(connection: Connection) -> None:
         storage.parked_pulls.close(connection)
         storage.tracer.unwatch(connection)
@@ -124,6 +127,7 @@ def build_requests(
             on_connection_lost=on_connection_lost,
             on_turn=storage.stats.put_latency.end_turn,
             plain_sends=plain_sends,
+            on_refused=refusals.refused,
         )
 
     table = around(registry.handlers(processors))

@@ -42,7 +42,7 @@ class ConsumerTrace:
     ) -> None:
         """Emit an event for each message that a pull is answered with."""
         now_ms, at_s = self._clock.now_ms(), self._clock.monotonic()
-        client_id = self._client_id(group, connection)
+        client_id = self._consumers.client_id_of(group, connection)
         for buffer in buffers:
             for message in decode_all(buffer):
                 msg_id = offset_msg_id(self._store_host, message.commit_log_offset)
@@ -88,7 +88,7 @@ class ConsumerTrace:
         who: dict[str, Any] = {
             "group": group,
             "client": connection.remote_address,
-            "client_id": self._client_id(group, connection),
+            "client_id": self._consumers.client_id_of(group, connection),
         }
 
         def emit_range(first: int, end: int) -> None:
@@ -119,8 +119,3 @@ class ConsumerTrace:
             )
         if seen[-1][0] + 1 < offset:
             emit_range(seen[-1][0] + 1, offset)
-
-    def _client_id(self, group: str, connection: Connection) -> str | None:
-        consumer_group = self._consumers.find(group)
-        member = consumer_group.members.get(connection) if consumer_group else None
-        return member.client_id if member else None

@@ -302,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered(self, done: Later) -> None:
         self._end(done.frame_bytes)
-        frame = self._wire.dispatcher.frame_of(done.command, done.outcome)
+        frame = self._wire.dispatcher.frame_of(done.command, self, done.outcome)
         if frame is not None:
             self.send(frame)
 

@@ -30,6 +30,9 @@ Answer = RemotingCommand | bytes | None
 Handler = Callable[[RemotingCommand, "Connection"], Answer | Awaitable[Answer]]
 """Serves one request code, as a plain function unless the answer must wait. Event loop only."""
 
+OnRefused = Callable[[RemotingCommand, "Connection", RequestRefusedError], None]
+"""Is told of each request that a handler refused."""
+
 FAILED = "request failed: code=%d opaque=%d"
 
 
@@ -40,9 +43,12 @@ class Dispatcher:
         find: returns the handler of a code that is in force, None when there is none.
     """
 
-    __slots__ = ("_handlers", "find")
+    __slots__ = ("_handlers", "_on_refused", "find")
 
-    def __init__(self, handlers: Mapping[int, Handler]) -> None:
+    def __init__(
+        self, handlers: Mapping[int, Handler], on_refused: OnRefused | None = None
+    ) -> None:
+        self._on_refused = on_refused
         # Plain ints: a lookup among enum members is three times slower.
         self._handlers = {int(code): handler for code, handler in handlers.items()}
         self.find = self._handlers.get
@@ -72,14 +78,16 @@ class Dispatcher:
                 return self._frame(command, answer)
         except Exception as error:  # noqa: BLE001
             # The boundary: one bad request must not end the connection.
-            return self._frame(command, _answer_to(command, error))
+            return self._frame(command, self._answer_to(command, connection, error))
         if isinstance(answer, Later):
             connection.answer_when(command, answer)
         else:
-            connection.answer_later(command, self._answer_of(command, answer))
+            connection.answer_later(command, self._answer_of(command, connection, answer))
         return None
 
-    def frame_of(self, command: RemotingCommand, outcome: Answer | Exception) -> bytes | None:
+    def frame_of(
+        self, command: RemotingCommand, connection: Connection, outcome: Answer | Exception
+    ) -> bytes | None:
         """Return the frame to send for the outcome of a handler, or None."""
         if type(outcome) is bytes and not command.flag & ONEWAY_FLAG:
             return outcome
@@ -88,15 +96,26 @@ class Dispatcher:
                 return self._frame(command, outcome)
             except Exception as error:  # noqa: BLE001
                 outcome = error
-        return self._frame(command, _answer_to(command, outcome))
+        return self._frame(command, self._answer_to(command, connection, outcome))
 
     async def _answer_of(
-        self, command: RemotingCommand, awaitable: Awaitable[Answer]
+        self, command: RemotingCommand, connection: Connection, awaitable: Awaitable[Answer]
     ) -> bytes | None:
         try:
             return self._frame(command, await awaitable)
         except Exception as error:  # noqa: BLE001
-            return self._frame(command, _answer_to(command, error))
+            return self._frame(command, self._answer_to(command, connection, error))
+
+    def _answer_to(
+        self, command: RemotingCommand, connection: Connection, error: Exception
+    ) -> RemotingCommand:
+        """Return the answer for an error that a handler raised."""
+        if not isinstance(error, RequestRefusedError):
+            logger.error(FAILED, command.code, command.opaque, exc_info=error)
+            return internal_error(command)
+        if self._on_refused is not None:
+            self._on_refused(command, connection, error)
+        return refused(command, error)
 
     def _frame(self, command: RemotingCommand, answer: Answer) -> bytes | None:
         if answer is None or command.flag & ONEWAY_FLAG:
@@ -112,14 +131,6 @@ class Dispatcher:
                 f"the answer has {len(frame)} bytes, more than a frame may have",
             ).encode()
         return frame
-
-
-def _answer_to(command: RemotingCommand, error: Exception) -> RemotingCommand:
-    """Return the answer for an error that a handler raised."""
-    if isinstance(error, RequestRefusedError):
-        return refused(command, error)
-    logger.error(FAILED, command.code, command.opaque, exc_info=error)
-    return internal_error(command)
 
 
 def refused(command: RemotingCommand, refusal: RequestRefusedError) -> RemotingCommand:

@@ -18,16 +18,15 @@ Source: broker/latency/BrokerFastFailure.java, processor/SendMessageProcessor.ja
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from broker_core.errors import RequestRefusedError
 from broker_core.protocol.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from broker_core.clock import Clock, Timer
-    from broker_core.protocol.command import RemotingCommand
-    from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Handler
 
 logger = logging.getLogger(__name__)
@@ -126,10 +125,10 @@ class Overload:
         for server in self._servers:
             server.override(dict.fromkeys(busy, self._refuse))
 
-    def _refuse(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def _refuse(self, *_: object) -> NoReturn:
         """Answer SYSTEM_BUSY."""
         self.refused += 1
-        return request.answer(ResponseCode.SYSTEM_BUSY, self._remark)
+        raise RequestRefusedError(ResponseCode.SYSTEM_BUSY, self._remark)
 
     def _tick(self) -> None:
         now, worked_s = self._clock.monotonic(), self._worked_s()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from broker_core.clock import SystemClock
 from broker_core.errors import RemotingError
 from broker_core.remoting.connection import Connection, Wire
-from broker_core.remoting.dispatch import Dispatcher, Handler
+from broker_core.remoting.dispatch import Dispatcher, Handler, OnRefused
 from broker_core.remoting.limits import PeerLog, RemotingLimits
 from broker_core.remoting.listener import Listener, is_loopback, listen, listen_at_path
 from broker_core.service import Service
@@ -32,7 +32,8 @@ class RemotingServer(Service):
     `start` once, `shutdown` once. `tls` decides which connections are secured. With `proxies`
     each connection must come from one of them and begin with a PROXY header. `on_connection_lost`
     is called with each connection that ended, `on_turn` with the seconds that each turn of a
-    connection's requests took. `plain_sends` may serve frames before their handlers are asked.
+    connection's requests took. `plain_sends` may serve frames before their handlers are asked;
+    `on_refused` is told of each request that a handler refuses.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class RemotingServer(Service):
         on_connection_lost: Callable[[Connection], None] | None = None,
         on_turn: Callable[[float], None] | None = None,
         plain_sends: PlainSends | None = None,
+        on_refused: OnRefused | None = None,
     ) -> None:
         super().__init__()
         self.name = name
@@ -60,7 +62,7 @@ class RemotingServer(Service):
         self._proxies = proxies
         self._sweep_timer: Timer | None = None
         self._wire = Wire(
-            dispatcher=Dispatcher(handlers),
+            dispatcher=Dispatcher(handlers, on_refused),
             clock=self._clock,
             limits=self._limits,
             owner=self,

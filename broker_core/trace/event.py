@@ -14,8 +14,8 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     time_ms: str
     stage: str
     topic: str
-    queue_id: int
-    queue_offset: str
+    queue_id: int | None = None
+    queue_offset: str | None = None
     message_id: str | None = None
     """The same for all stages of a message and of its copies: its unique key, else the offset id
     of the first one."""
@@ -35,6 +35,11 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     """Of an acknowledgement of messages that nobody saw delivered: it covers the queue offsets from
     here up to `queue_offset`, without it."""
     reconsume_times: int | None = None
+    request: str | None = None
+    """Of a refusal: the request's name, then the answer's code, its name and its remark."""
+    code: int | None = None
+    code_name: str | None = None
+    remark: str | None = None
 
 
 class TraceBatch(msgspec.Struct, rename="camel", kw_only=True):

@@ -17,9 +17,11 @@ import msgspec
 if TYPE_CHECKING:
     from broker_core.trace.event import TraceEvent
 
-Stage = Literal["stored", "delivered", "acknowledged", "given_back", "dead"]
-STAGES: frozenset[str] = frozenset({"stored", "delivered", "acknowledged", "given_back", "dead"})
-ERROR_STAGES: frozenset[str] = frozenset({"given_back", "dead"})
+Stage = Literal["stored", "delivered", "acknowledged", "given_back", "dead", "refused"]
+STAGES: frozenset[str] = frozenset(
+    {"stored", "delivered", "acknowledged", "given_back", "dead", "refused"}
+)
+ERROR_STAGES: frozenset[str] = frozenset({"given_back", "dead", "refused"})
 Text = Annotated[str, msgspec.Meta(max_length=255)]
 FilterName = Annotated[str, msgspec.Meta(max_length=64)]
 FILTERS_MAX = 256
@@ -143,4 +145,4 @@ def _is_of(event: TraceEvent, message: TracedMessage) -> bool:
         return False
     if event.acknowledged_from is None:
         return event.queue_offset == message.queue_offset
-    return int(event.acknowledged_from) <= int(message.queue_offset) < int(event.queue_offset)
+    return int(event.acknowledged_from) <= int(message.queue_offset) < int(event.queue_offset or 0)

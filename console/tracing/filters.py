@@ -12,7 +12,7 @@ from console.gateway.answers import TracedMessage, WatchFilter
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-STAGES = ("stored", "delivered", "acknowledged", "given_back", "dead")
+STAGES = ("stored", "delivered", "acknowledged", "given_back", "dead", "refused")
 WORD_CHARS_MAX = 255
 OFFSET_MAX = 2**63 - 1
 FIELDS = {"type", "round", "topic", "group", "tag", "key", "stages", "message"}
@@ -74,7 +74,9 @@ def is_of(event: Mapping[str, Any], message: TracedMessage) -> bool:
         return True
     if (event.get("topic"), event.get("queueId")) != (message.topic, message.queue_id):
         return False
-    queue_offset = int(event["queueOffset"])
+    if (text := event.get("queueOffset")) is None:
+        return False
+    queue_offset = int(text)
     if (first := event.get("acknowledgedFrom")) is not None:
         return int(first) <= message.queue_offset < queue_offset
     return queue_offset == message.queue_offset

@@ -22,6 +22,7 @@ STAGE_LABELS = [
     ("acknowledged", _("acknowledged")),
     ("given_back", _("given back")),
     ("dead", _("dead letter")),
+    ("refused", _("refused")),
 ]
 TOPICS_OFFERED_MAX = 2_000
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_core.message import properties
-from broker_core.protocol.codes import RequestCode
+from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.builders import batch_item
 from tests.support.watched import Watched
 
@@ -104,3 +104,84 @@ async def test_a_filter_of_the_message_finds_its_acknowledgement_too(
         ("acknowledged", "1"),
     ]
     assert not any("colour" in str(event) for event in events)
+
+
+async def test_a_refused_send_is_told_of_with_what_and_why(
+    client: Client, watched: Watched
+) -> None:
+    await watched.begin(errorsOnly=True)
+
+    answer = await client.send("no such topic!", b"body", tags="A", keys="k", UNIQ_KEY="U")
+
+    [event] = await watched.next(1)
+    assert answer.remark
+    assert answer.remark.startswith(event.pop("remark"))
+    assert event.pop("timeMs")
+    assert event.pop("client").startswith("127.0.0.1:")
+    assert event == {
+        "seq": "1",
+        "stage": "refused",
+        "topic": "no such topic!",
+        "queueId": 0,
+        "messageId": "U",
+        "uniqKey": "U",
+        "tags": "A",
+        "keys": "k",
+        "bodySize": 4,
+        "producerGroup": "pg",
+        "request": "SEND_MESSAGE_V2",
+        "code": answer.code,
+        "codeName": ResponseCode(answer.code).name,
+    }
+
+
+async def test_refused_reads_and_returns_are_told_of_by_their_group(
+    client: Client, watched: Watched
+) -> None:
+    await client.send("T")
+    await client.heartbeat("me", consumer_groups={"g": {"T": "*"}})
+    await watched.begin(group="g", stages=["refused"])
+
+    await client.pull("U")
+    await client.ask(
+        RequestCode.CONSUMER_SEND_MSG_BACK, offset=10**9, group="g", delayLevel=0, originTopic="T"
+    )
+
+    events = await watched.next(2)
+    assert [(event["request"], event["topic"], event["clientId"]) for event in events] == [
+        ("PULL_MESSAGE", "U", "me"),
+        ("CONSUMER_SEND_MSG_BACK", "T", "me"),
+    ]
+
+
+async def test_other_refused_requests_are_no_events(client: Client, watched: Watched) -> None:
+    await watched.begin()
+
+    await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="nobody")
+    await client.send("T", UNIQ_KEY="U")
+
+    [event] = await watched.next(1)
+    assert event["stage"] == "stored"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"b": "T", "e": "\u0663"},
+        {"b": "T", "e": "9" * 400},
+        {"b": "T" * 9_000, "e": "-1", "i": "\x01\x02\x01"},
+    ],
+)
+async def test_a_send_of_nonsense_is_a_refusal_that_can_be_read(
+    client: Client, watched: Watched, fields: dict[str, Any]
+) -> None:
+    await watched.begin()
+
+    answer = await client.ask(RequestCode.SEND_MESSAGE_V2, b"", **fields)
+
+    [event] = await watched.next(1)
+    assert answer.code == event["code"]
+    assert event["stage"] == "refused"
+    assert len(event["topic"]) <= 255
+    assert -1 <= event.get("queueId", -1) < 2**31

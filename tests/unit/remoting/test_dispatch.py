@@ -58,6 +58,17 @@ def decoded(frame: bytes | None) -> RemotingCommand:
     return commands.decode(frame[4], frame[8:header_to], frame[header_to:])
 
 
+def test_who_wants_to_know_is_told_of_refusals_and_of_nothing_else() -> None:
+    told: list[RequestRefusedError] = []
+    handlers: dict[int, Any] = {10: refuse, 11: fail, 12: lambda *_: None}
+    dispatcher = Dispatcher(handlers, lambda *refusal: told.append(refusal[2]))
+
+    for code in (10, 11, 12, 13):
+        dispatcher.dispatch(a_request(code), cast("Connection", FakeConnection()))
+
+    assert [refusal.remark for refusal in told] == ["no such topic"]
+
+
 def refuse(*_: object) -> None:
     raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, "no such topic", {"region": "R"})
 
@@ -172,7 +183,11 @@ async def test_a_refusal_in_a_coroutine_or_later_keeps_its_fields(
     (later,) = connection.later
     assert decoded(await later).ext_fields == {"region": "R"}
     ((command, done),) = connection.waiting
-    answer = decoded(Dispatcher(handlers).frame_of(command, done.outcome))
+    told: list[tuple[int, int]] = []
+    dispatcher = Dispatcher(handlers, lambda asked, _, no: told.append((asked.opaque, no.code)))
+    peer = cast("Connection", connection)
+    answer = decoded(dispatcher.frame_of(command, peer, done.outcome))
+    assert told == [(8, 14)]
     assert (answer.code, answer.remark, answer.ext_fields) == (14, "later", {"k": "v"})
 
 

@@ -172,15 +172,15 @@ async def test_a_sample_takes_all_stages_of_a_message_and_its_copies_or_none(
     assert all(each == {"stored", "delivered", "dead"} for each in stages.values())
 
 
-async def test_errors_alone_are_what_was_given_back_and_what_died(tracer: Tracer) -> None:
+async def test_errors_alone_are_what_was_given_back_died_or_was_refused(tracer: Tracer) -> None:
     watcher = Watcher()
     tracer.watch("c", TraceWatch(errors_only=True, sample=1_000_000), watcher)
 
-    for stage in ("stored", "delivered", "given_back", "acknowledged", "dead"):
+    for stage in ("stored", "delivered", "given_back", "acknowledged", "dead", "refused"):
         tracer.emit(stage, "T", 0, 7)
     tracer.push_all()
 
-    assert [event["stage"] for event in watcher.events] == ["given_back", "dead"]
+    assert [event["stage"] for event in watcher.events] == ["given_back", "dead", "refused"]
 
 
 async def test_a_watch_of_many_filters_says_which_an_event_matches(tracer: Tracer) -> None:

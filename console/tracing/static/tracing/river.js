@@ -8,10 +8,10 @@
   const RETRY_MAX_MS = 8000;
   const SIGNED_OUT = 4401;
   const TOO_MANY = 4429;
-  const STAGE_STATE = { stored: "accent", delivered: "info", acknowledged: "ok", given_back: "warn", dead: "bad" };
+  const STAGE_STATE = { stored: "accent", delivered: "info", acknowledged: "ok", given_back: "warn", dead: "bad", refused: "bad" };
   const STAGES = {
     stored: gettext("stored"), delivered: gettext("delivered"), acknowledged: gettext("acknowledged"),
-    given_back: gettext("given back"), dead: gettext("dead letter"),
+    given_back: gettext("given back"), dead: gettext("dead letter"), refused: gettext("refused"),
   };
   const DETAILS = [
     ["timeMs", gettext("Time")],
@@ -22,6 +22,10 @@
     ["queueOffset", gettext("Queue offset")],
     ["acknowledgedFrom", gettext("Acknowledged from")],
     ["reconsumeTimes", gettext("Retries so far")],
+    ["request", gettext("Request")],
+    ["code", gettext("Code of the answer")],
+    ["codeName", gettext("Answer")],
+    ["remark", gettext("Why")],
     ["commitLogOffset", gettext("CommitLog offset")],
     ["tags", gettext("Tag")],
     ["keys", gettext("Keys")],
@@ -92,6 +96,7 @@
     chip.className = "chip";
     chip.dataset.state = STAGE_STATE[event.stage] || "off";
     chip.textContent = STAGES[event.stage] || event.stage;
+    if (event.remark) chip.title = `${event.codeName || event.code}: ${event.remark}`;
     stage.append(chip);
     const topic = document.createElement("td");
     const name = document.createElement("span");
@@ -108,6 +113,7 @@
     return row;
   }
   function placeText(event) {
+    if (event.stage === "refused") return event.codeName || String(event.code);
     if (event.acknowledgedFrom == null) return `${event.queueId} · ${event.queueOffset}`;
     const last = BigInt(event.queueOffset) - 1n;
     if (BigInt(event.acknowledgedFrom) > last) return interpolate(gettext("%s · back to %s"), [event.queueId, event.queueOffset]);
@@ -179,8 +185,8 @@
       text.textContent = detailText(name, value);
       list.append(term, text);
     }
-    // An acknowledgement is of a queue: it covers many messages, or none.
-    $("river-follow").hidden = Boolean(only) || event.acknowledgedFrom != null;
+    // Acknowledgements of what nobody saw delivered cover many messages, or none; refusals none.
+    $("river-follow").hidden = Boolean(only) || event.acknowledgedFrom != null || event.queueOffset == null;
     $("river-details").hidden = false;
   }
   function detailText(name, value) {
