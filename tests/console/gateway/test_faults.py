@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker_core.protocol.codes import RequestCode
+from broker_core.protocol.command import RemotingCommand
 from console.gateway.errors import (
     BrokerDownError,
     GatewayError,
     NameServerDownError,
 )
+from console.gateway.remote.asker import Asker
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.topics import RemoteTopics
 from tests.console.gateway.support import ORDERS, ask
@@ -82,6 +85,30 @@ async def test_a_peer_that_never_answers_is_given_up_in_time(to) -> None:
 
     assert "no answer within 0.1 seconds" in caught.value.what
     done.set()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_broker_that_takes_connections_and_hangs_is_given_up_in_time() -> None:
+    """As one does that was stopped by SIGSTOP: its kernel still takes connections."""
+    taken = asyncio.Event()
+
+    async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        taken.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(keep_quiet, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    asker = Asker(0.1, name_servers=[address])
+
+    with pytest.raises(BrokerDownError) as caught:
+        await asker(address, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
+
+    assert taken.is_set()
+    assert address in caught.value.what
+    assert "no answer within 0.1 seconds" in caught.value.what
+    await asker.shutdown()
     server.close()
     await server.wait_closed()
 
