@@ -34,6 +34,7 @@ from broker_core.stats.water_mark import WaterMark
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from broker_core.clock import Clock
     from broker_core.composition.access import AccessParts
     from broker_core.composition.clients import ClientParts
     from broker_core.composition.foundation import Foundation
@@ -80,15 +81,7 @@ def build_requests(
     def connections() -> int:
         return sum(len(each.connections) for each in servers)
 
-    water_mark = WaterMark(
-        clock,
-        lambda: storage.store.dispatch_behind_bytes,
-        ha.behind_bytes,
-        lambda: {
-            "parked_pulls": len(storage.parked_pulls),
-            "connections": connections(),
-        },
-    )
+    water_mark = _water_mark(storage, ha, clock, connections)
     readings = _readings(foundation, storage, clients, lambda: water_mark.late_ms, connections)
     processors = build_processors(
         foundation,
@@ -102,7 +95,6 @@ def build_requests(
         readings,
     )
     plain_sends = build_plain_sends(foundation, storage, processors.send)
-
     refusals = RefusalTrace(storage.tracer, clients.consumers)
 
     def on_connection_lost(connection: Connection) -> None:
@@ -145,6 +137,20 @@ def build_requests(
     servers += [server, fast_server]
     overload = _overload(foundation, storage, servers)
     return RequestParts(server, fast_server, admin_server, overload, water_mark, lane, readings)
+
+
+def _water_mark(
+    storage: StorageParts, ha: HaAdmin, clock: Clock, connections: Callable[[], int]
+) -> WaterMark:
+    return WaterMark(
+        clock,
+        lambda: storage.store.dispatch_behind_bytes,
+        ha.behind_bytes,
+        lambda: {
+            "parked_pulls": len(storage.parked_pulls),
+            "connections": connections(),
+        },
+    )
 
 
 def _readings(
