@@ -301,3 +301,14 @@ def test_what_a_java_client_says_of_itself_is_read() -> None:
     assert info.subscriptions == (Subscription("T", "TAG", "x"),)
     assert info.topics == (RunningTopic("T", 1.25, 4.5, 0.1, 2),)
     assert (info.threads, info.properties) == ("TID: 1", {"a": "b"})
+
+
+def test_each_queue_of_a_group_is_named_with_its_broker(actors, brokers) -> None:
+    """The first cell is the title of a card on a phone: cards must differ."""
+    brokers.add_topic("Orders", queue_nums=3)
+    brokers.add_group("billing", online=True, topic="Orders")
+    brokers.offsets["billing", "Orders", 0] = 0
+
+    page = actors.reader.get(reverse("groups:detail", args=["billing"])).content.decode()
+
+    assert [f">broker-a · {number}</a>" in page for number in range(3)] == [True] * 3

@@ -383,3 +383,22 @@ def test_no_place_to_go_to_is_chosen_for_anybody(actors, brokers) -> None:
     assert 'name="mode"' in page
     assert "checked" not in page.partition('name="mode"')[2]
     assert 'name="token"' not in asked.text
+
+
+def test_each_queue_of_a_table_and_a_plan_is_named_with_its_broker(actors, brokers) -> None:
+    """The first cell is the title of a card on a phone: cards must differ."""
+    brokers.add_topic("Orders", queue_nums=2)
+    brokers.add_group("billing")
+    brokers.offsets["billing", "Orders", 0] = 0
+    asked = {"group": "billing", "topic": "Orders"}
+
+    pages = [
+        actors.operator.get(reverse("offsets:index"), asked).content.decode(),
+        actors.operator.get(
+            reverse("offsets:preview"), asked | {"mode": "earliest"}
+        ).content.decode(),
+    ]
+
+    for page in pages:
+        for number in range(2):
+            assert f'<td class="table__name nowrap">broker-a · {number}</td>' in page
