@@ -17,6 +17,7 @@ PAGES = {
     "topic.create": "topics:undo",
     "topic.update": "topics:undo",
     "topic.delete": "topics:undo",
+    "topic.purge": "topics:undo",
     "group.create": "groups:undo",
     "group.update": "groups:undo",
     "group.delete": "groups:undo",
@@ -30,7 +31,9 @@ def undo_address(entry: Entry) -> str:
     page = PAGES.get(entry.action)
     # A group may have nothing but offsets.
     is_bare = entry.action == "group.delete" and not (entry.before or {}).get("configs")
-    if page is None or is_bare or entry.outcome != Entry.Outcome.DONE:
+    # A purge that failed may have deleted a topic that nobody made again; there is no more to it.
+    wanted = Entry.Outcome.FAILED if entry.action == "topic.purge" else Entry.Outcome.DONE
+    if page is None or is_bare or entry.outcome != wanted:
         return ""
     return reverse(page, args=[entry.pk])
 

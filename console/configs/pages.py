@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from console.audit.models import Entry
 from console.audit.record import change
-from console.audit.undo import tell
+from console.audit.undo import tell, undo_address
 from console.configs.plan import Plan, sealed_state, unsealed, unsealed_state
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
@@ -179,10 +179,10 @@ class ConfigPages:
         """Show what undoing an entry would do; a POST does it while nobody has changed it since."""
         if "token" in request.POST:
             return self._apply(request)
-        actions = [f"{self.kind}.{verb}" for verb in ("create", "update", "delete")]
-        entry = get_object_or_404(
-            Entry, pk=entry_id, action__in=actions, outcome=Entry.Outcome.DONE
-        )
+        actions = [f"{self.kind}.{verb}" for verb in ("create", "update", "delete", "purge")]
+        entry = get_object_or_404(Entry, pk=entry_id, action__in=actions)
+        if not undo_address(entry):
+            raise Http404
         wanted, seen = self._kept(entry.before), self._kept(entry.after)
         if entry.action == f"{self.kind}.create" and seen is not None:
             wanted = dict.fromkeys(seen)

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from console.accounts.permissions import operators_form, page
 from console.audit.record import change
+from console.audit.undo import undo_address
 from console.configs.pages import ConfigPages, Requests, Words, addressed, state_of
 from console.gateway.access import gateway
 from console.gateway.answers import TopicConfig, TopicKind
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest, HttpResponse
 
+    from console.audit.models import Entry
     from console.gateway.answers import BrokerQueue, QueueStatus, Topic, Traffic
 
 NAMES_SHOWN = 4
@@ -413,13 +415,20 @@ def purge(request: HttpRequest, topic: str) -> HttpResponse:
     question = unanswered(request, danger)
     if question is not None:
         return question
+    deleted: Entry | None = None
     try:
-        with change(request, "topic.purge", topic, before={"configs": state_of(subject)}):
+        with change(request, "topic.purge", topic, before={"configs": state_of(subject)}) as entry:
             gateway().topics.delete(topic)
+            deleted = entry
             for broker_name, config in subject.configs.items():
                 gateway().topics.save(config, [broker_name])
     except GatewayError as error:
-        return ask(request, replace(danger, problem=f"{error.what} {error.advice}".strip()))
+        problem = f"{error.what} {error.advice}".strip()
+        if deleted is None:
+            return ask(request, replace(danger, problem=problem))
+        said = _("Topic %(name)s is deleted, and is not made again everywhere: %(problem)s")
+        messages.error(request, said % {"name": topic, "problem": problem})
+        return redirect(undo_address(deleted))
     messages.success(request, _("Topic %(name)s is empty.") % {"name": topic})
     return redirect("topics:detail", topic)
 

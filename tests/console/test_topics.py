@@ -11,9 +11,11 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from console.audit.models import Entry
+from console.audit.undo import undo_address
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, QueueStatus, TopicConfig, TopicQueue
-from console.gateway.errors import RequestFailedError
+from console.gateway.errors import BrokerDownError, RequestFailedError
+from console.gateway.fakes.topics import FakeTopics
 from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.metrics import PUT, TOPIC, Column, Subject
@@ -419,6 +421,56 @@ def test_a_purge_says_what_goes_and_leaves_the_topic_as_it_was(actors, brokers) 
     assert "Topic Orders is empty." in done
     assert brokers.topic_configs["Orders"] == config
     assert Entry.objects.get().action == "topic.purge"
+
+
+def test_a_purge_that_made_the_topic_not_again_leads_to_what_does(
+    actors, brokers, monkeypatch
+) -> None:
+    brokers.add_topic("Orders", queue_nums=2)
+    config = brokers.topic_configs["Orders"]
+    failure = BrokerDownError("127.0.0.1:10911", "no answer within 3 seconds")
+
+    def fail(*_args: object) -> None:
+        raise failure
+
+    with monkeypatch.context() as broken:
+        broken.setattr(FakeTopics, "save", fail)
+        url = reverse("topics:purge", args=["Orders"])
+        page = actors.operator.post(url, {"name": "Orders"}, follow=True)
+    entry = Entry.objects.get()
+    undo = reverse("topics:undo", args=[entry.pk])
+
+    assert page.redirect_chain == [(undo, 302)]
+    assert "Orders is deleted, and is not made again everywhere: The broker at" in page.text
+    assert (entry.action, entry.outcome) == ("topic.purge", Entry.Outcome.FAILED)
+    assert undo in actors.admin.get(reverse("audit:list")).text
+    assert "Orders" not in brokers.topic_configs
+
+    actors.operator.post(undo, {"token": token_on(page)})
+
+    assert brokers.topic_configs["Orders"] == config
+
+
+def test_a_purge_that_deleted_nothing_asks_again_and_one_that_worked_has_no_undo(
+    actors, brokers, monkeypatch
+) -> None:
+    brokers.add_topic("Orders")
+    url = reverse("topics:purge", args=["Orders"])
+    failure = BrokerDownError("127.0.0.1:10911", "no answer within 3 seconds")
+
+    def fail(*_args: object) -> None:
+        raise failure
+
+    with monkeypatch.context() as broken:
+        broken.setattr(FakeTopics, "delete", fail)
+        asked = actors.operator.post(url, {"name": "Orders"})
+    actors.operator.post(url, {"name": "Orders"})
+    done = Entry.objects.get(outcome=Entry.Outcome.DONE)
+
+    assert asked.status_code == 422
+    assert "no answer within 3 seconds" in asked.text
+    assert undo_address(done) == ""
+    assert actors.operator.get(reverse("topics:undo", args=[done.pk])).status_code == 404
 
 
 def test_a_topic_of_the_broker_is_not_purged(actors, brokers) -> None:
