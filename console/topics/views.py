@@ -25,6 +25,7 @@ from console.history.metrics import PUT, RETAINED, TOPIC
 from console.history.pages import history_context
 from console.history.reading import Spark, fill_sparks, last_of, sparks, subject_sparks
 from console.history.series import Line
+from console.history.topic_lags import TopicLag, topic_lags
 from console.history.without_brokers import or_its_history
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
@@ -84,6 +85,8 @@ COLUMNS = (
     Column("received", gettext_lazy("Received"), "msg/s", is_number=True, is_fact=True),
     Column("hour", gettext_lazy("Last hour"), "msg", is_number=True, is_fact=True),
     Column("day", gettext_lazy("Last day"), "msg", is_number=True),
+    Column("groups", gettext_lazy("Groups"), is_number=True, is_extra=True),
+    Column("lag", gettext_lazy("Lag"), "msg", is_number=True, is_sorted=True, is_fact=True),
 )
 
 
@@ -97,6 +100,7 @@ class TopicRow:
     topic: Topic
     traffic: Traffic | None
     spark: Spark | None
+    lag: TopicLag | None
 
     @property
     def kind_label(self) -> str:
@@ -137,12 +141,17 @@ def listing(request: HttpRequest) -> HttpResponse:
         if table.sort_name == "trend"
         else {}
     )
+    # The same for the lag.
+    every_lag = (
+        topic_lags([topic.name for topic in shown], now_ms()) if table.sort_name == "lag" else {}
+    )
     ordered = table.sorted(
         shown,
         {
             "topic": lambda topic: topic.name.lower(),
             "queues": lambda topic: topic.write_queue_nums,
             "trend": lambda topic: last_of(trends.get(topic.name)),
+            "lag": lambda topic: lag_in(every_lag.get(topic.name)),
         },
     )
     rows = page_of(request, ordered)
@@ -150,10 +159,16 @@ def listing(request: HttpRequest) -> HttpResponse:
     names = [topic.name for topic in topics]
     traffic = gateway().topics.traffic(names) if topics else {}
     received_of = trends or sparks(TOPIC, names, received, now_ms())
+    lags = every_lag or topic_lags(names, now_ms())
     context = {
         "table": table,
         "rows": [
-            TopicRow(topic, traffic.get(topic.name), received_of.get(topic.name))
+            TopicRow(
+                topic,
+                traffic.get(topic.name),
+                received_of.get(topic.name),
+                lags.get(topic.name),
+            )
             for topic in topics
         ],
         "page": rows,
@@ -166,6 +181,10 @@ def listing(request: HttpRequest) -> HttpResponse:
         "read_at_ms": now_ms(),
     }
     return render(request, "topics/list.html", context)
+
+
+def lag_in(found: TopicLag | None) -> int | None:
+    return None if found is None else found.lag
 
 
 def found(name: str) -> Topic:

@@ -10,7 +10,8 @@ from django.urls import reverse
 
 from console.gateway.moment import now_ms
 from console.history.access import history_store
-from console.history.metrics import PUT, TOPIC, Subject
+from console.history.database import HistoryError
+from console.history.metrics import LAG, PROGRESS, PUT, TOPIC, Subject, pair
 from console.ui.tables import Column, Table
 from tests.console.history.support import keep
 from tests.console.plans import applied
@@ -116,6 +117,55 @@ def test_topics_by_trend_are_those_of_the_history_and_unknown_ones_last(actors, 
     html = actors.reader.get(reverse("topics:list") + "?sort=-trend").content.decode()
 
     assert names_on(html) == ["Busy", "Calm", "Unheard"]
+
+
+def progress(group: str, topic: str, broker: str = "broker-a") -> Subject:
+    return Subject(PROGRESS, broker, pair(group, topic))
+
+
+@pytest.fixture
+def lags(brokers) -> None:
+    """Two topics that groups read, one that a group read an hour ago, one that none reads."""
+    for name in ("Busy", "Calm", "Left", "Unread"):
+        brokers.add_topic(name)
+    now = now_ms()
+    kept = {
+        (progress("slow", "Busy"), LAG): [900] * 6,
+        (progress("slow", "Busy", "broker-b"), LAG): [1_000] * 6,
+        (progress("quick", "Busy"), LAG): [2] * 6,
+        (progress("quick", "Calm"), LAG): [0] * 6,
+    }
+    keep(history_store(), now - 3_600_000, {(progress("gone", "Left"), LAG): [7_000] * 6})
+    keep(history_store(), now - 180_000, kept)
+
+
+@pytest.mark.django_db
+def test_the_list_of_topics_has_the_lag_of_the_group_that_is_furthest_behind(
+    actors, brokers, lags
+) -> None:
+    url = reverse("topics:list") + "?sort=-lag&columns=groups&columns=lag"
+    html = actors.reader.get(url).content.decode()
+
+    assert names_on(html) == ["Busy", "Calm", "Left", "Unread"]
+    assert '<a href="/groups/g/slow/" title="slow">1\u202f900</a>' in html
+    assert '<a href="/groups/g/quick/" title="quick">0</a>' in html
+    groups = re.findall(r'data-label="Groups"[^>]*>\s*(\d+|<span class="unknown")', html)
+    assert groups == ["2", "1", '<span class="unknown"', '<span class="unknown"']
+
+
+@pytest.mark.django_db
+def test_a_history_that_cannot_be_read_leaves_the_lag_of_topics_unknown(
+    actors, brokers, lags, monkeypatch
+) -> None:
+    def unreadable(*_args: object) -> None:
+        raise HistoryError("the disk fails")
+
+    monkeypatch.setattr(type(history_store()), "read", unreadable)
+
+    html = actors.reader.get(reverse("topics:list")).content.decode()
+
+    assert names_on(html) == ["Busy", "Calm", "Left", "Unread"]
+    assert "/groups/g/slow/" not in html
 
 
 @pytest.mark.django_db

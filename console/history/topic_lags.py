@@ -1,0 +1,58 @@
+"""How far groups are behind in each topic, by the history's last minutes: no broker is asked."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.history.access import history_store
+from console.history.database import HistoryError
+from console.history.metrics import LAG, PROGRESS
+from console.history.series import How, Line, values_of
+from console.history.tiers import MIDDLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from console.history.points import Points
+
+logger = logging.getLogger(__name__)
+
+SLOTS = 3
+"""Minutes: a group that was not sampled in any of them is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """The groups of a topic, and the one that is furthest behind."""
+
+    groups: int
+    lag: int
+    worst: str
+
+
+def topic_lags(topics: Iterable[str], now_ms: int) -> dict[str, TopicLag]:
+    """Return what is known of each topic that a group reads; nothing where it cannot be read."""
+    wanted = set(topics)
+    first = now_ms // MIDDLE.step_ms - SLOTS
+    try:
+        subjects = {
+            subject: number
+            for subject, number in history_store().all_subjects().items()
+            if subject.kind == PROGRESS and subject.name.partition("@")[2] in wanted
+        }
+        read = history_store().read(list(subjects.values()), MIDDLE, first, SLOTS)
+    except HistoryError as error:
+        logger.warning("history cannot be read: %s", error)
+        return {}
+    parts: dict[tuple[str, str], list[Points]] = {}
+    for subject, number in subjects.items():
+        group, _at, topic = subject.name.partition("@")
+        parts.setdefault((topic, group), []).append(read[number])
+    lags: dict[str, list[tuple[int, str]]] = {}
+    for (topic, group), points in parts.items():
+        known = [each for each in values_of(points, Line("", LAG, How.PEAK)) if each is not None]
+        if known:
+            lags.setdefault(topic, []).append((round(known[-1]), group))
+    return {topic: TopicLag(len(found), *max(found)) for topic, found in lags.items()}
