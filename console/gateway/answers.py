@@ -442,7 +442,8 @@ class Client:
 
 
 TraceEvent = dict[str, Any]
-"""One stage of one message, with the broker's own field names; 64-bit numbers are text."""
+"""One stage of one message, with the broker's own field names; 64-bit numbers are text. `matched`
+names the filters of its watch that it matches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,13 +473,20 @@ class TracedMessage:
 class WatchFilter:
     """Which events a broker pushes; None is any.
 
-    `group` is that of consumers or of producers; `key` is one of the keys, the unique key or the
-    offset id.
+    `topic` is a name or, with * and ?, a pattern; `group` is that of consumers or of producers;
+    `key` is one of the keys, the unique key or the offset id; `client` is a client id, an address
+    or its host; `named` is a property and its value; `sample` follows one of so many messages;
+    `message` is all that happens to one message, its copies in other topics included.
     """
 
     topic: str | None = None
     group: str | None = None
     tag: str | None = None
     key: str | None = None
+    client: str | None = None
+    named: tuple[str, str] | None = None
     stages: frozenset[str] | None = None
+    errors_only: bool = False
+    min_latency_ms: int = 0
+    sample: int = 1
     message: TracedMessage | None = None

@@ -285,8 +285,8 @@ class MessageGateway(Protocol):
 class Watch(Protocol):
     """One connection to one broker over which it pushes trace events. One event loop."""
 
-    async def ask_for(self, wanted: WatchFilter) -> None:
-        """Start the watch, or change which events it brings.
+    async def ask_for(self, filters: Mapping[str, WatchFilter]) -> None:
+        """Start the watch, or change which events it brings: what any of these filters matches.
 
         Raises:
             RequestFailedError: the broker refuses.

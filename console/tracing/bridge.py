@@ -10,6 +10,7 @@ many.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -21,8 +22,8 @@ from django.utils.functional import Promise
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
+from console.gateway.answers import WatchFilter
 from console.gateway.errors import GatewayError, RequestFailedError
-from console.tracing.filters import TraceFilter, union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,8 @@ QUEUE_EVENTS_MAX = 2_000
 BATCH_EVENTS_MAX = 100
 BATCH_EVERY_S = 0.1
 VIEWERS_PER_USER_MAX = 20
+FILTERS_MAX = 256
+"""Different ones at a time; a broker takes no more."""
 TEXT_CHARS_MAX = 240
 
 DISCOVER_EVERY_S = 10.0
@@ -56,18 +59,20 @@ class Viewer:
 
     `seen` events matched its filter; `dropped` of them never reached the page, since the queue
     overflowed; the broker's own ring lost `broker_dropped` before the filter. `round` numbers the
-    page's filters and clearings: events that left before the last one carry an older number.
+    page's filters and clearings: events from before the last filter carry an older number, and the
+    page picks from them itself.
     """
 
     def __init__(self, user_id: object) -> None:
         self.user_id = user_id
-        self.filter = TraceFilter()
+        self.filter = WatchFilter()
         self.paused = False
         self.round = 0
         self.seen = 0
         self.dropped = 0
         self.broker_dropped = 0
-        self._queue: deque[TraceEvent] = deque()
+        # Each with the round that it came in.
+        self._queue: deque[tuple[int, TraceEvent]] = deque()
         self._status: dict[str, Any] | None = None
         self._news = asyncio.Event()
 
@@ -76,7 +81,7 @@ class Viewer:
         if len(self._queue) >= QUEUE_EVENTS_MAX:
             self._queue.popleft()
             self.dropped += 1
-        self._queue.append(event)
+        self._queue.append((self.round, event))
         self._news.set()
 
     def offer_status(self, status: dict[str, Any]) -> None:
@@ -94,11 +99,10 @@ class Viewer:
         self.seen = self.dropped = self.broker_dropped = 0
         self._news.set()
 
-    def show(self, wanted: TraceFilter, number: int = 0) -> None:
-        """Show what another filter matches from now on; of what waits, what it matches stays."""
+    def show(self, wanted: WatchFilter, number: int = 0) -> None:
+        """Show what another filter matches from now on; what waits keeps its round."""
         self.filter = wanted
         self.round = number
-        self._queue = deque(event for event in self._queue if wanted.matches(event))
         self.seen = len(self._queue)
         self.dropped = self.broker_dropped = 0
         self._news.set()
@@ -118,18 +122,19 @@ class Viewer:
             # Its sentences are lazy: the sender of the frame decides on the language.
             frames.append(msgspec.json.encode(self._status, enc_hook=str))
             self._status = None
-        events = []
-        if not self.paused:
-            events = [
-                shown(self._queue.popleft()) for _ in range(min(BATCH_EVENTS_MAX, len(self._queue)))
-            ]
-            if self._queue:
+        number = self.round
+        events: list[TraceEvent] = []
+        if not self.paused and self._queue:
+            number = self._queue[0][0]
+            while self._queue and self._queue[0][0] == number and len(events) < BATCH_EVENTS_MAX:
+                events.append(shown(self._queue.popleft()[1]))
+            if self._queue or number != self.round:
                 self._news.set()
         frames.append(
             msgspec.json.encode(
                 {
                     "type": "events",
-                    "round": self.round,
+                    "round": number,
                     "events": events,
                     "seen": self.seen,
                     "dropped": self.dropped,
@@ -176,7 +181,8 @@ class TraceBridge:
         self._brokers: dict[str, WatchedBroker] = {}
         self._discovery: asyncio.Task[None] | None = None
         self._problem: Sentence = ""
-        self._wanted = TraceFilter()
+        self._names: dict[WatchFilter, str] = {}
+        self._numbers = itertools.count(1)
 
     def join(self, viewer: Viewer) -> None:
         """Let a viewer see events from now on.
@@ -205,11 +211,19 @@ class TraceBridge:
     def viewers_of(self, user_id: object) -> int:
         return Counter(viewer.user_id for viewer in self._viewers)[user_id]
 
+    def has_room_for(self, wanted: WatchFilter) -> bool:
+        """Return whether brokers can be asked for this filter, too: each costs at every event."""
+        return wanted in self._names or len(self._names) < FILTERS_MAX
+
     def refilter(self) -> None:
         """Ask the brokers for other events, if the viewers want others now."""
-        wanted = union(viewer.filter for viewer in self._viewers)
-        if wanted != self._wanted:
-            self._wanted = wanted
+        names = {
+            wanted: self._names.get(wanted) or str(next(self._numbers))
+            for wanted in dict.fromkeys(viewer.filter for viewer in self._viewers)
+        }
+        if names != self._names:
+            # A name is never used again: what is on its way for an old filter is for nobody.
+            self._names = names
             for broker in self._brokers.values():
                 broker.refilter.set()
 
@@ -219,7 +233,7 @@ class TraceBridge:
         if self._discovery is not None:
             tasks.append(self._discovery)
         self._brokers, self._discovery, self._problem = {}, None, ""
-        self._wanted = TraceFilter()
+        self._names = {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -286,7 +300,7 @@ class TraceBridge:
 
     async def _ask(self, broker: WatchedBroker, watch: Watch) -> None:
         broker.refilter.clear()
-        await watch.ask_for(self._wanted.asked_for())
+        await watch.ask_for({name: wanted for wanted, name in self._names.items()})
 
     async def _hold(self, broker: WatchedBroker, watch: Watch) -> None:
         """Renew the watch whenever the filter changes; return when the connection has ended."""
@@ -304,18 +318,20 @@ class TraceBridge:
             closed.cancel()
 
     def _arrived(self, broker: WatchedBroker, batch: TraceBatch) -> None:
-        """Hand a batch on to the viewers whose filters match."""
+        """Hand a batch on to the viewers whose filters the broker says match."""
         if batch.watch_id != broker.watch_id:
             # A new watch counts from zero.
             broker.watch_id, broker.dropped = batch.watch_id, 0
         lost = max(0, batch.dropped - broker.dropped)
         broker.dropped = batch.dropped
+        viewers: dict[str | None, list[Viewer]] = {}
         for viewer in self._viewers:
             if lost:
                 viewer.broker_lost(lost)
-            matches = viewer.filter.matches
-            for event in batch.events:
-                if matches(event):
+            viewers.setdefault(self._names.get(viewer.filter), []).append(viewer)
+        for event in batch.events:
+            for name in event.pop("matched", ()):
+                for viewer in viewers.get(name, ()):
                     viewer.offer(event)
 
     def _set(self, broker: WatchedBroker, state: str, message: Sentence) -> None:

@@ -94,7 +94,12 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
     def _obey(self, viewer: Viewer, content: dict[str, Any]) -> None:
         match content.get("type"):
             case "filter":
-                viewer.show(parse_filter(content), round_of(content))
+                wanted, number = parse_filter(content), round_of(content)
+                if not self._bridge.has_room_for(wanted):
+                    raise FilterError(
+                        gettext("Too many different filters are in use; try again later.")
+                    )
+                viewer.show(wanted, number)
                 self._bridge.refilter()
             case "pause":
                 viewer.paused = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
@@ -10,98 +9,24 @@ from django.utils.translation import gettext as _
 from console.gateway.answers import TracedMessage, WatchFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 STAGES = ("stored", "delivered", "acknowledged", "given_back", "dead", "refused")
 WORD_CHARS_MAX = 255
 OFFSET_MAX = 2**63 - 1
-FIELDS = {"type", "round", "topic", "group", "tag", "key", "stages", "message"}
+LATENCY_MS_MAX = 7 * 86_400_000
+SAMPLE_MAX = 1_000_000
+FIELDS = {
+    *("type", "round", "topic", "group", "tag", "key", "client", "property"),
+    *("stages", "errorsOnly", "minLatencyMs", "sample", "message"),
+}
 
 
 class FilterError(ValueError):
     """A filter that cannot be used; the text is a sentence for the viewer."""
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFilter:
-    """Which events a viewer sees; None is any.
-
-    `key` matches one of a message's keys, or its id; `message` all that happens to one message,
-    the acknowledgements that cover it and its copies in other topics included.
-    """
-
-    topic: str | None = None
-    group: str | None = None
-    tag: str | None = None
-    key: str | None = None
-    stages: frozenset[str] | None = None
-    message: TracedMessage | None = None
-
-    def matches(self, event: Mapping[str, Any]) -> bool:
-        if self.topic is not None and event.get("topic") != self.topic:
-            return False
-        if self.stages is not None and event.get("stage") not in self.stages:
-            return False
-        if self.group is not None and self.group not in (
-            event.get("group"),
-            event.get("producerGroup"),
-        ):
-            return False
-        if self.tag is not None and event.get("tags") != self.tag:
-            return False
-        if self.message is not None and not is_of(event, self.message):
-            return False
-        return self.key is None or (
-            self.key in str(event.get("keys") or "").split()
-            or self.key in (event.get("uniqKey"), event.get("offsetMsgId"))
-        )
-
-    def asked_for(self) -> WatchFilter:
-        """Return the filter of a watch that brings what this one shows."""
-        return WatchFilter(
-            topic=self.topic,
-            group=self.group,
-            tag=self.tag,
-            key=self.key,
-            stages=self.stages,
-            message=self.message,
-        )
-
-
-def is_of(event: Mapping[str, Any], message: TracedMessage) -> bool:
-    """Return whether an event tells of a message: at its place, or of a copy with its id."""
-    if message.uniq_key is not None and event.get("uniqKey") == message.uniq_key:
-        return True
-    if (event.get("topic"), event.get("queueId")) != (message.topic, message.queue_id):
-        return False
-    if (text := event.get("queueOffset")) is None:
-        return False
-    queue_offset = int(text)
-    if (first := event.get("acknowledgedFrom")) is not None:
-        return int(first) <= message.queue_offset < queue_offset
-    return queue_offset == message.queue_offset
-
-
-def union(filters: Iterable[TraceFilter]) -> TraceFilter:
-    """Return a filter that shows whatever one of these shows; what they share narrows it."""
-    every = list(filters)
-    if not every:
-        return TraceFilter()
-    stages: frozenset[str] | None = frozenset()
-    for each in every:
-        stages = None if stages is None or each.stages is None else stages | each.stages
-    first = every[0]
-    return TraceFilter(
-        topic=first.topic if all(each.topic == first.topic for each in every) else None,
-        group=first.group if all(each.group == first.group for each in every) else None,
-        tag=first.tag if all(each.tag == first.tag for each in every) else None,
-        key=first.key if all(each.key == first.key for each in every) else None,
-        stages=stages,
-        message=first.message if all(each.message == first.message for each in every) else None,
-    )
-
-
-def parse_filter(content: Mapping[str, Any]) -> TraceFilter:
+def parse_filter(content: Mapping[str, Any]) -> WatchFilter:
     """Return the filter a browser asks for.
 
     Raises:
@@ -114,14 +39,41 @@ def parse_filter(content: Mapping[str, Any]) -> TraceFilter:
         isinstance(stages, list) and all(stage in STAGES for stage in stages)
     ):
         raise FilterError(_("Stages are a list of %(stages)s.") % {"stages": ", ".join(STAGES)})
-    return TraceFilter(
+    return WatchFilter(
         topic=word(content, "topic"),
         group=word(content, "group"),
         tag=word(content, "tag"),
         key=word(content, "key"),
+        client=word(content, "client"),
+        named=_property_of(content),
         stages=frozenset(stages) if stages else None,
+        errors_only=content.get("errorsOnly") is True,
+        min_latency_ms=_number(content, "minLatencyMs", 0, LATENCY_MS_MAX),
+        sample=_number(content, "sample", 1, SAMPLE_MAX),
         message=traced_message(content.get("message")),
     )
+
+
+def _property_of(content: Mapping[str, Any]) -> tuple[str, str] | None:
+    text = word(content, "property")
+    if text is None:
+        return None
+    name, _sign, value = (part.strip() for part in text.partition("="))
+    if not name or not value:
+        raise FilterError(_("A property is asked for as name=value."))
+    return name, value
+
+
+def _number(content: Mapping[str, Any], name: str, least: int, most: int) -> int:
+    value = content.get(name)
+    if value is None:
+        return least
+    if type(value) is not int or not least <= value <= most:
+        raise FilterError(
+            _("The filter's %(field)s is not a whole number from %(least)d to %(most)d.")
+            % {"field": name, "least": least, "most": most}
+        )
+    return value
 
 
 def traced_message(content: object) -> TracedMessage | None:

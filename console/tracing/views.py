@@ -23,18 +23,28 @@ STAGE_LABELS = [
     ("given_back", _("given back")),
     ("dead", _("dead letter")),
     ("refused", _("refused")),
+    ("errors", _("errors only")),
 ]
+RARER_FIELDS = ("client", "property", "latency", "sample")
+FIELDS = ("topic", "group", "tag", "key", "stage", *RARER_FIELDS)
+SAMPLES = [10, 100, 1_000, 10_000]
 TOPICS_OFFERED_MAX = 2_000
 
 
 @page
 def river(request: HttpRequest) -> HttpResponse:
     """Show the river of messages; its address holds the filter, so that people can share it."""
-    asked = {
-        name: request.GET.get(name, "")[:WORD_CHARS_MAX]
-        for name in ("topic", "group", "tag", "key", "stage")
-    }
-    return render(request, "tracing/river.html", {"filter": asked, "stages": STAGE_LABELS})
+    asked = {name: request.GET.get(name, "")[:WORD_CHARS_MAX] for name in FIELDS}
+    return render(
+        request,
+        "tracing/river.html",
+        {
+            "filter": asked,
+            "stages": STAGE_LABELS,
+            "samples": SAMPLES,
+            "is_narrow": any(asked[name] for name in RARER_FIELDS),
+        },
+    )
 
 
 @page

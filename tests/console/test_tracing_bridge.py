@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.gateway.answers import TracedMessage, WatchFilter
+from console.gateway.answers import WatchFilter
 from console.gateway.errors import BrokerDownError, NameServerDownError, RequestFailedError
+from console.tracing import bridge as bridge_module
 from console.tracing.bridge import (
     BATCH_EVENTS_MAX,
     QUEUE_EVENTS_MAX,
@@ -18,7 +19,7 @@ from console.tracing.bridge import (
     TraceBridge,
     Viewer,
 )
-from console.tracing.filters import FilterError, TraceFilter, parse_filter, union
+from console.tracing.filters import FilterError, parse_filter
 from tests.console.tracing_fakes import TracedBroker, an_event
 
 if TYPE_CHECKING:
@@ -63,18 +64,22 @@ def test_a_paused_viewer_is_sent_nothing_and_still_counts() -> None:
     assert (batch["events"], batch["seen"], batch["waiting"]) == ([], 1, 1)
 
 
-def test_what_waits_and_is_still_wanted_outlives_a_new_filter() -> None:
+def test_what_waits_outlives_a_new_filter_with_the_number_of_its_own() -> None:
     viewer = Viewer(1)
+    viewer.show(WatchFilter(), 6)
     viewer.paused = True
-    for topic in ("orders", "payments"):
-        viewer.offer(an_event(topic=topic))
+    viewer.offer(an_event(seq="1"))
 
-    viewer.show(TraceFilter(topic="orders"), 7)
+    viewer.show(WatchFilter(topic="orders"), 7)
+    viewer.offer(an_event(seq="2"))
     viewer.resume()
 
-    batch = frames(viewer)[-1]
-    assert [event["topic"] for event in batch["events"]] == ["orders"]
-    assert (batch["round"], batch["seen"], batch["dropped"]) == (7, 1, 0)
+    batches = [frames(viewer)[-1], frames(viewer)[-1]]
+    assert [(batch["round"], batch["events"][0]["seq"]) for batch in batches] == [
+        (6, "1"),
+        (7, "2"),
+    ]
+    assert (batches[-1]["seen"], batches[-1]["dropped"]) == (2, 0)
 
 
 def test_long_texts_are_cut_for_the_page() -> None:
@@ -85,51 +90,27 @@ def test_long_texts_are_cut_for_the_page() -> None:
     assert len(frames(viewer)[-1]["events"][0]["keys"]) < 300
 
 
-@pytest.mark.parametrize(
-    ("wanted", "matches"),
-    [
-        (TraceFilter(), True),
-        (TraceFilter(topic="orders"), True),
-        (TraceFilter(topic="order"), False),
-        (TraceFilter(tag="created"), True),
-        (TraceFilter(tag="paid"), False),
-        (TraceFilter(key="k2"), True),
-        (TraceFilter(key="UNIQ"), True),
-        (TraceFilter(key="k"), False),
-        (TraceFilter(group="pg"), True),
-        (TraceFilter(group="cg"), False),
-        (TraceFilter(message=TracedMessage("orders", 0, 7)), True),
-        (TraceFilter(message=TracedMessage("orders", 0, 8)), False),
-        (TraceFilter(message=TracedMessage("%RETRY%cg", 0, 0, "UNIQ")), True),
-        (TraceFilter(stages=frozenset({"delivered"})), False),
-        (TraceFilter(stages=frozenset({"delivered", "stored"})), True),
-    ],
-)
-def test_a_filter_shows_what_all_its_words_match(wanted: TraceFilter, matches: bool) -> None:
-    event = an_event(
-        topic="orders", tags="created", keys="k1 k2", uniqKey="UNIQ", producerGroup="pg"
-    )
+def test_a_filter_is_what_the_page_says() -> None:
+    said = {
+        "type": "filter",
+        "topic": " orders.* ",
+        "group": "",
+        "client": "10.0.0.1",
+        "property": "colour = dark = red",
+        "stages": ["stored"],
+        "errorsOnly": True,
+        "minLatencyMs": 5,
+        "sample": 100,
+    }
 
-    assert wanted.matches(event) is matches
-
-
-@pytest.mark.parametrize(("first", "matches"), [("0", True), ("6", True), ("7", False)])
-def test_an_acknowledgement_is_of_each_message_that_it_covers(first: str, matches: bool) -> None:
-    event = an_event(stage="acknowledged", acknowledgedFrom=first, queueOffset="7")
-
-    assert TraceFilter(message=TracedMessage("orders", 0, 6)).matches(event) is matches
-
-
-def test_the_broker_is_asked_for_one_topic_only_when_all_viewers_share_it() -> None:
-    one, other = TraceFilter(topic="a", tag="t"), TraceFilter(topic="b", tag="t")
-
-    assert union([one, one]).topic == "a"
-    assert union([one, other]) == TraceFilter(topic=None, tag="t")
-    assert union([one, TraceFilter()]) == TraceFilter()
-    message = TracedMessage("a", 0, 7)
-    assert union([TraceFilter(message=message)] * 2).asked_for().message == message
-    assert union([TraceFilter(group="g"), TraceFilter(group="g", key="k")]).asked_for() == (
-        WatchFilter(group="g")
+    assert parse_filter(said) == WatchFilter(
+        topic="orders.*",
+        client="10.0.0.1",
+        named=("colour", "dark = red"),
+        stages=frozenset({"stored"}),
+        errors_only=True,
+        min_latency_ms=5,
+        sample=100,
     )
 
 
@@ -145,6 +126,12 @@ def test_the_broker_is_asked_for_one_topic_only_when_all_viewers_share_it() -> N
         {"message": {"topic": "orders", "queueId": -1, "queueOffset": "7"}},
         {"message": {"topic": "orders", "queueId": 0, "queueOffset": "9" * 20}},
         {"colour": "red"},
+        {"property": "colour"},
+        {"property": "=red"},
+        {"minLatencyMs": -1},
+        {"minLatencyMs": "5"},
+        {"sample": 0},
+        {"sample": True},
     ],
 )
 def test_a_filter_that_makes_no_sense_is_refused(content: dict[str, Any]) -> None:
@@ -170,7 +157,7 @@ async def test_viewers_of_one_broker_share_one_connection(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     one, other = Viewer(1), Viewer(2)
-    one.filter = TraceFilter(topic="orders")
+    one.filter = WatchFilter(topic="orders")
 
     bridge.join(one)
     bridge.join(other)
@@ -179,6 +166,50 @@ async def test_viewers_of_one_broker_share_one_connection(
 
     assert len(brokers.opened) == 1
     assert (one.seen, other.seen) == (1, 2)
+
+
+async def test_a_broker_is_asked_once_for_what_several_viewers_want(
+    bridge: TraceBridge, brokers: TracedBroker
+) -> None:
+    viewers = [Viewer(number) for number in range(3)]
+    for viewer in viewers[1:]:
+        viewer.filter = WatchFilter(topic="orders")
+
+    for viewer in viewers:
+        bridge.join(viewer)
+    await brokers.until_watched()
+
+    asked = brokers.opened[0].asked[-1]
+    assert sorted(asked.values(), key=str) == sorted(
+        [WatchFilter(), WatchFilter(topic="orders")], key=str
+    )
+
+
+async def test_what_is_on_its_way_for_an_old_filter_is_for_nobody(
+    bridge: TraceBridge, brokers: TracedBroker
+) -> None:
+    viewer = Viewer(1)
+    bridge.join(viewer)
+    await brokers.until_watched()
+
+    viewer.show(WatchFilter(topic="payments"), 1)
+    bridge.refilter()
+    brokers.push([an_event(topic="orders")])
+
+    assert viewer.seen == 0
+
+
+async def test_brokers_are_asked_for_no_more_filters_than_they_take(
+    bridge: TraceBridge, brokers: TracedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridge_module, "FILTERS_MAX", 2)
+    for number, topic in enumerate(["orders", "payments"]):
+        viewer = Viewer(number)
+        viewer.filter = WatchFilter(topic=topic)
+        bridge.join(viewer)
+
+    assert bridge.has_room_for(WatchFilter(topic="orders"))
+    assert not bridge.has_room_for(WatchFilter())
 
 
 async def test_a_burst_of_10_000_events_is_counted_exactly(
@@ -221,11 +252,11 @@ async def test_a_new_filter_is_sent_to_the_broker_on_the_same_connection(
     bridge.join(viewer)
     await brokers.until_watched()
 
-    viewer.filter = TraceFilter(topic="orders")
+    viewer.filter = WatchFilter(topic="orders")
     bridge.refilter()
     await brokers.until(lambda: len(brokers.opened[0].asked) == 2)
 
-    assert brokers.opened[0].asked[-1].topic == "orders"
+    assert list(brokers.opened[0].asked[-1].values()) == [WatchFilter(topic="orders")]
     assert len(brokers.opened) == 1
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.console.conftest import Actors
 
 
-@pytest.mark.parametrize("name", ["topic", "group", "tag", "key"])
+@pytest.mark.parametrize("name", ["topic", "group", "tag", "key", "client", "property"])
 def test_a_word_of_the_address_is_in_the_filter(
     actors: Actors, brokers: FakeBroker, name: str
 ) -> None:
@@ -20,3 +20,14 @@ def test_a_word_of_the_address_is_in_the_filter(
 
     field = page[page.index(f'name="{name}"') :].partition(">")[0]
     assert 'value="shipping&lt;b&gt;"' in field
+
+
+def test_a_rarer_word_of_the_address_is_in_sight(actors: Actors, brokers: FakeBroker) -> None:
+    plain = actors.reader.get(reverse("tracing:river")).content.decode()
+    asked = {"sample": "100", "stage": "errors"}
+    narrow = actors.reader.get(reverse("tracing:river"), asked).content.decode()
+
+    assert '<details class="river__more">' in plain
+    assert '<details class="river__more" open>' in narrow
+    assert '<option value="100" selected>' in narrow
+    assert '<option value="errors" selected>' in narrow

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from console.gateway.answers import TraceBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from console.gateway.answers import TraceEvent, WatchFilter
     from console.gateway.fakes.broker import FakeBroker
@@ -33,7 +34,7 @@ class FakeWatches:
 
     def push(self, events: list[TraceEvent], *, dropped: int = 0, watch_id: str = "1") -> None:
         """Have the newest open watch bring a batch."""
-        self.open_ones[-1].on_batch(TraceBatch(events, watch_id, dropped))
+        self.open_ones[-1].bring(events, dropped=dropped, watch_id=watch_id)
 
 
 class FakeWatch:
@@ -42,8 +43,8 @@ class FakeWatch:
     def __init__(
         self, watches: FakeWatches, broker: FakeBroker, on_batch: Callable[[TraceBatch], None]
     ) -> None:
-        self.on_batch = on_batch
-        self.asked: list[WatchFilter] = []
+        self.asked: list[Mapping[str, WatchFilter]] = []
+        self._on_batch = on_batch
         self._watches = watches
         self._broker = broker
         self._closed = asyncio.Event()
@@ -52,14 +53,14 @@ class FakeWatch:
     def is_closed(self) -> bool:
         return self._closed.is_set()
 
-    async def ask_for(self, wanted: WatchFilter) -> None:
+    async def ask_for(self, filters: Mapping[str, WatchFilter]) -> None:
         await asyncio.sleep(0)
         if self._watches.refuses is not None:
             raise self._watches.refuses
         self._broker.check()
         if not self.asked:
             self._broker.watchers.append(self._stored)
-        self.asked.append(wanted)
+        self.asked.append(filters)
 
     async def until_closed(self) -> None:
         await self._closed.wait()
@@ -73,12 +74,21 @@ class FakeWatch:
         if self._stored in self._broker.watchers:
             self._broker.watchers.remove(self._stored)
 
+    def bring(self, events: list[TraceEvent], *, dropped: int = 0, watch_id: str = "1") -> None:
+        """Bring what of these events the filters match."""
+        named = [(event, self._matched(event)) for event in events]
+        wanted = [event | {"matched": names} for event, names in named if names]
+        self._on_batch(TraceBatch(wanted, watch_id, dropped))
+
     def _stored(self, event: TraceEvent) -> None:
-        wanted = self.asked[-1]
-        if (
-            wanted.topic in {None, event["topic"]}
-            and wanted.tag in {None, event["tags"]}
+        self.bring([event])
+
+    def _matched(self, event: TraceEvent) -> list[str]:
+        return [
+            name
+            for name, wanted in self.asked[-1].items()
+            if fnmatchcase(event["topic"], wanted.topic or "*")
+            and wanted.tag in {None, event.get("tags")}
             and wanted.group in {None, event.get("group"), event.get("producerGroup")}
             and (wanted.stages is None or event["stage"] in wanted.stages)
-        ):
-            self.on_batch(TraceBatch([event], "1", 0))
+        ]

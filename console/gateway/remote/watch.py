@@ -13,7 +13,7 @@ from console.gateway.remote.asker import Asker
 from console.gateway.requests import watch as requests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
@@ -49,8 +49,8 @@ class RemoteWatch:
         )
         self._keep_alive: asyncio.Task[None] | None = None
 
-    async def ask_for(self, wanted: WatchFilter) -> None:
-        await requests.trace_watch(self._asker, self._address, wanted)
+    async def ask_for(self, filters: Mapping[str, WatchFilter]) -> None:
+        await requests.trace_watch(self._asker, self._address, filters)
         if self._keep_alive is None:
             self._keep_alive = asyncio.get_running_loop().create_task(
                 self._stay(), name=f"trace keep-alive {self._address}"

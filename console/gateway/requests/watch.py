@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +11,8 @@ from console.gateway.answers import TraceBatch, TraceEvent
 from console.gateway.requests.call import call
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from console.gateway.answers import WatchFilter
     from console.gateway.requests.call import Ask
 
@@ -26,16 +28,24 @@ class TraceEventsBody(msgspec.Struct):
 decode_events = msgspec.json.Decoder(TraceEventsBody).decode
 
 
-async def trace_watch(ask: Ask, address: str, wanted: WatchFilter) -> None:
+async def trace_watch(ask: Ask, address: str, filters: Mapping[str, WatchFilter]) -> None:
+    body = {"filters": {name: _content_of(wanted) for name, wanted in filters.items()}}
+    await call(ask, address, RequestCode.TRACE_WATCH, body=msgspec.json.encode(body))
+
+
+def _content_of(wanted: WatchFilter) -> dict[str, Any]:
     message = wanted.message
-    body = {
+    return {
         "topic": wanted.topic,
         "group": wanted.group,
         "tag": wanted.tag,
         "key": wanted.key,
+        "client": wanted.client,
+        "properties": None if wanted.named is None else dict([wanted.named]),
         "stages": None if wanted.stages is None else sorted(wanted.stages),
-        "minLatencyMs": 0,
-        "sample": 1,
+        "errorsOnly": wanted.errors_only,
+        "minLatencyMs": wanted.min_latency_ms,
+        "sample": wanted.sample,
         "message": message
         and {
             "topic": message.topic,
@@ -44,7 +54,6 @@ async def trace_watch(ask: Ask, address: str, wanted: WatchFilter) -> None:
             "uniqKey": message.uniq_key,
         },
     }
-    await call(ask, address, RequestCode.TRACE_WATCH, body=msgspec.json.encode(body))
 
 
 async def keep_alive(ask: Ask, address: str, client_id: str) -> None:

@@ -33,13 +33,14 @@ async def test_a_watch_brings_what_was_stored(gateway: Gateway) -> None:
     [node] = (await ask(gateway.cluster.registered)).masters
     received = Received()
     watch = gateway.watch.open(node.address, received)
-    await watch.ask_for(WatchFilter(topic="Orders"))
+    await watch.ask_for({"one": WatchFilter(topic="Ord*"), "other": WatchFilter(topic="Payments")})
 
     await send(gateway, "Orders", queue_id=1, count=1)
     event = await received.next()
     await watch.close()
 
     assert (event["stage"], event["topic"]) == ("stored", "Orders")
+    assert event["matched"] == ["one"]
     assert (event["queueId"], event["queueOffset"]) == (1, "0")
     assert (event["tags"], event["keys"], event["bodySize"]) == ("TagA", "k1 k2", 5)
 
@@ -49,10 +50,10 @@ async def test_a_watch_brings_only_what_it_was_asked_for_last(gateway: Gateway) 
     [node] = (await ask(gateway.cluster.registered)).masters
     received = Received()
     watch = gateway.watch.open(node.address, received)
-    await watch.ask_for(WatchFilter(topic="Payments"))
+    await watch.ask_for({"": WatchFilter(topic="Payments")})
     await send(gateway, "Orders", queue_id=0, count=1)
 
-    await watch.ask_for(WatchFilter(stages=frozenset({"stored"})))
+    await watch.ask_for({"stored": WatchFilter(stages=frozenset({"stored"}))})
     await send(gateway, "Orders", queue_id=0, count=1)
     event = await received.next()
     await watch.close()
@@ -63,7 +64,7 @@ async def test_a_watch_brings_only_what_it_was_asked_for_last(gateway: Gateway) 
 async def test_a_closed_watch_has_ended_and_may_be_closed_again(gateway: Gateway) -> None:
     [node] = (await ask(gateway.cluster.registered)).masters
     watch = gateway.watch.open(node.address, lambda _: None)
-    await watch.ask_for(WatchFilter())
+    await watch.ask_for({"all": WatchFilter()})
 
     await watch.close()
     await watch.close()

@@ -13,6 +13,8 @@
     stored: gettext("stored"), delivered: gettext("delivered"), acknowledged: gettext("acknowledged"),
     given_back: gettext("given back"), dead: gettext("dead letter"), refused: gettext("refused"),
   };
+  const NAMES = ["topic", "group", "tag", "key", "stage", "client", "property", "latency", "sample"];
+  const ERRORS = ["given_back", "dead", "refused"];
   const DETAILS = [
     ["timeMs", gettext("Time")],
     ["stage", gettext("Stage")],
@@ -126,11 +128,19 @@
   }
   /* The same rules as the broker's, for the rows that are here already. */
   function isShown(event) {
-    const { topic, group, tag, key, stages } = wanted();
-    if (topic && event.topic !== topic || tag && event.tags !== tag || stages && !stages.includes(event.stage)) return false;
+    const { topic, group, tag, key, client, property, stages, errorsOnly, minLatencyMs } = wanted();
+    // Events carry no properties, so of what is here nothing is known to have this one.
+    if (property || topic && !fits(event.topic, topic) || tag && event.tags !== tag) return false;
+    if (stages && !stages.includes(event.stage) || errorsOnly && !ERRORS.includes(event.stage)) return false;
+    if (client && ![event.clientId, event.client, (event.client || "").replace(/:\d+$/, "")].includes(client)) return false;
+    if (minLatencyMs && (event.latencyUs || 0) < minLatencyMs * 1000) return false;
     if (group && group !== event.group && group !== event.producerGroup) return false;
     if (key && ![event.uniqKey, event.offsetMsgId, ...(event.keys || "").split(" ")].includes(key)) return false;
     return !only || isOf(event, only);
+  }
+  function fits(name, pattern) {
+    const parts = pattern.replace(/\*+/g, "*").replace(/[^*?]/g, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+    return new RegExp(`^${parts.replaceAll("*", ".*").replaceAll("?", ".")}$`, "su").test(name);
   }
   function isOf(event, message) {
     if (message.uniqKey && event.uniqKey === message.uniqKey) return true;
@@ -272,7 +282,12 @@
     const fields = form.elements;
     const text = (name) => fields[name].value.trim() || null;
     const stage = text("stage");
-    return { topic: text("topic"), group: text("group"), tag: text("tag"), key: text("key"), stages: stage ? [stage] : null, message: only };
+    const number = (name) => /^\d{1,9}$/.test(text(name) || "") ? Number(text(name)) : null;
+    const words = Object.fromEntries(["topic", "group", "tag", "key", "client", "property"].map((name) => [name, text(name)]));
+    return {
+      ...words, stages: stage && stage !== "errors" ? [stage] : null, errorsOnly: stage === "errors",
+      minLatencyMs: number("latency"), sample: number("sample"), message: only,
+    };
   }
   function readOnly() {
     const query = new URLSearchParams(location.search);
@@ -287,15 +302,15 @@
   function setOnly(message) {
     only = message;
     // Its copies are in other topics, and its other stages have no tag.
-    if (only) for (const name of ["topic", "group", "tag", "key", "stage"]) form.elements[name].value = "";
+    if (only) for (const name of NAMES) form.elements[name].value = "";
     showOnly();
     if (selected) showDetails(selected);
     applyFilter();
   }
   function applyFilter() {
-    const { stages, message, ...words } = wanted();
+    const { message } = wanted();
     const query = new URLSearchParams();
-    for (const [name, value] of Object.entries({ ...words, stage: stages?.[0] })) if (value) query.set(name, value);
+    for (const name of NAMES) if (form.elements[name].value.trim()) query.set(name, form.elements[name].value.trim());
     if (message) query.set("message", `${message.topic}/${message.queueId}/${message.queueOffset}`);
     if (message?.uniqKey) query.set("id", message.uniqKey);
     history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
