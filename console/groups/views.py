@@ -15,6 +15,7 @@ from console.configs.pages import ConfigPages, Requests, Words, addressed, state
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, GroupConfig
 from console.gateway.moment import now_ms
+from console.groups.as_file import groups_file
 from console.groups.forms import GroupForm
 from console.groups.progress import progress_context
 from console.groups.states import group_states
@@ -27,6 +28,7 @@ from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text, plain_
 from console.ui.danger import Choice, Danger, Effect
 from console.ui.lists import Chip, asked_text, page_of
 from console.ui.missing import MissingError
+from console.ui.table_file import file_address, is_file_asked
 from console.ui.tables import Column, Table
 
 if TYPE_CHECKING:
@@ -108,6 +110,8 @@ def listing(request: HttpRequest) -> HttpResponse:
             "lag": lambda group: last_of(trends.get(group.name)),
         },
     )
+    if is_file_asked(request):
+        return groups_file(ordered, states)
     rows = page_of(request, ordered)
     names = [group.name for group in rows.object_list]
     connections = gateway().groups.connections_of(names) if names else {}
@@ -116,6 +120,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     system_count = sum(group.is_system for group in matching)
     context = {
         "table": table,
+        "file_address": file_address(request),
         "rows": [
             GroupRow(
                 group,

@@ -27,6 +27,7 @@ from console.history.reading import Spark, fill_sparks, last_of, sparks, subject
 from console.history.series import Line
 from console.history.topic_lags import TopicLag, topic_lags
 from console.history.without_brokers import or_its_history
+from console.topics.as_file import topics_file
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
 from console.topics.shrinking import draining_of, unread_in
@@ -41,6 +42,7 @@ from console.ui.copies import (
 from console.ui.danger import Danger, Effect, ask, unanswered
 from console.ui.lists import Chip, asked_text, page_of
 from console.ui.missing import MissingError
+from console.ui.table_file import file_address, is_file_asked
 from console.ui.tables import Column, Table
 
 if TYPE_CHECKING:
@@ -154,6 +156,8 @@ def listing(request: HttpRequest) -> HttpResponse:
             "lag": lambda topic: lag_in(every_lag.get(topic.name)),
         },
     )
+    if is_file_asked(request):
+        return topics_file(ordered)
     rows = page_of(request, ordered)
     topics = list(rows.object_list)
     names = [topic.name for topic in topics]
@@ -162,6 +166,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     lags = every_lag or topic_lags(names, now_ms())
     context = {
         "table": table,
+        "file_address": file_address(request),
         "rows": [
             TopicRow(
                 topic,

@@ -1,0 +1,41 @@
+"""A list as a file: all rows of its filter in its order, with what the console knows at once."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+from django.http import HttpResponse
+
+from console.reports.results import safe_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from django.http import HttpRequest
+
+AS = "as"
+
+
+def is_file_asked(request: HttpRequest) -> bool:
+    return request.GET.get(AS) == "csv"
+
+
+def file_address(request: HttpRequest) -> str:
+    """Return the address of the same list, filter and order, as a file of all pages."""
+    query = request.GET.copy()
+    query.pop("page", None)
+    query[AS] = "csv"
+    return f"?{query.urlencode()}"
+
+
+def csv_file(name: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> HttpResponse:
+    """Answer CSV, the names first; what is not known is empty, no text a spreadsheet's formula."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(head)
+    writer.writerows([safe_cell(value) for value in row] for row in rows)
+    answer = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+    return answer
