@@ -24,11 +24,12 @@ from console.alerts.models import RULES_MAX, Alert, Rule
 from console.alerts.notices import announce
 from console.alerts.preview import preview
 from console.alerts.series import SERIES
-from console.alerts.wording import number, place_of
+from console.alerts.wording import number
 from console.audit.record import change
 from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.database import HistoryError
+from console.history.places import place_of
 from console.sql.scheduled import scheduled_queries
 from console.ui.danger import Danger, Effect, unanswered
 from console.verdicts.words import WORDS

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.translation import gettext as _, ngettext
 
 from console.alerts.models import Rule
 from console.alerts.observing import QUERY
 from console.alerts.series import SERIES
-from console.history.metrics import BROKER, GROUP, PROCESS, PROGRESS, TOPIC
+from console.history.places import place_of
 from console.ui.templatetags.ui import grouped
 from console.verdicts.judge import Verdict
 from console.verdicts.words import shown
@@ -88,31 +88,3 @@ def threshold_text(alert: Alert) -> str:
     if compare == Rule.Compare.BELOW:
         return _("%(value)s, below %(level)s.") % said
     return _("%(value)s, above %(level)s.") % said
-
-
-def place_of(kind: str, broker: str, name: str) -> tuple[str, str]:
-    """Return what a subject is called, and the path of its page."""
-    try:
-        match kind:
-            case "progress":
-                group, _at, topic = name.partition("@")
-                return f"{group} · {topic}", reverse("groups:detail", args=[group])
-            case "group":
-                return name, reverse("groups:detail", args=[name])
-            case "topic":
-                return name, reverse("topics:detail", args=[name])
-            case "broker":
-                return broker, reverse("brokers:detail", args=[broker, int(name)])
-            case _other:
-                return name, ""
-    except (NoReverseMatch, ValueError):
-        return name, ""
-
-
-assert {PROGRESS, GROUP, TOPIC, BROKER, PROCESS} == {
-    "progress",
-    "group",
-    "topic",
-    "broker",
-    "process",
-}

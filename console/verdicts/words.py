@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy
 
-from console.history import metrics
+from console.history.places import place_of
 from console.verdicts import evidence
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def shown(verdict: Verdict) -> Shown | None:
         evidence = words.evidence(verdict.names | verdict.evidence)
     except (KeyError, ValueError):
         return None
-    subject, url = place_of(verdict)
+    subject, url = place_of(verdict.kind, verdict.broker, verdict.name)
     return Shown(
         verdict,
         subject,
@@ -334,18 +334,3 @@ def message_link(verdict: Verdict, topic: str = "") -> list[Link]:
         return []
     arguments = [verdict.broker, int(queue), int(offset), topic]
     return [Link(_("The message"), reverse("browse:message", args=arguments))]
-
-
-def place_of(verdict: Verdict) -> tuple[str, str]:
-    """Return what a verdict is about, and the page of it."""
-    match verdict.kind:
-        case metrics.TOPIC:
-            return verdict.name, reverse("topics:detail", args=[verdict.name])
-        case metrics.PROGRESS:
-            group, _at, topic = verdict.name.partition("@")
-            return f"{group} · {topic}", reverse("groups:detail", args=[group])
-        case metrics.GROUP:
-            return verdict.name, reverse("groups:detail", args=[verdict.name])
-        case _other:
-            arguments = [verdict.broker, int(verdict.name)]
-            return verdict.broker, reverse("brokers:detail", args=arguments)

@@ -19,6 +19,7 @@ from console.gateway.moment import now_ms
 from console.history import metrics
 from console.history.access import history_store
 from console.history.metrics import Subject
+from console.history.places import place_of
 from console.history.status import STATUS, Status
 from console.history.store import Event
 from console.marks.setting import set_mark
@@ -114,6 +115,11 @@ def test_what_a_slave_replays_was_received_once(actors, brokers, first_ms) -> No
     assert sparks.got is not None
     assert max(each or 0 for each in sparks.put.values) == pytest.approx(50, rel=0.1)
     assert max(each or 0 for each in sparks.got.values) == pytest.approx(3, rel=0.1)
+
+
+def test_a_slave_is_told_from_its_master_by_name() -> None:
+    assert place_of("broker", "broker-a", "0") == ("broker-a", "/brokers/b/broker-a/0/")
+    assert place_of("broker", "broker-a", "1") == ("broker-a, slave 1", "/brokers/b/broker-a/1/")
 
 
 def test_restarts_changes_and_offsets_that_went_back_are_marked(actors, brokers, first_ms) -> None:
