@@ -61,6 +61,9 @@
   // Frames that left before the last filter carry an older number: of them, what it matches is
   // shown. Those from before the last clearing, or of another socket, are not.
   let round = 0;
+  // Since when there is no connection, and since when brokers are away that were watched, by name.
+  let lostAt = null;
+  const away = new Map();
   let cleared = 0;
 
   function timeText(ms) {
@@ -162,6 +165,39 @@
     $("river-empty").hidden = true;
     if (stick) toEnd();
   }
+  /* What is missing stands where it is missing. */
+  function appendGap(text) {
+    const row = document.createElement("tr");
+    row.className = "river__gap";
+    const td = cell(text);
+    td.colSpan = 8;
+    row.append(td);
+    rows.append(row);
+    if (stick) toEnd();
+    return row;
+  }
+  function noteDropped(count) {
+    if (count <= 0) return;
+    const newest = rows.lastElementChild;
+    const row = newest?.dropped ? newest : appendGap("");
+    row.dropped = (row.dropped || 0) + count;
+    const sentence = ngettext("%s event is missing here: it came faster than it could be read", "%s events are missing here: they came faster than they could be read", row.dropped);
+    row.firstElementChild.textContent = interpolate(sentence, [Trebuchet.grouped(row.dropped)]);
+  }
+  function noteAbsence(name, since) {
+    const times = [timeText(since), timeText(Date.now())];
+    appendGap(name
+      ? interpolate(gettext("%s was not watched from %s to %s: what passed is missing here"), [name, ...times])
+      : interpolate(gettext("No connection from %s to %s: what passed is missing here"), times));
+  }
+  function noteBrokers(brokers) {
+    for (const { name, state } of brokers) {
+      if (state === "away") away.set(name, away.get(name) ?? Date.now());
+      if (state !== "watching" || !away.has(name)) continue;
+      noteAbsence(name, away.get(name));
+      away.delete(name);
+    }
+  }
   function toEnd() {
     stick = true;
     $("river-newest").hidden = true;
@@ -238,7 +274,7 @@
   /* State. */
   function showState() {
     const chip = $("river-state");
-    const away = status.brokers.filter((broker) => broker.state === "away");
+    const gone = status.brokers.filter((broker) => broker.state === "away");
     const watching = status.brokers.filter((broker) => broker.state === "watching");
     let state = "info";
     let text = gettext("Connecting");
@@ -247,11 +283,11 @@
       text = failures ? gettext("The console does not answer, trying again") : gettext("Connecting");
     } else if (paused) {
       [state, text] = ["warn", gettext("Paused")];
-    } else if (away.length && !watching.length) {
+    } else if (gone.length && !watching.length) {
       [state, text] = ["bad", gettext("The broker is away, trying again")];
-    } else if (away.length) {
+    } else if (gone.length) {
       const sentence = ngettext("Live, %s of %s broker away", "Live, %s of %s brokers away", status.brokers.length);
-      [state, text] = ["warn", interpolate(sentence, [away.length, status.brokers.length])];
+      [state, text] = ["warn", interpolate(sentence, [gone.length, status.brokers.length])];
     } else if (watching.length) {
       const several = interpolate(ngettext("Live, %s broker", "Live, %s brokers", watching.length), [watching.length]);
       [state, text] = ["ok", status.brokers.length > 1 ? several : gettext("Live")];
@@ -260,7 +296,7 @@
     }
     chip.dataset.state = state;
     chip.textContent = text;
-    const sentences = [notice, status.problem, ...away.map((broker) => `${broker.name} (${broker.address}): ${broker.message}`)].filter(Boolean);
+    const sentences = [notice, status.problem, ...gone.map((broker) => `${broker.name} (${broker.address}): ${broker.message}`)].filter(Boolean);
     $("river-problems").replaceChildren(...sentences.map((sentence) => {
       const banner = document.createElement("div");
       banner.className = "banner";
@@ -325,7 +361,7 @@
   function sift() {
     let shown = 0;
     for (const row of rows.children) {
-      row.hidden = !isShown(row.traced);
+      row.hidden = Boolean(row.traced) && !isShown(row.traced);
       shown += !row.hidden;
     }
     if (selected?.hidden) closeDetails();
@@ -339,6 +375,8 @@
       retryMs = RETRY_FIRST_MS;
       failures = 0;
       notice = "";
+      if (lostAt !== null && rows.childElementCount) noteAbsence("", lostAt);
+      lostAt = null;
       resetCounters();
       cleared = round += 1;
       send({ type: "filter", round, ...wanted() });
@@ -348,6 +386,8 @@
     socket.onmessage = (message) => receive(JSON.parse(message.data));
     socket.onclose = (closed) => {
       failures += 1;
+      lostAt ??= Date.now();
+      away.clear();
       status = { problem: "", brokers: [] };
       if (closed.code === SIGNED_OUT) notice = gettext("Your session has ended; reload the page to sign in again.");
       else if (closed.code === TOO_MANY) notice ||= gettext("You watch in too many windows; close one, then reload.");
@@ -362,11 +402,15 @@
   function receive(frame) {
     if (frame.type === "events") {
       if (frame.round < cleared) return;
-      if (frame.round === round) counters = frame;
+      if (frame.round === round) {
+        noteDropped(frame.dropped + frame.brokerDropped - counters.dropped - counters.brokerDropped);
+        counters = frame;
+      }
       append(frame.round === round ? frame.events : frame.events.filter(isShown));
       showCounters();
     } else if (frame.type === "status") {
       status = frame;
+      noteBrokers(frame.brokers);
       showState();
     } else if (frame.type === "problem") {
       notice = frame.message;
@@ -419,14 +463,14 @@
     }, { passive: true });
     rows.addEventListener("click", (event) => {
       const row = event.target.closest("tr");
-      if (row) showDetails(row);
+      if (row?.traced) showDetails(row);
     });
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape") closeDetails();
       if (!selected || (event.key !== "ArrowUp" && event.key !== "ArrowDown") || event.target.closest("input, select")) return;
       const way = event.key === "ArrowUp" ? "previousElementSibling" : "nextElementSibling";
       let next = selected[way];
-      while (next?.hidden) next = next[way];
+      while (next && (next.hidden || !next.traced)) next = next[way];
       if (next) { event.preventDefault(); showDetails(next); next.scrollIntoView({ block: "nearest" }); }
     });
     setInterval(showSpeed, 1000);
