@@ -99,6 +99,12 @@ class TopicGateway(Protocol):
             NotFoundError: no master has the topic.
         """
 
+    def oldest(self, queues: Iterable[QueueStatus], topic: str) -> dict[BrokerQueue, int | None]:
+        """Return when the first message of each of a topic's queues was stored; one request each.
+
+        None: it has none.
+        """
+
     def traffic(self, topics: Iterable[str]) -> dict[str, Traffic]:
         """Return what arrived since the brokers started; a topic without traffic is zero."""
 

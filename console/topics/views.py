@@ -30,6 +30,7 @@ from console.history.without_brokers import or_its_history
 from console.topics.as_file import topics_file
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
+from console.topics.retained import oldest_of
 from console.topics.shrinking import draining_of, unread_in
 from console.ui.copies import (
     CopyText,
@@ -121,6 +122,7 @@ class QueueRow:
     rate: float | None
     spark: Spark | None = None
     share: float | None = None
+    oldest_ms: int | None = None
 
 
 @page
@@ -210,8 +212,15 @@ def queue_context(topic: Topic) -> dict[str, Any]:
     spark_of = fill_sparks(topic.name, read_at_ms)
     hours = {row.queue: spark_of(row.broker_name, row.queue_id) for row in status}
     shares = shares_of(hours)
+    oldest = oldest_of(topic.name, status)
     rows = [
-        QueueRow(row, rates.get(row.queue), hours[row.queue], shares.get(row.queue))
+        QueueRow(
+            row,
+            rates.get(row.queue),
+            hours[row.queue],
+            shares.get(row.queue),
+            oldest.get(row.queue),
+        )
         for row in status
     ]
     updates = [row.last_update_ms for row in status if row.last_update_ms is not None]

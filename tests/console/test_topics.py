@@ -20,6 +20,7 @@ from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.metrics import PUT, TOPIC, Column, Subject
 from console.topics.rates import queue_rates
+from console.topics.retained import QUEUES_ASKED_MAX, oldest_of
 from tests.console.history.support import layout_of
 from tests.console.plans import applied, token_on
 
@@ -479,3 +480,59 @@ def test_a_topic_of_the_broker_is_not_purged(actors, brokers) -> None:
     url = reverse("topics:purge", args=["%DLQ%billing"])
 
     assert actors.admin.post(url, {"name": "%DLQ%billing"}).status_code == 403
+
+
+def test_each_queue_says_how_far_back_it_reaches(actors, brokers) -> None:
+    cache.clear()
+    brokers.add_topic("Orders", queue_nums=2)
+    first = now_ms() - 90 * 60_000
+    brokers.put("Orders", 0, first, now_ms())
+
+    page = actors.reader.get(reverse("topics:detail", args=["Orders"])).text
+
+    assert f'data-age="{first}"' in page
+    assert (
+        page.count("No message is retained in this queue, or there are too many") == 2
+    )  # shown, and read out
+
+
+def test_how_far_back_queues_reach_is_asked_once_a_minute_and_not_for_many(
+    brokers, monkeypatch
+) -> None:
+    cache.clear()
+    brokers.add_topic("Orders", queue_nums=2)
+    brokers.add_topic("Many", queue_nums=QUEUES_ASKED_MAX + 1)
+    for queue_id in range(QUEUES_ASKED_MAX + 1):
+        brokers.put("Many", queue_id, 1_000)
+    brokers.put("Orders", 1, 2_000, 3_000)
+    asked: list[str] = []
+    answer = FakeTopics.oldest
+
+    def counted(self: FakeTopics, queues: tuple[QueueStatus, ...], topic: str) -> object:
+        asked.append(topic)
+        return answer(self, queues, topic)
+
+    monkeypatch.setattr(FakeTopics, "oldest", counted)
+    status = brokers.status_of("Orders")
+
+    found = [oldest_of("Orders", status) for _ in range(3)]
+
+    assert found == [{BrokerQueue("broker-a", 1): 2_000}] * 3
+    assert oldest_of("Many", brokers.status_of("Many")) == {}
+    assert asked == ["Orders"]
+
+
+def test_a_broker_that_does_not_say_how_far_back_it_reaches_breaks_no_page(
+    brokers, monkeypatch
+) -> None:
+    cache.clear()
+    brokers.add_topic("Orders")
+    brokers.put("Orders", 0, 1_000)
+    failure = BrokerDownError("127.0.0.1:10911", "no answer within 3 seconds")
+
+    def fail(*_args: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(FakeTopics, "oldest", fail)
+
+    assert oldest_of("Orders", brokers.status_of("Orders")) == {}

@@ -11,7 +11,7 @@ from console.gateway.kinds import topic_kind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from console.gateway.answers import QueueStatus, TopicConfig
+    from console.gateway.answers import BrokerQueue, QueueStatus, TopicConfig
     from console.gateway.fakes.broker import FakeBroker
 
 
@@ -31,6 +31,14 @@ class FakeTopics:
     def status(self, topic: str) -> tuple[QueueStatus, ...]:
         self._broker.check()
         return self._broker.status_of(topic)
+
+    def oldest(self, queues: Iterable[QueueStatus], topic: str) -> dict[BrokerQueue, int | None]:
+        self._broker.check()
+        kept = self._broker.queues
+        return {
+            row.queue: next(iter(kept[TopicQueue(topic, row.queue_id)].store_timestamps), None)
+            for row in queues
+        }
 
     def traffic(self, topics: Iterable[str]) -> dict[str, Traffic]:
         self._broker.check()

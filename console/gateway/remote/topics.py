@@ -8,12 +8,12 @@ from console.gateway.answers import Topic, Traffic
 from console.gateway.errors import NotFoundError
 from console.gateway.kinds import topic_kind
 from console.gateway.remote.brokers import each
-from console.gateway.requests import cluster, topics as requests
+from console.gateway.requests import cluster, offsets, topics as requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from console.gateway.answers import BrokerNode, QueueStatus, TopicConfig
+    from console.gateway.answers import BrokerNode, BrokerQueue, QueueStatus, TopicConfig
     from console.gateway.remote.brokers import RemoteBrokers
 
 NO_TRAFFIC = Traffic(minute_tps=0.0, hour_sum=0, day_sum=0)
@@ -30,6 +30,9 @@ class RemoteTopics:
 
     def status(self, topic: str) -> tuple[QueueStatus, ...]:
         return self._brokers.run(status(self._brokers, topic))
+
+    def oldest(self, queues: Iterable[QueueStatus], topic: str) -> dict[BrokerQueue, int | None]:
+        return self._brokers.run(self._oldest(list(queues), topic))
 
     def traffic(self, topics: Iterable[str]) -> dict[str, Traffic]:
         return self._brokers.run(self._traffic(list(topics)))
@@ -64,6 +67,17 @@ class RemoteTopics:
             name: Topic(name=name, kind=topic_kind(name, own), configs=each_broker)
             for name, each_broker in sorted(configs.items())
         }
+
+    async def _oldest(self, queues: list[QueueStatus], topic: str) -> dict[BrokerQueue, int | None]:
+        address = {node.broker_name: node.address for node in await self._brokers.masters()}
+        known = [queue for queue in queues if queue.broker_name in address]
+        found = await each(
+            known,
+            lambda queue: offsets.earliest_store_time(
+                self._brokers.ask, address[queue.broker_name], topic, queue.queue_id
+            ),
+        )
+        return {queue.queue: at_ms for queue, at_ms in found}
 
     async def _traffic(self, names: list[str]) -> dict[str, Traffic]:
         masters = await self._brokers.masters()

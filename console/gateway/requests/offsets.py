@@ -52,6 +52,15 @@ async def search_offset(
         return int(answer.ext_fields["offset"])
 
 
+async def earliest_store_time(ask: Ask, address: str, topic: str, queue_id: int) -> int | None:
+    """Return when the first message of a queue was stored, None where there is none."""
+    code = RequestCode.GET_EARLIEST_MSG_STORETIME
+    answer = await call(ask, address, code, {"topic": topic, "queueId": queue_id})
+    with reading(address, code):
+        at_ms = int(answer.ext_fields["timestamp"])
+        return at_ms if at_ms > 0 else None
+
+
 async def update_consumer_offset(
     ask: Ask, address: str, group: str, topic: str, queue_id: int, offset: int
 ) -> None:

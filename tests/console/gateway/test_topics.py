@@ -8,6 +8,7 @@ import pytest
 
 from console.gateway.answers import BrokerQueue, GroupConfig, TopicConfig, TopicKind
 from console.gateway.errors import NotFoundError
+from console.gateway.moment import now_ms
 from tests.console.gateway.support import ORDERS, ask, send
 
 if TYPE_CHECKING:
@@ -58,6 +59,22 @@ async def test_a_topic_without_traffic_has_none(gateway: Gateway) -> None:
 async def test_a_topic_that_is_not_there_is_not_found(gateway: Gateway) -> None:
     with pytest.raises(NotFoundError):
         await ask(gateway.topics.status, "Nowhere")
+
+
+async def test_a_queue_says_when_its_first_message_was_stored(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    before = now_ms()
+    await send(gateway, "Orders", queue_id=1, count=1)
+    between = now_ms()
+    await send(gateway, "Orders", queue_id=1, count=1)
+    status = await ask(gateway.topics.status, "Orders")
+
+    found = await ask(gateway.topics.oldest, status, "Orders")
+
+    assert found[BrokerQueue("broker-a", 0)] is None
+    first = found[BrokerQueue("broker-a", 1)]
+    assert first is not None
+    assert before <= first <= between
 
 
 async def test_sent_messages_show_at_the_end_of_their_queue(gateway: Gateway) -> None:
