@@ -42,6 +42,15 @@ async def read(
     body_max: int = BODY_SHOWN_MAX,
 ) -> Read:
     """Return messages of a queue from an offset on; no offset is committed, nothing waits."""
+    body, next_offset = await look(ask, address, topic, queue_id, offset, count)
+    with reading(address, RequestCode.PULL_MESSAGE):
+        return Read(tuple(decode_all(body, broker_name, body_max)), next_offset)
+
+
+async def look(
+    ask: Ask, address: str, topic: str, queue_id: int, offset: int, count: int
+) -> tuple[bytes, int]:
+    """Return records of a queue from an offset on, b"" where there are none, and where to go on."""
     code = RequestCode.PULL_MESSAGE
     fields = {
         # A group of RocketMQ's own that every broker has.
@@ -59,11 +68,8 @@ async def read(
     }
     answer = await call(ask, address, code, fields, also=NOTHING_PULLED)
     with reading(address, code):
-        next_offset = int(answer.ext_fields.get("nextBeginOffset", offset))
-        if answer.code != ResponseCode.SUCCESS:
-            return Read((), max(offset, next_offset))
-        messages = tuple(decode_all(answer.body, broker_name, body_max))
-        return Read(messages, max(offset, next_offset))
+        next_offset = max(offset, int(answer.ext_fields.get("nextBeginOffset", offset)))
+    return (answer.body if answer.code == ResponseCode.SUCCESS else b""), next_offset
 
 
 class Indexed(NamedTuple):

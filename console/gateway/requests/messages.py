@@ -99,6 +99,7 @@ async def put(
     group: str,
     born_ms: int,
     sys_flag: int = 0,
+    flag: int = 0,
 ) -> Stored:
     """Store a message with these properties; return where it is."""
     code = RequestCode.SEND_MESSAGE_V2
@@ -111,7 +112,7 @@ async def put(
         "e": queue.queue_id,
         "f": sys_flag,
         "g": born_ms,
-        "h": 0,
+        "h": flag,
         "i": properties.encode(carried),
         "j": 0,
         "k": False,

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_core.message import names, properties
 from broker_core.message.ids import HOST_V4_SIZE, HOST_V6_SIZE
-from broker_core.message.names import TOOLS_CONSUMER_GROUP
 from broker_core.message.sys_flag import (
     BORNHOST_V6_FLAG,
     COMPRESSED_FLAG,
     COMPRESSION_MASK,
     STOREHOST_V6_FLAG,
 )
-from broker_core.protocol.codes import RequestCode, ResponseCode
+from broker_core.protocol.codes import RequestCode
 from console.gateway.copies import Copies, MessageCopy
 from console.gateway.moment import now_ms
-from console.gateway.requests.call import call, reading
-from console.gateway.requests.messages import (
-    DEFAULT_TOPIC_QUEUE_NUMS,
-    NOTHING_PULLED,
-    PULL_SUBSCRIPTION,
-)
+from console.gateway.requests.browse import look
+from console.gateway.requests.call import reading
+from console.gateway.requests.messages import put
 from console.gateway.requests.records import BEFORE_BODY, HEAD, TIME, decode_all
 
 if TYPE_CHECKING:
@@ -39,26 +34,9 @@ async def copies(
     ask: Ask, address: str, broker_name: str, topic: str, queue_id: int, offset: int, count: int
 ) -> Copies:
     """Return messages of a queue from an offset on; no offset is committed, nothing waits."""
-    code = RequestCode.PULL_MESSAGE
-    fields = {
-        "consumerGroup": TOOLS_CONSUMER_GROUP,
-        "topic": topic,
-        "queueId": queue_id,
-        "queueOffset": offset,
-        "maxMsgNums": count,
-        "sysFlag": PULL_SUBSCRIPTION,
-        "commitOffset": 0,
-        "suspendTimeoutMillis": 0,
-        "subscription": "*",
-        "subVersion": 0,
-        "expressionType": "TAG",
-    }
-    answer = await call(ask, address, code, fields, also=NOTHING_PULLED)
-    with reading(address, code):
-        next_offset = max(offset, int(answer.ext_fields.get("nextBeginOffset", offset)))
-        if answer.code != ResponseCode.SUCCESS:
-            return Copies((), next_offset)
-        return Copies(tuple(decoded(answer.body, broker_name)), next_offset)
+    body, next_offset = await look(ask, address, topic, queue_id, offset, count)
+    with reading(address, RequestCode.PULL_MESSAGE):
+        return Copies(tuple(decoded(body, broker_name)), next_offset)
 
 
 def decoded(body: bytes, broker_name: str) -> Iterator[MessageCopy]:
@@ -82,23 +60,9 @@ async def resend(
     ask: Ask, address: str, queue: MessageQueue, copy: MessageCopy, table: Mapping[str, str]
 ) -> int:
     """Store a message once more, with other properties; return its queue offset."""
-    code = RequestCode.SEND_MESSAGE_V2
-    # SEND_MESSAGE_V2 has one letter a field, in this order.
-    fields = {
-        "a": PRODUCER_GROUP,
-        "b": queue.topic,
-        "c": names.AUTO_CREATE_TOPIC_KEY_TOPIC,
-        "d": DEFAULT_TOPIC_QUEUE_NUMS,
-        "e": queue.queue_id,
-        # How the body is packed; whether it was half a transaction is over.
-        "f": copy.sys_flag & (COMPRESSED_FLAG | COMPRESSION_MASK),
-        "g": now_ms(),
-        "h": copy.flag,
-        "i": properties.encode(table),
-        "j": 0,
-        "k": False,
-        "m": False,
-    }
-    answer = await call(ask, address, code, fields, copy.body)
-    with reading(address, code):
-        return int(answer.ext_fields["queueOffset"])
+    # How the body is packed; whether it was half a transaction is over.
+    sys_flag = copy.sys_flag & (COMPRESSED_FLAG | COMPRESSION_MASK)
+    stored = await put(
+        ask, address, queue, copy.body, table, PRODUCER_GROUP, now_ms(), sys_flag, copy.flag
+    )
+    return stored.queue_offset
