@@ -284,12 +284,11 @@ class HaConnection(asyncio.Protocol):
 
     def _pump_again(self) -> None:
         """Send the next turn's bytes: at once, or after a pause that leaves sends the machine."""
-        end = self._log.committed_where
-        seconds = 0.0
-        if end - self.next_offset > HOT_BYTES:
-            seconds = self._pace.pause(TURN_BYTES, self._clock.monotonic(), end)
+        end, now = self._log.committed_where, self._clock.monotonic()
+        is_far = end - self.next_offset > HOT_BYTES
+        seconds = self._pace.pause(TURN_BYTES, now, end) if is_far else 0.0
         if seconds > 0:
-            self._pause = self._clock.call_at(self._clock.monotonic() + seconds, self._go_on)
+            self._pause = self._clock.call_at(now + seconds, self._go_on)
         elif not self._is_paused:
             asyncio.get_running_loop().call_soon(self.pump)
 
