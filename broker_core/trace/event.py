@@ -12,6 +12,8 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     matched: tuple[str, ...] = ()
     """The names of the watch's filters that the event matches."""
     time_ms: str
+    at_us: str = ""
+    """By the broker's monotonic clock."""
     stage: str
     topic: str
     queue_id: int | None = None
@@ -31,10 +33,29 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     client: str | None = None
     client_id: str | None = None
     latency_us: int | None = None
+    """Of this stage; docs/tracing.md says since when."""
+    total_us: int | None = None
+    """Since this broker stored the message."""
+    steps: dict[str, int] | None = None
+    """Of a put: microseconds from the first of STEPS to each."""
     acknowledged_from: str | None = None
     """Of an acknowledgement of messages that nobody saw delivered: it covers the queue offsets from
     here up to `queue_offset`, without it."""
+    from_offset: str | None = None
+    """Of one event for several messages: it covers the queue offsets from here up to
+    `queue_offset`, without it."""
     reconsume_times: int | None = None
+    reconsume_max: int | None = None
+    """After so many attempts the message becomes a dead letter."""
+    delay_level: int | None = None
+    due_ms: str | None = None
+    check_times: int | None = None
+    together: int | None = None
+    """Of a flush: how many messages it covered."""
+    filtered_by: str | None = None
+    source: str | None = None
+    """Of a delivery: "memory" or "disk"."""
+    replay: str | None = None
     request: str | None = None
     """Of a refusal: the request's name, then the answer's code, its name and its remark."""
     code: int | None = None
