@@ -36,6 +36,7 @@ from analytics.lake.repair import (
     shown,
     verify,
 )
+from analytics.lake.samples import SampledHours
 from analytics.lake.status import broker_of, status_of
 from broker_core.log_lines import log_to_stderr
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("analytics.lake")
 
+# Of TREBUCHET_DATA: where the collector of the console writes.
+SAMPLES_FOLDER = "samples"
 EXIT_REFUSED = 1
 EXIT_BAD_ARGUMENTS = 2
 BROKER_NAME = re.compile(r"[A-Za-z0-9_.|%-]{1,127}")
@@ -126,6 +129,7 @@ class Command:
         self.program = _program(environment)
         data = environment.get("TREBUCHET_DATA", "")
         home = Path(data) / "lake" if data else None
+        samples = Path(data) / SAMPLES_FOLDER if data else None
         lake = given.lake or environment.get("TREBUCHET_LAKE", "")
         if lake.lower() in PLAIN_WORDS:
             lake = str(home or "")
@@ -151,6 +155,7 @@ class Command:
             BodyRules.read(Path(rules) if rules else None),
         )
         self.ingest = Ingest(self.place, self.source, executor)
+        self.samples = None if samples is None else SampledHours(self.place, samples)
 
     def execute(self) -> int:
         """Run it and print what a person wants to know.
@@ -199,7 +204,10 @@ class Command:
         logger.info(
             "keeping: lake=%s broker=%s store=%s", self.place.uri, source.broker, source.store
         )
-        Keeper(self.place, source, self.ingest, bronze_days=self.days).run(stop)
+        keeper = Keeper(
+            self.place, source, self.ingest, bronze_days=self.days, samples=self.samples
+        )
+        keeper.run(stop)
         logger.info("ended")
         return 0
 
@@ -210,6 +218,15 @@ class Command:
         with self.place.locked():
             bring_up(self.place)
         print(f"{rows} messages in {batches} batches")
+        hours = sampled = 0
+        while self.samples is not None and self.samples.waiting():
+            with self.place.locked():
+                done = self.samples.take()
+            if done is None:
+                break
+            hours, sampled = hours + done.hours, sampled + done.rows
+        if hours:
+            print(f"{sampled} samples of {hours} hours")
         return 0
 
     def _status(self) -> int:

@@ -28,7 +28,6 @@ from broker_core.message.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import date
 
     from analytics.lake.parts import WriteTask
     from analytics.lake.place import LakePlace
@@ -202,25 +201,6 @@ def erase(place: LakePlace, uniq_keys: set[str]) -> dict[str, set[int]]:
     if touched:
         EVENTS.commit(place, table, writer.written, removed=touched)
     return found
-
-
-def tidy_events(place: LakePlace, before: date, last_closed: date) -> None:
-    """Drop the days before one, and make one file of each day up to the last that has ended."""
-    if not EVENTS.exists(place):
-        return
-    by_day: dict[date, list[StoredFile]] = {}
-    for file in stored_files_of(EVENTS.open(place)):
-        by_day.setdefault(file.day, []).append(file)
-    for day, files in sorted(by_day.items()):
-        if day < before:
-            EVENTS.replace(place, [], files)
-        elif day <= last_closed and len(files) > 1:
-            rows = (batch for file in files for batch in rows_of(place, file, table=EVENTS))
-            ordered = "SELECT * FROM given ORDER BY broker, commit_log_offset"
-            with duck_beside(place) as duck, FileWriter(place, EVENTS) as writer:
-                for batch in duck.computed(ordered, rows, EVENTS.schema, EVENTS.schema):
-                    writer.write(batch)
-            EVENTS.replace(place, writer.written, files, changes_data=False)
 
 
 def _is_event(batch: pa.RecordBatch) -> pa.Array:

@@ -12,6 +12,7 @@ import os
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from analytics.errors import LakeBusyError, LakeStoppedError, ReportError
@@ -22,9 +23,11 @@ from analytics.lake.status import Status, warning_of
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
 
     from analytics.lake.ingest import Batch, Source
     from analytics.lake.place import LakePlace
+    from analytics.lake.samples import SampledHours
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +47,15 @@ class Keeper:
         *,
         batch_bytes: int = BATCH_BYTES,
         bronze_days: int = BRONZE_DAYS,
+        samples: SampledHours | None = None,
     ) -> None:
+        """`samples` takes what a collector sampled, where there is one."""
         self.status = Status(place.uri, source.broker, os.getpid())
         self._place = place
         self._ingest = ingest
         self._batch_bytes = batch_bytes
         self._bronze_days = bronze_days
+        self._samples = samples
         self._look: Look | None = None
         self._is_gold_up = False
         self._tried_at = float("-inf")
@@ -64,31 +70,39 @@ class Keeper:
     def step(self, now: float, stop: threading.Event | None = None) -> list[Batch]:
         """Look once, and do what is due; return the batches that were taken."""
         taken: list[Batch] = []
-        status = self.status
-        try:
-            is_due = now - self._tried_at >= BATCH_SECONDS
-            # Somebody may have rebuilt the lake meanwhile: believe what was found for a minute.
-            look = self.look(anew=is_due)
-            while self._wants_batch(look, is_due=is_due) and not (stop and stop.is_set()):
-                self._tried_at, is_due = now, False
-                batch = self._ingest.batch()
-                look = self.look(anew=True)
-                if batch is None:
-                    break
-                self._took(batch)
-                taken.append(batch)
-            if is_due:
-                self._tried_at = now
-            if taken or not self._is_gold_up:
-                self._bring_up()
-            self._maintain(now, is_idle=not taken)
-            status.error, status.error_ms = "", 0
-        except LakeBusyError as error:
-            logger.info("%s", error)
-        except (ReportError, OSError) as error:
-            self._failed(error)
+        # What keeps one from going on keeps nothing from the other.
+        failures = [
+            failure
+            for work in (partial(self._work, now, stop, taken), self._take_samples)
+            if (failure := _failure_of(work)) is not None
+        ]
+        serious = [each for each in failures if not isinstance(each, LakeBusyError)]
+        if serious:
+            self._failed(serious[0])
+        elif failures:
+            logger.info("%s", failures[0])
+        else:
+            self.status.error, self.status.error_ms = "", 0
         self._tell()
         return taken
+
+    def _work(self, now: float, stop: threading.Event | None, taken: list[Batch]) -> None:
+        is_due = now - self._tried_at >= BATCH_SECONDS
+        # Somebody may have rebuilt the lake meanwhile: believe what was found for a minute.
+        look = self.look(anew=is_due)
+        while self._wants_batch(look, is_due=is_due) and not (stop and stop.is_set()):
+            self._tried_at, is_due = now, False
+            batch = self._ingest.batch()
+            look = self.look(anew=True)
+            if batch is None:
+                break
+            self._took(batch)
+            taken.append(batch)
+        if is_due:
+            self._tried_at = now
+        if taken or not self._is_gold_up:
+            self._bring_up()
+        self._maintain(now, is_idle=not taken)
 
     def look(self, *, anew: bool = True) -> Look:
         """Find out where lake and log stand, and note it in the status."""
@@ -127,6 +141,14 @@ class Keeper:
             bring_up(self._place)
         self._is_gold_up = True
 
+    def _take_samples(self) -> None:
+        if self._samples is None or not self._samples.waiting():
+            return
+        with self._place.locked():
+            done = self._samples.take()
+        if done is not None:
+            logger.info("samples: hours=%d rows=%d", done.hours, done.rows)
+
     def _maintain(self, now: float, *, is_idle: bool) -> None:
         if self._maintained_at is None:
             self._maintained_at = now  # not at once: a restart must not cost more than it has to
@@ -158,3 +180,11 @@ class Keeper:
             status.write(self._place)
         except OSError as error:
             logger.warning("the status cannot be written: %s", error)
+
+
+def _failure_of(work: Callable[[], None]) -> ReportError | OSError | None:
+    try:
+        work()
+    except (ReportError, OSError) as error:
+        return error
+    return None

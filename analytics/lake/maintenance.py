@@ -16,12 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analytics.lake.duck import duck_beside
-from analytics.lake.events import tidy_events
 from analytics.lake.files import FileWriter
 from analytics.lake.gold import GOLD_DAYS, bring_up, tidy
 from analytics.lake.gold_tables import EVERY_TABLE
-from analytics.lake.rewriting import files_of, rows_of
-from analytics.lake.tables import MESSAGES, OFFSET
+from analytics.lake.rewriting import files_of, rows_of, stored_files_of
+from analytics.lake.tables import EVENTS, MESSAGES, OFFSET, SAMPLES
 from analytics.lake.watermark import (
     DROPPED_BEFORE_STATE,
     dropped_before_ms,
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from analytics.lake.place import LakePlace
-    from analytics.lake.rewriting import LakeFile
+    from analytics.lake.rewriting import LakeFile, StoredFile
+    from analytics.lake.tables import LakeTable
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +43,11 @@ BRONZE_DAYS = 30
 OPEN_DAYS = 2
 ORPHAN_HOURS = 24
 _ORDERED = "SELECT * FROM given ORDER BY topic, broker, commit_log_offset"
+# What becomes one file a day, and in which order.
+_SMALL = (
+    (EVENTS, "broker, commit_log_offset"),
+    (SAMPLES, "kind, topic, consumer_group, broker, name, metric, part, minute"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +73,17 @@ def maintain(
         LakeBusyError: somebody else works on the lake.
     """
     with place.locked():
-        if not MESSAGES.exists(place):
-            return Maintained([], [], 0)
-        # What is dropped must have been counted.
-        bring_up(place)
-        dropped = _drop(place, today - timedelta(days=bronze_days))
-        compacted = _compact(place, today - timedelta(days=OPEN_DAYS), file_bytes)
-        tidy_events(place, today - timedelta(days=bronze_days), today - timedelta(days=OPEN_DAYS))
-        tidy(place, today - timedelta(days=gold_days), today - timedelta(days=OPEN_DAYS))
+        before, last_closed = today - timedelta(days=bronze_days), today - timedelta(days=OPEN_DAYS)
+        dropped: list[date] = []
+        compacted: list[date] = []
+        if MESSAGES.exists(place):
+            # What is dropped must have been counted.
+            bring_up(place)
+            dropped = _drop(place, before)
+            compacted = _compact(place, last_closed, file_bytes)
+            tidy(place, today - timedelta(days=gold_days), last_closed)
+        for table, ordered in _SMALL:
+            _tidy_days(place, table, ordered, before, last_closed)
         deleted = 0
         for table in EVERY_TABLE:
             if table.exists(place):
@@ -98,6 +106,27 @@ def _drop(place: LakePlace, before: date) -> list[date]:
         states[DROPPED_BEFORE_STATE] = max(_start_ms(before), dropped_before_ms(table))
         MESSAGES.commit(place, table, [], removed=[file.path for file in old], states=states)
     return sorted({file.day for file in old})
+
+
+def _tidy_days(
+    place: LakePlace, table: LakeTable, ordered: str, before: date, last_closed: date
+) -> None:
+    """Drop the days before one, and make one file of each day up to the last that has ended."""
+    if not table.exists(place):
+        return
+    by_day: dict[date, list[StoredFile]] = defaultdict(list)
+    for file in stored_files_of(table.open(place)):
+        by_day[file.day].append(file)
+    for day, files in sorted(by_day.items()):
+        if day < before:
+            table.replace(place, [], files)
+        elif day <= last_closed and len(files) > 1:
+            rows = (batch for file in files for batch in rows_of(place, file, table=table))
+            query = f"SELECT * FROM given ORDER BY {ordered}"
+            with duck_beside(place) as duck, FileWriter(place, table) as writer:
+                for batch in duck.computed(query, rows, table.schema, table.schema):
+                    writer.write(batch)
+            table.replace(place, writer.written, files, changes_data=False)
 
 
 def _start_ms(day: date) -> int:

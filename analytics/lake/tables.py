@@ -309,4 +309,29 @@ EVENTS = LakeTable(
     # Never the uniq_key: the table's log would tell what was forgotten.
     statistics=("broker", "commit_log_offset", "event", "topic"),
 )
-TABLES = (MESSAGES, EVENTS, GAPS, FORGOTTEN)
+SAMPLES = LakeTable(
+    "bronze.samples",
+    "what the console's collector sampled, by the minute: one row for each figure of each subject",
+    pa.schema(
+        [
+            pa.field(DAY, pa.date32()),
+            pa.field("minute", UTC_TIMESTAMP),
+            pa.field("kind", pa.string()),
+            pa.field("broker", pa.string()),
+            pa.field("topic", pa.string()),
+            pa.field("consumer_group", pa.string()),
+            pa.field("name", pa.string()),
+            pa.field("metric", pa.string()),
+            pa.field("unit", pa.string()),
+            pa.field("is_counter", pa.bool_()),
+            pa.field("part", pa.int32()),
+            pa.field("at_most_ms", pa.float64()),
+            pa.field("total", pa.int64()),
+            pa.field("highest", pa.int64()),
+            pa.field("weight", pa.int64()),
+        ]
+    ),
+    partition_by=(DAY,),
+    statistics=("broker", "topic", "metric", "minute"),
+)
+TABLES = (MESSAGES, EVENTS, SAMPLES, GAPS, FORGOTTEN)

@@ -1,4 +1,7 @@
-"""Collector: the loop of the process. Samples first; folding and expiring in the time between."""
+"""Collector: the loop of the process. Samples first; in the time between, what can wait.
+
+That is folding and expiring, and writing whole hours for the lake.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,15 @@ if TYPE_CHECKING:
 
     Facts = Callable[[Subject], Mapping[str, str]]
     Judging = Callable[[int, Mapping[Subject, int], Facts], None]
+    Writing = Callable[[int], Iterator[object]]
 
 logger = logging.getLogger(__name__)
 
 FOLD_EVERY = 30
 """Samples between two folds; so many rows at most does a page read besides blocks."""
 EXPIRE_EVERY = 360
+WRITE_EVERY = 6
+"""Samples between two looks for hours that are to be written."""
 SOONEST_MS = 500
 """A sample later than this before the next ten seconds begin stands for them, too."""
 
@@ -68,17 +74,21 @@ class Collector:
         clock: CollectorClock,
         pid: int,
         judge: Judging = lambda _now, _noticed, _facts: None,
+        write_hours: Writing = lambda _now: iter(()),
     ) -> None:
         """`judge` is called after each sample with the time, with what was noticed when, and with
-        what says in words what is known of a subject.
+        what says in words what is known of a subject; `write_hours` with the time, to write the
+        hours that are over in steps.
         """
         self.stop = threading.Event()
         self._store = store
         self._clock = clock
         self._pid = pid
         self._judge = judge
+        self._write_hours = write_hours
         self._sampler = Sampler(gateway, store)
         self._folding: Iterator[int] | None = None
+        self._writing: Iterator[object] | None = None
         self._taken = 0
 
     def run(self) -> None:
@@ -104,6 +114,8 @@ class Collector:
             logger.warning("the history is not kept: %s", error)
         if self._taken % FOLD_EVERY == 0 and self._folding is None:
             self._folding = self._store.fold()
+        if self._taken % WRITE_EVERY == 0 and self._writing is None:
+            self._writing = self._write_hours(began.wall_ms)
 
     def fold(self) -> None:
         """Fold all that waits, at once."""
@@ -112,18 +124,27 @@ class Collector:
         self._folding = None
 
     def _use_the_time_between(self) -> None:
-        """Fold in steps until the next sample is due; the rest waits for the next turn."""
+        """Fold and write in steps until the next sample is due; the rest waits for its turn."""
         until = self._clock.now()
         room_ms = until_next_ms(until.wall_ms) - SOONEST_MS
+        done = object()
         try:
-            while self._folding is not None and not self.stop.is_set():
-                if self._clock.now().monotonic_ms - until.monotonic_ms >= room_ms:
+            while (steps := self._folding or self._writing) is not None:
+                passed = self._clock.now().monotonic_ms - until.monotonic_ms
+                if passed >= room_ms or self.stop.is_set():
                     return
-                if next(self._folding, None) is None:
-                    self._folding = None
-        except HistoryError as error:
+                if next(steps, done) is done:
+                    self._end(steps)
+        except (HistoryError, OSError) as error:
+            what = "samples are not folded" if self._folding else "no hour is written for the lake"
+            self._end(self._folding or self._writing)
+            logger.warning("%s: %s; tried again later", what, error)
+
+    def _end(self, steps: Iterator[object] | None) -> None:
+        if steps is self._folding:
             self._folding = None
-            logger.warning("samples are not folded: %s; tried again later", error)
+        else:
+            self._writing = None
 
 
 def until_next_ms(wall_ms: int) -> int:

@@ -11,6 +11,7 @@ from analytics.lake.bodies import BodyRules
 from analytics.lake.gold import bring_up
 from analytics.lake.ingest import Ingest, Source
 from analytics.lake.place import LakePlace
+from analytics.lake.samples import SampledHours
 from analytics.lake.tables import GAPS, MESSAGES
 from analytics.lake.views import files_in, lake_views
 from broker_core.message import names
@@ -49,6 +50,12 @@ class Lake:
         while (batch := self.ingest.batch()) is not None:
             taken.append(batch)
         return taken
+
+    def take_samples(self, folder: Path) -> None:
+        """Take all hours that a collector has written into a folder."""
+        hours = SampledHours(self.place, folder)
+        while hours.take() is not None:
+            continue
 
     def offsets(self) -> list[int]:
         """Return the offsets of all messages in the lake, as often as they are there."""

@@ -54,7 +54,7 @@ def test_the_commands_of_an_operator(
     assert f"watermark   {builder.position}" in said("status")
     found: dict[str, Any] = json.loads(said("status", "--json"))
     assert (found["watermark"], found["pending_bytes"]) == (builder.position, 0)
-    assert [table["rows"] for table in found["tables"]] == [20, 0, 0, 20, 2, 20, 0]
+    assert [table["rows"] for table in found["tables"]] == [20, 0, 0, 0, 20, 2, 20, 0]
 
 
 def test_verify_answers_1_where_lake_and_log_differ(

@@ -6,11 +6,13 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from console.alerts.courier import Courier
 from console.alerts.evaluator import Evaluator
 from console.collector.collector import Collector, SystemTime, monotonic_ms
+from console.collector.hours import FOLDER, HourFiles
 from console.gateway.access import gateway
 from console.gateway.moment import now_ms
 from console.history.access import history_store
@@ -21,10 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import FrameType
 
-    from console.collector.collector import Facts
+    from console.collector.collector import Facts, Writing
     from console.history.metrics import Subject
+    from console.history.store import HistoryStore
 
 READY = "collecting"
+
+
+def _hours(store: HistoryStore) -> Writing:
+    """Return what writes whole hours, where a lake is kept that takes them."""
+    if not settings.TREBUCHET_LAKE:
+        return lambda _now: iter(())
+    return HourFiles(store, settings.TREBUCHET_DATA / FOLDER).write
 
 
 class Command(BaseCommand):
@@ -44,7 +54,14 @@ class Command(BaseCommand):
                     alerts.look(at_ms)
 
                 courier = Courier(now_ms, monotonic_ms, alerts.is_well)
-                collector = Collector(gateway().samples, store, SystemTime(), os.getpid(), look)
+                collector = Collector(
+                    gateway().samples,
+                    store,
+                    SystemTime(),
+                    os.getpid(),
+                    look,
+                    _hours(store),
+                )
 
                 def stop(_number: int, _frame: FrameType | None) -> None:
                     collector.stop.set()

@@ -1,0 +1,272 @@
+"""bronze.samples: each hour that the collector has written, once."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from analytics.errors import LakeError
+from analytics.lake.__main__ import main
+from analytics.lake.keeper import Keeper
+from analytics.lake.maintenance import maintain
+from analytics.lake.rewriting import stored_files_of
+from analytics.lake.samples import HOUR_MS, HOURS_AT_ONCE, SampledHours
+from analytics.lake.tables import SAMPLES
+from analytics.lake.views import files_in, lake_views
+from tests.analytics.lake.lakes import Lake, put_offsets
+from tests.analytics.store_builder import StoreBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HOUR = 1_795_251_600_000 // HOUR_MS
+SOURCE = "a" * 32
+Line = dict[str, Any]
+
+
+class Hours:
+    """The folder of a collector, and the lake that takes from it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.builder = StoreBuilder(directory / "store").put_many(3)
+        self.builder.write()
+        self.folder = directory / "samples"
+        self.folder.mkdir()
+        self.lake = Lake(directory / "lake", self.builder.root)
+        self.taking = self.new()
+
+    def new(self, observer: Callable[[str], None] | None = None) -> SampledHours:
+        self.taking = SampledHours(self.lake.place, self.folder, observer)
+        return self.taking
+
+    def write(self, hour: int, *lines: Line, source: str = SOURCE) -> Path:
+        began = datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC)
+        path = self.folder / f"{began:%Y-%m-%dT%H}Z.jsonl.gz"
+        head = {"version": 1, "source": source, "hour_ms": hour * HOUR_MS}
+        text = "".join(json.dumps(each) + "\n" for each in (head, *lines))
+        path.write_bytes(gzip.compress(text.encode()))
+        return path
+
+    def take(self) -> None:
+        while self.taking.take() is not None:
+            continue
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return self.lake.query(
+            "SELECT epoch_ms(minute), topic, metric, total FROM bronze.samples ORDER BY ALL"
+        )
+
+
+def put(topic: str, **minutes: int) -> Line:
+    """Return the line of how many messages a topic got, by the minutes m0, m1, ..."""
+    return {
+        "kind": "topic",
+        "broker": "broker-a",
+        "topic": topic,
+        "metric": "put",
+        "unit": "msg",
+        "is_counter": True,
+        "minutes": [int(name[1:]) for name in minutes],
+        "weights": [60_000] * len(minutes),
+        "sums": list(minutes.values()),
+        "maxima": list(minutes.values()),
+    }
+
+
+def row(hour: int, minute: int, topic: str, total: int) -> tuple[Any, ...]:
+    return (hour * HOUR_MS + minute * 60_000, topic, "put", total)
+
+
+@pytest.fixture
+def hours(tmp_path: Path) -> Hours:
+    return Hours(tmp_path)
+
+
+def test_an_hour_becomes_a_row_for_each_figure_and_minute(hours: Hours) -> None:
+    bucket = {
+        **put("", m7=9),
+        "kind": "broker",
+        "topic": None,
+        "name": "0",
+        "metric": "put_took",
+        "unit": "calls",
+        "part": 3,
+        "at_most_ms": 0.1,
+    }
+    hours.write(HOUR, put("orders", m0=5, m59=6), bucket)
+
+    hours.take()
+
+    assert hours.rows() == [
+        row(HOUR, 0, "orders", 5),
+        (HOUR * HOUR_MS + 7 * 60_000, None, "put_took", 9),
+        row(HOUR, 59, "orders", 6),
+    ]
+    assert hours.lake.query(
+        "SELECT day::VARCHAR, kind, broker, name, part, at_most_ms, is_counter, highest, weight "
+        "FROM bronze.samples WHERE metric = 'put_took'"
+    ) == [("2026-11-21", "broker", "broker-a", "0", 3, 0.1, True, 9, 60_000)]
+
+
+def test_each_hour_is_taken_once_by_whoever_looks(hours: Hours) -> None:
+    hours.write(HOUR, put("orders", m0=5))
+    hours.take()
+    hours.write(HOUR + 1, put("orders", m0=7))
+
+    hours.new()
+    hours.take()
+    hours.take()
+
+    assert hours.rows() == [row(HOUR, 0, "orders", 5), row(HOUR + 1, 0, "orders", 7)]
+    assert not hours.taking.waiting()
+
+
+@pytest.mark.parametrize("step", ["samples written", "samples committed"])
+def test_an_end_at_any_step_neither_loses_nor_doubles_an_hour(hours: Hours, step: str) -> None:
+    hours.write(HOUR, put("orders", m0=5))
+
+    def stop_at(name: str) -> None:
+        if name == step:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hours.new(stop_at).take()
+    hours.new()
+    hours.take()
+
+    assert hours.rows() == [row(HOUR, 0, "orders", 5)]
+
+
+def test_a_new_lake_takes_many_hours_with_few_commits_and_hours_without_samples_too(
+    hours: Hours,
+) -> None:
+    for number in range(HOURS_AT_ONCE + 3):
+        hours.write(HOUR + number, *([put("orders", m1=number)] if number % 2 else []))
+
+    hours.take()
+
+    assert len(hours.rows()) == (HOURS_AT_ONCE + 3) // 2
+    assert SAMPLES.existing(hours.lake.place).version() == 2
+    assert not hours.taking.waiting()
+
+
+def test_the_hours_of_two_histories_are_told_apart(hours: Hours) -> None:
+    hours.write(HOUR + 5, put("orders", m0=1))
+    hours.take()
+    # Another appliance, whose files have the same names, or a history that began anew.
+    hours.write(HOUR + 2, put("bills", m0=2), source="b" * 32)
+    hours.new()
+
+    hours.take()
+
+    assert hours.rows() == [row(HOUR + 2, 0, "bills", 2), row(HOUR + 5, 0, "orders", 1)]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"no gzip", "Not a gzipped file"),
+        (gzip.compress(b""), "it is empty"),
+        (gzip.compress(b"{}\n"), "missing required field"),
+        (gzip.compress(b'{"version": 2, "source": "a", "hour_ms": 0}\n'), "of version 2"),
+        (
+            gzip.compress(
+                b'{"version": 1, "source": "a", "hour_ms": 0}\n'
+                + json.dumps({**put("orders", m0=1), "sums": []}).encode()
+            ),
+            "minutes without numbers",
+        ),
+        (
+            gzip.compress(
+                b'{"version": 1, "source": "a", "hour_ms": 0}\n'
+                + json.dumps(put("orders", m60=1)).encode()
+            ),
+            "minutes without numbers",
+        ),
+    ],
+    ids=["text", "empty", "no head", "newer", "uneven", "minute 60"],
+)
+def test_a_file_that_is_none_is_refused_by_name_and_nothing_of_it_is_kept(
+    hours: Hours, data: bytes, why: str
+) -> None:
+    path = hours.write(HOUR)
+    path.write_bytes(data)
+
+    with pytest.raises(LakeError) as refused:
+        hours.taking.take()
+
+    assert str(path) in str(refused.value)
+    assert why in str(refused.value)
+    assert hours.rows() == []
+
+
+def test_a_torn_file_keeps_no_message_from_the_lake_and_is_mended_by_deleting_it(
+    hours: Hours,
+) -> None:
+    whole = hours.write(HOUR, put("orders", m0=5)).read_bytes()
+    torn = hours.write(HOUR)
+    torn.write_bytes(whole[:-9])
+    lake = hours.lake
+    keeper = Keeper(lake.place, lake.source, lake.ingest, samples=hours.taking)
+
+    keeper.step(0.0)
+    refused = keeper.status.error
+    torn.write_bytes(whole)
+    keeper.step(10.0)
+
+    assert lake.offsets() == put_offsets(hours.builder)
+    assert "Delete it, and the collector writes it again" in refused
+    assert keeper.status.error == ""
+    assert hours.rows() == [row(HOUR, 0, "orders", 5)]
+
+
+def test_days_that_ended_become_one_file_and_old_ones_are_dropped(hours: Hours) -> None:
+    for number in (0, 1, 14, 15, 29):
+        hours.write(HOUR + number, put("orders", m1=number))
+        hours.take()
+    first = datetime.fromtimestamp(HOUR * HOUR_MS / 1000, UTC).date()
+    known = hours.rows()
+
+    maintain(hours.lake.place, first + timedelta(days=5))
+    tidied = hours.rows()
+    files = stored_files_of(SAMPLES.existing(hours.lake.place))
+    maintain(hours.lake.place, first + timedelta(days=5), bronze_days=4)
+
+    assert tidied == known
+    assert sorted(file.day for file in files) == [first, first + timedelta(days=1)]
+    assert hours.rows() == [each for each in known if each[0] >= (HOUR + 15) * HOUR_MS]
+    # A day that was dropped is not taken again.
+    hours.new()
+    assert hours.taking.take() is None
+
+
+def test_who_may_ask_about_some_topics_sees_samples_of_these_alone(hours: Hours) -> None:
+    of_no_topic = {**put("", m0=1), "kind": "process", "topic": None, "name": "web"}
+    hours.write(HOUR, put("orders", m0=5), put("bills", m0=6), of_no_topic)
+    hours.take()
+    view = next(each for each in lake_views() if each.name == SAMPLES.name)
+
+    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+        for statement in view.definition(files_in(hours.lake.place, view), ["orders"]):
+            connection.execute(statement)
+        seen = connection.execute("SELECT topic, total FROM bronze.samples").fetchall()
+
+    assert seen == [("orders", 5)]
+
+
+def test_the_commands_take_what_the_collector_wrote(
+    hours: Hours, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hours.write(HOUR, put("orders", m0=5, m1=6))
+    environment = {"TREBUCHET_DATA": str(tmp_path), "TREBUCHET_STORE": str(hours.builder.root)}
+
+    assert main(["ingest"], environment) == 0
+    assert "2 samples of 1 hours" in capsys.readouterr().out
+    assert main(["ingest"], environment) == 0
+    assert "samples" not in capsys.readouterr().out
