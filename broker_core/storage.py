@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+MADV_POPULATE_READ = 22
 MADV_POPULATE_WRITE = 23
 MLOCK_ONFAULT = 1
 POPULATE_STEP = 8 * 1024 * 1024
@@ -56,6 +57,10 @@ class StorageFile(Protocol):
 
     def populate(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> None:
         """Fault pages in for writing without holding the interpreter lock."""
+        ...
+
+    def read_ahead(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> None:
+        """Fault pages in for reading; blocks until they are here, without the interpreter lock."""
         ...
 
     def data_ranges(self, offset: int, end: int) -> list[tuple[int, int]]:
@@ -200,6 +205,18 @@ class OsFile:
             if _libc.madvise(address + start, step, MADV_POPULATE_WRITE) != 0:
                 break  # Older kernels do not know it: first use then faults the pages in.
         del anchor
+
+    def read_ahead(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> None:
+        anchor = ctypes.c_char.from_buffer(mapping)
+        first = offset - offset % mmap.PAGESIZE
+        address, size = ctypes.addressof(anchor) + first, offset + length - first
+        # The disk gets one large request; a fault alone asks for little.
+        _libc.madvise(address, size, mmap.MADV_WILLNEED)
+        is_done = _libc.madvise(address, size, MADV_POPULATE_READ) == 0
+        del anchor
+        if not is_done:
+            # An older kernel, or a bad sector, which this names.
+            os.pread(self._fd, length, offset)
 
     def data_ranges(self, offset: int, end: int) -> list[tuple[int, int]]:
         # A list, not a generator: reading the first range makes the kernel read ahead into the hole

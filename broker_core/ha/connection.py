@@ -35,10 +35,12 @@ TURN_BYTES = 1 << 20
 HOT_BYTES = 64 << 20
 """What was written last is in memory; the rest is read ahead."""
 READ_AHEAD_BYTES = 4 << 20
-PACED_BYTES_PER_SECOND = 208 << 20
+PACED_BYTES_PER_SECOND = 256 << 20
 """A slave that lacks more than HOT_BYTES gets so much while the log grows, or twice what the log
 grows by: it catches up, and sends keep the machine."""
 LATE_SECONDS_MAX = 0.01
+QUIET_SECONDS = 0.25
+"""A log that has not grown for so long leaves the machine to the slave."""
 
 
 class SlaveConnection(NamedTuple):
@@ -117,7 +119,6 @@ class HaConnection(asyncio.Protocol):
         self._is_paused = False
         self._warm_to = 0
         self._is_warming = False
-        self._scratch: bytearray | None = None
         self._rate = _Rate(clock)
         self._pace = _Pace()
         self._pause: Timer | None = None
@@ -145,7 +146,6 @@ class HaConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        self._scratch = None
         if self._pause is not None:
             self._pause.cancel()
         self._owner.disconnected(self, self._reason or ("" if error is None else str(error)))
@@ -300,7 +300,6 @@ class HaConnection(asyncio.Protocol):
         """Return how much of what comes next is in memory; see to it that more gets there."""
         left = self._log.committed_where - self.next_offset
         if left <= HOT_BYTES:
-            self._scratch = None
             return left
         warm = self._warm_to - self.next_offset
         if warm < READ_AHEAD_BYTES // 2 and not self._is_warming:
@@ -312,18 +311,15 @@ class HaConnection(asyncio.Protocol):
         if file is None:
             self._warm_to = offset + READ_AHEAD_BYTES
             return
-        if self._scratch is None:
-            self._scratch = bytearray(READ_AHEAD_BYTES)
         position = offset - file.file_from_offset
         size = min(READ_AHEAD_BYTES, file.size - position)
-        target = memoryview(self._scratch)[:size]
         self._is_warming = True
         reading = asyncio.get_running_loop().run_in_executor(
-            self._cold_reads, file.file.pread_into, position, target
+            self._cold_reads, file.file.read_ahead, file.buffer, position, size
         )
         reading.add_done_callback(lambda done: self._warmed(done, offset + size))
 
-    def _warmed(self, done: asyncio.Future[int], end: int) -> None:
+    def _warmed(self, done: asyncio.Future[None], end: int) -> None:
         self._is_warming = False
         if not done.cancelled():
             # A file that was deleted meanwhile: the mapping has it still, or the log tells.
@@ -335,19 +331,21 @@ class HaConnection(asyncio.Protocol):
 class _Pace:
     """Spaces the turns of a slave that is far behind, while the log grows."""
 
-    __slots__ = ("_due", "_end", "_when")
+    __slots__ = ("_due", "_end", "_grew_at", "_when")
 
     def __init__(self) -> None:
-        self._when = -1.0
+        self._when = self._grew_at = -1.0
         self._end = 0
         self._due = 0.0
 
     def pause(self, size: int, now: float, log_end: int) -> float:
-        """Return how long to wait after so many bytes; 0 when the log has not grown since."""
+        """Return how long to wait after so many bytes; 0 when the log does not grow."""
         grown, seconds = log_end - self._end, now - self._when
         is_first = self._when < 0
         self._when, self._end = now, log_end
-        if is_first or grown <= 0 or seconds >= 1.0:
+        if grown > 0 and not is_first:
+            self._grew_at = now
+        if self._grew_at < 0 or now - self._grew_at >= QUIET_SECONDS or seconds >= 1.0:
             self._due = now
             return 0.0
         rate = max(PACED_BYTES_PER_SECOND, 2 * grown / max(seconds, 0.001))

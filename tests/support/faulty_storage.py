@@ -70,6 +70,9 @@ class FaultyFile:
     def populate(self, mapping: object, offset: int, length: int) -> None:
         self._storage.populated.append((self.path, offset, length))
 
+    def read_ahead(self, mapping: object, offset: int, length: int) -> None:
+        self._storage.called("read_ahead")
+
     def data_ranges(self, offset: int, end: int) -> list[tuple[int, int]]:
         return [(offset, end)] if offset < end else []
 

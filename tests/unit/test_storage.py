@@ -63,6 +63,7 @@ def test_what_is_mapped_and_written_is_read(storage: Storage, root: Path) -> Non
     file.set_size(8192)
     buffer = file.map()
     file.populate(buffer, 0, 8192)
+    file.read_ahead(buffer, 4096, 4096)
     buffer[100:105] = b"hello"
     file.fdatasync()
 

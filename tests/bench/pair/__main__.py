@@ -3,15 +3,17 @@
     python -m tests.bench.pair [--rounds 3] [--megabytes 2048] [--without-real]
 
 The first table is the processor time of both brokers of a pair, and the rate of sends, of ours and
-of RocketMQ 4.9.7 in turn, slice by slice. The second says how many megabytes a second an empty
-slave takes from a master that it shares a warm machine with, and what sends do meanwhile, beside
-what they do with a slave that follows, and without one. Use a quiet machine.
+of RocketMQ 4.9.7 in turn, slice by slice. The second says how many megabytes a second empty slaves
+take from a master that they share a warm machine with, one after the other, and what sends do
+meanwhile, beside what they do right before without a slave, and right after with one that follows.
+Use a quiet machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 import statistics
 import sys
 import tempfile
@@ -28,7 +30,7 @@ from tests.support.raw_remoting import create_topic
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 VERSION = "4.9.7"
 LOG_FILE_BYTES = 256 << 20
@@ -47,20 +49,39 @@ CAUGHT_UP_SECONDS = 300.0
 
 
 class Pair(NamedTuple):
-    """A master and its slave, running."""
+    """A master and its slave, running; or one of them."""
 
     port: int
-    pids: tuple[int, int]
+    pids: tuple[int, ...]
 
     def processor_seconds(self) -> float:
         return sum(map(processor_seconds, self.pids))
 
 
 class Slice(NamedTuple):
-    """Of one slice of sends: microseconds of both brokers' processor a message, messages/s."""
+    """Of one slice of sends: microseconds of the brokers' processor a message, messages/s."""
 
     cost: float
     rate: float
+
+
+class CatchUp(NamedTuple):
+    """One empty slave: what it took, in how long, and sends in the three states.
+
+    The costs of the sends are the master's alone: what the slave takes of it is in them, and what
+    the slave takes of the machine that it shares with its master here is in the rates only.
+    """
+
+    megabytes: float
+    seconds: float
+    alone: Slice
+    catching_up: Slice
+    following: Slice
+
+    @property
+    def speed(self) -> float:
+        """Megabytes a second."""
+        return self.megabytes / self.seconds
 
 
 @contextlib.contextmanager
@@ -173,75 +194,95 @@ def compare(rounds: int, *, with_real: bool) -> None:
         print(f"{cell.name:<10}", "   ".join(words))
 
 
-def catch_up(megabytes: int) -> None:
+def catch_up(megabytes: int, rounds: int) -> None:
     """Print the second table."""
-    rates: list[float] = []
-    done = threading.Event()
+    found: list[CatchUp] = []
     with tempfile.TemporaryDirectory() as directory:
         master = our_master(Path(directory) / "master", "ASYNC_MASTER")
-        follower = our_slave(Path(directory) / "follower", master)
-        slave = our_slave(Path(directory) / "slave", master)
         try:
             master.start()
             create_topic(master.port, TOPIC)
-            load(master.port, FILLING._replace(requests=16))
-            alone = [_rate(master.port) for _ in range(SLICES)]
-            follower.start()
-            _catch_up(follower, log_end(master.port))
-            following = [_rate(master.port) for _ in range(SLICES)]
-            follower.kill()
             load(master.port, FILLING._replace(requests=16 * megabytes))
-            end = log_end(master.port)
-            sender = threading.Thread(target=_send_until, args=(master.port, done, rates))
-            slave.start()
-            began, has = time.monotonic(), log_end(slave.port)
-            sender.start()
-            _catch_up(slave, end)
-            seconds = time.monotonic() - began
-            done.set()
-            sender.join()
+            for number in range(rounds):
+                slave_directory = Path(directory) / f"slave-{number}"
+                found.append(_catch_up_once(master, slave_directory))
+                shutil.rmtree(slave_directory)
         finally:
-            done.set()
-            follower.kill()
-            slave.kill()
             master.kill()
-    taken = (end - has) / 1e6
-    print(
-        f"a slave with {has / 1e6:.0f} MB takes {taken:.0f} MB in {seconds:.1f} s: "
-        f"{taken / seconds:.0f} MB/s"
-    )
-    rate = statistics.median(rates)
-    print(
-        f"sends meanwhile: {rate:.0f}/s in {len(rates)} slices, "
-        f"{rate / statistics.median(following):.2f} of their rate beside a slave that has all, "
-        f"{rate / statistics.median(alone):.2f} of that without a slave"
-    )
+    print("an empty slave, and sends without it, while it catches up, while it follows:")
+    print("µs of the master's processor a message, messages/s")
+    for one in found:
+        states = "   ".join(
+            f"{cost:5.1f} {rate:7.0f}/s"
+            for cost, rate in (one.alone, one.catching_up, one.following)
+        )
+        print(f"{one.megabytes:6.0f} MB at {one.speed:4.0f} MB/s   {states}")
+    speed = statistics.median(one.speed for one in found)
+    print(f"median {speed:.0f} MB/s; sends meanwhile, as a part of those in the other states:")
+    for state, others in (
+        ("beside a slave that has all", [one.following for one in found]),
+        ("without a slave", [one.alone for one in found]),
+    ):
+        cost, rate = _ratios(zip([one.catching_up for one in found], others, strict=True))
+        print(f"{state:<28} rate {rate:.2f}, master's processor {cost:.2f}")
+
+
+def _ratios(pairs: Iterable[tuple[Slice, Slice]]) -> Slice:
+    """Return the medians of cost and rate of the first as parts of the second."""
+    ratios = [Slice(one.cost / other.cost, one.rate / other.rate) for one, other in pairs]
+    return _median(ratios)
+
+
+def _median(slices: list[Slice]) -> Slice:
+    costs, rates = zip(*slices, strict=True)
+    return Slice(statistics.median(costs), statistics.median(rates))
+
+
+def _catch_up_once(master: BrokerProcess, directory: Path) -> CatchUp:
+    slave = our_slave(directory, master)
+    lone = Pair(master.port, (master.pid,))
+    alone = [measure(lone, BESIDE) for _ in range(SLICES)]
+    end = log_end(master.port)
+    catching_up: list[Slice] = []
+    done = threading.Event()
+
+    def send() -> None:
+        while not done.is_set():
+            catching_up.append(measure(lone, BESIDE))
+
+    sender = threading.Thread(target=send)
+    try:
+        slave.start()
+        began, has = time.monotonic(), log_end(slave.port)
+        sender.start()
+        _catch_up(slave, end)
+        seconds = time.monotonic() - began
+        done.set()
+        sender.join()
+        _catch_up(slave, log_end(master.port))
+        following = [measure(lone, BESIDE) for _ in range(SLICES)]
+    finally:
+        done.set()
+        slave.kill()
+    medians = map(_median, (alone, catching_up, following))
+    return CatchUp((end - has) / 1e6, seconds, *medians)
 
 
 def _catch_up(slave: BrokerProcess, end: int) -> None:
     until(lambda: log_end(slave.port) >= end, "the slave to catch up", seconds=CAUGHT_UP_SECONDS)
 
 
-def _rate(port: int) -> float:
-    began = time.monotonic()
-    load(port, BESIDE)
-    return BESIDE.requests / (time.monotonic() - began)
-
-
-def _send_until(port: int, done: threading.Event, rates: list[float]) -> None:
-    while not done.is_set():
-        rates.append(_rate(port))
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.pair", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--rounds", type=int, default=3, help="starts of each pair")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="starts of each pair, and empty slaves"
+    )
     parser.add_argument("--megabytes", type=int, default=2_048, help="of log to catch up with")
     parser.add_argument("--without-real", action="store_true", help="ours alone")
     asked = parser.parse_args()
     compare(asked.rounds, with_real=not asked.without_real)
-    catch_up(asked.megabytes)
+    catch_up(asked.megabytes, asked.rounds)
     return 0
 
 

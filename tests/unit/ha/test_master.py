@@ -432,13 +432,13 @@ async def test_what_is_not_in_memory_is_read_by_a_thread(
     expected = whole_log(master)
     read: list[int] = []
     for mapped in master.files.log.files:
-        original = mapped.file.pread_into
+        original = mapped.file.read_ahead
 
-        def pread_into(offset: int, buffer: memoryview, original: Any = original) -> int:
-            read.append(len(buffer))
-            return int(original(offset, buffer))
+        def read_ahead(mapping: Any, offset: int, length: int, original: Any = original) -> None:
+            read.append(length)
+            original(mapping, offset, length)
 
-        monkeypatch.setattr(mapped.file, "pread_into", pread_into)
+        monkeypatch.setattr(mapped.file, "read_ahead", read_ahead)
     async with serving(master, clock, sync_from_last_file=False) as (_, port):
         slave = await FakeSlave.to(port)
         slave.report(0)
@@ -474,6 +474,11 @@ async def test_a_slave_far_behind_leaves_the_machine_to_sends(
             await asyncio.sleep(0)
             assert sent(ha) <= 4 * turn + milliseconds * 1_000
         assert sent(ha) >= 90_000
+
+        # A pause between two messages is no end of them.
+        clock.advance_ms(240)
+        await asyncio.sleep(0)
+        assert sent(ha) <= 4 * turn + 340 * 1_000
 
         reading = asyncio.create_task(slave.log(0, master.max_commit_log_offset))
         while not reading.done():
