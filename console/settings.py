@@ -98,6 +98,7 @@ INSTALLED_APPS = [
     "console.groups",
     "console.offsets",
     "console.browse",
+    "console.family",
     "console.dead_letters",
     "console.sending",
     "console.tracing",

@@ -17,6 +17,7 @@ urlpatterns = [
     path("groups/", include("console.groups.urls")),
     path("offsets/", include("console.offsets.urls")),
     path("messages/send/", include("console.sending.urls")),
+    path("messages/family/", include("console.family.urls")),
     path("messages/", include("console.browse.urls")),
     path("dead-letters/", include("console.dead_letters.urls")),
     path("reports/", include("console.reports.urls")),

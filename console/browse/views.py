@@ -40,19 +40,7 @@ def message(
     request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
 ) -> HttpResponse:
     """Show one message; its body to administrators."""
-    queue = BrokerQueue(broker_name, queue_id)
-    try:
-        found = gateway().browse.at(topic, queue, offset)
-    except NotFoundError:
-        found = None
-    if found is None:
-        raise MissingError(
-            _(
-                "Queue %(queue)s of %(topic)s has no message at offset %(offset)d: it is expired, "
-                "or not stored yet."
-            )
-            % {"queue": queue, "topic": topic, "offset": offset}
-        )
+    found = stored_at(topic, BrokerQueue(broker_name, queue_id), offset)
     readers, readers_problem = asked_readers(found)
     context = {
         "message": found,
@@ -70,6 +58,27 @@ def message(
         "read_at_ms": now_ms(),
     }
     return render(request, "browse/message.html", context)
+
+
+def stored_at(topic: str, queue: BrokerQueue, offset: int) -> StoredMessage:
+    """Return the message at a place.
+
+    Raises:
+        MissingError: there is none (any more).
+    """
+    try:
+        found = gateway().browse.at(topic, queue, offset)
+    except NotFoundError:
+        found = None
+    if found is None:
+        raise MissingError(
+            _(
+                "Queue %(queue)s of %(topic)s has no message at offset %(offset)d: it is expired, "
+                "or not stored yet."
+            )
+            % {"queue": queue, "topic": topic, "offset": offset}
+        )
+    return found
 
 
 def shown_body(found: StoredMessage, form: str) -> Body | None:

@@ -43,6 +43,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "dead_letters:list": ("",),
     "dead_letters:preview": ("", "?target=retry&rate=100"),
     "dead_letters:run": ("",),
+    "family:message": ("",),
     "gallery": ("",),
     "groups:create": ("",),
     "groups:delete": ("",),

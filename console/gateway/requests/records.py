@@ -73,7 +73,7 @@ def decode(view: memoryview, broker_name: str, body_max: int) -> StoredMessage:
     store_size = ids.HOST_V6_SIZE if sys_flag & STOREHOST_V6_FLAG else ids.HOST_V4_SIZE
     store_host = bytes(view[at : at + store_size])
     at += store_size
-    reconsume_times, _prepared, body_bytes = BEFORE_BODY.unpack_from(view, at)
+    reconsume_times, prepared_offset, body_bytes = BEFORE_BODY.unpack_from(view, at)
     at += BEFORE_BODY.size
     raw = view[at : at + body_bytes]
     at += body_bytes
@@ -105,6 +105,7 @@ def decode(view: memoryview, broker_name: str, body_max: int) -> StoredMessage:
         store_host=ids.host_text(store_host),
         store_size=len(view),
         sys_flag=sys_flag,
+        prepared_offset=prepared_offset,
     )
 
 

@@ -1,0 +1,360 @@
+"""Steps: the stages of a message's life, each with when it was and how that is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext as _, gettext_lazy
+
+from broker_core.message import names
+from console.browse.columns import message_url
+from console.browse.readers import State
+from console.family.relatives import PROPERTY_REPLAYED, Kin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from console.browse.readers import Reading
+    from console.family.relatives import Relatives
+    from console.gateway.answers import Replication
+    from console.gateway.stored import StoredMessage
+
+US_A_MS = 1_000
+
+
+class Certainty(StrEnum):
+    """How sure a step is."""
+
+    EXACT = "exact"
+    INFERRED = "inferred"
+    UNKNOWN = "unknown"
+
+
+CERTAINTIES = {
+    Certainty.EXACT: gettext_lazy("known"),
+    Certainty.INFERRED: gettext_lazy("inferred"),
+    Certainty.UNKNOWN: gettext_lazy("not known"),
+}
+
+
+class Source(StrEnum):
+    """What a step is known from."""
+
+    LOG = "log"
+    QUEUE = "queue"
+    OFFSET = "offset"
+    REPLICATION = "replication"
+    RECORDER = "recorder"
+    CLIENT = "client"
+    NOTHING = "nothing"
+
+
+SOURCES = {
+    Source.LOG: gettext_lazy("CommitLog"),
+    Source.QUEUE: gettext_lazy("ConsumeQueue"),
+    Source.OFFSET: gettext_lazy("group's offset"),
+    Source.REPLICATION: gettext_lazy("slaves"),
+    Source.RECORDER: gettext_lazy("recorder"),
+    Source.CLIENT: gettext_lazy("client's trace"),
+    Source.NOTHING: gettext_lazy("nobody"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One line of the picture. Times are microseconds since 1970, None where nobody knows.
+
+    `after_us` puts a step without a time behind what it followed.
+    """
+
+    stage: str
+    label: str
+    who: str = ""
+    begin_us: int | None = None
+    end_us: int | None = None
+    after_us: int = 0
+    certainty: Certainty = Certainty.EXACT
+    source: Source = Source.LOG
+    how: str = ""
+    state: str = ""
+    url: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def certainty_label(self) -> str:
+        return str(CERTAINTIES[self.certainty])
+
+    @property
+    def source_label(self) -> str:
+        return str(SOURCES[self.source])
+
+    @property
+    def lasts_us(self) -> int | None:
+        if self.begin_us is None or self.end_us is None:
+            return None
+        return self.end_us - self.begin_us
+
+    @property
+    def sort_key(self) -> int:
+        return self.after_us if self.begin_us is None else self.begin_us
+
+
+def steps_from_log(
+    relatives: Relatives,
+    readings: Sequence[Reading],
+    replication: Replication | None,
+) -> list[Step]:
+    """Return what the stored records, the queues and the offsets tell."""
+    steps = list(_of_root(relatives, replication))
+    for group in relatives.groups:
+        steps += _of_copies(relatives, group)
+    steps += _again(relatives)
+    # A dead letter has a line of its own.
+    steps += (_of_reading(relatives, each) for each in readings if each.state is not State.DEAD)
+    return steps
+
+
+def in_order(steps: Sequence[Step]) -> list[Step]:
+    """Return steps by time; those of one moment as they are given."""
+    return sorted(steps, key=lambda step: step.sort_key)
+
+
+def us(at_ms: int) -> int:
+    return at_ms * US_A_MS
+
+
+def _of_root(relatives: Relatives, replication: Replication | None) -> Iterator[Step]:
+    root = relatives.root
+    first = _first_stored(relatives)
+    stored_us = us(root.store_ms)
+    yield _sent(root, first)
+    yield from _waited(relatives, root)
+    yield Step(
+        stage="stored",
+        label=_("stored"),
+        who=f"{root.broker_name} {root.queue_id} · {root.queue_offset}",
+        begin_us=stored_us,
+        how=_("The record in the CommitLog says so, to the millisecond."),
+        state="accent",
+        url=message_url(root),
+        facts=_facts_of(root),
+    )
+    yield Step(
+        stage="dispatched",
+        label=_("dispatched"),
+        who=f"{root.topic} {root.queue_id}",
+        after_us=stored_us,
+        source=Source.QUEUE,
+        how=_("Its ConsumeQueue leads to it. When that was is written nowhere."),
+        certainty=Certainty.INFERRED,
+    )
+    yield Step(
+        stage="flushed",
+        label=_("flushed"),
+        after_us=stored_us,
+        certainty=Certainty.UNKNOWN,
+        source=Source.NOTHING,
+        how=_("The log does not say when a record reached the disk."),
+    )
+    yield _replicated(root, replication, stored_us)
+
+
+def _sent(root: StoredMessage, first_ms: int) -> Step:
+    born_us, stored_us = us(root.born_ms), us(first_ms)
+    group = root.properties.get(names.PROPERTY_PRODUCER_GROUP, "")
+    if born_us > stored_us:
+        how = _(
+            "The client's clock is ahead of the broker's: it says it sent after the broker had it."
+        )
+    else:
+        how = _("From the client's clock to the broker's, which may differ.")
+    return Step(
+        stage="sent",
+        label=_("sent"),
+        who=" ".join(each for each in (group, root.born_host) if each),
+        begin_us=min(born_us, stored_us),
+        end_us=stored_us,
+        certainty=Certainty.INFERRED,
+        how=how,
+        state="info",
+    )
+
+
+def _first_stored(relatives: Relatives) -> int:
+    """Return when the first record of the message itself was stored."""
+    waiting = [*relatives.of(Kin.HALF), *relatives.of(Kin.DEFERRED, "")]
+    return min(each.store_ms for each in (*waiting, relatives.root))
+
+
+def _waited(relatives: Relatives, root: StoredMessage) -> Iterator[Step]:
+    """Yield what was between the send and the topic: a transaction, a delay."""
+    halves = relatives.of(Kin.HALF)
+    for half in halves:
+        yield Step(
+            stage="withheld",
+            label=_("withheld"),
+            who=root.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
+            begin_us=us(half.store_ms),
+            end_us=us(root.store_ms),
+            how=_("A half message until its producer's transaction was committed."),
+            state="warn",
+            facts=_facts_of(half),
+        )
+    if not halves and root.prepared_offset > 0:
+        yield Step(
+            stage="withheld",
+            label=_("withheld"),
+            who=root.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
+            after_us=us(root.born_ms),
+            certainty=Certainty.INFERRED,
+            how=_("A half message first, at %(offset)d of the CommitLog, which no reader is shown.")
+            % {"offset": root.prepared_offset},
+            state="warn",
+        )
+    for deferred in relatives.of(Kin.DEFERRED, ""):
+        yield _deferred(deferred, root, _("deferred"))
+
+
+def _deferred(waiting: StoredMessage, arrived: StoredMessage | None, label: str) -> Step:
+    level = waiting.properties.get(names.PROPERTY_DELAY_TIME_LEVEL, "")
+    if arrived is None or arrived.place == waiting.place:
+        how = _("It waits for delay level %(level)s.") % {"level": level}
+    else:
+        how = _("It waited for delay level %(level)s, then was stored in its topic.") % {
+            "level": level
+        }
+    return Step(
+        stage="deferred",
+        label=label,
+        who=_("level %(level)s") % {"level": level},
+        begin_us=us(waiting.store_ms),
+        end_us=us(arrived.store_ms) if arrived is not None else None,
+        how=how,
+        state="warn",
+        url=message_url(waiting),
+        facts=_facts_of(waiting),
+    )
+
+
+def _of_copies(relatives: Relatives, group: str) -> Iterator[Step]:
+    """Yield what a group gave back: the wait of each retry, its arrival, the dead letter."""
+    retries = {each.reconsume_times: each for each in relatives.of(Kin.RETRY, group)}
+    for waiting in relatives.of(Kin.DEFERRED, group):
+        yield Step(
+            stage="given_back",
+            label=_("given back"),
+            who=group,
+            begin_us=us(waiting.store_ms),
+            how=_("The broker stored it again then, to wait for its retry."),
+            state="warn",
+        )
+        arrived = retries.get(waiting.reconsume_times)
+        number = {"number": waiting.reconsume_times}
+        yield _deferred(waiting, arrived, _("wait for retry %(number)d") % number)
+    for each in relatives.of(Kin.RETRY, group):
+        yield Step(
+            stage="retry",
+            label=_("retry %(number)d") % {"number": each.reconsume_times},
+            who=group,
+            begin_us=us(each.store_ms),
+            how=_("Stored in the group's retry topic, for its members to consume again."),
+            state="warn",
+            url=message_url(each),
+            facts=_facts_of(each),
+        )
+    for each in relatives.of(Kin.DEAD, group):
+        yield Step(
+            stage="dead",
+            label=_("dead letter"),
+            who=group,
+            begin_us=us(each.store_ms),
+            how=_("Stored among the group's dead letters after %(count)d retries.")
+            % {"count": max(0, each.reconsume_times - 1)},
+            state="bad",
+            url=message_url(each),
+            facts=_facts_of(each),
+        )
+
+
+def _again(relatives: Relatives) -> Iterator[Step]:
+    for each in relatives.of(Kin.AGAIN):
+        is_replay = PROPERTY_REPLAYED in each.properties
+        yield Step(
+            stage="replayed" if is_replay else "stored_again",
+            label=_("replayed") if is_replay else _("stored again"),
+            who=f"{each.broker_name} {each.queue_id} · {each.queue_offset}",
+            begin_us=us(each.store_ms),
+            how=_("Somebody sent its dead letter again.")
+            if is_replay
+            else _("A record with the same unique key: its producer sent it once more."),
+            state="info",
+            url=message_url(each),
+            facts=_facts_of(each),
+        )
+
+
+READING_CERTAINTIES = {
+    State.WAITING: Certainty.EXACT,
+    State.RETRIED: Certainty.EXACT,
+    State.UNKNOWN: Certainty.UNKNOWN,
+}
+
+
+def _of_reading(relatives: Relatives, reading: Reading) -> Step:
+    """Return what a group's offset says: that it is past the message, and not when it was."""
+    copies = [*relatives.of(Kin.RETRY, reading.group), *relatives.of(Kin.DEAD, reading.group)]
+    last_ms = max((each.store_ms for each in copies), default=relatives.root.store_ms)
+    return Step(
+        stage=str(reading.state),
+        label=reading.label,
+        who=reading.group,
+        after_us=us(last_ms),
+        certainty=READING_CERTAINTIES.get(reading.state, Certainty.INFERRED),
+        source=Source.OFFSET,
+        how=reading.how,
+        state=reading.colour,
+    )
+
+
+def _replicated(root: StoredMessage, replication: Replication | None, stored_us: int) -> Step:
+    end = root.commit_log_offset + root.store_size
+    if replication is None:
+        certainty, source = Certainty.UNKNOWN, Source.NOTHING
+        who, how = "", _("The log does not say which slaves have a record, nor since when.")
+    elif not replication.links:
+        certainty, source = Certainty.UNKNOWN, Source.REPLICATION
+        who, how = "", _("No slave follows this broker now.")
+    else:
+        least = replication.max_offset - end
+        having = [link for link in replication.links if link.behind_bytes <= least]
+        certainty = Certainty.INFERRED if having else Certainty.EXACT
+        source = Source.REPLICATION
+        who = " ".join(link.address for link in having)
+        how = (
+            _("These slaves have confirmed more of the log by now. When is written nowhere.")
+            if having
+            else _("No slave has confirmed so much of the log yet.")
+        )
+    return Step(
+        stage="replicated",
+        label=_("replicated"),
+        who=who,
+        after_us=stored_us,
+        certainty=certainty,
+        source=source,
+        how=how,
+    )
+
+
+def _facts_of(message: StoredMessage) -> tuple[tuple[str, str], ...]:
+    facts = [
+        (_("Topic"), message.topic),
+        (_("Queue"), f"{message.queue} · {message.queue_offset}"),
+        (_("Place in the CommitLog"), str(message.commit_log_offset)),
+        (_("Id of its place"), message.offset_msg_id),
+    ]
+    if message.reconsume_times:
+        facts.append((_("Delivered again"), str(message.reconsume_times)))
+    return tuple(facts)

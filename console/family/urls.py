@@ -1,0 +1,14 @@
+"""Addresses of the pages of families."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from console.family import views
+
+app_name = "family"
+urlpatterns = [
+    path(
+        "<str:broker_name>/<int:queue_id>/<int:offset>/<path:topic>/", views.family, name="message"
+    ),
+]

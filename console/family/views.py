@@ -1,0 +1,87 @@
+"""The page of a message's family."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from django.shortcuts import render
+
+from console.accounts.permissions import page
+from console.browse.readers import readers_of
+from console.browse.views import stored_at
+from console.family.clients import comparisons, steps_of_clients
+from console.family.relatives import relatives_of
+from console.family.steps import CERTAINTIES, steps_from_log
+from console.family.waterfall import waterfall_of
+from console.gateway.access import gateway
+from console.gateway.answers import BrokerQueue, Replication
+from console.gateway.errors import GatewayError
+from console.gateway.moment import now_ms
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+    from console.family.relatives import Relatives
+    from console.family.steps import Step
+    from console.gateway.stored import StoredMessage
+
+
+class Family(NamedTuple):
+    """A message with all that is known of it."""
+
+    relatives: Relatives
+    steps: list[Step]
+
+    @property
+    def root(self) -> StoredMessage:
+        return self.relatives.root
+
+
+@page
+def family(
+    request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
+) -> HttpResponse:
+    """Show all that became of a message, whichever of its records is asked for."""
+    asked = stored_at(topic, BrokerQueue(broker_name, queue_id), offset)
+    found = family_of(asked)
+    context = {
+        "asked": asked,
+        "message": found.root,
+        "relatives": found.relatives,
+        "waterfall": waterfall_of(found.steps),
+        "comparisons": comparisons(found.relatives),
+        "certainties": CERTAINTIES.items(),
+        "read_at_ms": now_ms(),
+    }
+    return render(request, "family/family.html", context)
+
+
+def family_of(asked: StoredMessage) -> Family:
+    """Return the family of a stored message from all that can be asked."""
+    relatives = relatives_of(asked)
+    try:
+        readings = readers_of(relatives.root).rows
+    except GatewayError as error:
+        relatives.problems.append(error.what)
+        readings = ()
+    steps = [
+        *steps_of_clients(relatives),
+        *steps_from_log(relatives, readings, replication_of(relatives.root)),
+    ]
+    return Family(relatives, steps)
+
+
+def replication_of(message: StoredMessage) -> Replication | None:
+    """Return what the master of a message says of its slaves, None where it says nothing."""
+    try:
+        answers = gateway().cluster.replication()
+    except GatewayError:
+        return None
+    for answer in answers.values():
+        if (
+            isinstance(answer, Replication)
+            and answer.is_master
+            and answer.node.broker_name == message.broker_name
+        ):
+            return answer
+    return None

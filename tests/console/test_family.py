@@ -1,0 +1,222 @@
+"""The family of a message: what its page shows, from what brokers store of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from django.urls import reverse
+
+from console.family.client_traces import consumptions, record_of, records_of
+from console.family.clients import Comparison
+from console.family.steps import Step
+from console.family.waterfall import positions, waterfall_of
+from console.gateway.errors import BrokerDownError
+
+if TYPE_CHECKING:
+    from console.gateway.fakes.broker import FakeBroker
+    from tests.console.conftest import Actors
+
+MOMENT_MS = 1_700_000_000_000
+KEY = "0A01020300002A9F18B4AAC257A10001"
+OTHER = "0A01020300002A9F18B4AAC257A10002"
+TRACE = "RMQ_SYS_TRACE_TOPIC"
+WAITING = "SCHEDULE_TOPIC_XXXX"
+
+
+def line(*fields: object) -> str:
+    return "\x01".join(map(str, fields))
+
+
+def pub(*tail: object, message_id: str = KEY, at_ms: object = MOMENT_MS) -> str:
+    head = (at_ms, "cn", "shop", "orders", message_id, "paid", "k", "10.0.0.1:10911", 12, 4, 0)
+    return line("Pub", *head, *tail)
+
+
+@pytest.mark.parametrize(
+    ("tail", "known"),
+    [
+        ((), ("", None, "")),
+        (("true",), ("", True, "")),
+        (("ID", "false"), ("ID", False, "")),
+        (("ID", "true", "10.0.0.9"), ("ID", True, "10.0.0.9")),
+        (("ID", "true", "10.0.0.9", "later"), ("ID", True, "10.0.0.9")),
+    ],
+)
+def test_a_send_is_read_at_every_length(tail, known) -> None:
+    record = record_of(pub(*tail))
+
+    assert (record.offset_msg_id, record.is_success, record.client_host) == known
+    assert (record.at_ms, record.cost_ms, record.message_type) == (MOMENT_MS, 4, "normal")
+
+
+@pytest.mark.parametrize(
+    ("tail", "known"),
+    [
+        ((), ("", None, "")),
+        (("k",), ("", None, "")),
+        (("k", 4), ("FAILED", None, "")),
+        (("k", 2, 17), ("EXCEPTION", 17, "")),
+        (("k", 9, 17, "billing"), ("9", 17, "billing")),
+    ],
+)
+def test_the_end_of_a_consumption_is_read_at_every_length(tail, known) -> None:
+    record = record_of(line("SubAfter", "request", KEY, 7, "true", *tail))
+
+    assert (record.return_type, record.at_ms, record.group) == known
+    assert (record.cost_ms, record.is_success) == (7, True)
+
+
+def test_all_five_kinds_are_read_and_a_strange_record_is_kept_as_it_came() -> None:
+    strange = [
+        "Elsewhere\x01x",
+        "Pub\x01too short",
+        pub("ID", at_ms="soon"),
+        "SubAfter\x01\x01\x01",
+    ]
+    end = line(
+        "EndTransaction", 5, "cn", "g", "T", KEY, "", "", "h", 2, "tx", "COMMIT_MESSAGE", "true"
+    )
+    text = "\x02".join(
+        [
+            pub(),
+            line("SubBefore", 1, "null", "g", "r", KEY, 3),
+            line("SubAfter", "r", KEY, 1, "true"),
+            end,
+            line("Recall", 5, "cn", "g", "T", KEY, "true"),
+            *strange,
+            "",
+        ]
+    )
+
+    records = records_of(text.encode())
+
+    kinds = ["Pub", "SubBefore", "SubAfter", "EndTransaction", "Recall"]
+    assert [each.kind for each in records] == [*kinds, *[""] * len(strange)]
+    assert [each.raw for each in records[5:]] == strange
+    assert (records[1].region, records[1].retry_times) == ("", 3)
+    assert (records[3].transaction_state, records[3].is_from_check) == ("COMMIT_MESSAGE", True)
+    assert [(one and one.kind, two and two.kind) for one, two in consumptions(records)] == [
+        ("SubBefore", "SubAfter")
+    ]
+
+
+def test_the_axis_shows_a_millisecond_beside_an_hour() -> None:
+    at = positions([0, 1_000, 3_600_000_000])
+
+    assert 3 < at[1_000] < at[3_600_000_000] == 96
+    assert positions([]) == {}
+    assert positions([5]) == {5: 0}
+
+
+def test_a_step_without_a_time_stands_behind_what_it_followed_and_has_no_bar() -> None:
+    steps = [
+        Step(stage="late", label="late", begin_us=9_000),
+        Step(stage="unknown", label="unknown", after_us=2_000),
+        Step(stage="early", label="early", begin_us=2_000, end_us=4_500),
+    ]
+    drawn = waterfall_of([replace(steps[2]), steps[1], steps[0]])
+
+    assert [each.step.stage for each in drawn.lines] == ["early", "unknown", "late"]
+    assert [each.label for each in drawn.lines] == ["2.5 ms", "", "at 7 ms"]
+    assert drawn.lines[1].x is None
+    assert [tick.label for tick in drawn.ticks] == ["0", "2.5 ms", "7 ms"]
+
+
+@pytest.mark.parametrize(
+    ("high_ms", "ours_ms", "apart_ms"),
+    [(104, 99, 1), (104, 100, 0), (104, 104, 0), (104, 110, -6), (None, 99, 0), (None, 107, -7)],
+)
+def test_clocks_are_apart_by_what_contradicts_them(high_ms, ours_ms, apart_ms) -> None:
+    assert Comparison("sent", "shop", 100, high_ms, ours_ms).apart_ms == apart_ms
+
+
+def a_family(brokers: FakeBroker) -> None:
+    """A message that one group consumed, and another gave back, twice, until it was dead."""
+    brokers.add_topic("orders", queue_nums=1)
+    brokers.add_group("billing")
+    for group in ("billing", "fraud-check"):
+        brokers.offsets[group, "orders", 0] = 1
+    for topic in (WAITING, "%RETRY%billing", "%DLQ%billing", TRACE):
+        brokers.add_topic(topic, queue_nums=1)
+    brokers.put_message("orders", 0, b"{}", MOMENT_MS, KEYS="order-7", UNIQ_KEY=KEY, TAGS="paid")
+    brokers.put_message("orders", 0, b"{}", MOMENT_MS, KEYS="order-7", UNIQ_KEY=OTHER)
+    retry = {"UNIQ_KEY": KEY, "RETRY_TOPIC": "orders", "RECONSUME_TIME": "1", "KEYS": "order-7"}
+    waits = {"REAL_TOPIC": "%RETRY%billing", "DELAY": "3"}
+    brokers.put_message(WAITING, 0, b"{}", MOMENT_MS + 40, **retry, **waits)
+    brokers.put_message("%RETRY%billing", 0, b"{}", MOMENT_MS + 10_040, **retry)
+    brokers.put_message(
+        "%RETRY%billing", 0, b"{}", MOMENT_MS + 9_000, **(retry | {"UNIQ_KEY": OTHER})
+    )
+    dead = retry | {"RECONSUME_TIME": "2"}
+    brokers.put_message("%DLQ%billing", 0, b"{}", MOMENT_MS + 10_090, **dead)
+    again = {"UNIQ_KEY": KEY, "TREBUCHET_REPLAY": "4"}
+    brokers.put_message("orders", 0, b"{}", MOMENT_MS + 90_000, **again)
+    body = "\x02".join(
+        [
+            pub("ID", "true", "10.0.0.9", at_ms=MOMENT_MS - 2),
+            pub("ID", "true", message_id=OTHER),
+            line("SubBefore", MOMENT_MS + 3, "cn", "billing", "r", KEY, 0, "order-7"),
+            line("SubAfter", "r", KEY, 30, "false", "order-7", 4, MOMENT_MS + 33, "billing"),
+        ]
+    )
+    brokers.put_message(TRACE, 0, body.encode(), MOMENT_MS + 50, KEYS=f"{KEY} order-7 {OTHER}")
+
+
+def opened(actors: Actors, topic: str, offset: int = 0):
+    return actors.reader.get(reverse("family:message", args=["broker-a", 0, offset, topic]))
+
+
+def stages(answer) -> list[tuple[str, str]]:
+    drawn = answer.context["waterfall"].lines
+    return [(each.step.stage, str(each.step.certainty)) for each in drawn]
+
+
+@pytest.mark.django_db
+def test_a_family_has_every_stage_with_how_sure_it_is(actors: Actors, brokers: FakeBroker) -> None:
+    a_family(brokers)
+
+    answer = opened(actors, "orders")
+
+    assert stages(answer) == [
+        ("client_send", "exact"),
+        ("sent", "inferred"),
+        ("stored", "exact"),
+        ("dispatched", "inferred"),
+        ("flushed", "unknown"),
+        ("replicated", "unknown"),
+        ("acknowledged", "inferred"),
+        ("client_consume", "exact"),
+        ("given_back", "exact"),
+        ("deferred", "exact"),
+        ("retry", "exact"),
+        ("dead", "exact"),
+        ("replayed", "exact"),
+    ]
+    assert "1 min 30 s from first to last" in answer.text
+    assert "it failed (FAILED)" in answer.text
+    assert "They agree: ours lies within the client" in answer.text
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("topic", "offset"),
+    [("%RETRY%billing", 0), ("%DLQ%billing", 0), (WAITING, 0), ("orders", 2)],
+)
+def test_each_member_of_a_family_leads_to_the_same(topic, offset, actors, brokers) -> None:
+    a_family(brokers)
+    drawn = {each.step.stage for each in opened(actors, topic, offset).context["waterfall"].lines}
+
+    assert {"stored", "deferred", "retry", "dead", "client_send"} <= drawn
+
+
+@pytest.mark.django_db
+def test_what_cannot_be_looked_up_is_said(actors: Actors, brokers: FakeBroker) -> None:
+    brokers.add_topic("orders", queue_nums=1)
+    brokers.put_message("orders", 0, b"{}", MOMENT_MS)
+
+    assert "no index names its copies" in opened(actors, "orders").text
+    assert opened(actors, "orders", 1).status_code == 404
+    brokers.fails = BrokerDownError("127.0.0.1:10911", "connection refused")
+    assert opened(actors, "orders").status_code == 503
