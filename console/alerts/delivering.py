@@ -8,7 +8,8 @@ import logging
 import smtplib
 import ssl
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from email.mime.image import MIMEImage
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.conf import settings
 from django.core.mail import BadHeaderError, EmailMultiAlternatives, get_connection
@@ -16,7 +17,9 @@ from django.utils.translation import gettext as _
 
 from console.alerts.models import Channel
 from console.alerts.payloads import body_of, cut, dingtalk_query, headline, plain, signature
+from console.alerts.pictures import kept_picture
 from console.alerts.posting import request
+from console.alerts.rasters import png_of
 from console.alerts.results import RESULT, as_html
 from console.alerts.targets import TargetError, parsed
 
@@ -29,7 +32,7 @@ logger = logging.getLogger(__name__)
 LATER = {408, 425, 429}
 """Of the statuses that blame the message, those that will not blame it later."""
 TEXT_SHOWN_MAX = 200
-PICTURE_NAME = "chart.svg"
+PICTURE_NAME, PICTURE_ID = "chart.png", "chart@trebuchet"
 DINGTALK_TOO_OFTEN = {130101, 410100}
 
 
@@ -109,13 +112,33 @@ def shown_text(text: str) -> str:
     return " ".join(text.split())[:TEXT_SHOWN_MAX]
 
 
+class Mail(EmailMultiAlternatives):
+    """A mail; what is attached to it is shown within it."""
+
+    mixed_subtype = "related"
+
+
+def _show_result(mail: Mail, content: dict[str, Any]) -> None:
+    """Put a result's table into a mail, and its picture above it."""
+    picture = kept_picture(content["picture"])
+    if picture is None:
+        mail.attach_alternative(as_html(content), "text/html")
+        return
+    mail.attach_alternative(as_html(content, f"cid:{PICTURE_ID}"), "text/html")
+    # PNG, and within the mail: programs show neither SVG nor pictures of other places.
+    image = MIMEImage(png_of(picture), "png")
+    image.add_header("Content-ID", f"<{PICTURE_ID}>")
+    image.add_header("Content-Disposition", "inline", filename=PICTURE_NAME)
+    mail.attach(image)
+
+
 def by_mail(message: Message) -> Outcome:
     channel = message.channel
     if not settings.EMAIL_HOST:
         return Outcome(False, _("No mail server is set (TREBUCHET_SMTP)."), is_refused=True)
     host = settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].strip("<> ") or "trebuchet"
     content = message.content
-    mail = EmailMultiAlternatives(
+    mail = Mail(
         subject=cut(headline(content)),
         body=plain(content),
         to=list(channel.addresses),
@@ -127,9 +150,7 @@ def by_mail(message: Message) -> Outcome:
         connection=get_connection(fail_silently=False),
     )
     if content["status"] == RESULT:
-        mail.attach_alternative(as_html(content), "text/html")
-        if content["picture"]:
-            mail.attach(PICTURE_NAME, content["picture"], "image/svg+xml")
+        _show_result(mail, content)
     try:
         mail.send()
     except smtplib.SMTPRecipientsRefused as error:

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _, ngettext
 
 from console.alerts.links import absolute, silence_link
 from console.alerts.models import Channel
+from console.alerts.pictures import kept_picture, svg_of
 from console.alerts.results import RESULT, short_table
 
 if TYPE_CHECKING:
@@ -133,7 +134,9 @@ def result_of(content: dict[str, Any]) -> dict[str, Any] | None:
     if content["status"] != RESULT:
         return None
     names = ("name", "summary", "columns", "rows", "more")
-    return {**{name: content[name] for name in names}, "picture_svg": content["picture"]}
+    picture = kept_picture(content["picture"])
+    svg = "" if picture is None else svg_of(picture)
+    return {**{name: content[name] for name in names}, "picture_svg": svg}
 
 
 def slack(content: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,14 @@
-"""Pictures: a chart of a result as SVG, for a mail or a program that has no page to look at."""
+"""Pictures: a chart of a result, drawn once; as SVG for programs, as PNG for mails and people.
+
+A picture is shapes with places, so that both kinds show the same; in a message it is kept as JSON.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from django.utils.html import escape
 
 if TYPE_CHECKING:
@@ -12,75 +16,165 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT, MARGIN = 720, 240, 28
 BAR_HEIGHT, LABEL_WIDTH, TEXT_WIDTH = 24, 220, 110
+HEAD_HEIGHT, TITLE_SIZE, TEXT_SIZE = 52, 16, 12
 BARS_MAX = 20
 LABEL_CHARACTERS_MAX = 34
+HEAD_CHARACTERS_MAX = 96
 COLOURS = ("#4f55d6", "#c2570c", "#0f766e", "#a21caf", "#4d7c0f", "#6b7280")
 """Those of the console's charts in the light theme; on white, which a mail is."""
+INK, FAINT_INK, AXIS, GRID = "#1f2937", "#6b7280", "#9ca3af", "#e5e7eb"
+GRID_LINES = 4
 
 
-def of_points(points: Mapping[str, Any]) -> str:
+class Line(msgspec.Struct, tag=True):
+    """A line from point to point."""
+
+    points: list[tuple[float, float]]
+    colour: str
+    width: float = 1.5
+
+
+class Box(msgspec.Struct, tag=True):
+    """A filled rectangle: left, top, width, height."""
+
+    place: tuple[float, float, float, float]
+    colour: str
+
+
+class Words(msgspec.Struct, tag=True):
+    """A line of text: `at` is its baseline's beginning, or its end."""
+
+    at: tuple[float, float]
+    text: str
+    is_end: bool = False
+    size: int = TEXT_SIZE
+    colour: str = INK
+
+
+class Picture(msgspec.Struct):
+    """Shapes on white, WIDTH wide; later ones lie on earlier ones."""
+
+    height: int
+    shapes: list[Line | Box | Words]
+
+    def kept(self) -> dict[str, Any]:
+        """Return it as what JSON can hold."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+    def headed(self, title: str, about: str) -> Picture:
+        """Return it below a title, and below it a line of what it is about."""
+        head: list[Line | Box | Words] = [
+            Words((MARGIN, 24), cut(title, HEAD_CHARACTERS_MAX), size=TITLE_SIZE),
+            Words((MARGIN, 43), cut(about, HEAD_CHARACTERS_MAX), colour=FAINT_INK),
+        ]
+        return Picture(self.height + HEAD_HEIGHT, head + [_lower(each) for each in self.shapes])
+
+
+def kept_picture(found: object) -> Picture | None:
+    """Return the picture that JSON holds, None for whatever else it holds."""
+    try:
+        return msgspec.convert(found, Picture)
+    except msgspec.ValidationError:
+        return None
+
+
+def of_points(points: Mapping[str, Any]) -> Picture:
     """Return lines over time; the points are those that a page's chart takes."""
     times, series = points["times"], points["series"]
     most = max((value for each in series for value in each["values"]), default=0) or 1
     span = max(1, times[-1] - times[0])
-    parts = []
+    base, room = HEIGHT - MARGIN, HEIGHT - 2 * MARGIN
+    shapes: list[Line | Box | Words] = [
+        Line([(MARGIN, y), (WIDTH - MARGIN, y)], AXIS if y == base else GRID, 1)
+        for y in (base - room * index / GRID_LINES for index in range(GRID_LINES, -1, -1))
+    ]
     for number, each in enumerate(series):
         colour = COLOURS[min(number, len(COLOURS) - 1)]
-        places = " ".join(
-            f"{MARGIN + (WIDTH - 2 * MARGIN) * (time - times[0]) / span:.1f},"
-            f"{HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * max(0, value) / most:.1f}"
+        places = [
+            (
+                round(MARGIN + (WIDTH - 2 * MARGIN) * (time - times[0]) / span, 1),
+                round(base - room * max(0, value) / most, 1),
+            )
             for time, value in zip(times, each["values"], strict=True)
-        )
-        parts.append(
-            f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
-        )
+        ]
         at = HEIGHT + 16 * number + 8
         label = cut(str(each["label"] if each["label"] is not None else "…"))
-        parts.append(
-            f'<rect x="{MARGIN}" y="{at - 8}" width="10" height="10" fill="{colour}"/>'
-            + text(MARGIN + 16, at, label)
-        )
-    base = HEIGHT - MARGIN
-    parts.append(
-        f'<path d="M{MARGIN} {base}H{WIDTH - MARGIN}" stroke="#9ca3af"/>'
-        + text(MARGIN, base + 16, moment(times[0]))
-        + text(WIDTH - MARGIN, base + 16, moment(times[-1]), "end")
-        + text(MARGIN, MARGIN - 10, figure(most))
-    )
-    return drawn(HEIGHT + 16 * len(series) + 8, parts)
+        shapes += [
+            Line(places, colour),
+            Box((MARGIN, at - 9, 10, 10), colour),
+            Words((MARGIN + 16, at), label),
+        ]
+    shapes += [
+        Words((MARGIN, base + 16), moment(times[0]), colour=FAINT_INK),
+        Words((WIDTH - MARGIN, base + 16), moment(times[-1]), is_end=True, colour=FAINT_INK),
+        Words((MARGIN, MARGIN - 10), figure(most), colour=FAINT_INK),
+    ]
+    return Picture(HEIGHT + 16 * len(series) + 8, shapes)
 
 
-def of_bars(bars: Sequence[tuple[str, str, float]]) -> str:
+def of_bars(bars: Sequence[tuple[str, str, float]]) -> Picture:
     """Return a bar for each name; the third is its part of the largest, 0 to 1."""
     room = WIDTH - LABEL_WIDTH - TEXT_WIDTH
-    parts = []
-    for number, (name, value, part) in enumerate(bars[:BARS_MAX]):
+    shapes: list[Line | Box | Words] = []
+    shown = bars[:BARS_MAX]
+    for number, (name, value, part) in enumerate(shown):
         at = BAR_HEIGHT * number + 8
-        parts.append(
-            text(8, at + 13, cut(name))
-            + f'<rect x="{LABEL_WIDTH}" y="{at + 2}" width="{max(1.0, room * part):.1f}" '
-            f'height="14" rx="2" fill="{COLOURS[0]}"/>' + text(WIDTH - 8, at + 13, value, "end")
-        )
-    return drawn(BAR_HEIGHT * len(parts) + 16, parts)
+        length = round(max(1.0, room * part), 1)
+        shapes += [
+            Words((MARGIN, at + 13), cut(name)),
+            Box((LABEL_WIDTH + MARGIN, at + 2, length, 14), COLOURS[0]),
+            Words((WIDTH - MARGIN, at + 13), value, is_end=True),
+        ]
+    return Picture(BAR_HEIGHT * len(shown) + 16, shapes)
 
 
-def drawn(height: int, parts: Sequence[str]) -> str:
+def svg_of(picture: Picture) -> str:
+    """Return a picture as SVG."""
+    height = picture.height
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-        f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12">'
-        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>{"".join(parts)}</svg>'
+        f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif">'
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>'
+        f"{''.join(map(_svg, picture.shapes))}</svg>"
     )
 
 
-def text(x: int, y: int, words: str, anchor: str = "start") -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="#1f2937">{escape(words)}</text>'
+def _svg(shape: Line | Box | Words) -> str:
+    match shape:
+        case Line(points, colour, width):
+            places = " ".join(f"{x:g},{y:g}" for x, y in points)
+            return (
+                f'<polyline points="{places}" fill="none" stroke="{colour}" '
+                f'stroke-width="{width:g}"/>'
+            )
+        case Box((left, top, width, height), colour):
+            return (
+                f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" '
+                f'fill="{colour}"/>'
+            )
+        case Words((x, y), text, is_end, size, colour):
+            anchor = "end" if is_end else "start"
+            return (
+                f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size}" '
+                f'fill="{colour}">{escape(text)}</text>'
+            )
 
 
-def cut(words: str) -> str:
+def _lower(shape: Line | Box | Words) -> Line | Box | Words:
+    match shape:
+        case Line(points):
+            lower = [(x, y + HEAD_HEIGHT) for x, y in points]
+            return msgspec.structs.replace(shape, points=lower)
+        case Box((left, top, width, height)):
+            return msgspec.structs.replace(shape, place=(left, top + HEAD_HEIGHT, width, height))
+        case Words((x, y)):
+            return msgspec.structs.replace(shape, at=(x, y + HEAD_HEIGHT))
+
+
+def cut(words: str, most: int = LABEL_CHARACTERS_MAX) -> str:
     whole = "".join(each if each.isprintable() else " " for each in words)
-    if len(whole) <= LABEL_CHARACTERS_MAX:
-        return whole
-    return f"{whole[: LABEL_CHARACTERS_MAX - 1]}…"
+    return whole if len(whole) <= most else f"{whole[: most - 1]}…"
 
 
 def figure(value: float) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from django.utils.safestring import SafeString
 
+    from console.alerts.pictures import Picture
 
 RESULT = "result"
 ROWS_MAX = 20
@@ -30,14 +31,14 @@ def content_of(
     *,
     count: int,
     path: str,
-    picture: str = "",
+    picture: Picture | None = None,
 ) -> dict[str, Any]:
     """Return a message about a result.
 
     Args:
         table: the names of the columns, and the first rows as text.
         count: how many rows the result has.
-        picture: SVG.
+        picture: its chart, where it has one.
     """
     columns, rows = table
     shown = [[cut(cell, CELL_CHARACTERS_MAX) for cell in row] for row in rows[:ROWS_MAX]]
@@ -49,7 +50,7 @@ def content_of(
         "rows": shown,
         "more": max(0, count - len(shown)),
         "path": path,
-        "picture": picture,
+        "picture": None if picture is None else picture.kept(),
     }
 
 
@@ -61,8 +62,8 @@ def short_table(content: dict[str, Any]) -> str:
     )
 
 
-def as_html(content: dict[str, Any]) -> SafeString:
-    """Return the body of a mail: a table with a link to the whole."""
+def as_html(content: dict[str, Any], picture: str = "") -> SafeString:
+    """Return the body of a mail: the picture by its address, a table, a link to the whole."""
     cell = "padding:3px 12px 3px 0;text-align:left;border-bottom:1px solid #e5e7eb"
     head = format_html_join("", '<th style="{}">{}</th>', ((cell, e) for e in content["columns"]))
     rows = format_html_join(
@@ -74,12 +75,20 @@ def as_html(content: dict[str, Any]) -> SafeString:
         ),
     )
     more = _("and %(count)d more") % {"count": content["more"]} if content["more"] else ""
+    shown = ""
+    if picture:
+        shown = format_html(
+            '<p><img src="{}" alt="{}" width="720" style="max-width:100%;height:auto"></p>',
+            picture,
+            content["name"],
+        )
     return format_html(
-        '<h2 style="font:600 16px sans-serif">{}</h2><p style="font:14px sans-serif">{}</p>'
+        '<h2 style="font:600 16px sans-serif">{}</h2><p style="font:14px sans-serif">{}</p>{}'
         '<table style="font:13px sans-serif;border-collapse:collapse"><tr>{}</tr>{}</table>'
         '<p style="font:13px sans-serif">{} <a href="{}">{}</a></p>',
         content["name"],
         content["summary"],
+        shown,
         head,
         rows,
         more,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
@@ -13,6 +14,8 @@ from console.alerts.results import ROWS_MAX, content_of
 from console.reports.presenting import PERMILLE, ShownRun, report_of, shown_bars, shown_cell
 
 if TYPE_CHECKING:
+    from console.alerts.pictures import Picture
+    from console.reports.catalog import Report
     from console.reports.models import ReportRun
 
 
@@ -27,18 +30,37 @@ def result_of(run: ReportRun) -> dict[str, Any] | None:
         [strip_tags(shown_cell(row.get(column.name), column)) for column in report.columns]
         for row in run.rows[-ROWS_MAX:]
     ]
-    picture = ""
-    if report.chart is not None and run.result.get("chart", {}).get("times"):
-        picture = pictures.of_points(run.result["chart"])
-    elif bars := shown_bars(report, run.result):
-        picture = pictures.of_bars(
-            [(each.label, strip_tags(each.text), each.length / PERMILLE) for each in bars]
-        )
     return content_of(
         shown.title,
         strip_tags(shown.sentence),
         ([gettext(column.label) for column in report.columns], rows),
         count=run.result_rows,
         path=reverse("reports:run", args=[run.pk]),
-        picture=picture,
+        picture=picture_of(run, report),
     )
+
+
+def has_picture(run: ReportRun, report: Report) -> bool:
+    """Whether a result has a chart."""
+    result = run.result or {}
+    return bool(result.get("chart", {}).get("times") or shown_bars(report, result))
+
+
+def picture_of(run: ReportRun, report: Report) -> Picture | None:
+    """Return the chart of a result as a picture, None where it has none."""
+    if run.result is None:
+        return None
+    if report.chart is not None and run.result.get("chart", {}).get("times"):
+        label = report.chart.label
+        picture = pictures.of_points(run.result["chart"])
+    elif report.bars is not None and (bars := shown_bars(report, run.result)):
+        label = report.bars.label
+        picture = pictures.of_bars(
+            [(each.label, strip_tags(each.text), each.length / PERMILLE) for each in bars]
+        )
+    else:
+        return None
+    shown = ShownRun(run)
+    when = f"{(run.finished_at or run.created_at).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    about = [gettext(label), shown.parameters, when]
+    return picture.headed(shown.title, " · ".join(filter(None, about)))

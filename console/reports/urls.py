@@ -16,6 +16,7 @@ urlpatterns = [
     path("runs/<int:run_id>/progress/", views.run_progress, name="progress"),
     path("runs/<int:run_id>/chart/", views.run_chart, name="chart"),
     path("runs/<int:run_id>/csv/", views.run_csv, name="csv"),
+    path("runs/<int:run_id>/png/", views.run_picture, name="png"),
     path("runs/<int:run_id>/parquet/", views.run_parquet, name="parquet"),
     path("runs/<int:run_id>/cancel/", views.cancel, name="cancel"),
     path("schedules/new/<str:report>/", schedule_views.create, name="schedule-new"),

@@ -16,11 +16,12 @@ from django.http import (
 )
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.utils.translation import gettext, gettext as _, ngettext
+from django.utils.translation import get_language, gettext, gettext as _, ngettext, override
 from django.views.decorators.http import require_safe
 from kombu.exceptions import OperationalError
 
 from console.accounts.permissions import operators_action
+from console.alerts import rasters
 from console.audit.models import Entry
 from console.audit.record import change
 from console.reports import catalog, health, results
@@ -42,6 +43,7 @@ from console.reports.presenting import (
 )
 from console.reports.runner import parquet_path
 from console.reports.tasks import run_report
+from console.reports.telling import has_picture, picture_of
 from console.sql.rights import may_query
 
 if TYPE_CHECKING:
@@ -157,6 +159,7 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
         "problems": health.problems() if run.is_active else [],
         **start_dialog(run),
     }
+    context["picture"] = shown.report is not None and has_picture(run, shown.report)
     context["parquet"] = shown.is_done and parquet_path(run.pk).is_file()
     if run.result is not None and shown.report is not None:
         context |= shown_result(run, run.result, shown.report)
@@ -233,6 +236,20 @@ def run_csv(request: HttpRequest, run_id: int) -> HttpResponseBase:
     lines = results.csv_lines(report.columns, run.rows)
     response = StreamingHttpResponse(lines, content_type="text/csv")
     response["Content-Disposition"] = f'attachment; filename="{run.report}-{run.pk}.csv"'
+    return response
+
+
+@require_safe
+def run_picture(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Return the chart of a result as PNG."""
+    run = found_run(run_id)
+    report = report_of(run)
+    with override(rasters.writable(get_language() or "en")):
+        picture = None if report is None else picture_of(run, report)
+    if picture is None:
+        raise Http404(_("This run has no chart."))
+    response = HttpResponse(rasters.png_of(picture), content_type=rasters.CONTENT_TYPE)
+    response["Content-Disposition"] = f'attachment; filename="{run.report}-{run.pk}.png"'
     return response
 
 

@@ -14,6 +14,7 @@ from console.sql.runs import run_of
 from console.sql.values import text_of
 
 if TYPE_CHECKING:
+    from console.alerts.pictures import Picture
     from console.sql.models import QueryRun
     from console.sql.runs import Column
 
@@ -41,8 +42,8 @@ def result_of(run: QueryRun) -> dict[str, Any] | None:
     )
 
 
-def picture_of(columns: tuple[Column, ...], rows: charts.Rows) -> str:
-    """Return the chart that the page of a result has, "" where it has none."""
+def picture_of(columns: tuple[Column, ...], rows: charts.Rows) -> Picture | None:
+    """Return the chart that the page of a result has, None where it has none."""
     points = charts.over_time(columns, rows)
     if points is not None:
         return pictures.of_points(points)
@@ -50,4 +51,4 @@ def picture_of(columns: tuple[Column, ...], rows: charts.Rows) -> str:
         (each["label"], each["text"], each["length"] / charts.LENGTH_MAX)
         for each in charts.bars(columns, rows)
     ]
-    return pictures.of_bars(bars) if bars else ""
+    return pictures.of_bars(bars) if bars else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import sys
 from pathlib import Path
@@ -14,7 +15,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
+from PIL import Image
 
+from console.alerts import pictures
 from console.celery import app, celery_url
 from console.reports import health, schedules, tasks, views
 from console.reports.models import ReportRun, RunState
@@ -140,6 +143,31 @@ def test_a_csv_cell_is_never_a_formula(reader: Client, finished: ReportRun) -> N
         "'=cmd(),2026-11-21T10:02:00Z,7,900",
     ]
     assert "attachment" in answer["Content-Disposition"]
+
+
+def test_the_chart_can_be_taken_as_a_picture(reader: Client, finished: ReportRun) -> None:
+    address = reverse("reports:png", args=[finished.pk])
+    page = reader.get(reverse("reports:run", args=[finished.pk])).content.decode()
+
+    answer = reader.get(address)
+
+    assert f'href="{address}"' in page
+    assert answer["Content-Type"] == "image/png"
+    assert answer["Content-Disposition"] == f'attachment; filename="traffic-{finished.pk}.png"'
+    with Image.open(io.BytesIO(answer.content)) as image:
+        colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 24) or ()}
+        assert image.width == 2 * pictures.WIDTH
+    # A line for each of the two topics.
+    assert {(0x4F, 0x55, 0xD6), (0xC2, 0x57, 0x0C)} <= colours
+
+
+def test_a_result_without_a_chart_has_no_picture(reader: Client, finished: ReportRun) -> None:
+    result = {**(finished.result or {}), "chart": {"times": [], "series": []}}
+    ReportRun.objects.filter(pk=finished.pk).update(result=result)
+    page = reader.get(reverse("reports:run", args=[finished.pk])).content.decode()
+
+    assert reader.get(reverse("reports:png", args=[finished.pk])).status_code == 404
+    assert "/png/" not in page
 
 
 @pytest.mark.usefixtures("all_is_well")

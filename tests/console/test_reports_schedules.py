@@ -17,6 +17,7 @@ from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from console.alerts.models import Channel, Message
+from console.alerts.pictures import Line, Words, kept_picture
 from console.reports import health, runner, schedules, tasks
 from console.reports.forms import ScheduleForm
 from console.reports.models import ReportRun, RunState
@@ -230,7 +231,13 @@ def test_a_result_is_sent_with_its_sentence_table_and_picture() -> None:
     assert content["columns"]
     assert content["rows"]
     assert all(len(row) == len(content["columns"]) for row in content["rows"])
-    assert content["picture"].startswith("<svg")
+    picture = kept_picture(content["picture"])
+    assert picture is not None
+    # The points of the chart are all there, below the report's title.
+    times = (run.result or {})["chart"]["times"]
+    assert any(isinstance(each, Line) and len(each.points) == len(times) for each in picture.shapes)
+    title = next(each.text for each in picture.shapes if isinstance(each, Words))
+    assert title == "Traffic by topic and minute"
 
 
 def test_the_parquet_file_of_a_run_is_kept_and_the_oldest_go(

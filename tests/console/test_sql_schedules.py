@@ -107,7 +107,7 @@ def test_a_result_is_sent_with_table_and_picture_where_rows_came_back(
     )
     assert content["rows"] == [["bills", "10"], ["orders", "20"]]
     assert content["path"] == reverse("sql:result", args=[query.runs.last().run_id])
-    assert content["picture"].count("<rect") == 3
+    assert [each["type"] for each in content["picture"]["shapes"]].count("Box") == 2
 
 
 def test_only_administrators_choose_who_is_sent_results(query, rita, admin_account) -> None:

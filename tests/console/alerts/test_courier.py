@@ -15,6 +15,8 @@ from console.alerts import posting
 from console.alerts.courier import BACKOFF_MS_MAX, REFUSED_TRIES_MAX, TRIES_MAX, Courier, wait_ms
 from console.alerts.heartbeat import Heartbeat
 from console.alerts.models import Channel, Message, preferences
+from console.alerts.pictures import of_bars
+from console.alerts.rasters import png_of
 from console.alerts.results import content_of
 from console.alerts.telling import tell
 from tests.support.clock import ManualClock
@@ -219,7 +221,8 @@ def test_a_mail_has_one_id_at_each_try(post, courier, clock) -> None:
 
 def test_a_result_is_mailed_with_its_table_and_its_picture(post, courier) -> None:
     table = (["topic", "sent"], [["orders", "20"]])
-    told = content_of("orders", "1 row", table, count=1, path="/sql/", picture="<svg/>")
+    picture = of_bars([("orders", "20", 1.0)])
+    told = content_of("orders", "1 row", table, count=1, path="/sql/", picture=picture)
     tell([mailbox().pk], told)
 
     courier.turn()
@@ -227,9 +230,13 @@ def test_a_result_is_mailed_with_its_table_and_its_picture(post, courier) -> Non
     [mail] = post.mails
     parts = {part.get_content_type(): part for part in mail.walk()}
     assert mail["Subject"] == "orders: 1 row"
-    assert "<td" in parts["text/html"].get_payload(decode=True).decode()
+    html = parts["text/html"].get_payload(decode=True).decode()
+    assert "<td" in html
+    assert f'src="cid:{parts["image/png"]["Content-ID"].strip("<>")}"' in html
     assert "orders · 20" in parts["text/plain"].get_payload(decode=True).decode()
-    assert parts["image/svg+xml"].get_filename() == "chart.svg"
+    assert parts["image/png"].get_filename() == "chart.png"
+    assert parts["image/png"].get_payload(decode=True) == png_of(picture)
+    assert "multipart/related" in parts
 
 
 def test_a_mail_server_that_refuses_says_why_in_the_log(post, courier) -> None:
