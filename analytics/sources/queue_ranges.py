@@ -19,8 +19,9 @@ from analytics.schemas import BROKER_NAME, DAMAGE_COLUMN
 from analytics.sources.queue_offsets import EARLIEST, LATEST
 from analytics.sources.rocketmq_options import FORMAT
 from analytics.sources.shape import arrow_schema_of
+from analytics.store.bulk import chosen
 from analytics.store.decode import Damage, RecordDecoder
-from broker_core.formats.record_columns import RecordBuffer, walk
+from broker_core.formats.record_columns import RecordBuffer
 from broker_core.message import names
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ class _Reading:
 
     def _decoded(self, data: bytes, damages: list[Damage]) -> pa.RecordBatch:
         buffer = RecordBuffer(memoryview(data))
-        found = walk(buffer, 0, len(data))
+        found = chosen().walk(buffer, 0, len(data))
         at = str(self._part.queue)
         if found.stopped_at < len(data):
             damages.append(Damage(at, None, None, NO_RECORD))

@@ -1,8 +1,7 @@
 """Bulk decoding: a buffer of CommitLog records becomes Arrow columns.
 
-No loop touches a field. `broker_core.formats.record_columns` finds the records and the places of
-their parts; a fixed field is then one gather, a field of varying length one Arrow `take` over the
-buffer itself.
+No loop touches a field. `analytics.store.bulk` finds the records and the places of their parts, and
+copies what has varying length, for all records of a buffer at once.
 
 Pure: no I/O. Any thread, any process.
 """
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import logging
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,14 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analytics.store.bodies import decompressed
-from analytics.store.properties import KEYS_TYPE, MAP_TYPE, Properties, pieces
+from analytics.store.bulk import chosen
+from analytics.store.properties import KEYS_TYPE, MAP_TYPE, Properties
 from broker_core.formats import record
-from broker_core.formats.record_columns import RecordBuffer, RecordColumns
 from broker_core.message import names
 from broker_core.message.ids import host_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from analytics.store.bulk import Bulk, Columns
+    from broker_core.formats.record_columns import RecordBuffer
 
     Ints = NDArray[np.int64]
 
@@ -169,8 +170,10 @@ class RecordDecoder:
         check_crc: CheckCrc = CheckCrc.BODY,
         decompress: bool = False,
         is_log: bool = True,
+        bulk: Bulk | None = None,
     ) -> None:
         """Without `is_log`, records are an answer of a broker: their places there mean nothing."""
+        self._bulk = bulk or chosen()
         self.schema = schema
         self._decompress = decompress
         self._is_log = is_log
@@ -183,24 +186,25 @@ class RecordDecoder:
     ) -> tuple[pa.RecordBatch, list[BadRecord]]:
         """Return the wanted rows, and the records that are damaged.
 
-        `positions` are ascending starts of whole records, as `record_columns.walk` finds them;
+        `positions` are ascending starts of whole records, as `Bulk.walk` finds them;
         `commit_log_offset` is that of the buffer's first byte.
         """
-        records = RecordColumns(buffer, positions)
+        records = self._bulk.columns(buffer, positions)
         bad: list[BadRecord] = []
         drop_bad(records, commit_log_offset if self._is_log else None, bad)
         self._keep_times(records)
         topics = self._keep_topics(buffer, records, bad)
         if self._check_crc is CheckCrc.TRUE:
             kept = np.ones(len(records), dtype=bool)
-            for index in _wrong_checksums(buffer, records):
+            for index in self._wrong_checksums(buffer, records):
                 kept[index] = False
                 bad.append(_bad(records, index, "the body does not match its checksum"))
             records.keep(kept)
             topics = topics.filter(pa.array(kept))
         found = None
         if not _PROPERTIES.isdisjoint(self.schema.names):
-            found = Properties(pieces(buffer.data, records["properties_from"], records["end"]))
+            places = records["properties_from"], records["end"]
+            found = Properties(self._bulk, buffer.bytes, *places)
         columns = [
             found_in(found, name)
             if found is not None and name in _PROPERTIES
@@ -219,7 +223,7 @@ class RecordDecoder:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _keep_times(self, records: RecordColumns) -> None:
+    def _keep_times(self, records: Columns) -> None:
         rows = self._rows
         if rows.from_ms is None and rows.to_ms is None:
             return
@@ -232,18 +236,15 @@ class RecordDecoder:
         records.keep(kept)
 
     def _keep_topics(
-        self, buffer: RecordBuffer, records: RecordColumns, bad: list[BadRecord]
+        self, buffer: RecordBuffer, records: Columns, bad: list[BadRecord]
     ) -> pa.Array:
         """Drop rows of unwanted topics and queues; return the topics of the rest as text."""
         if self._rows.queue_ids is not None:
             records.keep(np.isin(records["queue_id"], list(self._rows.queue_ids)))
         if not len(records):
             return pa.array([], type=pa.string())
-        encoded = pieces(
-            buffer.data, records["topic_from"], records["topic_to"]
-        ).dictionary_encode()
-        indices = encoded.indices.to_numpy(zero_copy_only=False)
-        distinct: list[bytes] = encoded.dictionary.to_pylist()
+        places = records["topic_from"], records["topic_to"]
+        indices, distinct = self._bulk.encoded(buffer.bytes, *places)
         wanted = [self._wants(topic) for topic in distinct]
         for number, decision in enumerate(wanted):
             if decision is None:
@@ -275,7 +276,7 @@ class RecordDecoder:
         self,
         name: str,
         buffer: RecordBuffer,
-        records: RecordColumns,
+        records: Columns,
         topics: pa.Array,
     ) -> pa.Array:
         if name == "topic":
@@ -293,12 +294,14 @@ class RecordDecoder:
         if name in _TIMESTAMP_COLUMNS:
             return _timestamps(records[name])
         starts, ends = _HOSTS[name]
-        return _hosts(pieces(buffer.data, records[starts], records[ends]))
+        indices, distinct = self._bulk.encoded(buffer.bytes, records[starts], records[ends])
+        texts = pa.array([host_text(host) for host in distinct], type=pa.string())
+        return texts.take(pa.array(indices))
 
-    def _bodies(self, buffer: RecordBuffer, records: RecordColumns) -> pa.Array:
+    def _bodies(self, buffer: RecordBuffer, records: Columns) -> pa.Array:
         """Return the bodies, null for those that do not match their checksum."""
-        bodies = pieces(buffer.data, records["body_from"], records["body_to"])
-        wrong = _wrong_checksums(buffer, records) if self._check_crc is CheckCrc.BODY else []
+        bodies = self._bulk.pieces(buffer.bytes, records["body_from"], records["body_to"])
+        wrong = self._wrong_checksums(buffer, records) if self._check_crc is CheckCrc.BODY else []
         if wrong:
             logger.warning("bodies do not match their checksum: %d of %d", len(wrong), len(records))
             sound = np.ones(len(records), dtype=bool)
@@ -310,8 +313,12 @@ class RecordDecoder:
                 logger.warning("bodies cannot be decompressed: %d of %d", failed, len(records))
         return bodies
 
+    def _wrong_checksums(self, buffer: RecordBuffer, records: Columns) -> list[int]:
+        places = records["body_from"], records["body_to"]
+        return self._bulk.wrong_checksums(buffer.bytes, *places, records["body_crc"])
 
-def drop_bad(records: RecordColumns, commit_log_offset: int | None, bad: list[BadRecord]) -> None:
+
+def drop_bad(records: Columns, commit_log_offset: int | None, bad: list[BadRecord]) -> None:
     """Drop the damaged records; add each to `bad` with its first reason."""
     stored = records["store_timestamp"]
     is_elsewhere = np.zeros(len(records), dtype=bool)
@@ -330,18 +337,8 @@ def drop_bad(records: RecordColumns, commit_log_offset: int | None, bad: list[Ba
     records.keep(kept)
 
 
-def _bad(records: RecordColumns, index: int, reason: str) -> BadRecord:
+def _bad(records: Columns, index: int, reason: str) -> BadRecord:
     return BadRecord(int(records["position"][index]), int(records["size"][index]), reason)
-
-
-def _wrong_checksums(buffer: RecordBuffer, records: RecordColumns) -> list[int]:
-    starts, ends = records["body_from"], records["body_to"]
-    # Each step of this chain is C: one turn of Python's own a body costs more than its checksum.
-    bodies = map(buffer.data.__getitem__, map(slice, starts.tolist(), ends.tolist()))
-    computed = np.fromiter(map(zlib.crc32, bodies), np.int64, len(starts))
-    is_wrong = (computed & record.CRC_MASK != records["body_crc"]) & (starts < ends)
-    wrong: list[int] = np.flatnonzero(is_wrong).tolist()
-    return wrong
 
 
 def found_in(properties: Properties, name: str) -> pa.Array:
@@ -353,13 +350,6 @@ def found_in(properties: Properties, name: str) -> pa.Array:
             return properties.keys()
         case _:
             return properties.value(_OF_PROPERTIES[name])
-
-
-def _hosts(packed: pa.Array) -> pa.Array:
-    """Return addresses as text; there are few different ones."""
-    encoded = packed.dictionary_encode()
-    texts = [host_text(host) for host in encoded.dictionary.to_pylist()]
-    return pa.array(texts, type=pa.string()).take(encoded.indices)
 
 
 def _timestamps(ms: Ints) -> pa.Array:

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from analytics.store import log_files
+from analytics.store.bulk import chosen
 from analytics.store.decode import (
     RECORD_SIZE_MAX,
     Damage,
@@ -42,7 +43,7 @@ from analytics.store.log_files import (
 )
 from analytics.store.slices import UnitSlice
 from broker_core.formats import paths, record
-from broker_core.formats.record_columns import RecordBuffer, RecordColumns, walk
+from broker_core.formats.record_columns import RecordBuffer, RecordColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -344,12 +345,12 @@ def follow(file: LogFile, start: int, most: int | None = None) -> tuple[int, str
                 file = file._replace(size=position + got - file.from_offset)
             got = min(got, file.to_offset - position)
             records = RecordBuffer(buffer.data[:got])
-            found = walk(records, 0, got)
+            found = chosen().walk(records, 0, got)
             if len(found.positions):
-                columns = RecordColumns(records, found.positions)
+                columns = chosen().columns(records, found.positions)
                 drop_bad(columns, position, [])
                 sound = columns["position"]
-                ends = sound + records.ints[sound]
+                ends = columns["end"]
                 room = found.stopped_at if most is None else start + most - position
                 fitting = int(np.searchsorted(ends, room, side="right"))
                 last = _last_whole(records, sound[:fitting])

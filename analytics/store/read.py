@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analytics.store import log_files
+from analytics.store.bulk import chosen
 from analytics.store.decode import (
     FILE_GONE,
     FILE_SHORTER,
@@ -28,7 +29,7 @@ from analytics.store.log_files import (
     why_unread,
 )
 from broker_core.formats import record
-from broker_core.formats.record_columns import RecordBuffer, walk
+from broker_core.formats.record_columns import RecordBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +88,7 @@ class SplitReading:
                 self._damage(position + got, to, FILE_SHORTER)
                 to = position + got
             chunk = RecordBuffer(buffer.data[:got])
-            found = walk(chunk, 0, got)
+            found = chosen().walk(chunk, 0, got)
             stopped_at = position + found.stopped_at
             cut = may_be_record(found.size, found.magic, to - stopped_at)
             cut = cut or (got - found.stopped_at < record.BLANK.size <= to - stopped_at)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from analytics.store import log_files
-from analytics.store.decode import FILE_GONE, FILE_SHORTER, MESSAGE_MAGICS, Damage
+from analytics.store.decode import FILE_GONE, FILE_SHORTER, MESSAGE_MAGICS, RECORD_SIZE_MIN, Damage
 from analytics.store.log_files import opened, pread, why_unread
 from broker_core.formats import record
 from broker_core.formats.record_columns import RecordBuffer
@@ -106,6 +106,7 @@ class SliceReading:
         positions = offsets - start
         magics = records.ints[positions + record.MAGIC_POSITION]
         is_record = (records.ints[positions] == sizes) & np.isin(magics, list(MESSAGE_MAGICS))
+        is_record &= sizes >= RECORD_SIZE_MIN
         if not is_record.all():
             self._damage(str(file.path), offsets[~is_record], sizes[~is_record], NO_RECORD)
             positions = positions[is_record]

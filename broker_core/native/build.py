@@ -1,7 +1,7 @@
-"""Compiles the turn: `python -m broker_core.native.build`.
+"""Compiles the turn and the reading of records: `python -m broker_core.native.build`.
 
 Run by deploy/up and deploy/test. What was compiled before is found again; without a compiler, or
-without Python's headers, nothing is built and the broker runs as Python alone. Standard library
+without Python's headers, nothing is built and everything runs as Python alone. Standard library
 only.
 
 Exit codes: 0 it is there, 1 it could not be built; one sentence says why.
@@ -18,7 +18,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from broker_core.native.place import CYTHON, FLAGS, SOURCES, place
+from broker_core.native.place import CYTHON, FLAGS, RECORDS, SOURCES, place
 
 ROOT = SOURCES.parent.parent
 SECONDS_MAX = 300
@@ -30,13 +30,14 @@ class BuildError(Exception):
 
 
 def build() -> tuple[Path, bool]:
-    """Compile the turn unless that was done; return where it is, and whether it was compiled now.
+    """Compile unless that was done; return where the turn is, and whether it was compiled now.
 
     Raises:
         BuildError: it cannot be built here.
     """
     target = place()
-    if target.is_file():
+    targets = [place(RECORDS), target]
+    if all(each.is_file() for each in targets):
         return target, False
     compiler = _compiler()
     include = Path(sysconfig.get_path("include"))
@@ -51,7 +52,8 @@ def build() -> tuple[Path, bool]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as directory:
-            _compile(Path(directory), compiler, include, target)
+            for each in targets:
+                _compile(Path(directory), compiler, include, each)
     except OSError as error:
         raise BuildError(f"{target.parent} cannot be written: {error.strerror}") from error
     _forget_others(target)
@@ -67,8 +69,9 @@ def _compiler() -> str:
 
 
 def _compile(directory: Path, compiler: str, include: Path, target: Path) -> None:
-    source, built = directory / "turn.c", directory / target.name
-    pyx = (SOURCES / "turn.pyx").relative_to(ROOT)
+    name = target.name.partition(".")[0]
+    source, built = directory / f"{name}.c", directory / target.name
+    pyx = (SOURCES / f"{name}.pyx").relative_to(ROOT)
     _run([sys.executable, "-m", "cython", "-3", str(pyx), "-o", str(source)])
     headers = [f"-I{include}", f"-I{SOURCES}"]
     _run([compiler, *FLAGS, *headers, str(source), "-o", str(built)])
@@ -107,7 +110,7 @@ def main() -> int:
     try:
         target, is_new = build()
     except BuildError as error:
-        sys.stdout.write(f"The broker runs without its compiled part: {error}.\n")
+        sys.stdout.write(f"The appliance runs without its compiled part: {error}.\n")
         return 1
     if is_new:
         sys.stdout.write(f"Compiled {target.relative_to(ROOT)}\n")

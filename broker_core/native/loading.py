@@ -1,4 +1,4 @@
-"""Loading: which of the twins serves plain sends, and replays plain records on a slave."""
+"""Loading: which of the twins serves plain sends, replays plain records on a slave, reads logs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import importlib.machinery
 import importlib.util
 import os
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from broker_core.errors import ConfigError
-from broker_core.native.place import MODULE, place
+from broker_core.native.place import RECORDS, TURN, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
     from broker_core.native.turn import NativePlainReplay, SendTurn
+
+    Bytes = bytes | bytearray | memoryview
 
 VARIABLE = "TREBUCHET_NATIVE"
 COMMAND = "python -m broker_core.native.build"
@@ -32,6 +34,27 @@ class Native(NamedTuple):
     plain_replay: type[NativePlainReplay] | None = None
 
 
+class NativeRecords(Protocol):
+    """The compiled reading of records; arrays are anything with a buffer of 64-bit numbers."""
+
+    COLUMNS: tuple[str, ...]
+
+    def walk(self, data: Bytes, position: int, limit: int, found: object) -> tuple[int, int]: ...
+    def read(self, data: Bytes, positions: object, columns: object, is_whole: object) -> None: ...
+    def gather(
+        self, data: Bytes, starts: object, ends: object, offsets: object, copied: object
+    ) -> None: ...
+    def encode(
+        self, data: Bytes, starts: object, ends: object, codes: object, firsts: object
+    ) -> int: ...
+    def count_pairs(self, data: Bytes, starts: object, ends: object) -> int: ...
+    def pairs(self, data: Bytes, starts: object, ends: object, found: object) -> None: ...
+    def last_of_each(self, rows: object, codes: object, distinct: int, kept: object) -> int: ...
+    def wrong_checksums(
+        self, data: Bytes, starts: object, ends: object, stated: object, wrong: object
+    ) -> int: ...
+
+
 def load(environment: Mapping[str, str] = os.environ) -> Native:
     """Load the compiled turn, unless TREBUCHET_NATIVE=0; 1: it must be there.
 
@@ -45,7 +68,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Native:
         return Native(None, f"Python, as {VARIABLE}=0 wants it")
     path = place()
     try:
-        module = _module(str(path))
+        module = _module(TURN, str(path))
     except (ImportError, OSError) as error:
         reason = f"there is no {path.name}" if not path.exists() else str(error)
         if wanted == "1":
@@ -56,10 +79,21 @@ def load(environment: Mapping[str, str] = os.environ) -> Native:
     return Native(module.SendTurn, "compiled", module.crc32, module.NativePlainReplay)
 
 
+def load_records(environment: Mapping[str, str] = os.environ) -> NativeRecords | None:
+    """Load the compiled reading of records, unless TREBUCHET_NATIVE=0; None: the twin serves."""
+    if environment.get(VARIABLE, "").strip() == "0":
+        return None
+    try:
+        return cast("NativeRecords", _module(RECORDS, str(place(RECORDS))))
+    except (ImportError, OSError):
+        return None
+
+
 @lru_cache
-def _module(path: str) -> ModuleType:
-    loader = importlib.machinery.ExtensionFileLoader(MODULE, path)
-    spec = importlib.util.spec_from_file_location(MODULE, path, loader=loader)
+def _module(name: str, path: str) -> ModuleType:
+    name = f"{__package__}.{name}"
+    loader = importlib.machinery.ExtensionFileLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None:
         raise ImportError(path)
     module = importlib.util.module_from_spec(spec)

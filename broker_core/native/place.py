@@ -1,4 +1,4 @@
-"""Where the compiled turn is: a file for its source, this Python and this machine.
+"""Where what is compiled is: files for their sources, this Python and this machine.
 
 Standard library only: the build comes before everything else.
 """
@@ -11,25 +11,25 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent
 BUILT = SOURCES / "built"
-MODULE = "broker_core.native.turn"
+TURN, RECORDS = "turn", "records"
 CYTHON = "3.1.6"
 FLAGS = ("-O2", "-g0", "-fPIC", "-shared", "-fno-strict-aliasing", "-fwrapv")
 """As Python itself is built: what overflows wraps around."""
 
 
-def place() -> Path:
-    """Return the file; its name changes with all that it is made of, so that it is never stale."""
+def place(module: str = TURN) -> Path:
+    """Return a module's file; it is elsewhere after any change, so that it is never stale."""
     digest = hashlib.sha256()
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
     for part in (CYTHON, *FLAGS, suffix, str(sysconfig.get_config_var("py_version"))):
         digest.update(part.encode() + b"\0")
     for source in sources():
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return BUILT / digest.hexdigest()[:16] / f"turn{suffix}"
+    return BUILT / digest.hexdigest()[:16] / f"{module}{suffix}"
 
 
 def sources() -> list[Path]:
-    """Return the files that it is made of."""
+    """Return the files that both are made of."""
     return sorted(
         each for kind in ("*.pyx", "*.pxd", "*.pxi", "*.h") for each in SOURCES.glob(kind)
     )

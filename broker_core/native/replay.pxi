@@ -149,10 +149,6 @@ cdef class NativePlainReplay:
         return queue
 
 
-cdef inline int64_t big64(Bytes at) noexcept nogil:
-    return <int64_t>((<uint64_t>big32(at) << 32) | big32(at + 4))
-
-
 cdef inline bint find_properties(Bytes at, Bytes end, Found* found) noexcept nogil:
     """Find what the index and the queue need; tell whether it is UTF-8 without a zero."""
     cdef Bytes to, middle

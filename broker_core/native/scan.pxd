@@ -5,7 +5,7 @@ the Python twin. So everything here is stricter than the twin's decoders, and ag
 what it takes. Lengths come from the wire: a function is given the end, and reads no byte behind it.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 ctypedef const uint8_t* Bytes
@@ -54,6 +54,10 @@ cdef struct Properties:
 
 cdef inline uint32_t big32(Bytes at) noexcept nogil:
     return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]
+
+
+cdef inline int64_t big64(Bytes at) noexcept nogil:
+    return <int64_t>((<uint64_t>big32(at) << 32) | big32(at + 4))
 
 
 cdef inline bint is_text(Text text, const char* word, Py_ssize_t size) noexcept nogil:

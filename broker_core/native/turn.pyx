@@ -48,6 +48,7 @@ from broker_core.native.scan cimport (
     Special,
     Text,
     big32,
+    big64,
     characters,
     java_hash,
     read_properties,

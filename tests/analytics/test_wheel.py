@@ -23,6 +23,8 @@ import analytics
 for found in pkgutil.walk_packages(analytics.__path__, "analytics."):
     importlib.import_module(found.name)
 assert importlib.util.find_spec("django") is None
+from analytics.store.bulk import NumpyBulk, chosen
+assert isinstance(chosen(), NumpyBulk)
 print(analytics.__file__)
 """
 # Nothing is registered: Spark finds the source in the installed package.

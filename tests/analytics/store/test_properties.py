@@ -1,28 +1,37 @@
-"""Properties in bulk: what decoding them one by one says."""
+"""Properties in bulk: what decoding them one by one says, by either twin."""
 
 from __future__ import annotations
 
-import pyarrow as pa
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from analytics.store.bulk import NumpyBulk, chosen
 from analytics.store.properties import Properties
 from broker_core.message import properties
 
 TEXTS = st.text(alphabet="ab\x01\x02 é", max_size=30)
+TWINS = pytest.mark.parametrize("bulk", [NumpyBulk(), chosen()], ids=["numpy", "chosen"])
 
 
-@given(st.lists(TEXTS, max_size=20), st.integers(0, 5))
-def test_they_equal_the_decoder_of_one(texts: list[str], skipped: int) -> None:
-    array = pa.array([text.encode() for text in texts], type=pa.binary()).slice(skipped)
+def properties_of(texts: list[bytes], bulk, before: bytes = b"") -> Properties:
+    sizes = np.array([len(before), *map(len, texts)], dtype=np.int64)
+    edges = np.cumsum(sizes)
+    data = np.frombuffer(before + b"".join(texts), dtype=np.uint8)
+    return Properties(bulk, data, edges[:-1], edges[1:])
 
-    found = Properties(array)
 
-    expected = [properties.decode(text) for text in texts[skipped:]]
+@TWINS
+@given(texts=st.lists(TEXTS, max_size=20), before=TEXTS)
+def test_they_equal_the_decoder_of_one(texts: list[str], before: str, bulk) -> None:
+    found = properties_of([text.encode() for text in texts], bulk, before.encode())
+
+    expected = [properties.decode(text) for text in texts]
     assert [dict(each) for each in found.as_map().to_pylist()] == expected
     assert found.value("a").to_pylist() == [each.get("a") for each in expected]
 
 
+@TWINS
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
@@ -34,12 +43,23 @@ def test_they_equal_the_decoder_of_one(texts: list[str], skipped: int) -> None:
         (b"", None),
     ],
 )
-def test_keys_are_the_words_of_their_property(keys: bytes, expected: list[str] | None) -> None:
-    assert Properties(pa.array([b"x\x01y", keys])).keys().to_pylist() == [None, expected]
+def test_keys_are_the_words_of_their_property(
+    keys: bytes, expected: list[str] | None, bulk
+) -> None:
+    assert properties_of([b"x\x01y", keys], bulk).keys().to_pylist() == [None, expected]
 
 
-def test_bytes_that_are_no_text_are_replaced() -> None:
-    found = Properties(pa.array([b"TAGS\x01\xff\x02k\xfe\x01v", b"TAGS\x01fine"]))
+@TWINS
+def test_bytes_that_are_no_text_are_replaced(bulk) -> None:
+    found = properties_of([b"TAGS\x01\xff\x02k\xfe\x01v", b"TAGS\x01fine"], bulk)
 
     assert found.value("TAGS").to_pylist() == ["\ufffd", "fine"]
     assert found.as_map().to_pylist()[0] == [("TAGS", "\ufffd"), ("k\ufffd", "v")]
+
+
+@TWINS
+def test_of_a_name_that_repeats_the_last_counts(bulk) -> None:
+    found = properties_of([b"a\x011\x02b\x012\x02a\x013", b"a\x014"], bulk)
+
+    assert found.as_map().to_pylist() == [[("b", "2"), ("a", "3")], [("a", "4")]]
+    assert found.value("a").to_pylist() == ["3", "4"]

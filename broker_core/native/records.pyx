@@ -1,0 +1,497 @@
+# cython: language_level=3, cdivision=True, embedsignature=False
+"""Records of a buffer as arrays, compiled: the twin of `formats/record_columns.py`, and of what a
+reader of logs does with the places that it finds.
+
+Each function is given views and fills arrays that its caller has made: no object a record, and
+without the interpreter's lock. The bytes come from a disk that may be damaged and the places from
+the bytes, so every place is checked against its view before it is read or written.
+
+Raises ValueError where a caller's places or arrays do not fit; bytes alone never bring that about.
+"""
+
+import os
+
+from cpython.buffer cimport (
+    Py_buffer,
+    PyBUF_C_CONTIGUOUS,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from broker_core.native.pack cimport CRC_MASK, crc32_begin, crc32_of
+from broker_core.native.scan cimport BETWEEN, NAME_VALUE, Bytes, big32, big64
+
+from broker_core.message.sys_flag import BORNHOST_V6_FLAG, STOREHOST_V6_FLAG
+
+cdef extern from "spans.h" nogil:
+    uint64_t span_hash(Bytes data, size_t size, uint64_t seed)
+
+cdef enum:
+    MAGIC = 0xDAA320A7
+    MAGIC_V2 = 0xDAA320AB
+    OVERHEAD = 91
+    HEAD = 48
+    HOST = 8
+    MORE_OF_V6 = 12
+    TIMESTAMP = 8
+    # Tries, offset of the prepared message, size of the body.
+    BEFORE_BODY = 16
+    PROPERTIES_SIZE = 2
+
+cdef enum:
+    POSITION
+    SIZE
+    BODY_CRC
+    QUEUE_ID
+    FLAG
+    QUEUE_OFFSET
+    COMMIT_LOG_OFFSET
+    SYS_FLAG
+    BORN_TIMESTAMP
+    STORE_TIMESTAMP
+    RECONSUME_TIMES
+    PREPARED_OFFSET
+    END
+    BORN_HOST_FROM
+    STORE_TIMESTAMP_AT
+    STORE_HOST_FROM
+    STORE_HOST_TO
+    BODY_FROM
+    BODY_TO
+    TOPIC_FROM
+    TOPIC_TO
+    PROPERTIES_FROM
+    COLUMNS_COUNT
+
+COLUMNS = (
+    "position",
+    "size",
+    "body_crc",
+    "queue_id",
+    "flag",
+    "queue_offset",
+    "commit_log_offset",
+    "sys_flag",
+    "born_timestamp",
+    "store_timestamp",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "end",
+    "born_host_from",
+    "store_timestamp_at",
+    "store_host_from",
+    "store_host_to",
+    "body_from",
+    "body_to",
+    "topic_from",
+    "topic_to",
+    "properties_from",
+)
+if len(COLUMNS) != COLUMNS_COUNT:
+    raise ImportError("columns without a name")
+
+cdef uint32_t BORN_V6 = BORNHOST_V6_FLAG
+cdef uint32_t STORE_V6 = STOREHOST_V6_FLAG
+cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
+
+crc32_begin()
+
+
+cdef class _View:
+    """The buffer of an array, held while it is used."""
+
+    cdef Py_buffer _buffer
+    cdef bint _is_held
+    cdef void* at
+    cdef int64_t count
+
+    def __cinit__(self, given not None, Py_ssize_t item_size, bint is_filled=False):
+        PyObject_GetBuffer(given, &self._buffer, PyBUF_C_CONTIGUOUS | (PyBUF_WRITABLE * is_filled))
+        self._is_held = True
+        self.at = self._buffer.buf
+        if self._buffer.itemsize != item_size:
+            raise ValueError("the items of an array have another size")
+        self.count = self._buffer.len // item_size
+
+    def __dealloc__(self):
+        if self._is_held:
+            PyBuffer_Release(&self._buffer)
+
+
+cdef struct Spans:
+    # Starts and ends in some data.
+    const int64_t* starts
+    const int64_t* ends
+    Py_ssize_t count
+
+
+cdef Spans _spans(_View data, _View starts, _View ends) except *:
+    """Return spans that lie in the data, each end behind its start or there."""
+    cdef Spans spans = Spans(<int64_t*>starts.at, <int64_t*>ends.at, starts.count)
+    cdef bint are_inside
+    if ends.count != starts.count:
+        raise ValueError("the arrays have another size")
+    with nogil:
+        are_inside = _are_inside(&spans, data.count)
+    if not are_inside:
+        raise ValueError("a place is not in the buffer")
+    return spans
+
+
+cdef bint _are_inside(const Spans* spans, int64_t size) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef int64_t start, end
+    cdef bint are_outside = False
+    for i in range(spans.count):
+        start, end = spans.starts[i], spans.ends[i]
+        are_outside |= (start < 0) | (end < start) | (end > size)
+    return not are_outside
+
+
+def walk(data, int64_t position, int64_t limit, found):
+    """Fill in where the records start that lie whole in `[position, limit)`, one after the other.
+
+    Returns how many they are and where the next would start.
+    """
+    cdef _View of, to
+    of, to = _View(data, 1), _View(found, 8, True)
+    if not 0 <= position <= limit <= of.count:
+        raise ValueError("the range is not in the buffer")
+    if to.count < (limit - position) // OVERHEAD:
+        raise ValueError("there is no room for so many records")
+    cdef Py_ssize_t count
+    with nogil:
+        count = _walk(<Bytes>of.at, &position, limit, <int64_t*>to.at)
+    return count, position
+
+
+cdef Py_ssize_t _walk(Bytes data, int64_t* position, int64_t limit, int64_t* found) noexcept nogil:
+    cdef int64_t at = position[0]
+    cdef int64_t last = limit - OVERHEAD
+    cdef int64_t size
+    cdef uint32_t magic
+    cdef Py_ssize_t count = 0
+    while at <= last:
+        size = <int32_t>big32(data + at)
+        magic = big32(data + at + 4)
+        if size < OVERHEAD or size > limit - at or (magic != MAGIC and magic != MAGIC_V2):
+            break
+        found[count] = at
+        count += 1
+        at += size
+    position[0] = at
+    return count
+
+
+def read(data, positions, columns, is_whole):
+    """Fill in a row of COLUMNS for each of them, and whether the parts of each record add up.
+
+    Of the others the columns from body_to on, and what is read there, mean nothing.
+    """
+    cdef _View of, at, to, truths
+    of, at = _View(data, 1), _View(positions, 8)
+    to, truths = _View(columns, 8, True), _View(is_whole, 1, True)
+    if to.count != COLUMNS_COUNT * at.count or truths.count != at.count:
+        raise ValueError("the arrays have another size")
+    cdef bint is_done
+    with nogil:
+        is_done = _read(
+            <Bytes>of.at,
+            of.count,
+            <int64_t*>at.at,
+            at.count,
+            <int64_t*>to.at,
+            <uint8_t*>truths.at,
+        )
+    if not is_done:
+        raise ValueError("a record is not in the buffer")
+
+
+cdef bint _read(
+    Bytes data,
+    int64_t size,
+    const int64_t* positions,
+    Py_ssize_t count,
+    int64_t* columns,
+    uint8_t* is_whole,
+) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef int64_t at, record_size, end
+    cdef Bytes record
+    for i in range(count):
+        at = positions[i]
+        if at < 0 or at > size - OVERHEAD:
+            return False
+        record = data + at
+        record_size = <int32_t>big32(record)
+        if record_size < OVERHEAD or record_size > size - at:
+            return False
+        columns[POSITION * count + i] = at
+        columns[SIZE * count + i] = record_size
+        columns[BODY_CRC * count + i] = <int32_t>big32(record + 8)
+        columns[QUEUE_ID * count + i] = <int32_t>big32(record + 12)
+        columns[FLAG * count + i] = <int32_t>big32(record + 16)
+        columns[QUEUE_OFFSET * count + i] = big64(record + 20)
+        columns[COMMIT_LOG_OFFSET * count + i] = big64(record + 28)
+        columns[SYS_FLAG * count + i] = <int32_t>big32(record + 36)
+        columns[BORN_TIMESTAMP * count + i] = big64(record + 40)
+        columns[END * count + i] = at + record_size
+        columns[BORN_HOST_FROM * count + i] = at + HEAD
+        is_whole[i] = _read_parts(data, at, at + record_size, count, columns + i)
+    return True
+
+
+cdef inline bint _read_parts(
+    Bytes data, int64_t at, int64_t end, Py_ssize_t count, int64_t* row
+) noexcept nogil:
+    """Read what lies behind the hosts; every place of a record has OVERHEAD bytes at least."""
+    cdef Bytes record = data + at
+    cdef uint32_t sys_flag = big32(record + 36)
+    cdef int64_t field = 1 + (big32(record + 4) == MAGIC_V2)
+    cdef int64_t room = end - field - PROPERTIES_SIZE
+    cdef int64_t timestamp_at = at + HEAD + HOST
+    cdef int64_t body_from, body_to, size, topic_to
+    if sys_flag & BORN_V6:
+        timestamp_at += MORE_OF_V6
+    body_from = timestamp_at + TIMESTAMP + HOST + BEFORE_BODY
+    if sys_flag & STORE_V6:
+        body_from += MORE_OF_V6
+    row[STORE_TIMESTAMP_AT * count] = timestamp_at
+    row[STORE_TIMESTAMP * count] = big64(data + timestamp_at)
+    row[STORE_HOST_FROM * count] = timestamp_at + TIMESTAMP
+    row[STORE_HOST_TO * count] = body_from - BEFORE_BODY
+    row[BODY_FROM * count] = body_from
+    row[RECONSUME_TIMES * count] = row[PREPARED_OFFSET * count] = 0
+    row[BODY_TO * count] = row[TOPIC_FROM * count] = body_from
+    row[TOPIC_TO * count] = row[PROPERTIES_FROM * count] = body_from
+    if body_from > room:
+        return False
+    row[RECONSUME_TIMES * count] = <int32_t>big32(data + body_from - 16)
+    row[PREPARED_OFFSET * count] = big64(data + body_from - 12)
+    size = <int32_t>big32(data + body_from - 4)
+    if size < 0 or size > room - body_from:
+        return False
+    body_to = body_from + size
+    size = data[body_to]
+    if field == 2:
+        size = <int16_t>(size << 8 | data[body_to + 1])
+    topic_to = body_to + field + size
+    row[BODY_TO * count] = body_to
+    row[TOPIC_FROM * count] = row[TOPIC_TO * count] = body_to + field
+    row[PROPERTIES_FROM * count] = body_to + field
+    if size < 0 or topic_to > end - PROPERTIES_SIZE:
+        return False
+    size = <int16_t>(<int64_t>data[topic_to] << 8 | data[topic_to + 1])
+    row[TOPIC_TO * count] = topic_to
+    row[PROPERTIES_FROM * count] = topic_to + PROPERTIES_SIZE
+    return size >= 0 and topic_to + PROPERTIES_SIZE + size == end
+
+
+def gather(data, starts, ends, offsets, copied):
+    """Copy the bytes between each start and end; fill in where each copy begins, and the end."""
+    cdef _View of, places, to
+    of, places, to = _View(data, 1), _View(offsets, 4, True), _View(copied, 1, True)
+    cdef _View start = _View(starts, 8), end = _View(ends, 8)
+    cdef Spans spans = _spans(of, start, end)
+    cdef bint fits = places.count == spans.count + 1 and to.count <= 0x7FFFFFFF
+    if fits:
+        with nogil:
+            fits = _gather(
+                <Bytes>of.at, &spans, <int32_t*>places.at, <uint8_t*>to.at, to.count
+            )
+    if not fits:
+        raise ValueError("the arrays have another size")
+
+
+cdef bint _gather(
+    Bytes data, const Spans* spans, int32_t* offsets, uint8_t* copied, int64_t room
+) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef int64_t at = 0, size
+    offsets[0] = 0
+    for i in range(spans.count):
+        size = spans.ends[i] - spans.starts[i]
+        if size > room - at:
+            return False
+        memcpy(copied + at, data + spans.starts[i], size)
+        at += size
+        offsets[i + 1] = <int32_t>at
+    return at == room
+
+
+def encode(data, starts, ends, codes, firsts):
+    """Number what lies between each start and end, the same alike; fill in the first of each.
+
+    Returns how many there are.
+    """
+    cdef _View of, to, first
+    of, to, first = _View(data, 1), _View(codes, 8, True), _View(firsts, 8, True)
+    cdef _View start = _View(starts, 8), end = _View(ends, 8)
+    cdef Spans spans = _spans(of, start, end)
+    cdef Py_ssize_t distinct
+    cdef size_t slots = 16
+    if to.count != spans.count or first.count != spans.count or spans.count >= 0x40000000:
+        raise ValueError("the arrays have another size")
+    while slots < 2 * <size_t>spans.count:
+        slots *= 2
+    cdef int32_t* table = <int32_t*>malloc(slots * sizeof(int32_t))
+    if table == NULL:
+        raise MemoryError
+    with nogil:
+        memset(table, 0xFF, slots * sizeof(int32_t))
+        distinct = _encode(
+            <Bytes>of.at, &spans, <int64_t*>to.at, <int64_t*>first.at, table, slots - 1
+        )
+        free(table)
+    return distinct
+
+
+cdef Py_ssize_t _encode(
+    Bytes data, const Spans* spans, int64_t* codes, int64_t* firsts, int32_t* table, size_t mask
+) noexcept nogil:
+    cdef Py_ssize_t i, distinct = 0
+    cdef int64_t size, first
+    cdef size_t slot
+    cdef Bytes at
+    for i in range(spans.count):
+        at, size = data + spans.starts[i], spans.ends[i] - spans.starts[i]
+        slot = <size_t>span_hash(at, size, SEED) & mask
+        while table[slot] >= 0:
+            first = firsts[table[slot]]
+            if (
+                spans.ends[first] - spans.starts[first] == size
+                and memcmp(data + spans.starts[first], at, size) == 0
+            ):
+                break
+            slot = (slot + 1) & mask
+        if table[slot] < 0:
+            table[slot] = <int32_t>distinct
+            firsts[distinct] = i
+            distinct += 1
+        codes[i] = table[slot]
+    return distinct
+
+
+def count_pairs(data, starts, ends):
+    """Return how many properties have a name and a value in the texts between starts and ends."""
+    cdef _View of = _View(data, 1), start = _View(starts, 8), end = _View(ends, 8)
+    cdef Spans spans = _spans(of, start, end)
+    cdef Py_ssize_t found
+    with nogil:
+        found = _pairs(<Bytes>of.at, &spans, NULL, 0)
+    return found
+
+
+def pairs(data, starts, ends, found):
+    """Fill in of each such pair: its row, where its name begins and ends, where its value ends."""
+    cdef _View of = _View(data, 1), start = _View(starts, 8), end = _View(ends, 8)
+    cdef _View to = _View(found, 8, True)
+    cdef Spans spans = _spans(of, start, end)
+    cdef Py_ssize_t room = to.count // 4, there = 0
+    if room:
+        with nogil:
+            there = _pairs(<Bytes>of.at, &spans, <int64_t*>to.at, room)
+    if there != room or to.count != 4 * room:
+        raise ValueError("the arrays have another size")
+
+
+cdef Py_ssize_t _pairs(
+    Bytes data, const Spans* spans, int64_t* found, Py_ssize_t room
+) noexcept nogil:
+    """Count pairs; with a place for them, fill in as many as there is room for."""
+    cdef Py_ssize_t i, count = 0
+    cdef Bytes at, end, behind, equal
+    for i in range(spans.count):
+        at, end = data + spans.starts[i], data + spans.ends[i]
+        while at < end:
+            behind = <Bytes>memchr(at, BETWEEN, end - at)
+            if behind == NULL:
+                behind = end
+            equal = <Bytes>memchr(at, NAME_VALUE, behind - at)
+            if equal != NULL and equal > at and equal < behind - 1:
+                if found != NULL:
+                    if count == room:
+                        return count + 1
+                    found[count] = i
+                    found[room + count] = at - data
+                    found[2 * room + count] = equal - data
+                    found[3 * room + count] = behind - data
+                count += 1
+            at = behind + 1
+    return count
+
+
+def last_of_each(rows, codes, int64_t distinct, kept):
+    """Fill in which pairs are the last with their code in their row; return how many are not.
+
+    Rows ascend; codes are below `distinct`.
+    """
+    cdef _View row = _View(rows, 8), code = _View(codes, 8), to = _View(kept, 1, True)
+    cdef Py_ssize_t dropped = -1
+    if code.count != row.count or to.count != row.count or not 0 <= distinct <= row.count:
+        raise ValueError("the arrays have another size")
+    cdef int64_t* seen = <int64_t*>malloc((distinct + 1) * sizeof(int64_t))
+    if seen == NULL:
+        raise MemoryError
+    with nogil:
+        dropped = _last_of_each(
+            <int64_t*>row.at, <int64_t*>code.at, row.count, distinct, seen, <uint8_t*>to.at
+        )
+        free(seen)
+    if dropped < 0:
+        raise ValueError("a code is not among so many")
+    return dropped
+
+
+cdef Py_ssize_t _last_of_each(
+    const int64_t* rows,
+    const int64_t* codes,
+    Py_ssize_t count,
+    int64_t distinct,
+    int64_t* seen,
+    uint8_t* kept,
+) noexcept nogil:
+    cdef Py_ssize_t i, dropped = 0
+    for i in range(distinct):
+        seen[i] = -1
+    for i in range(count - 1, -1, -1):
+        if codes[i] < 0 or codes[i] >= distinct:
+            return -1
+        kept[i] = seen[codes[i]] != rows[i]
+        dropped += not kept[i]
+        seen[codes[i]] = rows[i]
+    return dropped
+
+
+def wrong_checksums(data, starts, ends, stated, wrong):
+    """Fill in which bodies do not have the checksum that is stated; return how many.
+
+    An empty body has none.
+    """
+    cdef _View of = _View(data, 1), start = _View(starts, 8), end = _View(ends, 8)
+    cdef _View said = _View(stated, 8), to = _View(wrong, 1, True)
+    cdef Spans spans = _spans(of, start, end)
+    cdef Py_ssize_t found
+    if said.count != spans.count or to.count != spans.count:
+        raise ValueError("the arrays have another size")
+    with nogil:
+        found = _wrong_checksums(<Bytes>of.at, &spans, <int64_t*>said.at, <uint8_t*>to.at)
+    return found
+
+
+cdef Py_ssize_t _wrong_checksums(
+    Bytes data, const Spans* spans, const int64_t* stated, uint8_t* wrong
+) noexcept nogil:
+    cdef Py_ssize_t i, found = 0
+    cdef int64_t size
+    for i in range(spans.count):
+        size = spans.ends[i] - spans.starts[i]
+        wrong[i] = size > 0 and (
+            <int64_t>(crc32_of(data + spans.starts[i], size) & CRC_MASK) != stated[i]
+        )
+        found += wrong[i]
+    return found
