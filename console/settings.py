@@ -97,6 +97,7 @@ INSTALLED_APPS = [
     "console.topics",
     "console.groups",
     "console.offsets",
+    "console.files",
     "console.browse",
     "console.family",
     "console.dead_letters",

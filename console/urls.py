@@ -16,6 +16,7 @@ urlpatterns = [
     path("topics/", include("console.topics.urls")),
     path("groups/", include("console.groups.urls")),
     path("offsets/", include("console.offsets.urls")),
+    path("files/", include("console.files.urls")),
     path("messages/send/", include("console.sending.urls")),
     path("messages/family/", include("console.family.urls")),
     path("messages/", include("console.browse.urls")),

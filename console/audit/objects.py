@@ -48,6 +48,9 @@ def object_address(entry: Entry, people: Mapping[str, int]) -> str:
         group, separator, topic = entry.subject.partition(" · ")
         query = urlencode({"group": group, "topic": topic})
         return f"{reverse('offsets:index')}?{query}" if separator else ""
+    if kind == "config":
+        broker_name, separator, file = entry.subject.partition(" · ")
+        return reverse("files:show", args=[broker_name, file]) if separator else ""
     if kind == "report" and verb == "cancel":
         number = entry.subject.rpartition(" ")[2]
         return reverse("reports:run", args=[int(number)]) if number.isdecimal() else ""

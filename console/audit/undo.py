@@ -23,6 +23,7 @@ PAGES = {
     "group.delete": "groups:undo",
     "offset.reset": "offsets:restore",
     "broker.configure": "brokers:undo",
+    "config.apply": "files:undo",
 }
 
 

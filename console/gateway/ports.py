@@ -1,6 +1,6 @@
 """What the console may ask brokers: one Protocol for each subject, without a word about the wire.
 
-`ClusterGateway`, `TopicGateway`, `GroupGateway`, `OffsetGateway`, `BrowseGateway`,
+`ClusterGateway`, `TopicGateway`, `GroupGateway`, `OffsetGateway`, `FileGateway`, `BrowseGateway`,
 `RepairGateway`, `SendingGateway` and `SampleGateway` block and serve views and the collector, from
 any thread; each call ends within the gateway's time limit.
 `MessageGateway` and `WatchGateway` hold connections and belong to one event loop.
@@ -14,7 +14,7 @@ somebody else until then: they are registered, and count nowhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from console.gateway.configuration import BrokerKey
     from console.gateway.copies import Copies, MessageCopy
     from console.gateway.errors import GatewayError
+    from console.gateway.files import ConfigFile
     from console.gateway.outgoing import Delivered, NewMessage, Sending, Sent
     from console.gateway.running import RunningInfo
     from console.gateway.sample import BrokerSample
@@ -167,6 +168,25 @@ class OffsetGateway(Protocol):
             RequestFailedError: the group has no member, or a queue does not have the offset.
             GatewayError: RocketMQ's own brokers cannot do this; they move by time only.
         """
+
+
+class FileGateway(Protocol):
+    """The JSON files of masters, and what of them no other request changes on one master alone."""
+
+    def read(
+        self, file: ConfigFile, broker_names: Iterable[str]
+    ) -> dict[str, dict[str, Any] | None]:
+        """Return a file as each broker has it in memory, keys as text; None: it does not tell.
+
+        Raises:
+            GatewayError: one of the brokers is not registered.
+        """
+
+    def drop_topic(self, topic: str, broker_name: str) -> None:
+        """Delete a topic on one broker, with its messages and offsets; its route with the last."""
+
+    def drop_group(self, group: str, broker_name: str) -> None:
+        """Delete a group's configuration on one broker; its consumer offsets stay."""
 
 
 class BrowseGateway(Protocol):
@@ -315,12 +335,13 @@ class WatchGateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """The ten ways to the brokers, for whoever needs one of them."""
+    """The eleven ways to the brokers, for whoever needs one of them."""
 
     cluster: ClusterGateway
     topics: TopicGateway
     groups: GroupGateway
     offsets: OffsetGateway
+    files: FileGateway
     browse: BrowseGateway
     repair: RepairGateway
     samples: SampleGateway

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from django.utils.translation import gettext as _
+
 from console.gateway.access import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from console.gateway.answers import BrokerQueue, QueueStatus, Topic
+    from console.gateway.answers import BrokerQueue, QueueStatus, Topic, TopicConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +72,42 @@ def draining_of(topic: Topic, status: Sequence[QueueStatus]) -> Draining | None:
         if row.broker_name in shrinking and row.queue_id >= shrinking[row.broker_name]
     }
     return Draining(max(shrinking.values()), tuple(going.values()), unread_in(topic.name, going))
+
+
+def objection(befores: Mapping[str, TopicConfig], after: TopicConfig) -> str | None:
+    """Return what would be lost from sight with the queues that a change takes away."""
+    brokers = {
+        broker
+        for broker, before in befores.items()
+        if after.read_queue_nums < before.read_queue_nums
+    }
+    if not brokers:
+        return None
+    write_queue_nums = max(befores[broker].write_queue_nums for broker in brokers)
+    if after.read_queue_nums < write_queue_nums:
+        return _(
+            "Producers write to %(writes)d queues until they hear of the change, and nobody would "
+            "read what they put into the queues from %(first)d on. Lower the write queues first, "
+            "and the read queues when those are read to their end."
+        ) % {"writes": write_queue_nums, "first": after.read_queue_nums}
+    topic = after.topic
+    going = {
+        row.queue: row
+        for row in gateway().topics.status(topic)
+        if row.broker_name in brokers and row.queue_id >= after.read_queue_nums
+    }
+    unread = unread_in(topic, going)
+    waiting = {group: count for group, count in unread.items() if count}
+    if waiting:
+        each = ", ".join(f"{group} ({count})" for group, count in sorted(waiting.items()))
+        return _(
+            "The queues from %(first)d on hold messages that these groups have not read and "
+            "would not see any more: %(groups)s. Wait until they are read."
+        ) % {"first": after.read_queue_nums, "groups": each}
+    stored = sum(row.message_count for row in going.values())
+    if stored and not unread:
+        return _(
+            "The queues from %(first)d on hold %(count)d messages that no group has read yet; "
+            "none could read them any more."
+        ) % {"first": after.read_queue_nums, "count": stored}
+    return None

@@ -31,7 +31,7 @@ from console.topics.as_file import topics_file
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
 from console.topics.retained import oldest_of
-from console.topics.shrinking import draining_of, unread_in
+from console.topics.shrinking import draining_of, objection
 from console.ui.copies import (
     CopyText,
     json_text,
@@ -41,7 +41,7 @@ from console.ui.copies import (
     plain_text,
 )
 from console.ui.danger import Danger, Effect, ask, unanswered
-from console.ui.lists import Chip, asked_text, page_of
+from console.ui.lists import Chip, asked_text, page_of, shortened
 from console.ui.missing import MissingError
 from console.ui.table_file import file_address, is_file_asked
 from console.ui.tables import Column, Table
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from console.audit.models import Entry
     from console.gateway.answers import BrokerQueue, QueueStatus, Topic, Traffic
 
-NAMES_SHOWN = 4
 
 KIND_LABELS = {
     TopicKind.NORMAL: gettext_lazy("Normal"),
@@ -323,45 +322,6 @@ def save(config: TopicConfig, broker_names: Sequence[str]) -> None:
     gateway().topics.save(config, broker_names)
 
 
-def objection(befores: Mapping[str, TopicConfig], after: TopicConfig) -> str | None:
-    """Return what would be lost from sight with the queues that a change takes away."""
-    brokers = {
-        broker
-        for broker, before in befores.items()
-        if after.read_queue_nums < before.read_queue_nums
-    }
-    if not brokers:
-        return None
-    write_queue_nums = max(befores[broker].write_queue_nums for broker in brokers)
-    if after.read_queue_nums < write_queue_nums:
-        return _(
-            "Producers write to %(writes)d queues until they hear of the change, and nobody would "
-            "read what they put into the queues from %(first)d on. Lower the write queues first, "
-            "and the read queues when those are read to their end."
-        ) % {"writes": write_queue_nums, "first": after.read_queue_nums}
-    topic = after.topic
-    going = {
-        row.queue: row
-        for row in gateway().topics.status(topic)
-        if row.broker_name in brokers and row.queue_id >= after.read_queue_nums
-    }
-    unread = unread_in(topic, going)
-    waiting = {group: count for group, count in unread.items() if count}
-    if waiting:
-        each = ", ".join(f"{group} ({count})" for group, count in sorted(waiting.items()))
-        return _(
-            "The queues from %(first)d on hold messages that these groups have not read and "
-            "would not see any more: %(groups)s. Wait until they are read."
-        ) % {"first": after.read_queue_nums, "groups": each}
-    stored = sum(row.message_count for row in going.values())
-    if stored and not unread:
-        return _(
-            "The queues from %(first)d on hold %(count)d messages that no group has read yet; "
-            "none could read them any more."
-        ) % {"first": after.read_queue_nums, "count": stored}
-    return None
-
-
 def remove(topic: str) -> None:
     gateway().topics.delete(topic)
 
@@ -408,15 +368,6 @@ def danger_of(topic: Topic) -> Danger:
         address=reverse("topics:delete", args=[topic.name]),
         back=detail_page,
         name=topic.name,
-    )
-
-
-def shortened(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    shown = ", ".join(names[:NAMES_SHOWN])
-    more = len(names) - NAMES_SHOWN
-    return (
-        _("%(names)s and %(count)d more") % {"names": shown, "count": more} if more > 0 else shown
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from django.core.paginator import Page, Paginator
+from django.utils.translation import gettext as _
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 ROWS_A_PAGE = 50
 FILTER_CHARACTERS_MAX = 255
+NAMES_SHOWN = 4
 
 Row = TypeVar("Row")
 Stored = TypeVar("Stored", bound="Model")
@@ -42,3 +44,12 @@ def page_of(request: HttpRequest, rows: Sequence[Row]) -> Page[Row]:
 def stored_page_of(request: HttpRequest, rows: QuerySet[Stored]) -> Page[Stored]:
     """Return the page of stored rows that the address asks for; only they are read."""
     return Paginator(rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    shown = ", ".join(names[:NAMES_SHOWN])
+    more = len(names) - NAMES_SHOWN
+    return (
+        _("%(names)s and %(count)d more") % {"names": shown, "count": more} if more > 0 else shown
+    )

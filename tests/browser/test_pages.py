@@ -43,11 +43,16 @@ KEYS: dict[str, int | str] = {
     "report": "traffic",
     "run_id": 1,
     "key": "transactionCheckMax",
+    "file": "topics.json",
     "queue_id": 1,
     "offset": 5,
     "schedule_id": 1,
 }
-KINDS = {"marks:delete": "mark", "marks:token-delete": "mark_token"}
+KINDS = {
+    "files:restore": "version",
+    "marks:delete": "mark",
+    "marks:token-delete": "mark_token",
+}
 """Of which kind the key in an address is, where its name begins otherwise."""
 SHIFT_MAX = 0.02
 QUIET_ROUNDS, ROUND_MS = 3, 40

@@ -21,8 +21,10 @@ from console.audit.models import Entry
 from console.dead_letters import replaying
 from console.dead_letters.models import Item, Run, State
 from console.demo import views as demo_views
+from console.files.models import FileVersion, keep
 from console.gateway import access
 from console.gateway.answers import BrokerNode, GroupConfig, Member, MessageQueue, TopicConfig
+from console.gateway.files import ConfigFile
 from console.gateway.outgoing import NewMessage
 from console.reports import health, schedules, tasks
 from console.reports.models import ReportRun
@@ -77,6 +79,9 @@ ALERT_WINDOW: dict[str, object] = {
 }
 SCHEDULE = {"kind": "interval", "every": 2, "period": "hours", "hours": "24", "enabled": "on"}
 # Every address that takes a POST: what to send, what the audit calls it.
+TOPICS_TEXT: dict[str, object] = {
+    "text": '{"topicConfigTable":{"Orders":{"perm":4,"readQueueNums":4,"writeQueueNums":4}}}'
+}
 CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "accounts:join": (
         {"new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD},
@@ -117,6 +122,9 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "dead_letters:start": ({}, "dead-letter.replay"),
     "demo:start": ({}, "demo.start"),
     "demo:stop": ({}, "demo.stop"),
+    "files:edit": (TOPICS_TEXT, "config.apply"),
+    "files:restore": ({}, "config.apply"),
+    "files:undo": ({}, "config.apply"),
     "groups:create": ({}, "group.create"),
     "groups:delete": ({"name": "billing"}, "group.delete"),
     "groups:edit": ({}, "group.update"),
@@ -164,12 +172,26 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "topics:undo": ({}, "topic.update"),
 }
 # The entry 1 that each of these takes back: action, subject, before, after.
+ORDERS = {
+    "order": False,
+    "perm": 6,
+    "readQueueNums": 4,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+    "writeQueueNums": 4,
+}
 UNDONE: dict[str, tuple[str, str, object, object]] = {
     "brokers:undo": (
         "broker.configure",
         "broker-a:0",
         {"broker-a": {"transactionCheckMax": "15"}},
         {"broker-a": {"transactionCheckMax": "20"}},
+    ),
+    "files:undo": (
+        "config.apply",
+        "broker-a · topics.json",
+        {"Orders": {**ORDERS, "perm": 4}},
+        {"Orders": ORDERS},
     ),
     "groups:undo": (
         "group.update",
@@ -194,6 +216,7 @@ UNDONE: dict[str, tuple[str, str, object, object]] = {
 WHO = {"accounts:join": "nina"}
 # What only changes how pages look to the one who asks.
 PERSONAL = {"preferences:own", "preferences:place", "preferences:theme"}
+CONFIRMED = {"accepted": "on", "name": "broker-a"}
 FROM = {"REMOTE_ADDR": "10.1.2.3"}
 
 
@@ -238,6 +261,17 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
         "reports:schedule-delete": reverse("reports:schedule-delete", args=[schedule.pk]),
         "reports:schedule-switch": reverse("reports:schedule-switch", args=[schedule.pk]),
         **sending_world(),
+        **files_world(),
+    }
+
+
+def files_world() -> dict[str, str]:
+    """Keep a version of a file; return the addresses that change the file."""
+    orders = {"Orders": {**ORDERS, "perm": 4}}
+    version = keep("broker-a", ConfigFile.TOPICS, {**orders, "%DLQ%audit": ORDERS})
+    return {
+        "files:edit": reverse("files:edit", args=["broker-a", "topics.json"]),
+        "files:restore": reverse("files:restore", args=[version.pk]),
     }
 
 
@@ -349,8 +383,20 @@ def data_of(name: str, url: str, client: Client) -> dict[str, object]:
     elif name.startswith("groups:") and not data:
         new = form_of(client, reverse("groups:create"))
         data = {**new, "group": "new", "broker_names": ["broker-a"], "retry_max_times": 3}
-    if name in {"topics:create", "topics:edit", "groups:create", "groups:edit", "brokers:key"}:
-        return {"token": token_on(client.post(url, data))}
+    if name == "files:edit":
+        client.get(url)
+        data = {**data, "base": FileVersion.objects.latest("pk").pk}
+    if name == "files:restore":
+        return {**CONFIRMED, "token": token_on(client.get(url))}
+    if name in {
+        "topics:create",
+        "topics:edit",
+        "groups:create",
+        "groups:edit",
+        "brokers:key",
+        "files:edit",
+    }:
+        return {"token": token_on(client.post(url, data)), **CONFIRMED}
     if name in {"offsets:apply", "dead_letters:start"}:
         query = {"group": "billing", "topic": "Orders", "mode": "earliest"}
         address = reverse("offsets:preview")

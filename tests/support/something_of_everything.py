@@ -9,6 +9,8 @@ from console.accounts.roles import Role
 from console.alerts.links import silence_token
 from console.alerts.models import Alert, Channel, Rule, Silence, Window
 from console.dead_letters.models import Item, Outcome, Run, State
+from console.files.models import keep
+from console.gateway.files import ConfigFile
 from console.gateway.moment import now_ms
 from console.marks.models import Mark, Token
 from console.sql.models import SavedQuery
@@ -59,6 +61,8 @@ def make() -> dict[str, int | str]:
             note="%RETRY%order-service broker-a:0 · 7",
         )
     replay.end(State.DONE)
+    kept = {"order": False, "perm": 4, "readQueueNums": 2, "writeQueueNums": 2}
+    version = keep("broker-a", ConfigFile.TOPICS, {"orders": kept})
     return {
         "run": replay.pk,
         "person": person.pk,
@@ -73,4 +77,5 @@ def make() -> dict[str, int | str]:
         "silence": silence.pk,
         "token": silence_token(alert.pk),
         "schedule": query.pk,
+        "version": version.pk,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_core.message import names
 from console.gateway.answers import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from console.gateway.answers import Replication, TraceEvent
     from console.gateway.errors import GatewayError
+    from console.gateway.files import ConfigFile
     from console.gateway.running import RunningInfo
 
 ADDRESS = "127.0.0.1:10911"
@@ -117,6 +118,9 @@ class FakeBroker:
         self.running: dict[str, RunningInfo | GatewayError] = {}
         self.resent: list[tuple[str, bytes, dict[str, str]]] = []
         self.resend_fails: GatewayError | None = None
+        # Tables of files that nothing else here says, and the files of further masters.
+        self.other_tables: dict[ConfigFile, dict[str, Any]] = {}
+        self.other_files: dict[str, dict[ConfigFile, dict[str, Any]]] = {}
 
     def add_topic(self, name: str, *, queue_nums: int = 4, perm: int = 6) -> None:
         self.topic_configs[name] = TopicConfig(name, queue_nums, queue_nums, perm)

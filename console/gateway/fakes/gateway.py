@@ -5,6 +5,7 @@ from __future__ import annotations
 from console.gateway.fakes.broker import FakeBroker
 from console.gateway.fakes.browse import FakeBrowse
 from console.gateway.fakes.cluster import FakeCluster
+from console.gateway.fakes.files import FakeFiles
 from console.gateway.fakes.groups import FakeGroups
 from console.gateway.fakes.messages import FakeMessages
 from console.gateway.fakes.offsets import FakeOffsets
@@ -24,6 +25,7 @@ def fake_gateway(broker: FakeBroker | None = None) -> Gateway:
         topics=FakeTopics(broker),
         groups=FakeGroups(broker),
         offsets=FakeOffsets(broker),
+        files=FakeFiles(broker),
         browse=FakeBrowse(broker),
         repair=FakeRepair(broker),
         samples=FakeSamples(broker),

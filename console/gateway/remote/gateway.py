@@ -8,6 +8,7 @@ from console.gateway.ports import Gateway
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.browse import RemoteBrowse
 from console.gateway.remote.cluster import RemoteCluster
+from console.gateway.remote.files import RemoteFiles
 from console.gateway.remote.groups import RemoteGroups
 from console.gateway.remote.messages import RemoteMessages
 from console.gateway.remote.offsets import RemoteOffsets
@@ -30,6 +31,7 @@ def gateway_to(brokers: RemoteBrokers) -> Gateway:
         topics=RemoteTopics(brokers),
         groups=RemoteGroups(brokers),
         offsets=RemoteOffsets(brokers),
+        files=RemoteFiles(brokers),
         browse=RemoteBrowse(brokers),
         repair=RemoteRepair(brokers),
         samples=RemoteSamples(brokers),

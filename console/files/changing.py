@@ -1,0 +1,320 @@
+"""A change of a file as a plan: which entries it touches, what speaks against it, carrying it out.
+
+The broker stays the only writer: each entry goes to it as the request that changes it alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext as _, ngettext
+
+from console.configs.plan import Plan
+from console.files.entries import entries_in
+from console.files.schema import AT, group_config, is_brokers_own, topic_config
+from console.gateway.access import gateway
+from console.gateway.answers import BrokerQueue
+from console.gateway.errors import GatewayError, NotFoundError
+from console.gateway.files import ConfigFile
+from console.topics.shrinking import objection as shrinking_objection
+from console.ui.lists import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from console.configs.plan import State, Values
+    from console.files.entries import Entries
+    from console.gateway.answers import QueueStatus
+
+SEPARATOR = " · "
+
+
+class PlanRefusedError(Exception):
+    """A plan asks for what no request does, in sentences for people."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__(reasons[0])
+        self.reasons = tuple(reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a plan does that nobody may expect; `is_final` where nothing brings it back."""
+
+    sentences: tuple[str, ...]
+    is_final: bool
+
+
+def subject_of(broker_name: str, file: ConfigFile) -> str:
+    return f"{broker_name}{SEPARATOR}{file}"
+
+
+def subject_in(text: str) -> tuple[str, ConfigFile]:
+    """Return the broker and the file of a subject.
+
+    Raises:
+        ValueError: it is none.
+    """
+    broker_name, _separator, file = text.partition(SEPARATOR)
+    return broker_name, ConfigFile(file)
+
+
+def read(broker_name: str, file: ConfigFile) -> Entries:
+    """Return a file's entries as the broker has them now.
+
+    Raises:
+        GatewayError: it does not answer, or does not tell this file.
+    """
+    document = gateway().files.read(file, [broker_name])[broker_name]
+    if document is None:
+        raise GatewayError(
+            _("%(broker)s does not tell its %(file)s.") % {"broker": broker_name, "file": file},
+            _("It is one of RocketMQ's own, which have no request for it."),
+        )
+    return entries_in(file, document)
+
+
+def merged(base: Entries, mine: Entries, now: Entries) -> State:
+    """Return what is wanted of each entry that differs between `base` and `mine`.
+
+    Keys that were not touched keep the values that they have now.
+    """
+    wanted: State = {}
+    for name in {**mine, **base}:
+        before, after = base.get(name), mine.get(name)
+        if before == after:
+            continue
+        if before is None or after is None:
+            wanted[name] = after
+            continue
+        touched = {
+            key: after.get(key) for key in {**before, **after} if before.get(key) != after.get(key)
+        }
+        kept = {**now.get(name, {}), **touched}
+        wanted[name] = {key: value for key, value in kept.items() if value is not None}
+    return wanted
+
+
+def plan_of(
+    broker_name: str,
+    file: ConfigFile,
+    seen: Mapping[str, Values | None],
+    now: Mapping[str, Values | None],
+    wanted: State,
+) -> Plan:
+    """Return the plan for some entries of a file."""
+    return Plan(
+        subject_of(broker_name, file),
+        {name: seen.get(name) for name in wanted},
+        {name: now.get(name) for name in wanted},
+        wanted,
+    )
+
+
+def own_names(broker_name: str) -> frozenset[str]:
+    """Return the names of a broker and of its cluster: it has a topic of each for itself."""
+    nodes = gateway().cluster.registered().masters
+    return frozenset(
+        name
+        for node in nodes
+        if node.broker_name == broker_name
+        for name in (node.cluster_name, node.broker_name)
+    )
+
+
+def refusals(file: ConfigFile, plan: Plan, own: frozenset[str]) -> list[str]:
+    """Return what of a plan no request does."""
+    found = []
+    for name, wanted in plan.wanted.items():
+        now = plan.now.get(name)
+        if wanted == now:
+            continue
+        if is_brokers_own(file, name, own):
+            found.append(_("%s belongs to the broker itself; no request changes it.") % name)
+        elif file is ConfigFile.OFFSETS:
+            found += offset_refusals(name, now, wanted)
+    return found
+
+
+def offset_refusals(name: str, now: Values | None, wanted: Values | None) -> list[str]:
+    gone = sorted((now or {}).keys() - (wanted or {}).keys(), key=int)
+    if gone:
+        said = _(
+            "%(name)s: no request takes away the offset of queue %(queue)s alone; delete the "
+            "group with its offsets on its page."
+        )
+        return [said % {"name": name, "queue": gone[0]}]
+    return []
+
+
+def costs(broker_name: str, file: ConfigFile, plan: Plan) -> Costs:
+    """Return what a plan costs, counted.
+
+    Raises:
+        PlanRefusedError: it cannot be carried out.
+    """
+    refused = refusals(file, plan, own_names(broker_name))
+    if refused:
+        raise PlanRefusedError(refused)
+    match file:
+        case ConfigFile.TOPICS:
+            return topic_costs(broker_name, plan)
+        case ConfigFile.GROUPS:
+            return group_costs(plan)
+        case _:
+            return offset_costs(broker_name, plan)
+
+
+def topic_costs(broker_name: str, plan: Plan) -> Costs:
+    sentences = []
+    stored, gone = 0, []
+    for name, wanted in plan.wanted.items():
+        now = plan.now.get(name)
+        if now is None or wanted == now:
+            continue
+        if wanted is None:
+            gone.append(name)
+            stored += sum(row.message_count for row in status_of(name, broker_name).values())
+            continue
+        befores = {broker_name: topic_config(name, now)}
+        said = shrinking_objection(befores, topic_config(name, wanted))
+        if said is not None:
+            sentences.append(f"{name}: {said}")
+    if gone:
+        said = ngettext(
+            "%(count)d topic goes from %(broker)s, with %(stored)d messages: %(names)s.",
+            "%(count)d topics go from %(broker)s, with %(stored)d messages: %(names)s.",
+            len(gone),
+        )
+        values = {"count": len(gone), "broker": broker_name, "stored": stored}
+        sentences.append(said % (values | {"names": shortened(gone)}))
+    return Costs(tuple(sentences), is_final=stored > 0)
+
+
+def group_costs(plan: Plan) -> Costs:
+    gone = [name for name, wanted in plan.wanted.items() if wanted is None and plan.now.get(name)]
+    connections = gateway().groups.connections_of(gone) if gone else {}
+    online = [name for name in gone if connections[name].is_online]
+    if online:
+        raise PlanRefusedError(
+            [
+                _("%s has members. Stop them first, or they make the group again at once.") % name
+                for name in online
+            ]
+        )
+    if not gone:
+        return Costs((), is_final=False)
+    said = ngettext(
+        "%(count)d group loses its configuration, and keeps its offsets: %(names)s.",
+        "%(count)d groups lose their configuration, and keep their offsets: %(names)s.",
+        len(gone),
+    )
+    return Costs((said % {"count": len(gone), "names": shortened(gone)},), is_final=False)
+
+
+def offset_costs(broker_name: str, plan: Plan) -> Costs:
+    refused: list[str] = []
+    skipped = repeated = 0
+    for name, wanted in plan.wanted.items():
+        topic, _at, _group = name.partition(AT)
+        now = plan.now.get(name) or {}
+        try:
+            ends = status_of(topic, broker_name)
+        except NotFoundError:
+            refused.append(_("%(name)s: no broker has the topic.") % {"name": name})
+            continue
+        for queue, offset in (wanted or {}).items():
+            if offset == now.get(queue):
+                continue
+            row = ends.get(int(queue))
+            if row is None or not row.min_offset <= int(offset) <= row.max_offset:
+                refused.append(out_of_range(name, queue, row))
+                continue
+            old = now.get(queue)
+            if old is not None:
+                skipped += max(0, int(offset) - max(int(old), row.min_offset))
+                repeated += max(0, min(int(old), row.max_offset) - int(offset))
+    if refused:
+        raise PlanRefusedError(refused)
+    if not skipped and not repeated:
+        return Costs((), is_final=False)
+    said = _("%(repeated)d messages are delivered again, %(skipped)d are skipped.")
+    return Costs((said % {"repeated": repeated, "skipped": skipped},), is_final=False)
+
+
+def out_of_range(name: str, queue: str, row: QueueStatus | None) -> str:
+    if row is None:
+        return _("%(name)s: the topic has no queue %(queue)s on this broker.") % {
+            "name": name,
+            "queue": queue,
+        }
+    said = _("%(name)s: queue %(queue)s has the offsets from %(low)d to %(high)d.")
+    return said % {"name": name, "queue": queue, "low": row.min_offset, "high": row.max_offset}
+
+
+def status_of(topic: str, broker_name: str) -> dict[int, QueueStatus]:
+    rows = gateway().topics.status(topic)
+    return {row.queue_id: row for row in rows if row.broker_name == broker_name}
+
+
+def carry_out(broker_name: str, file: ConfigFile, plan: Plan, done: Callable[[str], None]) -> None:
+    """Ask the broker for each entry, those that go last; `done` hears of each that is done.
+
+    Raises:
+        GatewayError: the broker refused one; the rest was not asked for.
+    """
+    for name, step in steps(broker_name, file, plan):
+        step()
+        done(name)
+
+
+def steps(
+    broker_name: str, file: ConfigFile, plan: Plan
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    changed = [name for name, wanted in plan.wanted.items() if wanted != plan.now.get(name)]
+    online: dict[str, bool] = {}
+    if file is ConfigFile.OFFSETS:
+        groups = sorted({name.partition(AT)[2] for name in changed})
+        found = gateway().groups.connections_of(groups) if groups else {}
+        online = {group: each.is_online for group, each in found.items()}
+    for name in sorted(changed, key=lambda each: plan.wanted[each] is None):
+        yield name, step_of(broker_name, file, name, plan, online)
+
+
+def step_of(
+    broker_name: str, file: ConfigFile, name: str, plan: Plan, online: dict[str, bool]
+) -> Callable[[], None]:
+    wanted, brokers = plan.wanted[name], gateway()
+    if file is ConfigFile.TOPICS:
+        if wanted is None:
+            return lambda: brokers.files.drop_topic(name, broker_name)
+        topic = topic_config(name, wanted)
+        return lambda: brokers.topics.save(topic, [broker_name])
+    if file is ConfigFile.GROUPS:
+        if wanted is None:
+            return lambda: brokers.files.drop_group(name, broker_name)
+        group = group_config(name, wanted)
+        return lambda: brokers.groups.save(group, [broker_name])
+    topic_name, _at, group_name = name.partition(AT)
+    now = plan.now.get(name) or {}
+    moves = {
+        BrokerQueue(broker_name, int(queue)): int(offset)
+        for queue, offset in (wanted or {}).items()
+        if now.get(queue) != offset
+    }
+    move = brokers.offsets.move_online if online.get(group_name) else brokers.offsets.commit
+    return lambda: move(group_name, topic_name, moves)
+
+
+def changed_of(plan: Plan) -> dict[str, list[str]]:
+    """Return the names of the entries that a plan makes, changes and takes away."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, wanted in plan.wanted.items():
+        now = plan.now.get(name)
+        if now != wanted:
+            found["create" if now is None else "delete" if wanted is None else "change"].append(
+                name
+            )
+    return dict(found)

@@ -1,0 +1,209 @@
+"""A file as entries by name, read from a broker or from a text that a person has written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from django.utils.translation import gettext as _
+
+from console.files.schema import (
+    AT,
+    KEYS,
+    NAME_KEYS,
+    NEEDED,
+    is_brokers_own,
+    problem_of_name,
+)
+from console.gateway.files import INT64_MAX, ConfigFile, parse, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+Entries: TypeAlias = dict[str, dict[str, Any]]
+"""The entries of a file; offsets are texts, since JSON in browsers has no numbers of 64 bits."""
+
+PROBLEMS_MAX = 50
+QUEUE_ID_MAX = 65_535
+_AT_BYTE = re.compile(r"\(byte (\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a text, at a line of it where one is known."""
+
+    text: str
+    line: int | None = None
+
+
+class FileProblemsError(ValueError):
+    """A text is no such file; `problems` says why, line by line."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__(problems[0].text)
+        self.problems = tuple(problems[:PROBLEMS_MAX])
+
+
+def entries_in(file: ConfigFile, document: Mapping[str, Any]) -> Entries:
+    """Return the entries of a document that a broker answered."""
+    table = document.get(file.table) or {}
+    match file:
+        case ConfigFile.TOPICS | ConfigFile.GROUPS:
+            return {
+                name: {key.name: values.get(key.name, default_of(key)) for key in KEYS[file]}
+                for name, values in sorted(table.items())
+            }
+        case ConfigFile.OFFSETS:
+            return {
+                name: {queue: str(queues[queue]) for queue in sorted(queues, key=int)}
+                for name, queues in sorted(table.items())
+                if AT in name
+            }
+        case ConfigFile.DELAYS:
+            return {level: {"offset": str(table[level])} for level in sorted(table, key=int)}
+        case ConfigFile.FILTERS:
+            return {
+                f"{topic}{AT}{group}": {
+                    key: values.get(key)
+                    for key in ("expression", "expressionType", "bornTime", "deadTime", "dead")
+                }
+                for topic, filters in sorted(table.items())
+                for group, values in sorted((filters.get("groupFilterData") or {}).items())
+            }
+
+
+def default_of(key: Any) -> Any:
+    return None if key.default is NEEDED else key.default
+
+
+def document_of(file: ConfigFile, entries: Entries) -> dict[str, Any]:
+    """Return a document that has these entries, without a version of its data."""
+    name_key = NAME_KEYS.get(file)
+    if name_key is not None:
+        table: dict[str, Any] = {
+            name: {**values, name_key: name} for name, values in entries.items()
+        }
+    elif file is ConfigFile.DELAYS:
+        table = {level: int(values["offset"]) for level, values in entries.items()}
+    else:
+        table = {
+            name: {queue: int(offset) for queue, offset in queues.items()}
+            for name, queues in entries.items()
+        }
+    return {file.table: table}
+
+
+def text_with(file: ConfigFile, entries: Entries) -> str:
+    return text_of(file, document_of(file, entries))
+
+
+def entries_of_text(file: ConfigFile, text: str) -> Entries:
+    """Return the entries of a text that a person has written.
+
+    Raises:
+        FileProblemsError: it is no such file.
+    """
+    try:
+        document = parse(text)
+    except ValueError as error:
+        raise FileProblemsError([syntax_problem(text, error)]) from error
+    table = document.get(file.table) if isinstance(document, dict) else None
+    if not isinstance(table, dict):
+        raise FileProblemsError(
+            [Problem(_("A %(file)s has an object %(table)s.") % words(file), line=1)]
+        )
+    problems = list(problems_in(file, table, Lines(text)))
+    if problems:
+        raise FileProblemsError(problems)
+    if file is ConfigFile.OFFSETS:
+        return {
+            name: {str(int(queue)): str(int(queues[queue])) for queue in sorted(queues, key=int)}
+            for name, queues in sorted(table.items())
+        }
+    return entries_in(file, document)
+
+
+def words(file: ConfigFile) -> dict[str, str]:
+    return {"file": str(file), "table": file.table}
+
+
+def syntax_problem(text: str, error: ValueError) -> Problem:
+    """Return where a text stops being JSON."""
+    at = _AT_BYTE.search(str(error))
+    line = text.encode()[: int(at[1])].count(b"\n") + 1 if at else None
+    said = _AT_BYTE.sub("", str(error)).removeprefix("JSON is malformed: ").strip()
+    return Problem(_("This is not JSON: %(reason)s.") % {"reason": said}, line)
+
+
+class Lines:
+    """Finds the line on which a key of an entry stands."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.split("\n")
+
+    def of(self, entry: str, key: str = "") -> int | None:
+        start = next((at for at, line in enumerate(self._lines) if f'"{entry}"' in line), None)
+        if start is None or not key:
+            return None if start is None else start + 1
+        rest = range(start, len(self._lines))
+        return next((at + 1 for at in rest if f'"{key}"' in self._lines[at]), start + 1)
+
+
+def problems_in(file: ConfigFile, table: dict[str, Any], lines: Lines) -> Iterator[Problem]:
+    for name, values in table.items():
+        wrong = problem_of_name(file, name)
+        # What the broker keeps to itself has names of its own making.
+        if wrong is not None and not is_brokers_own(file, name):
+            yield Problem(f"{name}: {wrong}", lines.of(name))
+        elif not isinstance(values, dict):
+            yield Problem(_("%s is an object.") % name, lines.of(name))
+        elif file is ConfigFile.OFFSETS:
+            yield from problems_in_offsets(name, values, lines)
+        else:
+            yield from problems_in_entry(file, name, values, lines)
+
+
+def problems_in_entry(
+    file: ConfigFile, name: str, values: dict[str, Any], lines: Lines
+) -> Iterator[Problem]:
+    own_name = values.get(NAME_KEYS[file], name)
+    if own_name != name:
+        said = _("%(name)s calls itself %(own)s in %(key)s.")
+        yield Problem(
+            said % {"name": name, "own": own_name, "key": NAME_KEYS[file]}, lines.of(name)
+        )
+    for key in KEYS[file]:
+        if key.name not in values:
+            if key.default is NEEDED:
+                said = _("%(name)s lacks %(key)s.") % {"name": name, "key": key.name}
+                yield Problem(said, lines.of(name))
+            continue
+        wrong = key.problem(values[key.name])
+        if wrong is not None:
+            yield Problem(f"{name}: {wrong}", lines.of(name, key.name))
+
+
+def problems_in_offsets(name: str, queues: dict[str, Any], lines: Lines) -> Iterator[Problem]:
+    for queue, offset in queues.items():
+        if not queue.isdecimal() or int(queue) > QUEUE_ID_MAX:
+            yield Problem(
+                _("%(name)s: %(queue)s is no queue.") % {"name": name, "queue": queue},
+                lines.of(name),
+            )
+        elif (
+            isinstance(offset, bool)
+            or not isinstance(offset, int | str)
+            or not (str(offset).isdecimal() and int(offset) <= INT64_MAX)
+        ):
+            said = _("%(name)s: the offset of queue %(queue)s is a whole number from 0 on.")
+            yield Problem(said % {"name": name, "queue": queue}, lines.of(name))
+
+
+def unknown_keys(file: ConfigFile, text: str) -> list[str]:
+    """Return the keys of a valid text's entries that no request carries, in order."""
+    if file not in KEYS:
+        return []
+    known = {key.name for key in KEYS[file]} | {NAME_KEYS[file]}
+    table = parse(text)[file.table]
+    return sorted({key for values in table.values() for key in values if key not in known})

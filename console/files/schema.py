@@ -1,0 +1,272 @@
+"""What may stand in each file: the keys of an entry, their kinds, bounds and defaults.
+
+An entry is what a request changes at once: a topic, a group, a group's offsets in a topic. Bounds
+are the broker's own, which are wider than those of the forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _, gettext_lazy
+
+from broker_core.message import names
+from broker_core.message.topic_config import MULTI_TAG, PERM_MAX, QUEUE_NUMS_MAX, SINGLE_TAG
+from console.gateway.answers import GroupConfig, TopicConfig, TopicKind
+from console.gateway.files import INT64_MAX, ConfigFile
+from console.gateway.kinds import is_system_group, topic_kind
+
+if TYPE_CHECKING:
+    from django.utils.functional import Promise
+
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
+RETRY_QUEUE_NUMS_MAX = 1_024
+RETRY_TIMES_MAX = 1_000_000
+NEEDED = object()
+"""The default of a key that has none."""
+AT = "@"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of an entry; `attribute` is its field in the dataclass that a request is made of."""
+
+    name: str
+    attribute: str
+    kind: type
+    default: Any
+    help: Promise
+    low: int = 0
+    high: int = 0
+    choices: tuple[str, ...] = ()
+
+    def problem(self, value: Any) -> str | None:
+        """Return what is wrong with a value, in one sentence."""
+        if self.kind is bool:
+            return None if isinstance(value, bool) else _("%s is true or false.") % self.name
+        if self.choices:
+            choices = ", ".join(self.choices)
+            wrong = _("%(key)s is one of %(choices)s.") % {"key": self.name, "choices": choices}
+            return None if value in self.choices else wrong
+        if isinstance(value, bool) or not isinstance(value, int):
+            return _("%s is a whole number.") % self.name
+        if not self.low <= value <= self.high:
+            bounds = {"key": self.name, "low": self.low, "high": self.high}
+            return _("%(key)s is from %(low)d to %(high)d.") % bounds
+        return None
+
+
+TOPIC_KEYS = (
+    Key(
+        "order",
+        "order",
+        bool,
+        False,
+        gettext_lazy("A note for clients; order itself comes from sending to one queue."),
+    ),
+    Key(
+        "perm",
+        "perm",
+        int,
+        6,
+        gettext_lazy("4 read, 2 write, 1 inherit; their sum: 6 is read and write."),
+        high=PERM_MAX,
+    ),
+    Key(
+        "readQueueNums",
+        "read_queue_nums",
+        int,
+        NEEDED,
+        gettext_lazy("Queues that consumers read."),
+        low=1,
+        high=QUEUE_NUMS_MAX,
+    ),
+    Key(
+        "topicFilterType",
+        "topic_filter_type",
+        str,
+        SINGLE_TAG,
+        gettext_lazy("Whether a message may have several tags."),
+        choices=(SINGLE_TAG, MULTI_TAG),
+    ),
+    Key(
+        "topicSysFlag",
+        "topic_sys_flag",
+        int,
+        0,
+        gettext_lazy("1 a unit's topic, 2 read by units; their sum."),
+        high=3,
+    ),
+    Key(
+        "writeQueueNums",
+        "write_queue_nums",
+        int,
+        NEEDED,
+        gettext_lazy("Queues that producers write."),
+        low=1,
+        high=QUEUE_NUMS_MAX,
+    ),
+)
+GROUP_KEYS = (
+    Key(
+        "brokerId",
+        "broker_id",
+        int,
+        0,
+        gettext_lazy("Members read from the broker of this id; 0 is the master."),
+        low=INT32_MIN,
+        high=INT32_MAX,
+    ),
+    Key(
+        "consumeBroadcastEnable",
+        "consume_broadcast_enable",
+        bool,
+        True,
+        gettext_lazy("Each member may receive every message."),
+    ),
+    Key(
+        "consumeEnable",
+        "consume_enable",
+        bool,
+        True,
+        gettext_lazy("While this is false, members stay connected and get nothing."),
+    ),
+    Key(
+        "consumeFromMinEnable",
+        "consume_from_min_enable",
+        bool,
+        True,
+        gettext_lazy("May start at the oldest message."),
+    ),
+    Key(
+        "notifyConsumerIdsChangedEnable",
+        "notify_consumer_ids_changed_enable",
+        bool,
+        True,
+        gettext_lazy("Members hear at once when one joins or leaves."),
+    ),
+    Key(
+        "retryMaxTimes",
+        "retry_max_times",
+        int,
+        16,
+        gettext_lazy("After the last one the message goes to the dead letter topic."),
+        low=-1,
+        high=RETRY_TIMES_MAX,
+    ),
+    Key(
+        "retryQueueNums",
+        "retry_queue_nums",
+        int,
+        1,
+        gettext_lazy("Queues of the group's retry topic."),
+        high=RETRY_QUEUE_NUMS_MAX,
+    ),
+    Key(
+        "whichBrokerWhenConsumeSlowly",
+        "which_broker_when_consume_slowly",
+        int,
+        1,
+        gettext_lazy("The broker id that members far behind read from."),
+        low=INT32_MIN,
+        high=INT32_MAX,
+    ),
+)
+KEYS: dict[ConfigFile, tuple[Key, ...]] = {
+    ConfigFile.TOPICS: TOPIC_KEYS,
+    ConfigFile.GROUPS: GROUP_KEYS,
+}
+# The key of an entry that repeats its name.
+NAME_KEYS = {ConfigFile.TOPICS: "topicName", ConfigFile.GROUPS: "groupName"}
+EDITABLE = (ConfigFile.TOPICS, ConfigFile.GROUPS, ConfigFile.OFFSETS)
+WHY_NOT = {
+    ConfigFile.DELAYS: gettext_lazy(
+        "Only the broker moves these: an offset set back would deliver messages twice, one set "
+        "ahead would lose them."
+    ),
+    ConfigFile.FILTERS: gettext_lazy(
+        "It follows from what groups subscribe to: a member that subscribes by another expression "
+        "changes it."
+    ),
+}
+
+
+def problem_of_name(file: ConfigFile, name: str) -> str | None:
+    """Return what is wrong with an entry's name, in one sentence."""
+    if file is ConfigFile.OFFSETS:
+        topic, at, group = name.partition(AT)
+        if not at:
+            return _("The entry is named by topic and group: topic@group.")
+        return names.check_topic(topic) or names.check_group(group)
+    check = names.check_topic if file is ConfigFile.TOPICS else names.check_group
+    return check(name)
+
+
+def is_brokers_own(file: ConfigFile, name: str, own: frozenset[str] = frozenset()) -> bool:
+    """Whether an entry belongs to the broker itself, so that no request may change it.
+
+    `own` are the names of its cluster and of itself.
+    """
+    if file is ConfigFile.TOPICS:
+        return topic_kind(name, own) is TopicKind.SYSTEM
+    return is_system_group(name.partition(AT)[2] if file is ConfigFile.OFFSETS else name)
+
+
+def is_made_by_brokers(file: ConfigFile, name: str, own: frozenset[str] = frozenset()) -> bool:
+    """Whether brokers make an entry by themselves: files that travel leave it out."""
+    if file is ConfigFile.TOPICS:
+        return topic_kind(name, own) is not TopicKind.NORMAL
+    return is_brokers_own(file, name, own)
+
+
+def topic_config(name: str, values: dict[str, Any]) -> TopicConfig:
+    return TopicConfig(name, **attributes(TOPIC_KEYS, values))
+
+
+def group_config(name: str, values: dict[str, Any]) -> GroupConfig:
+    return GroupConfig(name, **attributes(GROUP_KEYS, values))
+
+
+def attributes(keys: tuple[Key, ...], values: dict[str, Any]) -> dict[str, Any]:
+    return {key.attribute: values.get(key.name, key.default) for key in keys}
+
+
+def json_schema(file: ConfigFile) -> dict[str, Any]:
+    """Return the file's JSON Schema (2020-12), as editors of people and of this console take it."""
+    number = {"type": "integer", "minimum": 0, "maximum": INT64_MAX}
+    if file is ConfigFile.OFFSETS:
+        entry: dict[str, Any] = {
+            "type": "object",
+            "patternProperties": {"^[0-9]+$": number},
+            "additionalProperties": False,
+        }
+    else:
+        entry = {
+            "type": "object",
+            "properties": {
+                NAME_KEYS[file]: {"type": "string"},
+                **{key.name: schema_of(key) for key in KEYS[file]},
+            },
+            "required": [key.name for key in KEYS[file] if key.default is NEEDED],
+        }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": str(file),
+        "type": "object",
+        "properties": {file.table: {"type": "object", "additionalProperties": entry}},
+        "required": [file.table],
+    }
+
+
+def schema_of(key: Key) -> dict[str, Any]:
+    found: dict[str, Any] = {"description": str(key.help)}
+    if key.kind is bool:
+        found["type"] = "boolean"
+    elif key.choices:
+        found["enum"] = list(key.choices)
+    else:
+        found |= {"type": "integer", "minimum": key.low, "maximum": key.high}
+    if key.default is not NEEDED:
+        found["default"] = key.default
+    return found

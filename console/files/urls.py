@@ -1,0 +1,19 @@
+"""Addresses of configuration files."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from console.files import views
+
+app_name = "files"
+urlpatterns = [
+    path("", views.index, name="index"),
+    path("schema/<str:file>/", views.schema, name="schema"),
+    path("b/<str:broker_name>/<str:file>/", views.show, name="show"),
+    path("b/<str:broker_name>/<str:file>/download/", views.download, name="download"),
+    path("b/<str:broker_name>/<str:file>/edit/", views.edit, name="edit"),
+    path("b/<str:broker_name>/<str:file>/history/", views.history, name="history"),
+    path("version/<int:pk>/restore/", views.restore, name="restore"),
+    path("undo/<int:entry>/", views.undo, name="undo"),
+]

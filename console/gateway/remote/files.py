@@ -1,0 +1,62 @@
+"""FileGateway over the remoting protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from console.gateway.requests import groups, topics
+from console.gateway.requests.files import config_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from console.gateway.answers import BrokerNode
+    from console.gateway.files import ConfigFile
+    from console.gateway.remote.brokers import RemoteBrokers
+
+
+class RemoteFiles:
+    """Any thread; blocks."""
+
+    def __init__(self, brokers: RemoteBrokers) -> None:
+        self._brokers = brokers
+
+    def read(
+        self, file: ConfigFile, broker_names: Iterable[str]
+    ) -> dict[str, dict[str, Any] | None]:
+        return self._brokers.run(self._read(file, list(broker_names)))
+
+    def drop_topic(self, topic: str, broker_name: str) -> None:
+        self._brokers.run(self._drop_topic(topic, broker_name))
+
+    def drop_group(self, group: str, broker_name: str) -> None:
+        self._brokers.run(
+            self._brokers.on_named(
+                [broker_name],
+                lambda node: groups.delete_group(
+                    self._brokers.ask, node.address, group, remove_offset=False
+                ),
+            )
+        )
+
+    async def _read(
+        self, file: ConfigFile, broker_names: list[str]
+    ) -> dict[str, dict[str, Any] | None]:
+        found: dict[str, dict[str, Any] | None] = {}
+
+        async def one(node: BrokerNode) -> None:
+            found[node.broker_name] = await config_file(self._brokers.ask, node.address, file)
+
+        await self._brokers.on_named(broker_names, one)
+        return {name: found[name] for name in broker_names}
+
+    async def _drop_topic(self, topic: str, broker_name: str) -> None:
+        ask = self._brokers.ask
+        await self._brokers.on_named(
+            [broker_name], lambda node: topics.delete_topic_in_broker(ask, node.address, topic)
+        )
+        left = await self._brokers.on_masters(lambda node: topics.topic_configs(ask, node.address))
+        if all(topic not in table for _node, table in left):
+            # Name servers keep the route of a topic until they are told.
+            for address in self._brokers.name_servers:
+                await topics.delete_topic_in_namesrv(ask, address, topic)

@@ -1,0 +1,426 @@
+"""Configuration files: looked at, edited as plans, merged or refused, undone, kept in versions."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.urls import reverse
+
+from console.audit.models import Entry
+from console.files.models import VERSIONS_KEPT, FileVersion, keep
+from console.gateway.access import gateway
+from console.gateway.errors import RequestFailedError
+from console.gateway.fakes.broker import ADDRESS
+from console.gateway.files import ConfigFile
+from tests.console.plans import token_on
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+    from console.gateway.fakes.broker import FakeBroker
+    from tests.console.conftest import Actors
+
+pytestmark = pytest.mark.django_db
+
+BROKER = "broker-a"
+TOPICS, GROUPS, OFFSETS = "topics.json", "subscriptionGroup.json", "consumerOffset.json"
+
+
+@pytest.fixture
+def orders(brokers: FakeBroker) -> FakeBroker:
+    brokers.add_topic("Orders", queue_nums=4)
+    brokers.add_topic("Bills", queue_nums=2)
+    brokers.add_group("billing", topic="Orders")
+    return brokers
+
+
+def edit_of(file: str) -> str:
+    return reverse("files:edit", args=[BROKER, file])
+
+
+def opened(client: Client, file: str) -> tuple[str, dict[str, str]]:
+    """Return the text in the editor, and the fields that go with it."""
+    answer = client.get(edit_of(file))
+    return answer.context["text"], {"base": str(answer.context["base"])}
+
+
+def sent(client: Client, file: str, old: str, new: str, **more: str) -> Any:
+    """Replace a part of the text, and send the form."""
+    text, fields = opened(client, file)
+    assert old in text
+    return client.post(edit_of(file), {**fields, "text": text.replace(old, new, 1), **more})
+
+
+def applied(client: Client, file: str, old: str, new: str, **more: str) -> Any:
+    plan = sent(client, file, old, new)
+    return client.post(edit_of(file), {"token": token_on(plan), **more})
+
+
+def of_topic(name: str) -> str:
+    return f'"{name}":{{'
+
+
+def lines_of(answer: Any) -> list[tuple[str, str | None, str | None]]:
+    return [
+        (line.label, line.now, line.wanted)
+        for shown in answer.context["shown"]
+        for _part, lines in shown.parts
+        for line in lines
+    ]
+
+
+def test_a_file_is_shown_as_the_broker_writes_it(actors: Actors, orders: FakeBroker) -> None:
+    orders.offsets["billing", "Orders", 0] = 7
+
+    shown = actors.admin.get(reverse("files:show", args=[BROKER, OFFSETS])).context["text"]
+    loaded = actors.admin.get(reverse("files:download", args=[BROKER, OFFSETS]))
+
+    assert shown == '{\n\t"offsetTable":{\n\t\t"Orders@billing":{0:7\n\t\t}\n\t}\n}'
+    assert loaded.content.decode() == shown
+    assert loaded["content-disposition"] == 'attachment; filename="consumerOffset.json"'
+
+
+def test_a_filter_leaves_the_entries_whose_names_hold_it(
+    actors: Actors, orders: FakeBroker
+) -> None:
+    answer = actors.admin.get(reverse("files:show", args=[BROKER, TOPICS]), {"q": "ord"})
+
+    assert '"Orders"' in answer.context["text"]
+    assert '"Bills"' not in answer.context["text"]
+    assert (answer.context["count"], answer.context["total"]) == (1, 2)
+
+
+def test_a_changed_value_is_shown_then_applied_then_undone(
+    actors: Actors, orders: FakeBroker
+) -> None:
+    plan = sent(
+        actors.admin,
+        TOPICS,
+        '"perm":6,\n\t\t\t"readQueueNums":4',
+        '"perm":4,\n\t\t\t"readQueueNums":4',
+    )
+    assert lines_of(plan) == [("perm", "6", "4")]
+    assert orders.topic_configs["Orders"].perm == 6
+
+    actors.admin.post(edit_of(TOPICS), {"token": token_on(plan), "reason": "read only for now"})
+
+    assert orders.topic_configs["Orders"].perm == 4
+    entry = Entry.objects.get()
+    assert (entry.action, entry.subject, entry.outcome) == (
+        "config.apply",
+        "broker-a · topics.json",
+        "done",
+    )
+    assert entry.remark == "read only for now"
+    assert (entry.before["Orders"]["perm"], entry.after["Orders"]["perm"]) == (6, 4)
+    actors.admin.post(reverse("files:undo", args=[entry.pk]))
+    assert orders.topic_configs["Orders"].perm == 6
+
+
+def test_an_entry_that_is_new_is_made_and_one_that_is_missing_goes(
+    actors: Actors, orders: FakeBroker
+) -> None:
+    new = '"audit":{"retryMaxTimes":3},\n\t\t"billing":{'
+    applied(actors.admin, GROUPS, '"billing":{', new)
+    assert orders.group_configs["audit"].retry_max_times == 3
+    text, fields = opened(actors.admin, GROUPS)
+    table = json.loads(text)
+    del table["subscriptionGroupTable"]["audit"]
+
+    plan = actors.admin.post(edit_of(GROUPS), {**fields, "text": json.dumps(table)})
+
+    (shown,) = plan.context["shown"]
+    assert shown.costs == ("1 group loses its configuration, and keeps its offsets: audit.",)
+    refused = actors.admin.post(edit_of(GROUPS), {"token": token_on(plan)})
+    assert (refused.status_code, "audit" in orders.group_configs) == (422, True)
+    actors.admin.post(edit_of(GROUPS), {"token": token_on(plan), "accepted": "on"})
+    assert "audit" not in orders.group_configs
+
+
+def test_a_topic_with_messages_goes_only_when_the_broker_is_typed(
+    actors: Actors, orders: FakeBroker
+) -> None:
+    orders.put("Bills", 0, 1_000, 2_000)
+    text, fields = opened(actors.admin, TOPICS)
+    table = json.loads(text)
+    del table["topicConfigTable"]["Bills"]
+
+    plan = actors.admin.post(edit_of(TOPICS), {**fields, "text": json.dumps(table)})
+
+    (shown,) = plan.context["shown"]
+    assert shown.costs == ("1 topic goes from broker-a, with 2 messages: Bills.",)
+    token = {"token": token_on(plan), "accepted": "on"}
+    assert actors.admin.post(edit_of(TOPICS), token).status_code == 422
+    assert "Bills" in orders.topic_configs
+    actors.admin.post(edit_of(TOPICS), {**token, "name": BROKER})
+    assert "Bills" not in orders.topic_configs
+
+
+def test_what_others_changed_elsewhere_meanwhile_stays(actors: Actors, orders: FakeBroker) -> None:
+    text, fields = opened(actors.admin, TOPICS)
+    orders.topic_configs["Bills"] = replace(orders.topic_configs["Bills"], perm=4)
+    mine = json.loads(text)
+    mine["topicConfigTable"]["Orders"]["order"] = True
+
+    plan = actors.admin.post(edit_of(TOPICS), {**fields, "text": json.dumps(mine)})
+
+    assert (plan.status_code, lines_of(plan)) == (200, [("order", "no", "yes")])
+    assert "1 other entry has changed since you opened the file" in plan.content.decode()
+    actors.admin.post(edit_of(TOPICS), {"token": token_on(plan)})
+    assert (orders.topic_configs["Bills"].perm, orders.topic_configs["Orders"].order) == (4, True)
+
+
+def test_what_others_changed_in_the_same_entry_is_shown_beside_it_and_merged_by_key(
+    actors: Actors, orders: FakeBroker
+) -> None:
+    text, fields = opened(actors.admin, TOPICS)
+    orders.topic_configs["Orders"] = replace(orders.topic_configs["Orders"], perm=4)
+    mine = json.loads(text)
+    mine["topicConfigTable"]["Orders"]["order"] = True
+
+    plan = actors.admin.post(edit_of(TOPICS), {**fields, "text": json.dumps(mine)})
+
+    assert plan.status_code == 409
+    assert lines_of(plan) == [("order", "no", "yes"), ("perm", "4", "4")]
+    actors.admin.post(edit_of(TOPICS), {"token": token_on(plan)})
+    orders_now = orders.topic_configs["Orders"]
+    assert (orders_now.perm, orders_now.order) == (4, True)
+
+
+def test_what_changed_after_the_plan_was_shown_is_not_overwritten(
+    actors: Actors, orders: FakeBroker
+) -> None:
+    plan = sent(actors.admin, TOPICS, '"perm":6', '"perm":4')
+    changed = next(iter(plan.context["shown"][0].plan.wanted))
+    orders.topic_configs[changed] = replace(orders.topic_configs[changed], order=True)
+
+    answer = actors.admin.post(edit_of(TOPICS), {"token": token_on(plan)})
+
+    assert (answer.status_code, orders.topic_configs[changed].perm) == (409, 6)
+    assert not Entry.objects.exists()
+
+
+def test_a_plan_that_was_not_made_here_is_refused(actors: Actors, orders: FakeBroker) -> None:
+    answer = actors.admin.post(edit_of(TOPICS), {"token": "made up"}, follow=True)
+
+    assert "nothing was done" in answer.content.decode()
+    assert not Entry.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said", "line"),
+    [
+        (TOPICS, '{\n"topicConfigTable":{\n"A":{,}}}', "This is not JSON", 3),
+        (TOPICS, '{"table":{}}', "A topics.json has an object topicConfigTable.", 1),
+        (TOPICS, '{"topicConfigTable":{\n"A":{"readQueueNums":1}}}', "A lacks writeQueueNums.", 2),
+        (
+            TOPICS,
+            '{"topicConfigTable":{\n"A":{"readQueueNums":1,\n"writeQueueNums":0}}}',
+            "A: writeQueueNums is from 1 to 65535.",
+            3,
+        ),
+        (
+            TOPICS,
+            '{"topicConfigTable":{"A":{"readQueueNums":1,"writeQueueNums":1,"topicName":"B"}}}',
+            "A calls itself B in topicName.",
+            1,
+        ),
+        (GROUPS, '{"subscriptionGroupTable":{"g":[]}}', "g is an object.", 1),
+        (
+            GROUPS,
+            '{"subscriptionGroupTable":{"g":{"consumeEnable":1}}}',
+            "g: consumeEnable is true or false.",
+            1,
+        ),
+        (
+            GROUPS,
+            '{"subscriptionGroupTable":{"g":{"retryTimes":1}}}',
+            "No request carries these keys, so nothing can be written there: retryTimes.",
+            None,
+        ),
+        (OFFSETS, '{"offsetTable":{"Orders":{0:1}}}', "topic@group", 1),
+        (OFFSETS, '{"offsetTable":{"Orders@g":{0:-1}}}', "the offset of queue 0 is a whole", 1),
+        (OFFSETS, '{"offsetTable":{"Orders@g":{x:1}}}', "This is not JSON", None),
+    ],
+)
+def test_a_text_that_is_no_such_file_is_refused_with_its_line(
+    actors: Actors, orders: FakeBroker, file: str, text: str, said: str, line: int | None
+) -> None:
+    _text, fields = opened(actors.admin, file)
+
+    live = actors.admin.post(edit_of(file), {"check": "on", "text": text}).json()["problems"]
+    answer = actors.admin.post(edit_of(file), {**fields, "text": text})
+
+    assert said in live[0][1]
+    if line is not None:
+        assert live[0][0] == line
+    assert (answer.status_code, answer.context["text"]) == (422, text)
+    assert answer.context["problems"][0].text == live[0][1]
+
+
+def test_the_broker_s_own_entries_are_refused(actors: Actors, brokers: FakeBroker) -> None:
+    brokers.add_topic("TBW102", queue_nums=4)
+
+    plan = sent(actors.admin, TOPICS, '"perm":6', '"perm":4')
+
+    (shown,) = plan.context["shown"]
+    assert shown.refusals == ("TBW102 belongs to the broker itself; no request changes it.",)
+    actors.admin.post(edit_of(TOPICS), {"token": token_on(plan)})
+    assert brokers.topic_configs["TBW102"].perm == 6
+
+
+def test_an_offset_of_an_offline_group_is_stored_and_of_one_with_members_sent_to_them(
+    actors: Actors, orders: FakeBroker
+) -> None:
+    orders.put("Orders", 0, *range(1, 11))
+    orders.offsets["billing", "Orders", 0] = 7
+    orders.add_group("online", online=True)
+    orders.offsets["online", "Orders", 0] = 7
+
+    for group in ("billing", "online"):
+        old = f'"Orders@{group}":{{0:7'
+        answer = sent(actors.admin, OFFSETS, old, old.replace("7", "3"))
+        (shown,) = answer.context["shown"]
+        assert shown.costs == ("4 messages are delivered again, 0 are skipped.",)
+        token = {"token": token_on(answer), "accepted": "on"}
+        actors.admin.post(edit_of(OFFSETS), token)
+        assert orders.offsets[group, "Orders", 0] == 3
+
+    assert [group for group, _topic, _moves in orders.moves] == ["online"]
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ("{0:11", "Orders@billing: queue 0 has the offsets from 0 to 10."),
+        ("{0:7,9:1", "Orders@billing: the topic has no queue 9 on this broker."),
+        ("{1:0", "no request takes away the offset of queue 0 alone"),
+    ],
+)
+def test_an_offset_that_no_request_sets_is_refused(
+    actors: Actors, orders: FakeBroker, new: str, said: str
+) -> None:
+    orders.put("Orders", 0, *range(1, 11))
+    orders.offsets["billing", "Orders", 0] = 7
+
+    answer = sent(actors.admin, OFFSETS, "{0:7", new)
+
+    assert said in answer.context["shown"][0].refusals[0]
+    assert orders.offsets["billing", "Orders", 0] == 7
+
+
+def test_what_a_broker_refuses_is_said_beside_what_is_left(
+    actors: Actors, orders: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = gateway().topics.save
+
+    def refuse_bills(config: Any, broker_names: Any) -> None:
+        if config.topic == "Bills":
+            raise RequestFailedError(ADDRESS, 1, "no more queues")
+        save(config, broker_names)
+
+    text, fields = opened(actors.admin, TOPICS)
+    mine = json.loads(text)
+    for name in ("Orders", "Bills"):
+        mine["topicConfigTable"][name]["order"] = True
+    plan = actors.admin.post(edit_of(TOPICS), {**fields, "text": json.dumps(mine)})
+    names = list(plan.context["shown"][0].plan.wanted)
+    monkeypatch.setattr(gateway().topics, "save", refuse_bills)
+
+    answer = actors.admin.post(edit_of(TOPICS), {"token": token_on(plan)})
+
+    assert "no more queues" in answer.content.decode()
+    left = answer.context["shown"][0].plan.wanted
+    done = names[: names.index("Bills")]
+    assert orders.topic_configs["Bills"].order is False
+    entry = Entry.objects.get()
+    assert entry.outcome == "failed"
+    assert [name for name in names if entry.after[name]["order"]] == done
+    assert "Bills" in left
+
+
+@pytest.mark.parametrize("file", ["delayOffset.json", "consumerFilter.json"])
+def test_what_only_the_broker_writes_is_shown_with_the_reason_and_not_edited(
+    actors: Actors, brokers: FakeBroker, file: str
+) -> None:
+    brokers.other_tables[ConfigFile.DELAYS] = {"1": 48}
+
+    page = actors.admin.get(reverse("files:show", args=[BROKER, file]))
+
+    assert page.status_code == 200
+    assert "Nobody edits this file" in page.content.decode()
+    assert actors.admin.get(edit_of(file)).status_code == 404
+
+
+def test_each_version_says_who_and_why_and_two_of_them_are_compared_and_gone_back_to(
+    actors: Actors, orders: FakeBroker
+) -> None:
+    applied(actors.admin, TOPICS, '"perm":6', '"perm":4', reason="for the audit")
+    history = reverse("files:history", args=[BROKER, TOPICS])
+    newer, older = FileVersion.objects.all()
+    assert (newer.source, newer.by, newer.reason) == ("applied", "ada", "for the audit")
+    assert (older.source, older.by) == ("seen", "")
+
+    compared = actors.admin.get(history, {"from": older.pk, "to": newer.pk})
+
+    lines = [line for _part, lines in compared.context["parts"] for line in lines]
+    assert [(each.label, each.now, each.wanted) for each in lines] == [("perm", "6", "4")]
+    restore = reverse("files:restore", args=[older.pk])
+    actors.admin.post(restore, {"token": token_on(actors.admin.get(restore))})
+    assert {each.perm for each in orders.topic_configs.values()} == {6}
+
+
+def test_a_change_made_elsewhere_is_kept_as_a_version_when_it_is_seen(
+    actors: Actors, orders: FakeBroker
+) -> None:
+    show = reverse("files:show", args=[BROKER, TOPICS])
+    actors.admin.get(show)
+    actors.admin.get(show)
+    orders.add_topic("Late")
+    actors.admin.get(show)
+
+    assert [(each.source, each.count) for each in FileVersion.objects.all()] == [
+        ("seen", 3),
+        ("seen", 2),
+    ]
+
+
+def test_no_more_versions_are_kept_than_the_newest(db: None) -> None:
+    for number in range(VERSIONS_KEPT + 3):
+        keep(BROKER, ConfigFile.TOPICS, {f"T{number}": {"perm": 6}})
+    keep("broker-b", ConfigFile.TOPICS, {"T": {"perm": 6}})
+
+    of_broker = FileVersion.objects.filter(broker_name=BROKER)
+    assert of_broker.count() == VERSIONS_KEPT
+    assert of_broker[0].entries == {f"T{VERSIONS_KEPT + 2}": {"perm": 6}}
+
+
+def test_a_form_opened_on_a_version_that_is_not_kept_any_more_keeps_its_text(
+    actors: Actors, orders: FakeBroker
+) -> None:
+    text, _fields = opened(actors.admin, TOPICS)
+
+    answer = actors.admin.post(edit_of(TOPICS), {"base": "999", "text": text})
+
+    assert (answer.status_code, answer.context["text"]) == (422, text)
+
+
+def test_the_schema_names_each_key_with_its_bounds(actors: Actors, brokers: FakeBroker) -> None:
+    found = actors.admin.get(reverse("files:schema", args=[TOPICS])).json()
+
+    entry = found["properties"]["topicConfigTable"]["additionalProperties"]
+    assert entry["properties"]["perm"]["maximum"] == 7
+    assert entry["required"] == ["readQueueNums", "writeQueueNums"]
+
+
+def test_files_are_for_administrators(actors: Actors, orders: FakeBroker) -> None:
+    for name in ("index", "show", "edit", "history"):
+        arguments = [] if name == "index" else [BROKER, TOPICS]
+        address = reverse(f"files:{name}", args=arguments)
+        assert actors.operator.get(address).status_code == 403
+        assert actors.admin.get(address).status_code == 200
+    assert re.search(r'href="/files/"', actors.admin.get("/").content.decode())
