@@ -20,7 +20,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.accounts import devices, throttle
 from console.accounts.hashing import BusyError, strangers_line
-from console.accounts.models import INVITATIONS_MAX, NAME_CHARACTERS_MAX, Invitation
+from console.accounts.models import INVITATIONS_MAX, NAME_CHARACTERS_MAX, CustomRole, Invitation
 from console.accounts.roles import Role
 
 if TYPE_CHECKING:
@@ -117,6 +117,12 @@ class InvitationForm(forms.Form):
         help_text=_("The person signs in with it."),
     )
     role = forms.ChoiceField(label=_("Role"), choices=Role.choices, initial=Role.VIEWER)
+    custom_roles = forms.ModelMultipleChoiceField(
+        label=_("Roles made here"),
+        queryset=CustomRole.objects.all(),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+    )
     mail = forms.EmailField(
         label=_("Mail address"),
         required=False,
@@ -127,6 +133,8 @@ class InvitationForm(forms.Form):
         super().__init__(*args, **kwargs)
         if not has_mail:
             del self.fields["mail"]
+        if not CustomRole.objects.exists():
+            del self.fields["custom_roles"]
 
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"])

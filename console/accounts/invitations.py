@@ -20,7 +20,11 @@ from console.accounts.models import INVITATION_LIFETIME, Invitation
 from console.accounts.roles import Role, give_role
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from django.contrib.auth.models import User
+
+    from console.accounts.models import CustomRole
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +35,9 @@ class TakenError(Exception):
     """The invitation was taken up or taken back meanwhile."""
 
 
-def invite(name: str, role: Role, mail: str, by: str) -> tuple[Invitation, str]:
+def invite(
+    name: str, role: Role, mail: str, by: str, custom_roles: Iterable[CustomRole] = ()
+) -> tuple[Invitation, str]:
     """Make an invitation; return it with its link, which nobody can read again.
 
     An expired one of the same name gives way.
@@ -47,6 +53,7 @@ def invite(name: str, role: Role, mail: str, by: str) -> tuple[Invitation, str]:
             by=by,
             expires_at=timezone.now() + INVITATION_LIFETIME,
         )
+        invitation.custom_roles.set(custom_roles)
     return invitation, settings.TREBUCHET_URL + reverse("accounts:join", args=[token])
 
 
@@ -65,6 +72,7 @@ def take_up(invitation: Invitation, password: str) -> User:
     account = get_user_model()(username=invitation.name, email=invitation.mail)
     # Before the transaction: a hash takes its time, and the database has one writer.
     account.set_password(password)
+    custom_roles = list(invitation.custom_roles.all())
     with transaction.atomic():
         deleted, _by_model = Invitation.objects.filter(
             pk=invitation.pk, expires_at__gt=timezone.now()
@@ -73,6 +81,7 @@ def take_up(invitation: Invitation, password: str) -> User:
             raise TakenError
         account.save()
         give_role(account, Role(invitation.role))
+        account.custom_roles.set(custom_roles)
     return account
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from console.accounts.actions import Action
 from console.accounts.roles import Role
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ NAME_CHARACTERS_MAX = 150
 INVITATION_LIFETIME = timedelta(days=3)
 INVITATIONS_MAX = 100
 AGENT_CHARACTERS_MAX = 300
+ROLE_CHARACTERS_MAX = 60
+DESCRIPTION_CHARACTERS_MAX = 200
+ROLES_MAX = 100
 
 
 class FailedSignIn(models.Model):
@@ -32,6 +36,44 @@ class FailedSignIn(models.Model):
         return f"{self.key}: {self.failures}"
 
 
+class CustomRole(models.Model):
+    """A role made here: actions, and the topics and groups they are allowed on, by patterns."""
+
+    name = models.CharField(
+        max_length=ROLE_CHARACTERS_MAX,
+        unique=True,
+        error_messages={"unique": _("There is a role of this name.")},
+    )
+    description = models.CharField(max_length=DESCRIPTION_CHARACTERS_MAX, blank=True)
+    actions: models.JSONField[list[str], list[str]] = models.JSONField(default=list)
+    topics: models.JSONField[list[str], list[str]] = models.JSONField(default=list)
+    groups: models.JSONField[list[str], list[str]] = models.JSONField(default=list)
+    members = models.ManyToManyField(
+        settings.AUTH_USER_MODEL, blank=True, related_name="custom_roles"
+    )
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def allowed(self) -> list[Action]:
+        """Its actions in their order; what a former release knew is left out."""
+        return [each for each in Action if each.value in self.actions]
+
+    @property
+    def as_kept(self) -> dict[str, Any]:
+        """What the audit keeps of it."""
+        return {
+            "description": self.description,
+            "actions": [each.value for each in self.allowed],
+            "topics": self.topics,
+            "groups": self.groups,
+        }
+
+
 class Invitation(models.Model):
     """A link that makes one account, once. Only a digest of its text is kept."""
 
@@ -43,13 +85,17 @@ class Invitation(models.Model):
     role = models.CharField(max_length=20, choices=Role.choices)
     mail = models.EmailField(blank=True)
     digest = models.CharField(max_length=64, unique=True)
+    custom_roles = models.ManyToManyField(CustomRole, blank=True, related_name="invitations")
     by = models.CharField(max_length=NAME_CHARACTERS_MAX)
     made_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(auto_now_add=True)
     expires_at: models.DateTimeField[datetime, datetime] = models.DateTimeField()
 
     class Meta:
         ordering = ["name"]
-        permissions = [("operate", "May change topics, groups, offsets, marks and schedules")]
+        permissions = [
+            ("operate", "May change topics, groups, offsets, marks and schedules"),
+            ("limited", "May see names and figures, and what custom roles add"),
+        ]
 
     def __str__(self) -> str:
         return self.name

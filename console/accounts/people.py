@@ -51,7 +51,9 @@ def is_last_administrator(account: User) -> bool:
 
 def audited(account: User) -> dict[str, Any]:
     """Return what the audit keeps of an account."""
-    return {"role": role_of(account).value, "enabled": account.is_active}
+    custom = [each.name for each in account.custom_roles.all()]
+    kept = {"role": role_of(account).value, "enabled": account.is_active}
+    return kept | ({"custom_roles": custom} if custom else {})
 
 
 def fresh(pk: int) -> User:

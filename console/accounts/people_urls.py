@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.accounts import people_views as views
+from console.accounts import people_views as views, role_views
 
 app_name = "people"
 urlpatterns = [
     path("", views.listing, name="list"),
     path("invite/", views.invite, name="invite"),
     path("invitations/<int:invitation>/delete/", views.withdraw, name="withdraw"),
+    path("roles/", role_views.listing, name="roles"),
+    path("roles/new/", role_views.create, name="role-create"),
+    path("roles/<int:role>/", role_views.edit, name="role-edit"),
+    path("roles/<int:role>/delete/", role_views.delete, name="role-delete"),
     path("<int:person>/", views.detail, name="detail"),
     path("<int:person>/role/", views.change_role, name="role"),
     path("<int:person>/switch/", views.switch, name="switch"),

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 from console.accounts import invitations, signed_in
 from console.accounts.browsers import in_words
 from console.accounts.forms import InvitationForm
-from console.accounts.models import INVITATION_LIFETIME, Invitation, SignedIn
+from console.accounts.models import INVITATION_LIFETIME, CustomRole, Invitation, SignedIn
 from console.accounts.people import (
     LastAdministratorError,
     administrator_remains,
@@ -28,7 +28,7 @@ from console.accounts.permissions import (
     administrators_form,
     administrators_page,
 )
-from console.accounts.roles import MEANINGS, Role, give_role, operators, role_of
+from console.accounts.roles import MEANINGS, Role, give_role, role_of, stored_roles
 from console.accounts.signed_in import ended_in_words, sessions_of
 from console.audit.models import Entry
 from console.audit.record import change
@@ -37,6 +37,7 @@ from console.ui.lists import asked_text, page_of
 from console.ui.tables import Column, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from django.contrib.auth.models import User
@@ -58,6 +59,7 @@ class Person:
 
     account: User
     role: Role
+    custom_roles: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -87,24 +89,23 @@ def ms_of(when: datetime | None) -> int | None:
 
 def found(pk: int) -> Person:
     account = get_object_or_404(get_user_model(), pk=pk)
-    return Person(account, role_of(account))
+    return Person(account, role_of(account), named(account))
+
+
+def named(account: User) -> tuple[str, ...]:
+    """Return the roles made here that an account has."""
+    return tuple(each.name for each in account.custom_roles.all())
 
 
 @administrators_page
 def listing(request: HttpRequest) -> HttpResponse:
     query = asked_text(request)
-    accounts = get_user_model().objects.filter(username__icontains=query)
-    operating = operators()
+    accounts = list(
+        get_user_model().objects.filter(username__icontains=query).prefetch_related("custom_roles")
+    )
     people = [
-        Person(
-            each,
-            Role.ADMINISTRATOR
-            if each.is_staff
-            else Role.OPERATOR
-            if each.pk in operating
-            else Role.VIEWER,
-        )
-        for each in accounts
+        Person(each, role, named(each))
+        for each, role in zip(accounts, stored_roles(accounts), strict=True)
     ]
     table = Table(request, COLUMNS, sort="name")
     page = page_of(request, table.sorted(people, KEYS))
@@ -137,9 +138,12 @@ def invite(request: HttpRequest) -> HttpResponse:
         return render(request, "accounts/invite.html", context, status=status)
     name, role = form.cleaned_data["name"], Role(form.cleaned_data["role"])
     mail = form.cleaned_data.get("mail", "")
-    after = {"role": role.value, "mail": mail}
+    custom = list(form.cleaned_data.get("custom_roles", ()))
+    after: dict[str, Any] = {"role": role.value, "mail": mail}
+    if custom:
+        after["custom_roles"] = [each.name for each in custom]
     with change(request, "account.invite", name, after=after):
-        invitation, link = invitations.invite(name, role, mail, request.user.get_username())
+        invitation, link = invitations.invite(name, role, mail, request.user.get_username(), custom)
     context = {
         "invitation": invitation,
         "link": link,
@@ -179,6 +183,9 @@ def detail(request: HttpRequest, person: int) -> HttpResponse:
     context = {
         "person": shown,
         "roles": [(each.value, each.label, MEANINGS[each]) for each in Role],
+        "custom_roles": [
+            (each, each.name in shown.custom_roles) for each in CustomRole.objects.all()
+        ],
         "is_last": is_last_administrator(shown.account),
         "may_query": shown.account.has_perm("sql.query_lake"),
         "sessions": sessions_of(shown.account, request.session.session_key),
@@ -198,7 +205,13 @@ def change_role(request: HttpRequest, person: int) -> HttpResponse:
     if wanted not in Role.values:
         messages.error(request, _("There is no such role."))
         return redirect("people:detail", person)
-    return changed(request, account, "account.role", role=Role(wanted))
+    # Of those that are there; a form from before there were any names none.
+    custom = CustomRole.objects.filter(pk__in=whole_numbers(request.POST.getlist("custom_role")))
+    return changed(request, account, "account.role", role=Role(wanted), custom=list(custom))
+
+
+def whole_numbers(texts: Iterable[str]) -> list[int]:
+    return [int(each) for each in texts if each.isascii() and each.isdecimal() and len(each) < 19]
 
 
 @administrators_action
@@ -241,6 +254,7 @@ def changed(
     action: str,
     *,
     role: Role | None = None,
+    custom: Sequence[CustomRole] | None = None,
     enabled: bool | None = None,
 ) -> HttpResponse:
     """Give an account a role or a state, unless that takes the last administrator."""
@@ -249,6 +263,8 @@ def changed(
             with administrator_remains():
                 if role is not None:
                     give_role(account, role)
+                if custom is not None:
+                    account.custom_roles.set(custom)
                 if enabled is not None:
                     account.is_active = enabled
                     account.save(update_fields=["is_active"])

@@ -8,21 +8,27 @@ from django.contrib.auth.models import Permission
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from console.accounts.actions import Action
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from django.contrib.auth.models import AnonymousUser, User
 
-OPERATE = "accounts.operate"
+OPERATE, LIMITED = "accounts.operate", "accounts.limited"
 
 
 class Role(models.TextChoices):
     """What a person may do; each role may do what those before it may."""
 
+    LIMITED = "limited", _("Limited")
     VIEWER = "viewer", _("Viewer")
     OPERATOR = "operator", _("Operator")
     ADMINISTRATOR = "administrator", _("Administrator")
 
 
 MEANINGS = {
+    Role.LIMITED: _("Sees names and figures; messages and changes only by roles made here."),
     Role.VIEWER: _("Sees every page of the brokers, and changes nothing."),
     Role.OPERATOR: _(
         "Changes topics, groups and offsets, sets marks, silences alerts, runs reports."
@@ -31,16 +37,48 @@ MEANINGS = {
 }
 
 
+VIEWERS = frozenset({Action.SEE})
+OPERATORS = VIEWERS | {
+    Action.SEND,
+    Action.TOPIC,
+    Action.GROUP,
+    Action.OFFSET,
+    Action.REPLAY,
+    Action.MEMBER,
+    Action.OPERATE,
+}
+BASE_ACTIONS: dict[Role, frozenset[Action]] = {
+    Role.LIMITED: frozenset(),
+    Role.VIEWER: VIEWERS,
+    Role.OPERATOR: OPERATORS,
+    Role.ADMINISTRATOR: frozenset(Action),
+}
+"""What each may do on every topic and group."""
+
+
 def role_of(account: User) -> Role:
     """Return the stored role; an account that is switched off has one, though it may do nothing."""
-    if account.is_staff:
-        return Role.ADMINISTRATOR
-    return Role.OPERATOR if account.pk in operators() else Role.VIEWER
+    return stored_roles([account])[0]
 
 
-def operators() -> set[int]:
-    """Return the accounts with the permission, by their keys."""
-    label, _dot, codename = OPERATE.partition(".")
+def stored_roles(accounts: Sequence[User]) -> list[Role]:
+    """Return the stored role of each account."""
+    operating, limited = holders(OPERATE), holders(LIMITED)
+    return [
+        Role.ADMINISTRATOR
+        if each.is_staff
+        else Role.OPERATOR
+        if each.pk in operating
+        else Role.LIMITED
+        if each.pk in limited
+        else Role.VIEWER
+        for each in accounts
+    ]
+
+
+def holders(permission: str) -> set[int]:
+    """Return the accounts that were given a permission, by their keys."""
+    label, _dot, codename = permission.partition(".")
     allowed = Permission.objects.filter(codename=codename, content_type__app_label=label)
     return set(allowed.exclude(user=None).values_list("user", flat=True))
 
@@ -49,11 +87,9 @@ def acting_role(account: User | AnonymousUser) -> Role:
     """Return the role in which somebody who has signed in acts now."""
     if may_administer(account):
         return Role.ADMINISTRATOR
-    return Role.OPERATOR if may_operate(account) else Role.VIEWER
-
-
-def may_operate(account: User | AnonymousUser) -> bool:
-    return account.is_authenticated and (account.is_staff or account.has_perm(OPERATE))
+    if account.has_perm(OPERATE):
+        return Role.OPERATOR
+    return Role.LIMITED if account.has_perm(LIMITED) else Role.VIEWER
 
 
 def may_administer(account: User | AnonymousUser) -> bool:
@@ -64,9 +100,10 @@ def give_role(account: User, role: Role) -> None:
     """Store the role of a stored account; other permissions stay as they are."""
     account.is_staff = account.is_superuser = role is Role.ADMINISTRATOR
     account.save(update_fields=["is_staff", "is_superuser"])
-    label, _dot, codename = OPERATE.partition(".")
-    operate = Permission.objects.get(codename=codename, content_type__app_label=label)
-    if role is Role.OPERATOR:
-        account.user_permissions.add(operate)
-    else:
-        account.user_permissions.remove(operate)
+    for name, holder in ((OPERATE, Role.OPERATOR), (LIMITED, Role.LIMITED)):
+        label, _dot, codename = name.partition(".")
+        permission = Permission.objects.get(codename=codename, content_type__app_label=label)
+        if role is holder:
+            account.user_permissions.add(permission)
+        else:
+            account.user_permissions.remove(permission)

@@ -14,15 +14,21 @@ from django.utils.module_loading import import_string
 if TYPE_CHECKING:
     from typing import Any
 
+    from django.contrib.auth.models import User
     from django.http import HttpRequest
 
 
 async def is_signed_in(session_key: str | None) -> bool:
     """Look a session up afresh: it may have ended, or the account may be switched off by now."""
+    return await signed_in_account(session_key) is not None
+
+
+async def signed_in_account(session_key: str | None) -> User | None:
+    """Return whose session this is now, None where it is nobody's any more."""
     if not session_key:
-        return False
-    looked_up: bool = await database_sync_to_async(_is_signed_in)(session_key)
-    return looked_up
+        return None
+    found: User | None = await database_sync_to_async(_account_of)(session_key)
+    return found
 
 
 async def is_cookie_signed_in(scope: dict[str, Any]) -> bool:
@@ -34,7 +40,7 @@ async def is_cookie_signed_in(scope: dict[str, Any]) -> bool:
     return False
 
 
-def _is_signed_in(session_key: str) -> bool:
+def _account_of(session_key: str) -> User | None:
     store = import_string(f"{settings.SESSION_ENGINE}.SessionStore")(session_key=session_key)
     user = get_user(cast("HttpRequest", SimpleNamespace(session=store)))
-    return user.is_authenticated and user.is_active
+    return user if user.is_authenticated and user.is_active else None

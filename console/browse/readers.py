@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from broker_core.message import names
+from console.accounts.rights import acts_for
 from console.gateway.access import gateway
 from console.gateway.moment import now_ms
 
@@ -95,14 +96,16 @@ def copies_of(message: StoredMessage, group: str) -> tuple[StoredMessage, ...]:
     key = message.uniq_key or next(iter(message.keys.split()), "")
     if not key:
         return ()
-    found = [
-        each
-        for topic in (names.retry_topic(group), names.dlq_topic(group))
-        if topic != message.topic
-        for each in gateway().browse.by_key(topic, key, message.store_ms, now_ms() + 1).messages
-        if each.origin_id == message.offset_msg_id
-        or (message.uniq_key and each.uniq_key == message.uniq_key)
-    ]
+    # Whether there is a copy is a group's figure; each copy asks who may see it.
+    with acts_for(None):
+        found = [
+            each
+            for topic in (names.retry_topic(group), names.dlq_topic(group))
+            if topic != message.topic
+            for each in gateway().browse.by_key(topic, key, message.store_ms, now_ms() + 1).messages
+            if each.origin_id == message.offset_msg_id
+            or (message.uniq_key and each.uniq_key == message.uniq_key)
+        ]
     return tuple(sorted(found, key=lambda each: each.store_ms))
 
 

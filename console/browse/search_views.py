@@ -11,8 +11,9 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import administrators_action, page
-from console.accounts.roles import may_administer
+from console.accounts.actions import Action
+from console.accounts.permissions import action_for, page, require
+from console.accounts.rights import rights_on
 from console.audit.record import change
 from console.browse.columns import NAMES_OFFERED_MAX, columns_with, rows_of
 from console.browse.content import Filter, PathError, filter_of, path_of
@@ -84,10 +85,12 @@ def asked_of(request: HttpRequest) -> Asked:
     paths = [each.strip()[:FIELD_CHARACTERS_MAX] for each in request.GET.getlist("field")]
     fields = tuple(dict.fromkeys(each for each in paths if each))[:FIELDS_MAX]
     problem = ""
-    if not may_administer(request.user):
+    if not rights_on(request).may(Action.READ, topic):
         fields = ()
         if condition.looks_into_bodies:
-            problem = _("Administrators see bodies, and only they search through them.")
+            problem = _(
+                "It takes a role that may read bodies of this topic to search through them."
+            )
     for each in (condition.path, *fields):
         try:
             path_of(each)
@@ -177,12 +180,13 @@ def whole_question(request: HttpRequest) -> Asked:
     return asked
 
 
-@administrators_action
+@action_for(Action.EXPORT)
 def export(request: HttpRequest, kind: str) -> HttpResponseBase:
     """Return what a search finds as a file, and write down who took it."""
     if kind not in KINDS:
         raise MissingError(_("Messages are exported as CSV or JSON lines."))
     asked = whole_question(request)
+    require(request, Action.EXPORT, asked.topic)
     after: dict[str, Any] = {
         "format": kind,
         "from_ms": str(asked.span.low_ms),

@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 from django.shortcuts import render
 from django.utils.translation import gettext as _, gettext_lazy
 
+from console.accounts.actions import Action
 from console.accounts.permissions import page
-from console.accounts.roles import may_administer
+from console.accounts.rights import rights_on
 from console.browse.bodies import Body, body_of
 from console.browse.readers import Readers, readers_of
 from console.gateway.access import gateway
@@ -39,13 +40,15 @@ BODY_FORMS = {
 def message(
     request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
 ) -> HttpResponse:
-    """Show one message; its body to administrators."""
+    """Show one message; its body to those who may read it."""
     found = stored_at(topic, BrokerQueue(broker_name, queue_id), offset)
     readers, readers_problem = asked_readers(found)
     context = {
         "message": found,
         "body": (
-            shown_body(found, request.GET.get("as", "")) if may_administer(request.user) else None
+            shown_body(found, request.GET.get("as", ""))
+            if rights_on(request).may(Action.READ, topic)
+            else None
         ),
         "body_forms": BODY_FORMS,
         "readers": readers,

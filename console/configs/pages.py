@@ -13,6 +13,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from console.accounts.actions import Action
+from console.accounts.permissions import require
 from console.audit.models import Entry
 from console.audit.record import change
 from console.audit.undo import tell, undo_address
@@ -99,6 +101,11 @@ class ConfigPages:
     requests: Requests
 
     @property
+    def action(self) -> Action:
+        """What somebody has to be allowed who changes one."""
+        return Action(f"{self.kind}.change")
+
+    @property
     def list_name(self) -> str:
         return f"{self.namespace}:list"
 
@@ -130,6 +137,7 @@ class ConfigPages:
         if not is_post:
             form.initial.update(self._like(request.GET.get("like", ""), form))
         if is_post and form.is_valid() and not is_going_back(request):
+            require(request, self.action, form.name)
             nothing: State = dict.fromkeys(form.chosen_brokers)
             plan = Plan(form.name, nothing, nothing, wanted_by(form))
             return self._show_plan(request, plan, form=form)
@@ -249,6 +257,7 @@ class ConfigPages:
 
     def _carry_out(self, request: HttpRequest, plan: Plan) -> HttpResponse:
         """Do what a plan says, once its objection is accepted."""
+        require(request, self.action, plan.name)
         refusal, objection = self._objections(plan)
         if refusal or (objection and request.POST.get("accepted") != "on"):
             return self._show_plan(request, plan, is_refused=True)

@@ -17,12 +17,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _, ngettext
 
 from broker_core.message import names
-from console.accounts.permissions import (
-    administrators_action,
-    operators_action,
-    operators_form,
-    operators_page,
-)
+from console.accounts.actions import Action as Allowed
+from console.accounts.permissions import action_for, form_for, page_for, require
 from console.audit.exporting import cell
 from console.audit.record import change, done
 from console.dead_letters import replaying
@@ -80,7 +76,7 @@ def chosen_of(request: HttpRequest, group: str, *, again: bool) -> tuple[Any, ..
     return selection, (found if again else tuple(each for each in found if each.is_open)), before
 
 
-@operators_page
+@page_for(Allowed.REPLAY, "group")
 def preview(request: HttpRequest, group: str) -> HttpResponse:
     """Show what a replay would do; changes nothing."""
     is_asked = "target" in request.GET or "rate" in request.GET
@@ -100,6 +96,10 @@ def preview(request: HttpRequest, group: str) -> HttpResponse:
             letters = letters[:1]
         target = Target(form.cleaned_data["target"])
         destinations = destinations_of(group, letters, target)
+        if target is Target.ORIGIN:
+            # Others read these topics, too.
+            for each in destinations:
+                require(request, Allowed.SEND, each.topic)
         context["destinations"] = destinations
         context["danger"] = danger_of(group, selection, letters, form.cleaned_data, destinations)
     return render(request, "dead_letters/preview.html", context)
@@ -138,6 +138,7 @@ def danger_of(
         "target": wanted["target"],
         "rate": wanted["rate"],
         "query": selection.query,
+        "topics": [each.topic for each in destinations],
         "places": [list(each.place) for each in letters],
     }
     return Danger(
@@ -180,7 +181,7 @@ def danger_of(
     )
 
 
-@operators_action
+@action_for(Allowed.REPLAY, "group")
 def start(request: HttpRequest, group: str) -> HttpResponse:
     """Begin the replay that the preview showed, or say why not."""
     back = redirect("dead_letters:group", group)
@@ -192,6 +193,9 @@ def start(request: HttpRequest, group: str) -> HttpResponse:
         messages.error(request, _("The preview is too old. Look at a new one; nothing was done."))
         return back
     stop_lost()
+    if token["target"] == Target.ORIGIN:
+        for topic in token["topics"]:
+            require(request, Allowed.SEND, topic)
     problem = refusal(group) if token["group"] == group else _("The preview is of another group.")
     if problem:
         messages.error(request, problem)
@@ -256,7 +260,7 @@ def made(
     return run
 
 
-@operators_form
+@form_for(Allowed.REPLAY, "group")
 def discard(request: HttpRequest, group: str) -> HttpResponse:
     """Ask why dead letters are not needed; a POST with a reason marks them as seen to."""
     selection, letters, _before = chosen_of(request, group, again=False)
@@ -287,11 +291,12 @@ def discard(request: HttpRequest, group: str) -> HttpResponse:
     return render(request, "dead_letters/discard.html", context)
 
 
-@administrators_action
+@action_for(Allowed.EXPORT)
 def export(request: HttpRequest, group: str, kind: str) -> HttpResponse:
     """Answer the chosen dead letters, bodies included, as a file."""
     if kind not in EXPORTS:
         raise MissingError(_("Dead letters are exported as csv and as jsonl."))
+    require(request, Allowed.EXPORT, names.dlq_topic(group))
     _selection, letters, _before = chosen_of(request, group, again=True)
     done(request, "dead-letter.export", group)
     text = csv_text(letters) if kind == "csv" else jsonl_text(letters)

@@ -13,7 +13,8 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import operators_action, page
+from console.accounts.actions import Action as Allowed
+from console.accounts.permissions import action_for, page, require
 from console.audit.exporting import cell
 from console.audit.record import change
 from console.dead_letters import replaying
@@ -77,19 +78,21 @@ def progress(request: HttpRequest, run: int) -> HttpResponse:
     return render(request, "dead_letters/_progress.html", run_context(found(run)))
 
 
-@operators_action
+@action_for(Allowed.REPLAY)
 def cancel(request: HttpRequest, run: int) -> HttpResponse:
     """Ask a run to end after the message that it is at."""
     subject = found(run)
+    require(request, Allowed.REPLAY, subject.group)
     with change(request, "dead-letter.cancel", subject.group, after={"run": subject.pk}):
         Run.objects.filter(pk=subject.pk, state=State.RUNNING).update(cancel_requested=True)
     return redirect("dead_letters:run", subject.pk)
 
 
-@operators_action
+@action_for(Allowed.REPLAY)
 def resume(request: HttpRequest, run: int) -> HttpResponse:
     """Send what a run that was stopped had not come to."""
     subject = found(run)
+    require(request, Allowed.REPLAY, subject.group)
     stop_lost()
     problem = refusal(subject.group)
     waits = subject.items.filter(outcome=Outcome.WAITING).exists()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from django.shortcuts import render
 
 from console.accounts.permissions import page
+from console.accounts.rights import acts_for
 from console.browse.readers import readers_of
 from console.browse.views import stored_at
 from console.family.clients import comparisons, steps_of_clients
@@ -57,17 +58,21 @@ def family(
 
 
 def family_of(asked: StoredMessage) -> Family:
-    """Return the family of a stored message from all that can be asked."""
-    relatives = relatives_of(asked)
-    try:
-        readings = readers_of(relatives.root).rows
-    except GatewayError as error:
-        relatives.problems.append(error.what)
-        readings = ()
-    steps = [
-        *steps_of_clients(relatives),
-        *steps_from_log(relatives, readings, replication_of(relatives.root)),
-    ]
+    """Return the family of a stored message from all that can be asked.
+
+    Whoever sees one of its records learns where the others are; each asks who may open it.
+    """
+    with acts_for(None):
+        relatives = relatives_of(asked)
+        try:
+            readings = readers_of(relatives.root).rows
+        except GatewayError as error:
+            relatives.problems.append(error.what)
+            readings = ()
+        steps = [
+            *steps_of_clients(relatives),
+            *steps_from_log(relatives, readings, replication_of(relatives.root)),
+        ]
     return Family(relatives, steps)
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, cast
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from console.gateway.guarding import guarded
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -16,6 +18,6 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def gateway() -> Gateway:
-    """Return the one gateway, made by the factory that the settings name."""
+    """Return the one gateway, made by the factory that the settings name, under guard."""
     factory = cast("Callable[[], Gateway]", import_string(settings.TREBUCHET_GATEWAY))
-    return factory()
+    return guarded(factory())

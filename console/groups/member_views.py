@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import operators_page, page
+from console.accounts.actions import Action
+from console.accounts.permissions import page, page_for
 from console.gateway.access import gateway
 from console.gateway.moment import now_ms
 from console.groups.members import MEMBERS_ASKED_MAX, subscriptions_of
@@ -32,7 +33,7 @@ def subscriptions(request: HttpRequest, group: str) -> HttpResponse:
     return render(request, "groups/_wishes.html", context)
 
 
-@operators_page
+@page_for(Action.MEMBER, "group")
 def member(request: HttpRequest, group: str) -> HttpResponse:
     """Show what one member says of itself; with `threads=on`, what each of its threads does."""
     client_id = request.GET.get("client", "")

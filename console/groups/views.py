@@ -10,7 +10,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from broker_core.message.names import dlq_topic
-from console.accounts.permissions import operators_form, page
+from console.accounts.actions import Action
+from console.accounts.permissions import form_for, page
 from console.configs.pages import ConfigPages, Requests, Words, addressed, state_of
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, GroupConfig
@@ -288,22 +289,22 @@ PAGES = ConfigPages(
 )
 
 
-@operators_form
+@form_for(Action.GROUP)
 def create(request: HttpRequest) -> HttpResponse:
     return PAGES.create(request)
 
 
-@operators_form
+@form_for(Action.GROUP, "group")
 def edit(request: HttpRequest, group: str) -> HttpResponse:
     return PAGES.edit(request, found(group))
 
 
-@operators_form
+@form_for(Action.GROUP)
 def undo(request: HttpRequest, entry: int) -> HttpResponse:
     return PAGES.undo(request, entry)
 
 
-@operators_form
+@form_for(Action.GROUP, "group")
 def delete(request: HttpRequest, group: str) -> HttpResponse:
     subject = found(group)
     remove_offset = request.POST.get("remove_offset") == "on"

@@ -11,13 +11,9 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import (
-    operators_action,
-    operators_form,
-    operators_page,
-    page,
-)
-from console.accounts.roles import may_operate
+from console.accounts.actions import Action
+from console.accounts.permissions import action_for, form_for, page, page_for, require
+from console.accounts.rights import rights_on
 from console.audit.models import Entry
 from console.audit.record import change
 from console.audit.undo import tell
@@ -70,7 +66,7 @@ def index(request: HttpRequest) -> HttpResponse:
         entry = reset_of(int(watched)) if watched.isdecimal() else None
         if entry is not None and entry.subject == subject_of(group, topic):
             context["following"] = following_of(entry, group, topic)
-        if may_operate(request.user):
+        if rights_on(request).may(Action.OFFSET, group):
             context["form"] = ResetForm(
                 # Nothing is chosen for anybody: each of the places loses or repeats messages.
                 initial={"group": group, "topic": topic},
@@ -111,13 +107,14 @@ def subject_context(progress: ConsumeProgress, topic: str) -> dict[str, Any]:
     }
 
 
-@operators_page
+@page_for(Action.OFFSET)
 def preview(request: HttpRequest) -> HttpResponse:
     """Show what a reset would do; changes nothing."""
     subject = SubjectForm(request.GET)
     if not subject.is_valid():
         return redirect("offsets:index")
     group, topic = subject.cleaned_data["group"], subject.cleaned_data["topic"]
+    require(request, Action.OFFSET, group)
     context = subject_context(gateway().groups.progress(group), topic)
     form = ResetForm(request.GET, queues=context["queues"])
     context |= {"form": form, "group": group, "topic": topic, "topics": [topic]}
@@ -131,13 +128,14 @@ def preview(request: HttpRequest) -> HttpResponse:
     return render(request, "offsets/preview.html", context)
 
 
-@operators_form
+@form_for(Action.OFFSET)
 def restore(request: HttpRequest, entry: int) -> HttpResponse:
     """Show what undoing an earlier reset would do; a POST does it while no offset has moved."""
     reset = reset_of(entry)
     if reset is None:
         raise MissingError(_("There is no such reset."))
     group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
+    require(request, Action.OFFSET, group)
     context = subject_context(gateway().groups.progress(group), topic)
     context |= {"group": group, "topic": topic, "restored": reset}
     wish = Wish(group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset))
@@ -238,7 +236,7 @@ def offsets_before(reset: Entry) -> dict[BrokerQueue, int]:
     }
 
 
-@operators_action
+@action_for(Action.OFFSET)
 def apply(request: HttpRequest) -> HttpResponse:
     """Do what the preview showed, or say why not."""
     try:
@@ -248,6 +246,7 @@ def apply(request: HttpRequest) -> HttpResponse:
     except signing.BadSignature:
         messages.error(request, _("The preview is too old. Look at a new one; nothing was done."))
         return redirect("offsets:index")
+    require(request, Action.OFFSET, plan["group"])
     return finished(request, plan)
 
 

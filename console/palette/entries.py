@@ -10,6 +10,7 @@ from django.core.cache import cache
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from console.accounts.actions import Action
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
 from console.gateway.errors import GatewayError
@@ -18,6 +19,7 @@ from console.ui.context import NAVIGATION
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from console.accounts.rights import Rights
     from console.preferences.models import Place
 
 ENTRIES_MAX = 30
@@ -71,14 +73,14 @@ def known_names() -> Names:
 
 
 def find(
-    asked: str, places: Iterable[Place], *, may_change: bool, may_administer: bool
+    asked: str, places: Iterable[Place], *, rights: Rights, may_administer: bool
 ) -> list[Entry]:
     """Return what matches every word that was typed, best first; without words, where to go."""
     words = asked.lower().split()
     always = [
         *(Entry(place.label, _("Favourite"), "star", place.address) for place in places),
         *pages(may_administer=may_administer),
-        *actions(may_change=may_change),
+        *actions(rights),
     ]
     if not words:
         return always[:ENTRIES_MAX]
@@ -97,9 +99,9 @@ def find(
     ]
     # A verb among the words names no topic: "reset billing" is the action of a group.
     for name in acted_on(names.topics, words):
-        found += (entry for entry in about_topic(name, may_change) if matches(entry, words))
+        found += (entry for entry in about_topic(name, rights) if matches(entry, words))
     for name in acted_on(names.groups, words):
-        found += (entry for entry in about_group(name, may_change) if matches(entry, words))
+        found += (entry for entry in about_group(name, rights) if matches(entry, words))
     ids, keys = about_messages(asked.split(), names.topics)
     unique = dict.fromkeys([*ids, *named[:ACTED_ON_MAX], *found, *named])
     # A word may always be a key, so this comes last, and has its place.
@@ -116,11 +118,13 @@ def pages(*, may_administer: bool) -> Iterator[Entry]:
     yield Entry(_("Change password"), _("Page"), "key-round", reverse("accounts:password"))
 
 
-def actions(*, may_change: bool) -> Iterator[Entry]:
-    if may_change:
-        hint = _("Action")
+def actions(rights: Rights) -> Iterator[Entry]:
+    hint = _("Action")
+    if rights.may_somewhere(Action.TOPIC):
         yield Entry(_("Create a topic…"), hint, "plus", reverse("topics:create"))
+    if rights.may_somewhere(Action.GROUP):
         yield Entry(_("Create a group…"), hint, "plus", reverse("groups:create"))
+    if rights.may_somewhere(Action.OPERATE):
         start = reverse("reports:list") + "#start-report"
         yield Entry(_("Run a report…"), hint, "play", start)
 
@@ -138,30 +142,31 @@ def broker_entry(name: str, number: int) -> Entry:
     return Entry(label, _("Broker"), "server", reverse("brokers:detail", args=[name, number]))
 
 
-def about_topic(name: str, may_change: bool) -> Iterator[Entry]:
+def about_topic(name: str, rights: Rights) -> Iterator[Entry]:
     hint, live = _("Action"), reverse("tracing:river")
     query = urlencode({"topic": name})
     yield Entry(_("Watch topic %s live") % name, hint, "radio", f"{live}?{query}")
-    if may_change:
+    if rights.may(Action.TOPIC, name):
         url = reverse("topics:edit", args=[name])
         yield Entry(_("Edit topic %s…") % name, hint, "pencil", url)
         url = reverse("topics:delete", args=[name])
         yield Entry(_("Delete topic %s…") % name, hint, "trash-2", url)
 
 
-def about_group(name: str, may_change: bool) -> Iterator[Entry]:
+def about_group(name: str, rights: Rights) -> Iterator[Entry]:
     hint, live = _("Action"), reverse("tracing:river")
     query = urlencode({"group": name})
     offsets = f"{reverse('offsets:index')}?{query}"
     yield Entry(_("Watch group %s live") % name, hint, "radio", f"{live}?{query}")
-    if may_change:
+    if rights.may(Action.OFFSET, name):
         yield Entry(_("Reset offsets of %s…") % name, hint, "rotate-ccw", offsets)
+    else:
+        yield Entry(_("Offsets of %s") % name, hint, "milestone", offsets)
+    if rights.may(Action.GROUP, name):
         url = reverse("groups:edit", args=[name])
         yield Entry(_("Edit group %s…") % name, hint, "pencil", url)
         url = reverse("groups:delete", args=[name])
         yield Entry(_("Delete group %s…") % name, hint, "trash-2", url)
-    else:
-        yield Entry(_("Offsets of %s") % name, hint, "milestone", offsets)
 
 
 def about_messages(words: Sequence[str], topics: Iterable[str]) -> tuple[list[Entry], list[Entry]]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from django.http import JsonResponse
 
 from console.accounts.permissions import page
-from console.accounts.roles import may_administer, may_operate
+from console.accounts.rights import rights_on
+from console.accounts.roles import may_administer
 from console.palette.entries import find
 from console.ui.context import places_of
 from console.ui.lists import asked_text
@@ -22,7 +23,7 @@ def entries(request: HttpRequest) -> HttpResponse:
     found = find(
         asked_text(request),
         places_of(request),
-        may_change=may_operate(request.user),
+        rights=rights_on(request),
         may_administer=may_administer(request.user),
     )
     return JsonResponse({"entries": [entry._asdict() for entry in found]})

@@ -11,7 +11,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _, ngettext
 
-from console.accounts.permissions import operators_action, operators_form, require_administrator
+from console.accounts.actions import Action
+from console.accounts.permissions import action_for, form_for, require
+from console.accounts.rights import rights_on
 from console.audit.models import Entry
 from console.audit.record import change
 from console.browse.bodies import decoded
@@ -41,7 +43,7 @@ AUDITED_IDS = 20
 RECENT_SHOWN = 10
 
 
-@operators_form
+@form_for(Action.SEND)
 def send(request: HttpRequest) -> HttpResponse:
     """Show the form, with what was last sent to the topic or what another message has."""
     topics = gateway().topics.all()
@@ -59,7 +61,11 @@ def send(request: HttpRequest) -> HttpResponse:
         "names": names[:NAMES_OFFERED_MAX],
         "topic": asked if asked in topics else "",
         "last": last,
-        "halves": HalfMessage.objects.all()[:HALVES_SHOWN],
+        "halves": [
+            each
+            for each in HalfMessage.objects.all()
+            if rights_on(request).may(Action.SEND, each.topic)
+        ][:HALVES_SHOWN],
         "recent": LastSent.objects.filter(user=user_of(request))[:RECENT_SHOWN],
     }
     return render(request, "sending/form.html", context)
@@ -74,7 +80,7 @@ def user_of(request: HttpRequest) -> User:
 def initial_of(request: HttpRequest, topic: str, last: LastSent | None) -> dict[str, Any]:
     """Return what the form begins with."""
     if "copy" in request.GET:
-        require_administrator(request)
+        require(request, Action.READ, topic)
         return copied(topic, request.GET["copy"])
     if last is not None:
         return {**last.fields, "topic": topic, "is_half": False}
@@ -120,6 +126,7 @@ def sent(request: HttpRequest, form: SendForm) -> HttpResponse:
     """Send, write down what came of it, and lead to the form with the places."""
     data = form.cleaned_data
     topic, outgoing = data["topic"], form.messages()
+    require(request, Action.SEND, topic)
     after: dict[str, Any] = {
         "count": len(outgoing),
         "bytes": sum(len(each.body) for each in outgoing),
@@ -210,10 +217,11 @@ def keep_halves(request: HttpRequest, keys: str, halves: tuple[Sent, ...]) -> No
     )
 
 
-@operators_action
+@action_for(Action.SEND)
 def end(request: HttpRequest, pk: int) -> HttpResponse:
     """Commit or roll back a transaction that was begun here."""
     half = get_object_or_404(HalfMessage, pk=pk)
+    require(request, Action.SEND, half.topic)
     is_commit = request.POST.get("outcome") == "commit"
     after = {"outcome": "commit" if is_commit else "roll back", "id": half.offset_msg_id}
     queue = MessageQueue(half.topic, half.broker_name, half.queue_id)
@@ -234,24 +242,26 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect(f"{reverse('sending:send')}?{urlencode({'topic': half.topic})}")
 
 
-@operators_action
+@action_for(Action.SEND)
 def forget(request: HttpRequest, pk: int) -> HttpResponse:
     """Take a transaction off the list; the broker does with it what it does with those left."""
     half = get_object_or_404(HalfMessage, pk=pk)
+    require(request, Action.SEND, half.topic)
     with change(request, "message.forget", half.topic, after={"id": half.offset_msg_id}):
         half.delete()
     return redirect(f"{reverse('sending:send')}?{urlencode({'topic': half.topic})}")
 
 
-@operators_action
+@action_for(Action.REPLAY)
 def deliver(
     request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
 ) -> HttpResponse:
     """Hand a message to one member of a group, and say what it made of it."""
+    group, _at, client_id = request.POST.get("member", "").partition(" ")
+    require(request, Action.REPLAY, group)
     found = gateway().browse.at(topic, BrokerQueue(broker_name, queue_id), offset)
     if found is None:
         raise MissingError(_("The message is not there (any more)."))
-    group, _at, client_id = request.POST.get("member", "").partition(" ")
     after: dict[str, Any] = {
         "group": group,
         "client": client_id,

@@ -13,7 +13,8 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
-from console.accounts.permissions import operators_form, page
+from console.accounts.actions import Action
+from console.accounts.permissions import form_for, page
 from console.audit.record import change
 from console.audit.undo import undo_address
 from console.configs.pages import ConfigPages, Requests, Words, addressed, state_of
@@ -389,7 +390,7 @@ def purge_danger(topic: Topic) -> Danger:
     )
 
 
-@operators_form
+@form_for(Action.TOPIC, "topic")
 def purge(request: HttpRequest, topic: str) -> HttpResponse:
     """Empty a topic: delete it, and make it again as it was on each broker."""
     subject = found(topic)
@@ -427,22 +428,22 @@ PAGES = ConfigPages(
 )
 
 
-@operators_form
+@form_for(Action.TOPIC)
 def create(request: HttpRequest) -> HttpResponse:
     return PAGES.create(request)
 
 
-@operators_form
+@form_for(Action.TOPIC, "topic")
 def edit(request: HttpRequest, topic: str) -> HttpResponse:
     return PAGES.edit(request, found(topic))
 
 
-@operators_form
+@form_for(Action.TOPIC)
 def undo(request: HttpRequest, entry: int) -> HttpResponse:
     return PAGES.undo(request, entry)
 
 
-@operators_form
+@form_for(Action.TOPIC, "topic")
 def delete(request: HttpRequest, topic: str) -> HttpResponse:
     subject = found(topic)
     return PAGES.delete(

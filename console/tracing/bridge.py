@@ -26,7 +26,7 @@ from console.gateway.answers import WatchFilter
 from console.gateway.errors import GatewayError, RequestFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from console.gateway.answers import TraceBatch, TraceEvent
     from console.gateway.ports import ClusterGateway, Watch, WatchGateway
@@ -60,11 +60,14 @@ class Viewer:
     `seen` events matched its filter; `dropped` of them never reached the page, since the queue
     overflowed; the broker's own ring lost `broker_dropped` before the filter. `round` numbers the
     page's filters and clearings: events from before the last filter carry an older number, and the
-    page picks from them itself.
+    page picks from them itself. Messages of topics that it may not see are nothing to it.
     """
 
-    def __init__(self, user_id: object) -> None:
+    def __init__(
+        self, user_id: object, may_see: Callable[[str], bool] = lambda _topic: True
+    ) -> None:
         self.user_id = user_id
+        self.may_see = may_see
         self.filter = WatchFilter()
         self.paused = False
         self.round = 0
@@ -332,7 +335,8 @@ class TraceBridge:
         for event in batch.events:
             for name in event.pop("matched", ()):
                 for viewer in viewers.get(name, ()):
-                    viewer.offer(event)
+                    if viewer.may_see(str(event.get("topic", ""))):
+                        viewer.offer(event)
 
     def _set(self, broker: WatchedBroker, state: str, message: Sentence) -> None:
         if (state, message) != (broker.state, broker.message):

@@ -10,17 +10,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils import translation
 from django.utils.translation import gettext
 
-from console.accounts.sessions import is_signed_in
+from console.accounts.actions import Action
+from console.accounts.rights import rights_of
+from console.accounts.sessions import signed_in_account
 from console.tracing.bridge import TooManyViewersError, TraceBridge, Viewer
 from console.tracing.filters import FilterError, parse_filter
 from console.ui.languages import language_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.contrib.auth.models import User
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +63,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         await self.accept()
         # For this socket's tasks only: each has a context of its own.
         translation.activate(language_of(self.scope))
-        viewer = Viewer(user.pk)
+        viewer = Viewer(user.pk, await sees(user))
         try:
             self._bridge.join(viewer)
         except TooManyViewersError:
@@ -122,14 +130,24 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
     async def _check_session(self) -> None:
         while True:
             await asyncio.sleep(self._session_check_s)
-            if not await is_signed_in(getattr(self.scope.get("session"), "session_key", None)):
+            key = getattr(self.scope.get("session"), "session_key", None)
+            user = await signed_in_account(key)
+            if user is None:
                 await self.close(code=CLOSE_SIGNED_OUT)
                 return
+            if self._viewer is not None:
+                self._viewer.may_see = await sees(user)
 
     async def _problem(self, sentence: str) -> None:
         frame = msgspec.json.encode({"type": "problem", "message": sentence})
         with contextlib.suppress(ConnectionError):
             await self.send(text_data=frame.decode())
+
+
+async def sees(user: User) -> Callable[[str], bool]:
+    """Return whether somebody may see the messages of a topic, by the rights of now."""
+    rights = await database_sync_to_async(rights_of)(user)
+    return lambda topic: rights.may(Action.SEE, topic)
 
 
 def round_of(content: dict[str, Any]) -> int:

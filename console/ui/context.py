@@ -9,7 +9,9 @@ from django.conf import settings
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 
-from console.accounts.roles import acting_role, may_administer, may_operate
+from console.accounts.actions import Action
+from console.accounts.rights import rights_on
+from console.accounts.roles import acting_role, may_administer
 from console.preferences.middleware import preferences_on
 from console.preferences.models import Place, Preferences
 from console.preferences.views import THEME_COOKIE
@@ -68,7 +70,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "navigation": [entry for entry in NAVIGATION if staff or may_see(user, entry)],
         "current_namespace": match.namespace if match else "",
         "role": acting_role(user).label if user is not None and user.is_authenticated else "",
-        "may_change": user is not None and may_operate(user),
+        "may_change": user is not None and rights_on(request).may_somewhere(Action.OPERATE),
         "may_administer": staff,
         "name_servers": ";".join(settings.TREBUCHET_NAMESRV),
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import NotAllowedError
+from console.accounts.rights import NotAllowedError
 from console.audit.record import refused
 from console.ui.missing import MissingError
 
@@ -31,6 +31,10 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
         text = _("This takes the role %(role)s. Ask an administrator.") % {
             "role": exception.role.label.lower()
         }
+        if exception.action is not None:
+            more = _("A role made here may allow it, too: %(action)s.")
+            about = f" ({exception.name})" if exception.name else ""
+            text += " " + more % {"action": f"{exception.action.label}{about}"}
     return problem(request, 403, _("Not allowed"), text)
 
 

@@ -101,6 +101,21 @@ def operator_account(db, quick_passwords) -> User:
 
 
 @pytest.fixture
+def limited_account(db, quick_passwords) -> User:
+    account = get_user_model().objects.create_user("leo", password=PASSWORD)
+    give_role(account, Role.LIMITED)
+    return account
+
+
+@pytest.fixture
+def limited(limited_account) -> Client:
+    """Return the browser of somebody who may do what roles made here allow, and else nothing."""
+    browser = Client()
+    browser.force_login(limited_account)
+    return browser
+
+
+@pytest.fixture
 def actors(admin_account, operator_account, reader_account) -> Actors:
     admin, operator, reader = Client(), Client(), Client()
     admin.force_login(admin_account)

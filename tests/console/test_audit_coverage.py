@@ -77,6 +77,7 @@ ALERT_WINDOW: dict[str, object] = {
     "broker_pattern": "*",
     "name_pattern": "*",
 }
+CUSTOM_ROLE: dict[str, object] = {"name": "team", "actions": ["message.read"], "topics": "orders-*"}
 SCHEDULE = {"kind": "interval", "every": 2, "period": "hours", "hours": "24", "enabled": "on"}
 # Every address that takes a POST: what to send, what the audit calls it.
 TOPICS_TEXT: dict[str, object] = {
@@ -142,6 +143,9 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "people:invite": ({"name": "otto", "role": "viewer"}, "account.invite"),
     "people:remove": ({"name": "bob"}, "account.remove"),
     "people:role": ({"role": "operator"}, "account.role"),
+    "people:role-create": (CUSTOM_ROLE, "role.create"),
+    "people:role-delete": ({"name": "shop"}, "role.delete"),
+    "people:role-edit": (CUSTOM_ROLE, "role.update"),
     "people:session-end": ({}, "account.session-end"),
     "people:sessions-end": ({}, "account.sessions-end"),
     "people:switch": ({"enabled": "off"}, "account.switch"),
@@ -356,6 +360,7 @@ def alerts_world() -> dict[str, str]:
             for word in ("detail", "role", "switch", "remove", "sessions-end")
         },
         "people:withdraw": made["invitation"],
+        **{f"people:role-{word}": made["role"] for word in ("edit", "delete")},
         "accounts:join": made["join"],
         "marks:delete": made["mark"],
         "marks:token-delete": made["mark_token"],

@@ -12,8 +12,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from console.accounts.actions import Action
 from console.accounts.invitations import invite
-from console.accounts.models import Invitation
+from console.accounts.models import CustomRole, Invitation
+from console.accounts.rights import rights_of
 from console.accounts.roles import Role, give_role, role_of
 from console.audit.models import Entry
 from console.sql.models import SavedQuery
@@ -242,3 +244,68 @@ def test_a_removal_counts_what_goes_asks_for_the_name_and_the_audit_keeps_it(
     assert actors.reader.get(reverse("topics:list")).status_code == 302
     entry = Entry.objects.get(action="account.remove", outcome="done")
     assert (entry.subject, entry.before) == ("rita", {"role": "viewer", "enabled": True})
+
+
+ROLE = {"name": "shop", "actions": ["offset.reset"], "topics": "", "groups": "billing\nshop-*"}
+
+
+def test_a_role_is_changed_on_its_page_for_everyone_who_has_it(actors, limited_account) -> None:
+    actors.admin.post(reverse("people:role-create"), ROLE)
+    made = CustomRole.objects.get()
+    person = reverse("people:role", args=[limited_account.pk])
+    actors.admin.post(person, {"role": "limited", "custom_role": [made.pk]})
+    assert made.groups == ["billing", "shop-*"]
+    assert rights_of(account("leo")).may(Action.OFFSET, "shop-1")
+
+    page = reverse("people:role-edit", args=[made.pk])
+    actors.admin.post(page, {**ROLE, "groups": "billing"})
+    assert not rights_of(account("leo")).may(Action.OFFSET, "shop-1")
+    assert rights_of(account("leo")).may(Action.OFFSET, "billing")
+
+    entry = Entry.objects.get(action="role.update")
+    assert (entry.before["groups"], entry.after["groups"]) == (["billing", "shop-*"], ["billing"])
+    given = Entry.objects.get(action="account.role")
+    assert given.after == {"role": "limited", "enabled": True, "custom_roles": ["shop"]}
+
+
+def test_a_deleted_role_allows_nothing_any_more_and_its_name_was_typed(
+    actors, limited_account
+) -> None:
+    made = CustomRole.objects.create(name="shop", actions=["offset.reset"], groups=["*"])
+    made.members.add(limited_account)
+    page = reverse("people:role-delete", args=[made.pk])
+
+    actors.admin.post(page, {"name": "other"})
+    assert rights_of(account("leo")).may(Action.OFFSET, "billing")
+    actors.admin.post(page, {"name": "shop"})
+
+    assert not rights_of(account("leo")).may(Action.OFFSET, "billing")
+    assert Entry.objects.get(action="role.delete").before["members"] == ["leo"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"groups": ""}, "Name the groups"),
+        ({"groups": "a b; c!"}, "names nothing"),
+        ({"actions": []}, "This field is required"),
+        ({"actions": ["message.read"], "groups": ""}, "Name the topics"),
+        ({"actions": ["fly"]}, "not one of the available choices"),
+        ({"groups": " ".join(f"g{each}" for each in range(51))}, "51 names; 50 at most"),
+    ],
+)
+def test_a_role_that_cannot_be_is_refused_in_the_form(wrong, sentence, actors) -> None:
+    answer = actors.admin.post(reverse("people:role-create"), {**ROLE, **wrong})
+
+    assert answer.status_code == 422
+    assert sentence in answer.content.decode()
+    assert not CustomRole.objects.exists()
+
+
+def test_who_is_invited_with_a_role_made_here_has_it(actors) -> None:
+    made = CustomRole.objects.create(name="shop", actions=["offset.reset"], groups=["*"])
+
+    join(link_for(actors.admin, role="limited", custom_roles=str(made.pk)))
+
+    assert role_of(account("nina")) is Role.LIMITED
+    assert rights_of(account("nina")).may(Action.OFFSET, "billing")

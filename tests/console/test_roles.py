@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from django.urls import reverse
 
+from console.accounts.actions import Action
+from console.accounts.models import CustomRole
+from console.audit.models import Entry
+from tests.console import test_audit_coverage
 from tests.console.test_addresses import ALL, BY_TOKEN, PUBLIC, SIGNED, url_of
+from tests.console.test_audit_coverage import data_of
+
+# A fixture is found by its name in this module.
+world = test_audit_coverage.world
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
 
@@ -18,39 +27,44 @@ OWN = {
     "preferences:place",
     "preferences:theme",
 }
-OPERATORS_POST = {
+# What an operator may post because of the action, on any name.
+BY_ACTION = {
+    "dead_letters:cancel": Action.REPLAY,
+    "dead_letters:discard": Action.REPLAY,
+    "dead_letters:resume": Action.REPLAY,
+    "dead_letters:start": Action.REPLAY,
+    "groups:create": Action.GROUP,
+    "groups:delete": Action.GROUP,
+    "groups:edit": Action.GROUP,
+    "groups:undo": Action.GROUP,
+    "offsets:apply": Action.OFFSET,
+    "offsets:restore": Action.OFFSET,
+    "sending:deliver": Action.REPLAY,
+    "sending:end": Action.SEND,
+    "sending:forget": Action.SEND,
+    "sending:send": Action.SEND,
+    "topics:create": Action.TOPIC,
+    "topics:delete": Action.TOPIC,
+    "topics:edit": Action.TOPIC,
+    "topics:purge": Action.TOPIC,
+    "topics:undo": Action.TOPIC,
+}
+# What takes an action that only administrators have on every name.
+BY_RARER_ACTION = {"browse:export": Action.EXPORT, "dead_letters:export": Action.EXPORT}
+OPERATORS_POST = set(BY_ACTION) | {
     "alerts:silence",
     "alerts:silence-end",
     "alerts:window-create",
     "alerts:window-delete",
     "alerts:window-edit",
-    "dead_letters:cancel",
-    "dead_letters:discard",
-    "dead_letters:resume",
-    "dead_letters:start",
-    "groups:create",
-    "groups:delete",
-    "groups:edit",
-    "groups:undo",
     "marks:add",
     "marks:delete",
-    "offsets:apply",
-    "offsets:restore",
     "reports:cancel",
     "reports:schedule",
     "reports:schedule-delete",
     "reports:schedule-new",
     "reports:schedule-switch",
     "reports:start",
-    "sending:deliver",
-    "sending:end",
-    "sending:forget",
-    "sending:send",
-    "topics:create",
-    "topics:delete",
-    "topics:edit",
-    "topics:purge",
-    "topics:undo",
 }
 # Who is refused here asks an administrator for a permission, not for a role.
 BY_PERMISSION = "sql:"
@@ -63,25 +77,126 @@ ASKED = [
 
 @pytest.mark.parametrize(("name", "parameters"), ASKED, ids=[name for name, _ in ASKED])
 def test_each_role_may_what_those_before_it_may_and_posts_what_is_its(
-    name, parameters, actors
+    name, parameters, actors, limited
 ) -> None:
     url = url_of(name, parameters)
-    looks = [each.get(url).status_code for each in (actors.reader, actors.operator, actors.admin)]
-    posts = [each.post(url).status_code for each in (actors.reader, actors.operator, actors.admin)]
+    clients = (limited, actors.reader, actors.operator, actors.admin)
+    looks = [each.get(url).status_code for each in clients]
+    posts = [each.post(url).status_code for each in clients]
 
-    for viewer, operator, administrator in (looks, posts):
-        assert administrator != 403
-        assert operator != 403 or viewer == 403
-    if posts[2] == 405:
+    for each in (looks, posts):
+        # Who is refused comes before who is not.
+        assert [status == 403 for status in each] == sorted(
+            (status == 403 for status in each), reverse=True
+        )
+        assert each[-1] != 403
+    if posts[-1] == 405:
         return
     if name in OWN:
         assert 403 not in posts
     elif name in OPERATORS_POST:
         # A schedule that is not there is 404 for everybody.
-        assert posts[0] in (403, 404)
-        assert posts[1] != 403
+        assert set(posts[:2]) <= {403, 404}
+        assert posts[2] != 403
     else:
-        assert posts[:2] == [403, 403]
+        assert posts[:3] == [403, 403, 403]
+
+
+def role_of_mine(account, topics: str, groups: str) -> None:
+    """Give a role with every action on some names."""
+    every = [each.value for each in Action if each is not Action.OPERATE]
+    role = CustomRole.objects.create(
+        name="mine", actions=every, topics=topics.split(), groups=groups.split()
+    )
+    role.members.add(account)
+
+
+CHANGED = {**BY_ACTION, **BY_RARER_ACTION}
+
+
+@pytest.mark.parametrize("name", sorted(CHANGED))
+def test_a_role_made_here_changes_what_its_patterns_name_and_nothing_else(
+    name, actors, limited, limited_account, world
+) -> None:
+    url = world.get(name) or url_of(name, dict(ALL)[name])
+    data = data_of(name, url, actors.admin)
+    role_of_mine(limited_account, "mine* %DLQ%billing", "mine*")
+
+    refused = limited.post(url, data)
+
+    assert refused.status_code == 403
+    assert not Entry.objects.filter(actor=limited_account, outcome="done").exists()
+    assert str(CHANGED[name].label) in refused.content.decode()
+
+    CustomRole.objects.update(
+        topics=["Ord?rs", "New"], groups=["bill*", "audit", "export", "new", "shop"]
+    )
+    assert limited.post(url, data).status_code in (200, 302)
+    assert Entry.objects.filter(actor=limited_account, outcome="done").exists()
+
+
+@pytest.mark.parametrize("action", [Action.SEE, Action.TOPIC])
+def test_an_action_alone_allows_nothing_that_takes_another(
+    action, actors, limited, limited_account, world
+) -> None:
+    role_of_mine(limited_account, "*", "*")
+    CustomRole.objects.update(actions=[action.value])
+
+    done = [
+        name
+        for name, needed in CHANGED.items()
+        if needed is not action
+        and limited.post(world.get(name) or url_of(name, dict(ALL)[name])).status_code != 403
+    ]
+
+    assert done == []
+
+
+def test_bodies_are_read_by_whom_a_role_lets_on_its_topics_alone(
+    actors, limited, limited_account, brokers
+) -> None:
+    for topic in ("Orders", "Mine"):
+        brokers.add_topic(topic)
+        brokers.put_message(topic, 0, b'{"secret": 7}', 1_000, KEYS="K-1")
+    pages = {
+        topic: reverse("browse:message", args=["broker-a", 0, 0, topic])
+        for topic in ("Orders", "Mine")
+    }
+    assert limited.get(pages["Mine"]).status_code == 403
+
+    role_of_mine(limited_account, "Mi*", "")
+    mine = limited.get(pages["Mine"])
+    assert b"secret" in mine.content
+    assert limited.get(pages["Orders"]).status_code == 403
+    found = {"by": "key", "topic": "Orders", "text": "K-1"}
+    assert limited.get(reverse("browse:find"), found).status_code == 403
+    asked = {"topic": "Orders", "range": "1h"}
+    assert limited.get(reverse("browse:search"), asked).status_code == 403
+    assert limited.get(reverse("topics:detail", args=["Orders"])).status_code == 200
+
+    CustomRole.objects.update(actions=[Action.SEE.value])
+    seen = limited.get(pages["Mine"])
+    assert seen.status_code == 200
+    assert b"secret" not in seen.content
+    searched = {"topic": "Mine", "range": "1h", "text": "secret"}
+    answer = limited.get(reverse("browse:search"), searched)
+    assert b"It takes a role that may read bodies" in answer.content
+
+
+def test_a_replay_to_their_own_topics_takes_the_right_to_send_there(
+    actors, limited, limited_account, brokers
+) -> None:
+    brokers.add_topic("Orders")
+    brokers.add_group("billing")
+    brokers.add_topic("%RETRY%billing", queue_nums=1)
+    brokers.give_up("billing", "Orders", 1_000)
+    role_of_mine(limited_account, "", "billing")
+    preview = reverse("dead_letters:preview", args=["billing"])
+
+    to_group = limited.get(preview, {"target": "retry", "rate": "1"})
+    to_topic = limited.get(preview, {"target": "origin", "rate": "1"})
+
+    assert (to_group.status_code, to_topic.status_code) == (200, 403)
 
 
 def test_who_is_refused_reads_which_role_it_takes(actors, brokers) -> None:

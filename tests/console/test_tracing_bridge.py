@@ -320,3 +320,18 @@ async def test_a_user_watches_in_twenty_windows_at_most(
     with pytest.raises(TooManyViewersError):
         bridge.join(Viewer(1))
     bridge.join(Viewer(2))
+
+
+async def test_a_viewer_gets_no_event_of_a_topic_whose_messages_it_may_not_see(
+    brokers: TracedBroker, bridge: TraceBridge
+) -> None:
+    limited, other = Viewer(1, lambda topic: topic == "mine"), Viewer(2)
+    bridge.join(limited)
+    bridge.join(other)
+    await brokers.until_watched()
+
+    brokers.push([an_event(topic="orders"), an_event(topic="mine")])
+
+    assert [each["topic"] for each in frames(limited)[-1]["events"]] == ["mine"]
+    assert limited.seen == 1
+    assert other.seen == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib.auth import get_user_model
 
 from console.accounts.invitations import invite
+from console.accounts.models import CustomRole
 from console.accounts.roles import Role
 from console.alerts.links import silence_token
 from console.alerts.models import Alert, Channel, Rule, Silence, Window
@@ -44,6 +45,14 @@ def make() -> dict[str, int | str]:
     )
     person = get_user_model().objects.create_user("bob")
     invitation, link = invite("nina", Role.OPERATOR, "", "ada")
+    role = CustomRole.objects.create(
+        name="shop",
+        description="The shop's own topics",
+        actions=["message.see", "message.read", "offset.reset"],
+        topics=["orders", "shop-*"],
+        groups=["order-service"],
+    )
+    role.members.add(person)
     owner = get_user_model().objects.filter(is_staff=True).earliest("pk")
     query = SavedQuery.objects.create(owner=owner, name="late orders", sql="SELECT 1")
     replay = Run.objects.create(
@@ -67,6 +76,7 @@ def make() -> dict[str, int | str]:
         "run": replay.pk,
         "person": person.pk,
         "invitation": invitation.pk,
+        "role": role.pk,
         "join": link.rstrip("/").rpartition("/")[2],
         "mark": mark.pk,
         "mark_token": token.pk,

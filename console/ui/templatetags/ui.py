@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import template
 from django.conf import settings
@@ -13,8 +13,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import get_language, gettext as _, ngettext
 
+from console.accounts.actions import Action
+from console.accounts.rights import rights_on
 from console.gateway.moment import now_ms
 from console.ui import words
+
+if TYPE_CHECKING:
+    from django.template import Context
 
 register = template.Library()
 
@@ -25,6 +30,13 @@ SECONDS_A_DAY = 86_400
 SECONDS_AN_HOUR = 3_600
 SPAN_SECONDS_MAX = 90
 SPAN_MINUTES_MAX = 90 * 60
+
+
+@register.simple_tag(takes_context=True)
+def may(context: Context, action: str, name: str = "") -> bool:
+    """Whether the reader may do this with a topic or group; without a name, with any."""
+    rights = rights_on(context["request"])
+    return rights.may(Action(action), name) if name else rights.may_somewhere(Action(action))
 
 
 @register.simple_tag

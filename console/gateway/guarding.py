@@ -1,0 +1,152 @@
+"""The guard: no call reaches a broker that the person behind it may not make.
+
+Each call of each way to the brokers has a rule here or is free for everyone who has signed in
+(`tests/console/test_guarding.py` counts them). A rule names what the call takes: actions, of which
+one is enough, and the topic or group. Whoever may see messages and not read them gets them without
+their bodies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, cast
+
+from console.accounts.actions import Action
+from console.accounts.rights import refusal, rights_now
+from console.gateway.copies import Copies, MessageCopy
+from console.gateway.stored import Found, KeyFound, StoredMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from console.accounts.rights import Rights
+    from console.gateway.ports import (
+        BrowseGateway,
+        Gateway,
+        GroupGateway,
+        OffsetGateway,
+        RepairGateway,
+        SendingGateway,
+        TopicGateway,
+    )
+
+    Need = tuple[tuple[Action, ...], str]
+    Rule = Callable[..., Iterable[Need]]
+
+
+def need(name: str, *actions: Action) -> tuple[Need]:
+    return ((actions, name),)
+
+
+# Deleting a group may take its offsets, and undoing that brings them back.
+OFFSETS = (Action.OFFSET, Action.GROUP)
+RULES: dict[str, dict[str, Rule]] = {
+    "topics": {
+        "save": lambda config, broker_names: need(config.topic, Action.TOPIC),
+        "delete": lambda topic: need(topic, Action.TOPIC),
+    },
+    "groups": {
+        "running": lambda group, members, *, with_threads=False: (
+            need(group, Action.MEMBER) if with_threads else ()
+        ),
+        "save": lambda config, broker_names: need(config.group, Action.GROUP),
+        "delete": lambda group, *, remove_offset: need(group, Action.GROUP),
+    },
+    "offsets": {
+        "commit": lambda group, topic, offsets: need(group, *OFFSETS),
+        "reset_online": lambda group, topic, timestamp_ms: need(group, Action.OFFSET),
+        "move_online": lambda group, topic, offsets: need(group, Action.OFFSET),
+    },
+    "browse": {
+        "newest": lambda wanted, before, count: need(wanted.topic, Action.SEE),
+        "at": lambda topic, queue, offset, *, is_whole=False: need(topic, Action.SEE),
+        # The topic stands in the answer.
+        "by_id": lambda offset_msg_id: (),
+        "by_key": lambda topic, key, low_ms, high_ms: need(topic, Action.SEE),
+    },
+    "repair": {
+        "copies": lambda topic, queue, offset, count: need(topic, Action.SEE),
+        "resend": lambda copy, queue, properties: need(queue.topic, Action.SEND, Action.REPLAY),
+    },
+    "sending": {
+        "send": lambda outgoing: [
+            ((Action.SEND,), topic)
+            for topic in dict.fromkeys(each.queue.topic for each in outgoing)
+        ],
+        "end": lambda half, *, is_commit: need(half.queue.topic, Action.SEND),
+        "deliver": lambda broker_name, offset_msg_id, group, client_id: need(group, Action.REPLAY),
+    },
+}
+FREE: dict[str, frozenset[str]] = {
+    "topics": frozenset({"all", "status", "oldest", "traffic", "consumers"}),
+    "groups": frozenset({"all", "connections", "connections_of", "progress", "progress_of"}),
+    "offsets": frozenset({"at"}),
+    "browse": frozenset(),
+    "repair": frozenset({"writable"}),
+    "sending": frozenset(),
+}
+"""What tells names and figures."""
+
+
+def guarded(plain: Gateway) -> Gateway:
+    """Return the ways to the brokers with their rules."""
+    return replace(
+        plain,
+        topics=cast("TopicGateway", Guarded(plain.topics, RULES["topics"])),
+        groups=cast("GroupGateway", Guarded(plain.groups, RULES["groups"])),
+        offsets=cast("OffsetGateway", Guarded(plain.offsets, RULES["offsets"])),
+        browse=cast("BrowseGateway", Guarded(plain.browse, RULES["browse"])),
+        repair=cast("RepairGateway", Guarded(plain.repair, RULES["repair"])),
+        sending=cast("SendingGateway", Guarded(plain.sending, RULES["sending"])),
+    )
+
+
+class Guarded:
+    """One way to the brokers, whose calls are checked for whoever makes them."""
+
+    def __init__(self, port: object, rules: Mapping[str, Rule]) -> None:
+        self._port = port
+        self._rules = rules
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        rule = self._rules.get(name)
+        if rule is None:
+            return found
+
+        @wraps(found)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            rights = rights_now()
+            if rights is None:
+                return found(*args, **kwargs)
+            for actions, subject in rule(*args, **kwargs):
+                if not any(rights.may(each, subject) for each in actions):
+                    raise refusal(actions[0], subject)
+            return shown(found(*args, **kwargs), rights)
+
+        return checked
+
+
+def shown(answer: Any, rights: Rights) -> Any:
+    """Return an answer as somebody with these rights may see it."""
+    if isinstance(answer, StoredMessage):
+        rights.require(Action.SEE, answer.topic)
+        return as_seen(answer, rights)
+    if isinstance(answer, Found | KeyFound):
+        return replace(answer, messages=tuple(as_seen(each, rights) for each in answer.messages))
+    if isinstance(answer, Copies):
+        return replace(answer, messages=tuple(copy_seen(each, rights) for each in answer.messages))
+    return answer
+
+
+def as_seen(message: StoredMessage, rights: Rights) -> StoredMessage:
+    if rights.may(Action.READ, message.topic):
+        return message
+    return replace(message, body=None, is_cut=False)
+
+
+def copy_seen(copy: MessageCopy, rights: Rights) -> MessageCopy:
+    if rights.may(Action.READ, copy.stored.topic):
+        return copy
+    return replace(copy, stored=as_seen(copy.stored, rights), body=b"")
