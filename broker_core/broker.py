@@ -51,7 +51,9 @@ class Broker:
         try:
             self.access = build_access(self.foundation)
             self.storage = build_storage(self.foundation)
-            self.replication = build_replication(self.foundation, self.storage.store)
+            self.replication = build_replication(
+                self.foundation, self.storage.store, self.storage.tracer
+            )
             self.clients = build_clients(self.foundation, self.storage, self.access.gate)
             self.duties = MastersDuties(
                 self.foundation.role,

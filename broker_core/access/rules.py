@@ -47,6 +47,9 @@ class Rule(NamedTuple):
     """Whether a broker's account will do for an administrator's."""
     found: str = ""
     """In words what the processor asks as well, once it has found what the request is about."""
+    is_private: bool = False
+    """Whether it is for the administration listener alone, where there is one, as what needs an
+    administrator is."""
 
 
 def _group(name: str) -> Need:
@@ -139,6 +142,8 @@ FOLLOWER = Rule("broker", "follow", _nothing, is_admin=True, is_broker=True)
 """What a slave asks of its master."""
 REGISTRATION = Rule("name server", "register", _nothing, is_admin=True, is_broker=True)
 
+TRACE = ANY_ACCOUNT._replace(found="SUB on each event's topic", is_private=True)
+
 RULES: dict[int, Rule] = {
     # Messages.
     RequestCode.SEND_MESSAGE: _send("topic"),
@@ -223,8 +228,10 @@ RULES: dict[int, Rule] = {
     RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: ADMINISTRATOR,
     RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: ADMINISTRATOR,
     RequestCode.GET_BROKER_SAMPLE: ADMINISTRATOR,
-    RequestCode.TRACE_WATCH: ADMINISTRATOR,
-    RequestCode.TRACE_UNWATCH: ADMINISTRATOR,
+    RequestCode.TRACE_WATCH: TRACE,
+    RequestCode.TRACE_UNWATCH: TRACE,
+    RequestCode.TRACE_RECORDED: TRACE,
+    RequestCode.TRACE_LEVEL: ADMINISTRATOR,
     RequestCode.PROMOTE_BROKER: ADMINISTRATOR,
     # Between the brokers of a set.
     RequestCode.GET_REPLICATION_STATE: FOLLOWER,

@@ -13,7 +13,7 @@ from broker_core.delivery.slow_consumers import SlowConsumers
 from broker_core.processors.around.listened import ListenedTransactions
 from broker_core.processors.heartbeat import notify_consumer_ids_changed
 from broker_core.processors.transaction import ProducerInquiry
-from broker_core.transaction.check import CheckSettings, TransactionCheck
+from broker_core.transaction.check import CheckedHalf, CheckSettings, TransactionCheck
 
 if TYPE_CHECKING:
     from broker_core.composition.foundation import Foundation
@@ -72,7 +72,14 @@ def _transaction_check(
         )
 
     clock, steady, counted_log = foundation.clock, foundation.steady, foundation.counted_log
-    ask = ProducerInquiry(foundation.store_host, producers, gate).ask
+    inquiry = ProducerInquiry(foundation.store_host, producers, gate)
+
+    def ask(half: CheckedHalf) -> bool:
+        is_asked = inquiry.ask(half)
+        if is_asked:
+            storage.trace.checked(half.message)
+        return is_asked
+
     if extensions.transaction_listener is None:
         return TransactionCheck(settings, transactions, ask, counted_log, clock, steady)
     listened = ListenedTransactions(extensions.transaction_listener, extensions.failures, ask)

@@ -16,6 +16,7 @@ from broker_core.processors.admin.messages import MessagesAdmin
 from broker_core.processors.admin.sample import SampleAdmin
 from broker_core.processors.admin.topics import TopicsAdmin
 from broker_core.processors.consumer_trace import ConsumerTrace
+from broker_core.processors.heads import Heads
 from broker_core.processors.heartbeat import HeartbeatProcessor
 from broker_core.processors.long_answers import LongAnswers
 from broker_core.processors.offset_commits import OffsetCommits
@@ -25,7 +26,6 @@ from broker_core.processors.query import QueryProcessor
 from broker_core.processors.reply import ReplyProcessor
 from broker_core.processors.send import SendProcessor
 from broker_core.processors.send_back import SendBackProcessor
-from broker_core.processors.send_trace import SendTrace
 from broker_core.processors.subscription_check import SubscriptionCheck
 from broker_core.processors.trace import TraceProcessor
 from broker_core.processors.transaction import TransactionProcessor
@@ -34,6 +34,7 @@ from broker_core.sending.dead_letters import DeadLetters
 from broker_core.sending.detours import Detours
 from broker_core.sending.placement import Placement
 from broker_core.stats.recent_records import RecentRecords
+from broker_core.trace.records import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +95,9 @@ def build_processors(
         offsets=consuming.offsets,
         heartbeat=_heartbeat(foundation, storage, clients),
         query=QueryProcessor(foundation.configuration.store, store, access.gate),
-        trace=TraceProcessor(storage.tracer),
+        trace=TraceProcessor(
+            storage.tracer, access.gate, Heads(store, foundation.store_host), clock
+        ),
         access=AccessAdmin(config, foundation.address, access.acl),
         topics=TopicsAdmin(
             config,
@@ -192,7 +195,7 @@ def _sending(
             Detours(config, foundation.levels, storage.schedule, storage.transactions),
             store,
             stats,
-            SendTrace(storage.tracer, store, store_host),
+            storage.sends,
             clock,
         ),
         send_back=SendBackProcessor(
@@ -231,7 +234,14 @@ def _sending(
 def _consuming(foundation: Foundation, storage: StorageParts, clients: ClientParts) -> Consuming:
     config, clock = foundation.configuration.broker, foundation.clock
     store, consumers = storage.store, clients.consumers
-    consumer_trace = ConsumerTrace(storage.tracer, consumers, foundation.store_host, clock)
+    consumer_trace = ConsumerTrace(
+        storage.tracer,
+        consumers,
+        store,
+        foundation.store_host,
+        clock,
+        foundation.native.sampled or sampled,
+    )
     consume_hooks = consume_hooks_of(foundation)
     commits = OffsetCommits(storage.offsets, consumer_trace, consume_hooks)
     pull = PullProcessor(

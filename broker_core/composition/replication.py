@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker_core.composition.foundation import Foundation
     from broker_core.ha.role import Role
     from broker_core.store.message_store import MessageStore
+    from broker_core.trace.tracer import Tracer
 
 HA_PORT = Gate("haAllowedAddresses", "read the log over the HA port", "a slave")
 
@@ -42,7 +43,9 @@ class ReplicationParts:
             self.ha_slave.start()
 
 
-def build_replication(foundation: Foundation, store: MessageStore) -> ReplicationParts:
+def build_replication(
+    foundation: Foundation, store: MessageStore, tracer: Tracer
+) -> ReplicationParts:
     """Build both ends; nothing listens or connects yet.
 
     Raises:
@@ -63,6 +66,12 @@ def build_replication(foundation: Foundation, store: MessageStore) -> Replicatio
         ),
         foundation.tls if ha.ha_tls else None,
     )
+
+    def reported(address: str, commit_log_offset: int) -> None:
+        if tracer.watching:
+            tracer.followed.replicated(address, commit_log_offset, foundation.clock.monotonic())
+
+    ha_master.on_report = reported
     ha_slave = HaSlave(
         ha,
         foundation.clock,

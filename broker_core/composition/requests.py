@@ -99,7 +99,7 @@ def build_requests(
 
     def on_connection_lost(connection: Connection) -> None:
         storage.parked_pulls.close(connection)
-        storage.tracer.unwatch(connection)
+        storage.tracer.connection_lost(connection)
         clients.housekeeping.on_connection_lost(connection)
 
     def around(handlers: dict[int, Handler]) -> dict[int, Handler]:

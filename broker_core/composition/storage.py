@@ -21,17 +21,21 @@ from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.metadata.persistence import MetadataPersistence
 from broker_core.metadata.subscription_groups import SubscriptionGroups
 from broker_core.metadata.topics import Topics
+from broker_core.processors.send_trace import SendTrace
 from broker_core.stats.counters import BrokerStats
 from broker_core.store.message_store import MessageStore
 from broker_core.store.self_check import SelfCheck
 from broker_core.trace.stored import StoredTrace
-from broker_core.trace.tracer import Tracer
+from broker_core.trace.tracer import OFF, Tracer
 from broker_core.transaction.resolve import Transactions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker_core.composition.foundation import Foundation
     from broker_core.delivery.sql92.expression import Expression
     from broker_core.message.message import MessageExt
+    from broker_core.store.flush import Flush
     from broker_core.store.results import PutMessageResult
 
 logger = logging.getLogger(__name__)
@@ -56,6 +60,7 @@ class StorageParts:
     stats: BrokerStats
     tracer: Tracer
     trace: StoredTrace
+    sends: SendTrace
     self_check: SelfCheck
 
 
@@ -95,9 +100,12 @@ def build_storage(foundation: Foundation) -> StorageParts:
         lambda: store.put_total,
         is_detailed=config.enable_detail_stat,
     )
-    store.time_flushes(stats.flush_latency.record)
-    tracer = Tracer(clock, limits)
-    trace = StoredTrace(tracer, foundation.store_host)
+    tracer = _tracer(foundation, store, stats)
+    retries_of = _retries_of(groups)
+    trace = StoredTrace(tracer, foundation.store_host, retries_of, foundation.levels.delay_ms)
+    store.retention.on_expired = _expiry_told(tracer, trace, offsets)
+    sends = SendTrace(tracer, store, foundation.store_host, retries_of, foundation.levels.delay_ms)
+    store.note_slow_puts(sends.slow_offset)
     return StorageParts(
         topics=topics,
         groups=groups,
@@ -120,11 +128,13 @@ def build_storage(foundation: Foundation) -> StorageParts:
             lambda topic: topics.create_retry(topic, TRANSACTION_QUEUE_NUMS),
             foundation.store_host,
             foundation.steady,
-            trace.emit,
+            trace.committed,
+            trace.rolled_back,
         ),
         stats=stats,
         tracer=tracer,
         trace=trace,
+        sends=sends,
         self_check=SelfCheck(
             StorePaths.of(store_config.store_path_root_dir, store_config.store_path_commit_log),
             store_config.mapped_file_size_commit_log,
@@ -133,6 +143,51 @@ def build_storage(foundation: Foundation) -> StorageParts:
             files,
         ),
     )
+
+
+def _tracer(foundation: Foundation, store: MessageStore, stats: BrokerStats) -> Tracer:
+    config = foundation.configuration.broker
+    tracer = Tracer(
+        foundation.clock,
+        foundation.configuration.limits,
+        recorder_bytes_max=config.trace_recorder_max_bytes,
+        recorder_minutes=config.trace_recorder_minutes,
+    )
+    tracer.on_watching = store.time_puts
+    if config.trace_level == OFF:
+        tracer.set_level(OFF)
+
+    def flushed(flush: Flush) -> None:
+        stats.flush_latency.record(flush.took_s)
+        if tracer.watching:
+            tracer.followed.flushed(flush.flushed_where, flush.at_s, flush.together)
+
+    store.time_flushes(flushed)
+    return tracer
+
+
+def _retries_of(groups: SubscriptionGroups) -> Callable[[str], int | None]:
+    def retries_of(group: str) -> int | None:
+        found = groups.table.get(group)
+        return None if found is None else found.retry_max_times
+
+    return retries_of
+
+
+def _expiry_told(
+    tracer: Tracer, trace: StoredTrace, offsets: ConsumerOffsets
+) -> Callable[[str, int, int, int], None]:
+    """Return what tells of messages that went before a group had read them."""
+
+    def expired(topic: str, queue_id: int, first: int, end: int) -> None:
+        if not tracer.notes_errors:
+            return
+        for group in sorted(offsets.groups_of(topic)):
+            offset = offsets.query(group, topic, queue_id)
+            if 0 <= offset < end:
+                trace.expired(group, topic, queue_id, max(first, offset), end)
+
+    return expired
 
 
 def load_storage(foundation: Foundation, parts: StorageParts) -> None:
@@ -206,7 +261,7 @@ def _schedule(
                 topic,
                 result.wrote_size,
             )
-        trace.emit(message, topic, queue_id, result)
+        trace.due(message, topic, queue_id, result)
 
     def on_deferred(queue_id: int, result: PutMessageResult) -> None:
         stats.deferred(RMQ_SYS_SCHEDULE_TOPIC, queue_id, result.wrote_size)

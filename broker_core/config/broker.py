@@ -102,6 +102,11 @@ class BrokerConfig:
     """Whether every administrator's account is one that requires fresh signatures."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = setting("INFO", live=True)
     """Of all packages but those with a logLevel.PACKAGE of their own."""
+    trace_level: Literal["off", "recorder"] = "recorder"
+    """Of the live trace, from a start on: docs/tracing.md."""
+    trace_recorder_max_bytes: int = setting(16 << 20, low=1 << 20, high=1 << 30, unit=BYTES)
+    trace_recorder_minutes: int = setting(10, low=1, high=24 * 60)
+    """How far back the flight recorder of the live trace reaches, if its bytes suffice."""
     # Names of extensions, in their order, separated by commas; the last key is the original's own.
     send_message_hooks: str = setting("", extensions_max=EXTENSIONS_MAX)
     consume_message_hooks: str = setting("", extensions_max=EXTENSIONS_MAX)

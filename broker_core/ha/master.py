@@ -41,6 +41,8 @@ TEND_SECONDS = 1.0
 SAMPLES_MAX = 3_600
 """Seconds for which is known where the log ended."""
 ANY_END = 1 << 62
+GONE = -1
+"""What is reported of a slave whose connection has ended."""
 
 
 class HaMaster(Service):
@@ -48,6 +50,7 @@ class HaMaster(Service):
 
     Attributes:
         on_acknowledged: called when a slave has reported, connected or gone, and each second.
+        on_report: told which slave has the log up to where, when one has reported; None for nobody.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class HaMaster(Service):
         """With tls, connections are secured, and others refused."""
         super().__init__()
         self.on_acknowledged: Callable[[], None] = _nothing
+        self.on_report: Callable[[str, int], None] | None = None
         self._config = config
         self._clock = clock
         self._log = log
@@ -155,6 +159,8 @@ class HaMaster(Service):
         self.on_acknowledged()
 
     def acknowledged(self, connection: HaConnection) -> None:
+        if self.on_report is not None:
+            self.on_report(connection.address, connection.acknowledged_offset)
         self.on_acknowledged()
 
     def sent_everything(self) -> None:
@@ -162,6 +168,8 @@ class HaMaster(Service):
 
     def disconnected(self, connection: HaConnection, reason: str) -> None:
         self._connections.remove(connection)
+        if self.on_report is not None:
+            self.on_report(connection.address, GONE)
         host = connection.address.rpartition(":")[0]
         if reason:
             self._report("HA connection closed", host, reason)

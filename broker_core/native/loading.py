@@ -32,6 +32,8 @@ class Native(NamedTuple):
     crc32: Callable[[bytes], int] | None = None
     """The turn's own, for the test that compares it."""
     plain_replay: type[NativePlainReplay] | None = None
+    sampled: Callable[[memoryview, int], list[memoryview]] | None = None
+    """See broker_core.trace.records."""
 
 
 class NativeRecords(Protocol):
@@ -76,7 +78,9 @@ def load(environment: Mapping[str, str] = os.environ) -> Native:
                 VARIABLE, wanted, f"the compiled turn, but {reason}; `{COMMAND}` compiles it"
             ) from error
         return Native(None, f"Python, since {reason}; `{COMMAND}` compiles it")
-    return Native(module.SendTurn, "compiled", module.crc32, module.NativePlainReplay)
+    return Native(
+        module.SendTurn, "compiled", module.crc32, module.NativePlainReplay, module.sampled
+    )
 
 
 def load_records(environment: Mapping[str, str] = os.environ) -> NativeRecords | None:

@@ -27,6 +27,7 @@ cdef struct Text:
 cdef struct Send:
     int32_t opaque
     Text topic
+    Text producer_group
     Text properties
     int32_t queue_id
     int32_t sys_flag
@@ -217,6 +218,7 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send) noexcept nogi
     send.properties.size = 0
     send.properties.is_escaped = False
     send.reconsume_times = 0
+    send.producer_group = send.properties
     if at >= end or at[0] != 123:
         return NULL
     at += 1
@@ -253,6 +255,8 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send) noexcept nogi
                 send.reconsume_times = <int32_t>number
         else:
             at = read_text(at, end, &text)
+            if letter == 97:  # a: producerGroup
+                send.producer_group = text
             if at != NULL and letter == 109 and (text.is_escaped or is_text(text, b"true", 4)):
                 return NULL
         if at == NULL or at >= end:

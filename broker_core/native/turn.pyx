@@ -24,7 +24,7 @@ from cpython.buffer cimport (
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
 from broker_core.native.pack cimport (
     CRC_MASK,
@@ -71,6 +71,8 @@ cdef enum:
 
 cdef const char* SEND_BEGINS = b'{"code":310,'
 cdef Py_ssize_t SEND_BEGINS_SIZE = 12
+cdef const char* UNIQ_KEY = b'UNIQ_KEY\x01'
+cdef Py_ssize_t UNIQ_KEY_SIZE = 9
 
 crc32_begin()
 
@@ -78,6 +80,50 @@ crc32_begin()
 def crc32(const uint8_t[::1] data not None):
     """Return the CRC-32 of bytes, for the test that compares it with zlib's."""
     return crc32_of(&data[0], data.shape[0]) if data.shape[0] else 0
+
+
+def sampled(records not None, int64_t one_of):
+    """See broker_core/trace/records.py, whose twin this is."""
+    cdef Py_buffer view
+    cdef Bytes begin
+    cdef Bytes at
+    cdef Bytes end
+    cdef Bytes key
+    cdef Bytes stop
+    cdef int64_t size, left
+    found = []
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    try:
+        begin = <Bytes>view.buf
+        left = view.len
+        at = begin
+        while left >= 4:
+            size = <int32_t>big32(at)
+            if size < 4 or size > left:
+                raise ValueError("these are no records side by side")
+            end = at + size
+            key = uniq_key_before(at, end)
+            if key != NULL:
+                stop = <Bytes>memchr(key, 2, end - key)
+                if stop == NULL:
+                    stop = end
+            if key == NULL or crc32_of(key, stop - key) % one_of == 0:
+                found.append(records[at - begin : end - begin])
+            at = end
+            left -= size
+        return found
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef Bytes uniq_key_before(Bytes begin, Bytes end) noexcept:
+    """Return where the last unique key of a record stands, NULL when it is not found at once."""
+    cdef Bytes at = end - UNIQ_KEY_SIZE
+    while at > begin:
+        if at[0] == 85 and memcmp(at, UNIQ_KEY, UNIQ_KEY_SIZE) == 0:
+            return at + UNIQ_KEY_SIZE if at[-1] == 2 else NULL
+        at -= 1
+    return NULL
 
 
 cdef class _Place:
@@ -97,14 +143,17 @@ cdef class _Place:
     cdef int64_t count
     cdef int64_t size
     cdef int64_t end
+    # One of how many of its messages somebody wants to see; 0: none.
+    cdef int64_t one_of
 
 
 cdef class SendTurn:
     """Serves plain sends of one broker. Event loop only."""
 
-    cdef object _send, _handler, _raw, _puts, _config, _state, _queues, _index, _stats, _tracer
+    cdef object _send, _handler, _raw, _puts, _config, _state, _queues, _index, _stats
     cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
-    cdef object _waiting, _timestamp
+    cdef object _waiting, _timestamp, _picking, _trace, _received_s
+    cdef list _picked
     cdef tuple _parts
     cdef tuple _special_names
     cdef bytes _store_host, _cluster
@@ -120,7 +169,7 @@ cdef class SendTurn:
     cdef Py_buffer _log
     cdef int64_t _from, _position, _limit, _body_max, _room, _now
     cdef int64_t _wait_limit, _requests
-    cdef bint _is_loaded, _waits
+    cdef bint _is_loaded, _waits, _is_picking
     cdef Bytes _born_host
     cdef Py_ssize_t _born_size
 
@@ -149,7 +198,9 @@ cdef class SendTurn:
         self._index = puts.index
         self._stats = stats
         self._latency = stats.put_latency
-        self._tracer = tracer
+        self._picking = tracer.picking
+        self._trace = send.trace
+        self._picked = []
         self._acknowledge = acknowledge
         self._now_ms = clock.now_ms
         self._monotonic = clock.monotonic
@@ -201,6 +252,8 @@ cdef class SendTurn:
                 taken = self._run(begin, begin + view.len, decoder.frame_max, room, requests_max)
             finally:
                 self._store()
+                if self._picked:
+                    self._tell_picked(born_host)
             if taken == 0:
                 return b""
             decoder.skip(taken)
@@ -220,7 +273,7 @@ cdef class SendTurn:
         if handler is not self._handler:
             self._handler = handler
             self._is_raw = handler == self._raw
-        if not self._is_raw or not self._state.is_writable or self._tracer.watching:
+        if not self._is_raw or not self._state.is_writable:
             return False
         self._waits = self._acknowledge.waits
         if self._waits:
@@ -228,6 +281,9 @@ cdef class SendTurn:
         elif self._puts.waits:
             # A put counts before it may be read: with a TransientStorePool.
             return False
+        self._is_picking = self._picking.is_on
+        if self._is_picking:
+            self._received_s = self._monotonic()
         self._born_size = PyBytes_GET_SIZE(born_host)
         if self._born_size != 8 and self._born_size != HOST_MAX:
             return False
@@ -341,6 +397,7 @@ cdef class SendTurn:
         place.queue_id = send.queue_id
         place.next_offset = queue.next_offset
         place.count = place.size = 0
+        place.one_of = self._picking.one_of[topic] if self._is_picking else 0
         PyObject_GetBuffer(queue.buffer, &place.units, PyBUF_WRITABLE)
         self._open += 1
         return place
@@ -353,6 +410,8 @@ cdef class SendTurn:
         cdef uint8_t* record
         cdef uint8_t* to
         cdef uint8_t head[HEAD_MAX]
+        cdef bint is_picked
+        cdef object validated_s = None, appended_s = None
         if place is None:
             return False
         properties_size = properties.size + PyBytes_GET_SIZE(self._cluster)
@@ -380,6 +439,9 @@ cdef class SendTurn:
             self._begin_time()
         offset = self._from + self._position
         entry = self._entry(place, properties, offset) if is_indexed else None
+        is_picked = place.one_of != 0 and is_wanted(properties, place.one_of)
+        if is_picked:
+            validated_s = self._monotonic()
 
         # The head comes last: a process that is killed here leaves zeros where it would be.
         record = <uint8_t*>self._log.buf + self._position
@@ -401,6 +463,8 @@ cdef class SendTurn:
         memcpy(record, head, head_size)
         store_barrier()
         self._position += size
+        if is_picked:
+            appended_s = self._monotonic()
 
         code = java_hash(properties.tags) if properties.tags.size else 0
         put_unit(<uint8_t*>place.units.buf + place.position, offset, <int32_t>size, code)
@@ -413,7 +477,35 @@ cdef class SendTurn:
         place.count += 1
         place.size += size
         place.end = offset + size
+        if is_picked:
+            self._pick(send, place, offset, size, body_size, properties.size, validated_s, appended_s)
         return True
+
+    cdef int _pick(self, Send* send, _Place place, int64_t offset, int64_t size, int64_t body_size,
+                   Py_ssize_t properties_size, validated_s, appended_s) except -1:
+        """Note a message that somebody may want to see; `SendTrace.picked` reads the tuple."""
+        self._picked.append((
+            place.topic,
+            place.queue_id,
+            place.next_offset - 1,
+            offset,
+            size,
+            body_size,
+            PyUnicode_DecodeUTF8(<const char*>self._scratch, properties_size, "replace"),
+            text_of(send.producer_group) if send.producer_group.size else "",
+            send.born_timestamp,
+            send.reconsume_times,
+            validated_s,
+            appended_s,
+            self._monotonic(),
+        ))
+        return 0
+
+    cdef int _tell_picked(self, bytes born_host) except -1:
+        picked = self._picked
+        self._picked = []
+        self._trace.picked(picked, born_host, self._timestamp, self._received_s)
+        return 0
 
     cdef void _head(self, uint8_t* to, Send* send, _Place place, int64_t size, int64_t offset,
                     Bytes body, int64_t body_size) noexcept:
@@ -503,6 +595,13 @@ cdef class SendTurn:
         self._open = 0
         self._waiting = None
         return 0
+
+
+cdef inline bint is_wanted(Properties* properties, int64_t one_of) noexcept:
+    """Tell whether a message may be one of so many; without a key its id decides, later."""
+    if one_of == 1 or properties.uniq_key.size == 0:
+        return True
+    return crc32_of(properties.uniq_key.at, properties.uniq_key.size) % one_of == 0
 
 
 cdef inline uint8_t* put_part(uint8_t* to, bytes part) noexcept:

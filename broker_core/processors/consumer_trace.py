@@ -1,20 +1,51 @@
-"""ConsumerTrace: reports deliveries and acknowledgements to the watchers."""
+"""ConsumerTrace: reports deliveries, what filters passed over, and acknowledgements."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker_core.formats.record import decode_all
+from broker_core.errors import CorruptRecordError
+from broker_core.formats.cq_ext_unit import ADDRESS_MAX
+from broker_core.formats.record import decode, decode_all
 from broker_core.message.ids import offset_msg_id
 from broker_core.trace.deliveries import Delivered
+from broker_core.trace.picking import ALL, NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from broker_core.clients.consumers import Consumers
     from broker_core.clock import Clock
+    from broker_core.formats.cq_ext_unit import CqExtUnit
+    from broker_core.message.message import MessageExt
     from broker_core.remoting.connection import Connection
+    from broker_core.store.message_store import MessageStore
+    from broker_core.store.results import MessageFilter
     from broker_core.trace.tracer import Tracer
+
+    Pick = Callable[[memoryview, int], Iterable[memoryview]]
+    """Returns the records, of those side by side, that one of so many is."""
+
+
+class Answered(NamedTuple):
+    """A pull that is answered, and what with."""
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    next_begin_offset: int
+    connection: Connection
+    buffers: Sequence[memoryview]
+    message_count: int
+    message_filter: MessageFilter | None
+    is_cold: bool = False
+    parked_at: float = 0.0
+    """By the monotonic clock; 0 when it did not wait."""
+
+    @property
+    def queue(self) -> tuple[str, str, int]:
+        return self.group, self.topic, self.queue_id
 
 
 class ConsumerTrace:
@@ -25,50 +56,72 @@ class ConsumerTrace:
     """
 
     def __init__(
-        self, tracer: Tracer, consumers: Consumers, store_host: bytes, clock: Clock
+        self,
+        tracer: Tracer,
+        consumers: Consumers,
+        store: MessageStore,
+        store_host: bytes,
+        clock: Clock,
+        pick: Pick,
     ) -> None:
         self.tracer = tracer
         self._consumers = consumers
+        self._store = store
         self._store_host = store_host
         self._clock = clock
+        self._pick = pick
 
-    def delivered(
-        self,
-        group: str,
-        topic: str,
-        queue_id: int,
-        buffers: Sequence[memoryview],
-        connection: Connection,
-    ) -> None:
-        """Emit an event for each message that a pull is answered with."""
-        now_ms, at_s = self._clock.now_ms(), self._clock.monotonic()
-        client_id = self._consumers.client_id_of(group, connection)
-        for buffer in buffers:
-            for message in decode_all(buffer):
-                msg_id = offset_msg_id(self._store_host, message.commit_log_offset)
-                body_size = len(message.body)
-                self.tracer.deliveries.note(
-                    (group, topic, queue_id),
-                    message.queue_offset,
-                    Delivered(
-                        message.properties, message.commit_log_offset, msg_id, body_size, at_s
-                    ),
-                )
+    def delivered(self, pull: Answered) -> None:
+        """Emit an event for each message that a pull is answered with, if anybody wants it."""
+        one_of = self.tracer.picking.one_of[pull.topic]
+        if one_of == NONE:
+            return
+        at_s = self._clock.monotonic()
+        who = self._who(pull.group, pull.connection)
+        is_first = pull.parked_at > 0
+        for buffer in pull.buffers:
+            for message in self._wanted(buffer, one_of):
+                if is_first:
+                    is_first = False
+                    self._woken(pull, message, at_s, who)
+                self._delivered(pull, message, at_s, who)
+        if pull.message_filter is not None:
+            self.filtered(pull)
+
+    def filtered(self, pull: Answered) -> None:
+        """Emit an event for each message that a pull's filter passed over."""
+        passed_over = pull.next_begin_offset - pull.queue_offset - pull.message_count
+        if passed_over <= 0 or pull.message_filter is None:
+            return
+        if self.tracer.picking.one_of[pull.topic] == NONE:
+            return
+        taken = {message.queue_offset for view in pull.buffers for message in decode_all(view)}
+        who = self._who(pull.group, pull.connection)
+        units = self._store.extended_units(
+            pull.topic,
+            pull.queue_id,
+            pull.queue_offset,
+            pull.next_begin_offset - pull.queue_offset,
+        )
+        for queue_offset, (offset, _, code, ext) in enumerate(units, pull.queue_offset):
+            if queue_offset in taken:
+                continue
+            message = self._in_memory(offset)
+            if message is None:
+                continue
+            if self.tracer.picking.wants(pull.topic, message.uniq_key):
                 self.tracer.emit(
-                    "delivered",
-                    topic,
-                    queue_id,
-                    message.queue_offset,
+                    "filtered",
+                    pull.topic,
+                    pull.queue_id,
+                    queue_offset,
                     message.properties,
-                    commit_log_offset=str(message.commit_log_offset),
+                    commit_log_offset=str(offset),
                     store_size=message.store_size,
-                    body_size=body_size,
-                    offset_msg_id=msg_id,
-                    group=group,
-                    client=connection.remote_address,
-                    client_id=client_id,
-                    latency_us=max(0, now_ms - message.store_timestamp) * 1000,
-                    reconsume_times=message.reconsume_times or None,
+                    body_size=len(message.body),
+                    offset_msg_id=offset_msg_id(self._store_host, offset),
+                    filtered_by=_by(pull.message_filter, code, ext),
+                    **who,
                 )
 
     def acknowledged(
@@ -85,26 +138,26 @@ class ConsumerTrace:
         One for each message that was seen delivered, with the time that the group had it; one for
         those before and one for those after, which were delivered unseen or filtered out.
         """
-        who: dict[str, Any] = {
-            "group": group,
-            "client": connection.remote_address,
-            "client_id": self._consumers.client_id_of(group, connection),
-        }
+        one_of = self.tracer.picking.one_of[topic]
+        if one_of == NONE:
+            return
+        who = self._who(group, connection)
+        now_s = self._clock.monotonic()
 
         def emit_range(first: int, end: int) -> None:
-            self.tracer.emit(
-                "acknowledged", topic, queue_id, end, acknowledged_from=str(first), **who
-            )
+            # Who follows a sample of the messages asks about none that is not known.
+            if one_of == ALL:
+                self.tracer.emit(
+                    "acknowledged", topic, queue_id, end, acknowledged_from=str(first), **who
+                )
 
         first = max(0, min(before, offset))
+        next_offset = first
         seen = self.tracer.deliveries.take((group, topic, queue_id), first, offset)
-        if not seen:
-            emit_range(first, offset)
-            return
-        if first < seen[0][0]:
-            emit_range(first, seen[0][0])
-        now_s = self._clock.monotonic()
         for queue_offset, delivered in seen:
+            if next_offset < queue_offset:
+                emit_range(next_offset, queue_offset)
+            next_offset = queue_offset + 1
             self.tracer.emit(
                 "acknowledged",
                 topic,
@@ -115,7 +168,83 @@ class ConsumerTrace:
                 body_size=delivered.body_size,
                 offset_msg_id=delivered.offset_msg_id,
                 latency_us=max(0, round((now_s - delivered.at_s) * 1_000_000)),
+                total_us=self._total_us(delivered.commit_log_offset, now_s),
                 **who,
             )
-        if seen[-1][0] + 1 < offset:
-            emit_range(seen[-1][0] + 1, offset)
+        if next_offset < offset or not seen:
+            emit_range(next_offset, offset)
+
+    def _wanted(self, buffer: memoryview, one_of: int) -> Iterable[MessageExt]:
+        if one_of == ALL:
+            return decode_all(buffer)
+        return (decode(record) for record in self._pick(buffer, one_of))
+
+    def _delivered(
+        self, pull: Answered, message: MessageExt, at_s: float, who: dict[str, Any]
+    ) -> None:
+        msg_id = offset_msg_id(self._store_host, message.commit_log_offset)
+        body_size = len(message.body)
+        self.tracer.deliveries.note(
+            pull.queue,
+            message.queue_offset,
+            Delivered(message.properties, message.commit_log_offset, msg_id, body_size, at_s),
+        )
+        total_us = self._total_us(message.commit_log_offset, at_s)
+        waited_ms = max(0, self._clock.now_ms() - message.store_timestamp)
+        self.tracer.emit(
+            "delivered",
+            pull.topic,
+            pull.queue_id,
+            message.queue_offset,
+            message.properties,
+            commit_log_offset=str(message.commit_log_offset),
+            store_size=message.store_size,
+            body_size=body_size,
+            offset_msg_id=msg_id,
+            source="disk" if pull.is_cold else "memory",
+            latency_us=waited_ms * 1000 if total_us is None else total_us,
+            total_us=total_us,
+            reconsume_times=message.reconsume_times or None,
+            **who,
+        )
+
+    def _woken(self, pull: Answered, message: MessageExt, at_s: float, who: dict[str, Any]) -> None:
+        self.tracer.emit(
+            "woken",
+            pull.topic,
+            pull.queue_id,
+            message.queue_offset,
+            message.properties,
+            commit_log_offset=str(message.commit_log_offset),
+            offset_msg_id=offset_msg_id(self._store_host, message.commit_log_offset),
+            latency_us=max(0, round((at_s - pull.parked_at) * 1_000_000)),
+            **who,
+        )
+
+    def _who(self, group: str, connection: Connection) -> dict[str, Any]:
+        return {
+            "group": group,
+            "client": connection.remote_address,
+            "client_id": self._consumers.client_id_of(group, connection),
+        }
+
+    def _total_us(self, commit_log_offset: int, now_s: float) -> int | None:
+        stored_s = self.tracer.followed.stored_s(commit_log_offset)
+        return None if stored_s is None else max(0, round((now_s - stored_s) * 1_000_000))
+
+    def _in_memory(self, commit_log_offset: int) -> MessageExt | None:
+        found = self._store.glance(commit_log_offset)
+        try:
+            return None if found is None else decode(found[0])
+        except CorruptRecordError:
+            return None
+
+
+def _by(message_filter: MessageFilter, code: int, ext: CqExtUnit | None) -> str:
+    """Return what a filter decided by."""
+    if code > ADDRESS_MAX and not message_filter.by_tags_code(code):
+        return "tag"
+    if ext is not None and not message_filter.by_ext_unit(ext):
+        # A filter of tags decides by the tag that the extension repeats.
+        return "bitmap" if message_filter.by_tags_code(ext.tags_code) else "tag"
+    return "sql"

@@ -28,6 +28,9 @@ class OffsetCommits:
         self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
     ) -> None:
         """Store a group's offset of a queue, the smaller one as well."""
+        recorder = self._tracer.recorder
+        if recorder.is_on:
+            recorder.acknowledged((group, topic, queue_id), offset, connection.remote_address)
         if self._tracer.watching or self._hooks is not None:
             before = self._offsets.query(group, topic, queue_id)
             self._offsets.commit(group, topic, queue_id, offset)

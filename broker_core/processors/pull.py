@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.errors import RequestRefusedError
 from broker_core.processors.around.consume_hooks import QueuePlace
+from broker_core.processors.consumer_trace import Answered
 from broker_core.processors.which_broker import MASTER
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
@@ -176,6 +177,8 @@ class PullProcessor:
             and not self._parked_pulls.is_full(pull.connection)
             and sum(map(len, pull.request.ext_fields.values())) <= PARKED_CHARS_MAX
         ):
+            if self._tracer.watching:
+                pull.parked_at = self._clock.monotonic()
             self._parked_pulls.park(pull.topic, pull.queue_id, pull, timeout_ms)
             return None
         return self.answer(pull, result)
@@ -209,10 +212,9 @@ class PullProcessor:
                 self._slow_consumers.on_pulled(
                     pull.group, pull.topic, pull.queue_id, result.next_begin_offset
                 )
-            if self._tracer.watching:
-                self._trace.delivered(
-                    pull.group, pull.topic, pull.queue_id, result.buffers, pull.connection
-                )
+            self._tell(pull, result)
+        elif status is GetMessageStatus.NO_MATCHED_MESSAGE:
+            self.tell_filtered(pull, result)
         elif code is ResponseCode.PULL_OFFSET_MOVED:
             moves = self.which_broker.moves
             self._counted_log.report(
@@ -244,6 +246,27 @@ class PullProcessor:
             result.buffers if found else b"",
         )
 
+    def _tell(self, pull: Pull, result: GetMessageResult) -> None:
+        """Tell the recorder, and whoever watches, of a pull that is answered with messages."""
+        recorder = self._tracer.recorder
+        if recorder.is_on and result.buffers:
+            recorder.delivered(
+                (pull.group, pull.topic, pull.queue_id),
+                pull.queue_offset,
+                result.next_begin_offset,
+                result.buffers[0],
+                result.byte_count,
+                pull.connection.remote_address,
+                is_cold=pull.is_cold,
+            )
+        if self._tracer.watching:
+            self._trace.delivered(answered(pull, result))
+
+    def tell_filtered(self, pull: Pull, result: GetMessageResult) -> None:
+        """Tell whoever watches of messages that a pull's filter passed over, all of them."""
+        if self._tracer.watching:
+            self._trace.filtered(answered(pull, result))
+
     def _answer_instead(self, pull: Pull, result: GetMessageResult) -> RemotingCommand:
         """Send a consumer with an offset outside this slave's queue to where it is looked after."""
         return pull.request.answer(
@@ -261,6 +284,7 @@ class PullProcessor:
         self, pull: Pull, result: Awaitable[GetMessageResult]
     ) -> RemotingCommand | None:
         started = self._clock.monotonic()
+        pull.is_cold = True
         read = await result
         answer = self.answer_or_park(pull, read)
         if read.status is GetMessageStatus.FOUND:
@@ -276,8 +300,10 @@ class Pull:
         "_processor",
         "connection",
         "group",
+        "is_cold",
         "max_msg_nums",
         "message_filter",
+        "parked_at",
         "queue_id",
         "queue_offset",
         "request",
@@ -307,6 +333,8 @@ class Pull:
         self.max_msg_nums = max(1, min(max_msg_nums, MAX_MSG_NUMS_MAX))
         self.suspend_timeout_ms = 0
         self.message_filter: MessageFilter | None = None
+        self.is_cold = False
+        self.parked_at = 0.0
 
     def get(self) -> GetMessageResult | Awaitable[GetMessageResult]:
         return self._processor.store.get_message(
@@ -324,6 +352,7 @@ class Pull:
             return True
         if not is_last:
             if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
+                self._processor.tell_filtered(self, result)
                 self.queue_offset = result.next_begin_offset
                 return False
             if code_of(result.status, self.queue_offset) is ResponseCode.PULL_NOT_FOUND:
@@ -351,6 +380,23 @@ class Pull:
                 "maxOffset": str(store.max_offset_in_queue(self.topic, self.queue_id)),
             },
         )
+
+
+def answered(pull: Pull, result: GetMessageResult) -> Answered:
+    """Return what whoever watches is told of a pull."""
+    return Answered(
+        pull.group,
+        pull.topic,
+        pull.queue_id,
+        pull.queue_offset,
+        result.next_begin_offset,
+        pull.connection,
+        result.buffers,
+        result.message_count,
+        pull.message_filter,
+        pull.is_cold,
+        pull.parked_at,
+    )
 
 
 def code_of(status: GetMessageStatus, queue_offset: int) -> ResponseCode:

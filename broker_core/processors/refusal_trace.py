@@ -48,7 +48,7 @@ class RefusalTrace:
         self, request: RemotingCommand, connection: Connection, refusal: RequestRefusedError
     ) -> None:
         """Emit "refused", if somebody watches and the request is about messages."""
-        asked = TRACED.get(request.code) if self._tracer.watching else None
+        asked = TRACED.get(request.code) if self._tracer.notes_errors else None
         if asked is None:
             return
         fields = request.with_texts().ext_fields or {}

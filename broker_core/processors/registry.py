@@ -132,6 +132,8 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.PROMOTE_BROKER: processors.replication.promote,
         RequestCode.TRACE_WATCH: processors.trace.watch,
         RequestCode.TRACE_UNWATCH: processors.trace.unwatch,
+        RequestCode.TRACE_LEVEL: processors.trace.level,
+        RequestCode.TRACE_RECORDED: processors.trace.recorded,
     }
 
 

@@ -27,6 +27,7 @@ from broker_core.message.properties import (
     without,
 )
 from broker_core.message.sys_flag import TRANSACTION_MASK
+from broker_core.processors.send_trace import SLOW_PUT_S
 from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
 from broker_core.protocol.command import RemotingCommand, SendCommand, answer_template, framed
 from broker_core.protocol.frame import FrameDecoder
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     Answer = RemotingCommand | bytes | Awaitable[RemotingCommand | bytes]
 
 PUT_OK = PutMessageStatus.PUT_OK
+MSG_ID_OFFSET = re.compile(rb'"msgId":"[0-9A-F]+([0-9A-F]{16})"')
 NO_TRANSACTION = ~TRANSACTION_MASK
 SPECIAL_PROPERTIES = DETOUR_PROPERTIES | {PROPERTY_CLUSTER}
 """A message without any of these is stored in its queue, with the properties text that came."""
@@ -116,6 +118,7 @@ class SendProcessor:
 
     Attributes:
         plain: another one after each `reconfigure`.
+        trace: tells of what is sent.
     """
 
     def __init__(
@@ -141,7 +144,7 @@ class SendProcessor:
         self._acknowledge = store.acknowledge
         self._stats = stats
         self._latency = stats.put_latency
-        self._trace = trace
+        self.trace = trace
         self._tracer = trace.tracer
         self._clock = clock
         self._cluster_name = config.broker_cluster_name
@@ -247,6 +250,8 @@ class SendProcessor:
             if detour is not None:
                 put_topic, put_queue_id = detour
             text = encode_properties(table)
+        is_watched = self._tracer.watching
+        validated_s = self._clock.monotonic() if is_watched else 0.0
         result = self._store.put_message(
             put_topic,
             put_queue_id,
@@ -268,12 +273,19 @@ class SendProcessor:
             self._detours.note_put(
                 detour, result, table, request.body, header.born_timestamp, connection.remote_host
             )
-        elif self._tracer.watching:
-            self._trace.stored(
-                header, connection, (topic, queue_id), result, table, len(request.body)
-            )
-        if topic is not header.topic:
+            if is_watched:
+                self.trace.waits(
+                    header, connection, (topic, queue_id), result, table, len(request.body)
+                )
+        elif topic is not header.topic:
             self._note_dead_letter(header, table)
+            if self._tracer.notes_errors:
+                self.trace.dead(
+                    header, connection, (topic, queue_id), result, table, len(request.body)
+                )
+        elif is_watched:
+            place, body_size = (topic, queue_id), len(request.body)
+            self.trace.stored(header, connection, place, result, table, body_size, validated_s)
         commit_log_offset = result.commit_log_offset
         answer: RemotingCommand | bytes
         if request.serialize_type == SERIALIZE_JSON:
@@ -304,6 +316,7 @@ class SendProcessor:
             raise RequestRefusedError(*self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])
         wait = table.get(PROPERTY_WAIT_STORE_MSG_OK)
         table[PROPERTY_CLUSTER] = self._cluster_name
+        validated_s = self._clock.monotonic()
         result = self._store.put_batch(
             topic,
             queue_id,
@@ -318,7 +331,7 @@ class SendProcessor:
             raise RequestRefusedError(*self._remarks[result.status])
         self._stats.put(topic, len(result.commit_log_offsets), result.wrote_size)
         if self._tracer.watching:
-            self._trace.batch(header, connection, queue_id, result)
+            self.trace.batch(header, connection, queue_id, result, validated_s)
         answer = self._stored(request, ResponseCode.SUCCESS, queue_id, result)
         outcome: Answer = answer
         if self._acknowledge.waits and wait != "false":
@@ -391,7 +404,10 @@ class SendProcessor:
 
     def answer_of(self, put: _Unacknowledged, status: PutMessageStatus) -> RemotingCommand | bytes:
         """Return the answer to a put that counts, or of which it is known that it does not."""
-        self._latency.record(self._clock.monotonic() - put.put_at)
+        took_s = self._clock.monotonic() - put.put_at
+        self._latency.record(took_s)
+        if took_s > SLOW_PUT_S:
+            self.trace.slow_offset(put.result.commit_log_offset, took_s)
         if status is PUT_OK:
             return put.answer
         if status in LESS_SAFE:
@@ -410,7 +426,11 @@ class SendProcessor:
 
     def answers_of(self, puts: _Together, status: PutMessageStatus) -> bytes:
         """Return the answers to puts that count, or of which it is known that they do not."""
-        self._latency.record(self._clock.monotonic() - puts.put_at, puts.requests)
+        took_s = self._clock.monotonic() - puts.put_at
+        self._latency.record(took_s, puts.requests)
+        if took_s > SLOW_PUT_S:
+            for offset in MSG_ID_OFFSET.findall(puts.answers):
+                self.trace.slow_offset(int(offset, 16), took_s)
         if status is PUT_OK:
             return puts.answers
         decoder = FrameDecoder()

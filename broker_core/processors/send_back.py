@@ -127,6 +127,7 @@ class SendBackProcessor:
             self._trace.given_back(message, group, connection.remote_address)
         if deferred is not None:
             self._schedule.note_put(deferred[1], result)
+            self._trace.deferred(message, table, place[0], result, connection.remote_address)
             self._stats.put_again(deferred[0], result.wrote_size)
         self._stats.sent_back(group, origin_topic)
         acknowledged = self._store.acknowledge.until_acknowledged(result)

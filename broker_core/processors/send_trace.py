@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from broker_core.errors import CorruptRecordError
 from broker_core.formats.record import decode
 from broker_core.message import names
+from broker_core.message.ids import host_text
+from broker_core.message.names import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_UNIQ_KEY
+from broker_core.message.properties import decode as decode_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from broker_core.protocol.headers.send_message import SendHeader
     from broker_core.remoting.connection import Connection
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import PutBatchResult, PutMessageResult
     from broker_core.trace.tracer import Tracer
+
+logger = logging.getLogger(__name__)
+
+PROPERTY_REPLAYED = "TREBUCHET_REPLAY"
+"""Which run of the console has sent a dead letter again."""
+SLOW_PUT_S = 0.01
+"""From received to answered; the recorder keeps puts that take longer."""
+
+
+class Picked(NamedTuple):
+    """A plain send of the native turn that somebody may want to see."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    store_size: int
+    body_size: int
+    properties: str
+    producer_group: str
+    born_timestamp: int
+    reconsume_times: int
+    validated_s: float
+    appended_s: float
+    dispatched_s: float
 
 
 class SendTrace:
@@ -24,10 +54,19 @@ class SendTrace:
         tracer: where the events go.
     """
 
-    def __init__(self, tracer: Tracer, store: MessageStore, store_host: bytes) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        store: MessageStore,
+        store_host: bytes,
+        retries_of: Callable[[str], int | None],
+        delay_of: Callable[[int], int],
+    ) -> None:
         self.tracer = tracer
         self._store = store
         self._msg_id = store_host.hex().upper() + "%016X"
+        self._retries_of = retries_of
+        self._delay_of = delay_of
 
     def stored(
         self,
@@ -37,11 +76,52 @@ class SendTrace:
         result: PutMessageResult,
         table: Mapping[str, str],
         body_size: int,
+        validated_s: float,
     ) -> None:
-        """Emit "stored", or "dead" for a retry that became a dead letter instead."""
+        """Emit "stored", "retried" or "replayed"."""
+        topic, queue_id = place
+        if not self.tracer.picking.wants(topic, table.get(PROPERTY_UNIQ_KEY)):
+            return
+        more: dict[str, Any] = {}
+        group = names.group_of(header.topic)
+        if group is not None and names.is_retry_topic(topic) and header.reconsume_times:
+            stage = "retried"
+            more["reconsume_max"] = header.max_reconsume_times or self._retries_of(group)
+        else:
+            stage = stage_of(table)
+        self.tracer.stored(
+            stage,
+            topic,
+            queue_id,
+            result.queue_offset,
+            table,
+            commit_log_offset=result.commit_log_offset,
+            store_size=result.wrote_size,
+            body_size=body_size,
+            offset_msg_id=self._msg_id % result.commit_log_offset,
+            producer_group=header.producer_group,
+            group=group,
+            client=connection.remote_address,
+            latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
+            steps=self._steps(connection, validated_s),
+            reconsume_times=header.reconsume_times or None,
+            replay=table.get(PROPERTY_REPLAYED),
+            **more,
+        )
+
+    def dead(
+        self,
+        header: SendHeader,
+        connection: Connection,
+        place: tuple[str, int],
+        result: PutMessageResult,
+        table: Mapping[str, str],
+        body_size: int,
+    ) -> None:
+        """Emit "dead" for a retry that became a dead letter; the recorder keeps it, too."""
         topic, queue_id = place
         self.tracer.emit(
-            "stored" if topic is header.topic else "dead",
+            "dead",
             topic,
             queue_id,
             result.queue_offset,
@@ -53,28 +133,154 @@ class SendTrace:
             producer_group=header.producer_group,
             group=names.group_of(header.topic),
             client=connection.remote_address,
-            latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
             reconsume_times=header.reconsume_times or None,
         )
 
+    def waits(
+        self,
+        header: SendHeader,
+        connection: Connection,
+        place: tuple[str, int],
+        result: PutMessageResult,
+        table: Mapping[str, str],
+        body_size: int,
+    ) -> None:
+        """Emit "withheld" for a half message, "deferred" for one that waits for its time."""
+        topic, queue_id = place
+        more: dict[str, Any] = {}
+        is_half = PROPERTY_DELAY_TIME_LEVEL not in table
+        if not is_half:
+            level = int(table[PROPERTY_DELAY_TIME_LEVEL])
+            more["delay_level"] = level
+            more["due_ms"] = str(result.store_timestamp + self._delay_of(level))
+        self.tracer.emit(
+            "withheld" if is_half else "deferred",
+            topic,
+            queue_id,
+            None,
+            table,
+            commit_log_offset=str(result.commit_log_offset),
+            store_size=result.wrote_size,
+            body_size=body_size,
+            offset_msg_id=self._msg_id % result.commit_log_offset,
+            producer_group=header.producer_group,
+            group=names.group_of(header.topic),
+            client=connection.remote_address,
+            latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
+            reconsume_times=header.reconsume_times or None,
+            **more,
+        )
+
     def batch(
-        self, header: SendHeader, connection: Connection, queue_id: int, result: PutBatchResult
+        self,
+        header: SendHeader,
+        connection: Connection,
+        queue_id: int,
+        result: PutBatchResult,
+        validated_s: float,
     ) -> None:
         """Emit "stored" for each message of a batch; what it is comes from its record."""
+        steps = self._steps(connection, validated_s)
         for index, commit_log_offset in enumerate(result.commit_log_offsets):
             record = self._store.look_message(commit_log_offset)
             message = None if record is None else decode(record)
-            self.tracer.emit(
+            self.tracer.stored(
                 "stored",
                 header.topic,
                 queue_id,
                 result.queue_offset + index,
                 None if message is None else message.properties,
-                commit_log_offset=str(commit_log_offset),
-                store_size=message and message.store_size,
+                commit_log_offset=commit_log_offset,
+                store_size=0 if message is None else message.store_size,
                 body_size=message and len(message.body),
                 offset_msg_id=self._msg_id % commit_log_offset,
                 producer_group=header.producer_group,
                 client=connection.remote_address,
                 latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
+                steps=steps,
             )
+
+    def picked(
+        self,
+        sends: Sequence[tuple[Any, ...]],
+        born_host: bytes,
+        store_timestamp: int,
+        received_s: float,
+    ) -> None:
+        """Emit "stored" for plain sends of one turn. Never raises: the turn has answered them."""
+        try:
+            client = host_text(born_host)
+            for send in sends:
+                self._emit_picked(Picked._make(send), client, store_timestamp, received_s)
+        except Exception:
+            logger.exception("plain sends could not be traced: count=%d", len(sends))
+
+    def _emit_picked(
+        self, send: Picked, client: str, store_timestamp: int, received_s: float
+    ) -> None:
+        table = decode_properties(send.properties)
+        self.tracer.stored(
+            stage_of(table),
+            send.topic,
+            send.queue_id,
+            send.queue_offset,
+            table,
+            commit_log_offset=send.commit_log_offset,
+            store_size=send.store_size,
+            body_size=send.body_size,
+            offset_msg_id=self._msg_id % send.commit_log_offset,
+            producer_group=send.producer_group,
+            client=client,
+            latency_us=max(0, store_timestamp - send.born_timestamp) * 1000,
+            steps=_steps(received_s, send.validated_s, send.appended_s, send.dispatched_s),
+            reconsume_times=send.reconsume_times or None,
+            replay=table.get(PROPERTY_REPLAYED),
+        )
+
+    def slow_offset(self, commit_log_offset: int, took_s: float) -> None:
+        """Keep a put that took longer than SLOW_PUT_S in the recorder: what stands at an offset."""
+        if not self.tracer.recorder.is_on:
+            return
+        try:
+            record = self._store.look_message(commit_log_offset)
+            message = None if record is None else decode(record)
+        except CorruptRecordError:
+            return
+        if message is not None:
+            self.tracer.keep(
+                "stored",
+                message.topic,
+                message.queue_id,
+                message.queue_offset,
+                message.properties,
+                commit_log_offset=str(commit_log_offset),
+                store_size=message.store_size,
+                body_size=len(message.body),
+                offset_msg_id=self._msg_id % commit_log_offset,
+                client=message.born_host,
+                latency_us=round(took_s * 1_000_000),
+            )
+
+    def _steps(self, connection: Connection, validated_s: float) -> dict[str, int]:
+        state = self._store.files.put_state
+        received_s = connection.turn_began or validated_s
+        return _steps(received_s, validated_s, state.appended_at, state.dispatched_at)
+
+
+def stage_of(table: Mapping[str, str]) -> str:
+    """Return what a send that is stored at once is: a replay, or just a send."""
+    return "replayed" if PROPERTY_REPLAYED in table else "stored"
+
+
+def _steps(
+    received_s: float, validated_s: float, appended_s: float, dispatched_s: float
+) -> dict[str, int]:
+    def since(at_s: float) -> int:
+        return max(0, round((at_s - received_s) * 1_000_000))
+
+    return {
+        "received": 0,
+        "validated": since(validated_s),
+        "appended": since(appended_s),
+        "dispatched": since(dispatched_s),
+    }

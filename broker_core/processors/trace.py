@@ -1,39 +1,83 @@
-"""Live trace requests: watch, stop watching. The codes are ours."""
+"""Live trace requests: watch, stop watching, levels, what was recorded. The codes are ours."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import heapq
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
+from broker_core.access.account import Permission
+from broker_core.access.rules import Need
 from broker_core.errors import RequestRefusedError
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
-from broker_core.trace.filter import TraceWatch
+from broker_core.protocol.signature import ACCESS_KEY
+from broker_core.trace.filter import ERROR_STAGES, TraceFilter, TraceWatch, compiled
+from broker_core.trace.watch import Watcher, topic_to_read
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from broker_core.clock import Clock
+    from broker_core.processors.around.guard import Gate
+    from broker_core.processors.heads import Heads
     from broker_core.remoting.connection import Connection
+    from broker_core.trace.recorder import Recorded
     from broker_core.trace.tracer import Tracer
+    from broker_core.trace.watch import MaySee
+
+FULL_MINUTES_MAX = 60
+RECORDED_MAX = 1_000
+Minutes = Annotated[int, msgspec.Meta(ge=1, le=FULL_MINUTES_MAX)]
+
+
+class WantedLevel(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """The body of TRACE_LEVEL; an empty one asks."""
+
+    level: Literal["off", "recorder", "full"] | None = None
+    minutes: Minutes | None = None
+
+
+class LevelInForce(msgspec.Struct, rename="camel", kw_only=True):
+    """The answer's body of TRACE_LEVEL. 64-bit numbers are decimal strings."""
+
+    level: str
+    full_until_ms: str | None
+    watchers: int
+    entries: int
+    bytes: int
+    bytes_max: int
+    minutes_max: int
+    since_ms: str
+
+
+class WantedRecords(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """The body of TRACE_RECORDED."""
+
+    ask: Literal["slowest", "errors", "message", "all"] = "all"
+    minutes: Annotated[int, msgspec.Meta(ge=1)] = 60
+    limit: Annotated[int, msgspec.Meta(ge=1, le=RECORDED_MAX)] = 100
+    filter: TraceFilter | None = None
 
 
 class TraceProcessor:
-    """TRACE_WATCH, TRACE_UNWATCH. Event loop only."""
+    """TRACE_WATCH, TRACE_UNWATCH, TRACE_LEVEL, TRACE_RECORDED. Event loop only."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, gate: Gate | None, heads: Heads, clock: Clock) -> None:
         self._tracer = tracer
+        self._gate = gate
+        self._heads = heads
+        self._clock = clock
 
     def watch(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """TRACE_WATCH with a TraceWatch as body; events follow as oneway TRACE_EVENTS.
 
-        Answers SUCCESS with watchId, SYSTEM_ERROR for a filter that cannot be read, or SYSTEM_BUSY
-        when too many watch, at the peer's address or in all.
+        Answers SUCCESS with watchId and resumed, SYSTEM_ERROR for a filter that cannot be read, or
+        SYSTEM_BUSY when too many watch, at the peer's address or in all.
         """
-        try:
-            wanted = msgspec.json.decode(request.body or b"{}", type=TraceWatch)
-        except msgspec.DecodeError as error:
-            raise RequestRefusedError(
-                ResponseCode.SYSTEM_ERROR, f"the filter of the trace cannot be read: {error}"
-            ) from error
+        wanted = _read(request, TraceWatch, "the filter of the trace")
 
         def push(body: bytes) -> bool:
             if not connection.is_writable:
@@ -42,16 +86,135 @@ class TraceProcessor:
             return True
 
         host = connection.remote_address.rpartition(":")[0]
-        watch_id = self._tracer.watch(connection, wanted, push, host)
-        if watch_id is None:
+        owner = None if self._gate is None else request.ext_fields.get(ACCESS_KEY)
+        watcher = Watcher(push, host, owner, self._may_see(request, connection))
+        watched = self._tracer.watch(connection, wanted, watcher)
+        if watched is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_BUSY,
                 "too many watchers follow the live trace already: see hostWatcherNumsMax and "
                 "watcherNumsMax",
             )
-        return request.answer(ResponseCode.SUCCESS, ext_fields={"watchId": watch_id})
+        is_resumed = "true" if watched.is_resumed else "false"
+        return request.answer(
+            ResponseCode.SUCCESS, ext_fields={"watchId": watched.watch_id, "resumed": is_resumed}
+        )
 
     def unwatch(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """TRACE_UNWATCH. Answers SUCCESS."""
         self._tracer.unwatch(connection)
         return request.answer(ResponseCode.SUCCESS)
+
+    def level(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """TRACE_LEVEL with a WantedLevel as body.
+
+        Answers SUCCESS with a LevelInForce, or SYSTEM_ERROR for a level that cannot be read.
+        """
+        wanted = _read(request, WantedLevel, "the level of the trace")
+        if (wanted.level == "full") != (wanted.minutes is not None):
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the level full, and no other, has minutes, from 1 to {FULL_MINUTES_MAX}",
+            )
+        tracer, recorder = self._tracer, self._tracer.recorder
+        if wanted.level is not None:
+            tracer.set_level(wanted.level, wanted.minutes or 0)
+        until_ms = tracer.full_until_ms
+        found = LevelInForce(
+            level=tracer.level,
+            full_until_ms=None if until_ms is None else str(until_ms),
+            watchers=tracer.watchers,
+            entries=len(recorder),
+            bytes=recorder.byte_count,
+            bytes_max=recorder.bytes_max,
+            minutes_max=recorder.minutes_max,
+            since_ms=str(recorder.since_ms),
+        )
+        return request.answer(ResponseCode.SUCCESS, body=msgspec.json.encode(found))
+
+    def recorded(
+        self, request: RemotingCommand, connection: Connection
+    ) -> Awaitable[RemotingCommand]:
+        """TRACE_RECORDED with a WantedRecords as body.
+
+        Answers SUCCESS with events, sinceMs and isFull, or SYSTEM_ERROR for a question that cannot
+        be read.
+        """
+        wanted = _read(request, WantedRecords, "the question to the recorder")
+        asked = wanted.filter or TraceFilter()
+        if asked.properties:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                "the recorder does not know the properties of messages, but tags, keys and ids",
+            )
+        if wanted.ask == "message" and asked.message is None and asked.key is None:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, "which message it is, its place or its key must say"
+            )
+        return self._answer_recorded(request, wanted, asked, self._may_see(request, connection))
+
+    async def _answer_recorded(
+        self,
+        request: RemotingCommand,
+        wanted: WantedRecords,
+        asked: TraceFilter,
+        may_see: MaySee | None,
+    ) -> RemotingCommand:
+        recorder = self._tracer.recorder
+        is_full, since_ms = recorder.is_full, recorder.since_ms
+        entries = recorder.snapshot(self._clock.monotonic() - wanted.minutes * 60)
+        chosen = await asyncio.to_thread(
+            lambda: _chosen(recorder.events_of(entries), wanted, asked)
+        )
+        seen: dict[str, bool] = {}
+        events: list[Any] = []
+        for each in chosen:
+            topic = topic_to_read(each.event.topic, each.event.group)
+            if topic not in seen:
+                seen[topic] = may_see is None or may_see(topic)
+            if seen[topic]:
+                events.append(self._heads.added(each.event))
+                if len(events) == wanted.limit:
+                    break
+        body = {"events": events, "sinceMs": str(since_ms), "isFull": is_full}
+        return request.answer(ResponseCode.SUCCESS, body=msgspec.json.encode(body))
+
+    def _may_see(self, request: RemotingCommand, connection: Connection) -> MaySee | None:
+        """Return what says whether whoever asks may read a topic at that moment."""
+        gate = self._gate
+        if gate is None:
+            return None
+        access_key, address = request.ext_fields.get(ACCESS_KEY), connection.remote_address
+        return lambda topic: gate.permits(access_key, address, Need(topic, Permission.SUB))
+
+
+def _chosen(found: list[Recorded], wanted: WantedRecords, asked: TraceFilter) -> list[Recorded]:
+    """Return what matches, in the order that is asked for."""
+    message, here = compiled(asked)
+    matching = [
+        each
+        for each in found
+        if message(each.event, {}) and here(each.event, {})
+        if wanted.ask != "errors" or each.event.stage in ERROR_STAGES
+    ]
+    key: Callable[[Recorded], float] = _latency if wanted.ask == "slowest" else _time
+    if wanted.ask == "slowest":
+        return heapq.nlargest(RECORDED_MAX, matching, key=key)
+    return sorted(matching, key=key, reverse=wanted.ask != "message")
+
+
+def _latency(recorded: Recorded) -> float:
+    return recorded.event.latency_us or 0
+
+
+def _time(recorded: Recorded) -> float:
+    return recorded.at_s
+
+
+def _read(request: RemotingCommand, kind: Any, what: str) -> Any:
+    try:
+        return msgspec.json.decode(request.body or b"{}", type=kind)
+    except msgspec.DecodeError as error:
+        raise RequestRefusedError(
+            ResponseCode.SYSTEM_ERROR, f"{what} cannot be read: {error}"
+        ) from error

@@ -126,6 +126,8 @@ class Connection(asyncio.BufferedProtocol):
         remote_host: the same in the form of stored messages: 4 or 16 bytes, int32 port.
         on_close: functions to call once, with this connection, after it ended.
         attributes: the owner's notes about the peer.
+        turn_began: when the requests came that are being served, by the monotonic clock; 0 where
+            the wire does not time turns.
     """
 
     def __init__(self, wire: Wire, peer: tuple[str, int] | None = None) -> None:
@@ -134,6 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         self._peer = peer
         self.on_close: list[Callable[[Connection], None]] = []
         self.attributes: dict[str, Any] = {}
+        self.turn_began = 0.0
         self._wire = wire
         self._limits: RemotingLimits | StrangerLimits = wire.limits.strangers or wire.limits
         self._dispatch = wire.dispatcher.dispatch
@@ -439,7 +442,7 @@ class Connection(asyncio.BufferedProtocol):
         out = self._out
         wire = self._wire
         plain_sends = wire.plain_sends
-        started = wire.clock.monotonic() if wire.on_turn is not None else 0.0
+        started = self.turn_began = wire.clock.monotonic() if wire.on_turn is not None else 0.0
         self._is_handling = True
         frames = 0 if plain_sends is None else self._serve_plain(plain_sends)
         has_room = self._is_writable and not self._is_crowded

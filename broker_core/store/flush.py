@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.formats import checkpoint as checkpoint_format
 from broker_core.formats.cq_unit import UNIT_SIZE
@@ -37,6 +37,17 @@ logger = logging.getLogger(__name__)
 PAGE_SIZE = 4096
 
 
+class Flush(NamedTuple):
+    """A flush of the log that has ended."""
+
+    flushed_where: int
+    at_s: float
+    """When it ended, by the monotonic clock."""
+    took_s: float
+    together: int
+    """How many messages had been put since the flush before."""
+
+
 class CommitLogFlusher(Service):
     """Event loop only; fdatasync runs in a thread of its own.
 
@@ -45,7 +56,7 @@ class CommitLogFlusher(Service):
         committed_timestamp: all messages stored up to then are in their files; the committer of a
             TransientStorePool sets it, None without one.
         flushed_timestamp: all messages stored up to then are durable.
-        on_took: called with the seconds of each flush, when set.
+        on_took: called with each flush, when set.
     """
 
     def __init__(
@@ -61,8 +72,10 @@ class CommitLogFlusher(Service):
         self.error: OSError | None = None
         self.committed_timestamp: int | None = None
         self.flushed_timestamp = 0
-        self.on_took: Callable[[float], None] | None = None
+        self.on_took: Callable[[Flush], None] | None = None
         self._began_at = 0.0
+        self._put_times = 0
+        self._together = 0
         self._is_scheduled = False
         self._on_flushed = on_flushed
         self._on_failed = on_failed
@@ -150,6 +163,8 @@ class CommitLogFlusher(Service):
             return
         self._is_flushing = True
         self._began_at = self._clock.monotonic()
+        put_times = log.put_state.put_times
+        self._together, self._put_times = put_times - self._put_times, put_times
         files = log.files_between(log.flushed_where, target)
         store_timestamp = self.committed_timestamp
         if store_timestamp is None:
@@ -165,7 +180,8 @@ class CommitLogFlusher(Service):
             self._fail(error if isinstance(error, OSError) else OSError(str(error)))
             return
         if self.on_took is not None:
-            self.on_took(self._clock.monotonic() - self._began_at)
+            now = self._clock.monotonic()
+            self.on_took(Flush(target, now, now - self._began_at, self._together))
         self._commit_log.flushed_where = target
         self.flushed_timestamp = store_timestamp
         self._on_flushed()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from broker_core.storage import Storage
     from broker_core.store.acknowledge import ReplicaTerms
     from broker_core.store.consume_queue import BitMapOf
+    from broker_core.store.flush import Flush
     from broker_core.store.results import PutMessageResult, RecoveryReport
     from broker_core.store.visibility import Arrival
 
@@ -106,6 +107,7 @@ class MessageStore(Service):
             config, clock, store_host, self.files, self.availability, self._visibility
         )
         self.own_puts: MessagePut | None = puts
+        self._put_watch = puts.watch
         self.queue_flusher = ConsumeQueueFlusher(
             config, clock, storage, self.files, self._flusher, self._write_failed
         )
@@ -148,9 +150,17 @@ class MessageStore(Service):
         self.look_message = calls.look_message
         self.query_message = calls.query_message
 
-    def time_flushes(self, on_took: Callable[[float], None]) -> None:
-        """Call `on_took` with the seconds that each flush of the log takes."""
+    def time_flushes(self, on_took: Callable[[Flush], None]) -> None:
+        """Call `on_took` with each flush of the log."""
         self._flusher.on_took = on_took
+
+    def note_slow_puts(self, on_noted: Callable[[int, float], None]) -> None:
+        """Call `on_noted` with the offset in the log and the seconds of a put that takes long."""
+        self._put_watch.on_noted = on_noted
+
+    def time_puts(self, is_timed: bool) -> None:
+        """Have puts leave their times in the put state, or not."""
+        self._state.is_timed = is_timed
 
     def load(
         self, prepare: Callable[[], None] | None = None, cut_at: int | None = None

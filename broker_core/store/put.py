@@ -91,6 +91,7 @@ class MessagePut:
         store_host: this broker, as records carry it.
         store_v6_flag: the bit of the sys_flag for such a host.
         is_guarded: whether records end in a checksum of their own.
+        watch: says which puts took long.
     """
 
     __slots__ = (
@@ -103,13 +104,13 @@ class MessagePut:
         "_now_ms",
         "_properties_bytes",
         "_visibility",
-        "_watch",
         "index",
         "is_guarded",
         "queues",
         "state",
         "store_host",
         "store_v6_flag",
+        "watch",
     )
 
     def __init__(
@@ -141,7 +142,7 @@ class MessagePut:
         )
         self.store_host = store_host
         self.store_v6_flag = STOREHOST_V6_FLAG if len(store_host) == HOST_V6_SIZE else 0
-        self._watch = PutWatch(self.state, clock)
+        self.watch = PutWatch(self.state, clock)
 
     @property
     def waits(self) -> bool:
@@ -242,6 +243,8 @@ class MessagePut:
             body_size,
         )
         state.position = end
+        if state.is_timed:
+            state.appended_at = self._monotonic()
 
         if has_place:
             code_of = queue.code_of
@@ -262,8 +265,11 @@ class MessagePut:
             index.room -= 1 + len(keys) if keys else 1
         state.put_times += 1
         state.put_bytes += size
-        if self._monotonic() > state.slow_at:
-            self._watch.tell(topic, queue_id, size)
+        now = self._monotonic()
+        if state.is_timed:
+            state.dispatched_at = now
+        if now > state.slow_at:
+            self.watch.tell(topic, queue_id, size)
         visibility = self._visibility
         if visibility.waits:
             visibility.leave_unflushed(queue, commit_log_offset + size)
@@ -343,16 +349,24 @@ class MessagePut:
             commit_log_offset += size
             queue_offset += 1
         state.position = position
+        state.appended_at = self._monotonic()
+        self._dispatch(queue, units, entries, parts.entries)
+        state.put_times += len(offsets)
+        state.put_bytes += total
+        state.dispatched_at = self._monotonic()
+        if state.dispatched_at > state.slow_at:
+            self.watch.tell(topic, queue_id, total)
+        self.show(queue, commit_log_offset)
+        return PutBatchResult(PUT_OK, offsets, first_queue_offset, store_timestamp, total)
+
+    def _dispatch(
+        self, queue: ConsumeQueue, units: list[bytes], entries: list[Waiting], room: int
+    ) -> None:
+        """Bring a batch into its queue and the index."""
         queue.append_units(b"".join(units))
         if self.index is not None:
             self.index.waiting += entries
-            self.index.room -= parts.entries
-        state.put_times += len(offsets)
-        state.put_bytes += total
-        if self._monotonic() > state.slow_at:
-            self._watch.tell(topic, queue_id, total)
-        self.show(queue, commit_log_offset)
-        return PutBatchResult(PUT_OK, offsets, first_queue_offset, store_timestamp, total)
+            self.index.room -= room
 
     def show(self, queue: ConsumeQueue, end: int) -> None:
         """Have a queue flushed, and let its new messages be read, now or when they may be."""
@@ -475,7 +489,7 @@ class MessagePut:
             units == 1 or size > record_size_max
         ):
             return PutMessageStatus.MESSAGE_ILLEGAL
-        state, index, watch = self.state, self.index, self._watch
+        state, index, watch = self.state, self.index, self.watch
         watch.start_room()
         try:
             if state.position + size > state.limit:
@@ -522,7 +536,7 @@ class MessagePut:
         It never goes back, as the wall clock may: recovery and time queries need times in order.
         """
         state = self.state
-        self._watch.begin()
+        self.watch.begin()
         if now_ms > state.store_timestamp:
             state.store_timestamp = now_ms
         return state.store_timestamp
@@ -539,7 +553,7 @@ class MessagePut:
 
     def tell_slow(self, topic: str, queue_id: int, size: int) -> None:
         """Log a put that ended after the state's `slow_at`."""
-        self._watch.tell(topic, queue_id, size)
+        self.watch.tell(topic, queue_id, size)
 
     def _refused(self, status: PutMessageStatus) -> PutMessageResult:
         self.state.put_failed_times += 1

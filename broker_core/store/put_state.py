@@ -26,11 +26,17 @@ class PutState:
         is_writable: whether puts are taken; `Availability` decides.
         put_times, put_bytes: messages and record bytes put since the start.
         put_failed_times: puts that were refused.
+        is_timed: whether puts leave the two times below.
+        appended_at, dispatched_at: when the last record was in the log, and when it was in its
+            queue and the index, too; by the monotonic clock.
     """
 
     __slots__ = (
+        "appended_at",
         "buffer",
+        "dispatched_at",
         "file_from_offset",
+        "is_timed",
         "is_writable",
         "limit",
         "position",
@@ -52,3 +58,6 @@ class PutState:
         self.put_times = 0
         self.put_bytes = 0
         self.put_failed_times = 0
+        self.is_timed = False
+        self.appended_at = 0.0
+        self.dispatched_at = 0.0

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker_core.clock import Clock
     from broker_core.store.put_state import PutState
 
 logger = logging.getLogger(__name__)
 
 SLOW_PUT_S = 0.5
+NOTED_PUT_S = 0.01
+"""Whoever notes slow puts is told of these."""
 WRITING = "pages of the mapped files"
 
 
@@ -20,6 +25,10 @@ class PutWatch:
 
     All puts that begin in one millisecond share the time from which on they are slow. Event loop
     only.
+
+    Attributes:
+        on_noted: called with the offset and the seconds of a put that took NOTED_PUT_S, after the
+            loop's turn; None for nobody.
     """
 
     def __init__(self, state: PutState, clock: Clock) -> None:
@@ -28,6 +37,7 @@ class PutWatch:
         self._at = 0.0
         self._room_waits: dict[str, float] = {}
         self._waits: dict[str, float] = {}
+        self.on_noted: Callable[[int, float], None] | None = None
 
     def start_room(self) -> None:
         """A put begins to make room."""
@@ -42,12 +52,20 @@ class PutWatch:
     def begin(self) -> None:
         """The first put of a millisecond begins to write; the room it made counts as its time."""
         self._waits, self._room_waits = self._room_waits, {}
-        self._state.slow_at = self._monotonic() + SLOW_PUT_S - sum(self._waits.values())
+        self._state.slow_at = self._monotonic() + NOTED_PUT_S - sum(self._waits.values())
 
     def tell(self, topic: str, queue_id: int, size: int) -> None:
-        """Log a put that ended after `slow_at`."""
+        """Log a put that took SLOW_PUT_S, and tell who notes one that ended after `slow_at`."""
         now = self._monotonic()
-        took_s = now - self._state.slow_at + SLOW_PUT_S
+        took_s = now - self._state.slow_at + NOTED_PUT_S
+        # What this one waited for is not held against the next of its millisecond.
+        self._state.slow_at = now + NOTED_PUT_S
+        if self.on_noted is not None:
+            state = self._state
+            offset = state.file_from_offset + state.position - size
+            asyncio.get_running_loop().call_soon(self.on_noted, offset, took_s)
+        if took_s < SLOW_PUT_S:
+            return
         waits = self._waits | {WRITING: took_s - sum(self._waits.values())}
         longest = sorted(waits.items(), key=lambda item: -item[1])
         logger.warning(
@@ -58,5 +76,3 @@ class PutWatch:
             round(took_s * 1000),
             ", ".join(f"{what} {s * 1000:.0f} ms" for what, s in longest if s >= 0.001),
         )
-        # What this one waited for is not held against the next of its millisecond.
-        self._state.slow_at = now + SLOW_PUT_S

@@ -45,6 +45,8 @@ class Retention(Service):
     Attributes:
         needed_from: returns from where on connected slaves still need the log. They keep files that
             have expired, but not those that go because the disk is full.
+        on_expired: told of the messages of a queue that went: topic, queue_id, the first one's
+            queue_offset and the one behind the last.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Retention(Service):
     ) -> None:
         super().__init__()
         self.needed_from: Callable[[], int] = _nobody_needs
+        self.on_expired: Callable[[str, int, int, int], None] | None = None
         self._config = config
         self._clock = clock
         self._storage = storage
@@ -130,8 +133,11 @@ class Retention(Service):
         # A power cut must not bring back files once the record of their deletions is dropped.
         self._storage.sync_directory(self._log.directory)
         for queue in list(self._files.queues):
+            before = queue.min_offset
             deleted = queue.delete_before(min_offset)
             queue.correct_min_offset(min_offset)
+            if self.on_expired is not None and queue.min_offset > before:
+                self.on_expired(queue.topic, queue.queue_id, before, queue.min_offset)
             if deleted:
                 await self._clock.sleep(self._config.delete_consume_queue_files_interval / 1000)
         if self._files.index is not None:

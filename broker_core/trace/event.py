@@ -6,11 +6,11 @@ import msgspec
 
 
 class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, gc=False):
-    """One stage of one message. 64-bit numbers are decimal strings, for JavaScript."""
+    """One stage of one message. 64-bit numbers are decimal strings, for JavaScript.
 
-    seq: str = ""
-    matched: tuple[str, ...] = ()
-    """The names of the watch's filters that the event matches."""
+    A watch adds `seq`, its number, and `matched`, the names of the filters that it matches.
+    """
+
     time_ms: str
     at_us: str = ""
     """By the broker's monotonic clock."""
@@ -44,6 +44,8 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     from_offset: str | None = None
     """Of one event for several messages: it covers the queue offsets from here up to
     `queue_offset`, without it."""
+    worst_offset: str | None = None
+    """Whose latency that is."""
     reconsume_times: int | None = None
     reconsume_max: int | None = None
     """After so many attempts the message becomes a dead letter."""
@@ -63,9 +65,25 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     remark: str | None = None
 
 
-class TraceBatch(msgspec.Struct, rename="camel", kw_only=True):
-    """The body of a TRACE_EVENTS push."""
+class Emitted:
+    """An event on its way to watchers, encoded once for all of them. Event loop only."""
 
-    watch_id: str
-    dropped: str
-    events: list[TraceEvent]
+    __slots__ = ("_event", "_json", "group", "stage", "topic")
+
+    def __init__(self, event: TraceEvent) -> None:
+        self._event: TraceEvent | None = event
+        self._json = b""
+        self.stage = event.stage
+        self.topic = event.topic
+        self.group = event.group
+
+    @property
+    def json(self) -> bytes:
+        """The event without its number in a watch."""
+        if self._event is not None:
+            self._json = encode(self._event)
+            self._event = None
+        return self._json
+
+
+encode = msgspec.json.Encoder().encode

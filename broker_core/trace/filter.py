@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
 from zlib import crc32
 
 import msgspec
@@ -17,11 +17,33 @@ import msgspec
 if TYPE_CHECKING:
     from broker_core.trace.event import TraceEvent
 
-Stage = Literal["stored", "delivered", "acknowledged", "given_back", "dead", "refused"]
-STAGES: frozenset[str] = frozenset(
-    {"stored", "delivered", "acknowledged", "given_back", "dead", "refused"}
+Stage = Literal[
+    "stored",
+    "retried",
+    "replayed",
+    "refused",
+    "withheld",
+    "checked",
+    "committed",
+    "rolled_back",
+    "deferred",
+    "flushed",
+    "replicated",
+    "woken",
+    "filtered",
+    "delivered",
+    "acknowledged",
+    "given_back",
+    "dead",
+    "expired",
+]
+Step = Literal["received", "validated", "appended", "dispatched"]
+STAGES: frozenset[str] = frozenset(get_args(Stage))
+STEPS: tuple[str, ...] = get_args(Step)
+"""Stages of a put that follow each other at once: one event has them all."""
+ERROR_STAGES: frozenset[str] = frozenset(
+    {"refused", "given_back", "dead", "rolled_back", "expired"}
 )
-ERROR_STAGES: frozenset[str] = frozenset({"given_back", "dead", "refused"})
 Text = Annotated[str, msgspec.Meta(max_length=255)]
 FilterName = Annotated[str, msgspec.Meta(max_length=64)]
 FILTERS_MAX = 256
@@ -54,12 +76,29 @@ class TraceFilter(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_f
     """A client id, an address, or the host of one."""
     properties: Annotated[dict[Text, Text], msgspec.Meta(max_length=16)] | None = None
     """What properties of the message must be."""
-    stages: Annotated[list[Stage], msgspec.Meta(max_length=16)] | None = None
+    stages: Annotated[list[Stage | Step], msgspec.Meta(max_length=32)] | None = None
     errors_only: bool = False
     min_latency_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    min_latency_us: (
+        Annotated[
+            dict[Stage | Step, Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=32)
+        ]
+        | None
+    ) = None
+    """By stage: what has none here does not match."""
+    min_total_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     sample: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1
     """Follow one of this many messages: all of its stages, or none."""
     message: TracedMessage | None = None
+
+
+class Resumed(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """A watch whose connection was lost, and what of it has come."""
+
+    watch_id: Text
+    last_seq: Annotated[str, msgspec.Meta(pattern="^[0-9]{1,19}$")]
+    received: Annotated[str, msgspec.Meta(pattern="^[0-9]{1,19}$")]
+    """How many events."""
 
 
 class TraceWatch(TraceFilter):
@@ -68,35 +107,89 @@ class TraceWatch(TraceFilter):
     filters: (
         Annotated[dict[FilterName, TraceFilter], msgspec.Meta(max_length=FILTERS_MAX)] | None
     ) = None
+    events_per_second_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    resume: Resumed | None = None
+
+    def named(self) -> Mapping[str, TraceFilter]:
+        """Return the filters by their names; a single one has none."""
+        return {"": self} if self.filters is None else self.filters
 
 
-def compiled(wanted: TraceFilter) -> Matcher:
-    """Return a function that tells whether an event, and its message's properties, match."""
-    tests = [*_tests_of_names(wanted), *_tests_of_message(wanted)]
-    if wanted.stages or wanted.errors_only:
-        stages = frozenset(wanted.stages or STAGES)
-        if wanted.errors_only:
-            stages &= ERROR_STAGES
-        tests.insert(0, lambda event, _: event.stage in stages)
-    if wanted.min_latency_ms:
-        least_us = wanted.min_latency_ms * 1000
-        tests.append(lambda event, _: (event.latency_us or 0) >= least_us)
-    if wanted.sample > 1:
-        tests.append(lambda event, _: _is_sampled(event, wanted.sample))
+class Compiled(NamedTuple):
+    """A filter as functions of an event and its message's properties; both must match."""
+
+    message: Matcher
+    """What it asks of the message, which is the same at all of its stages."""
+    here: Matcher
+    """What it asks of the stage."""
+
+
+def compiled(wanted: TraceFilter) -> Compiled:
+    """Return a filter's functions."""
+    here = _tests_of_stage(wanted) + _tests_of_parties(wanted)
+    return Compiled(_all_of(_tests_of_message(wanted)), _all_of(here))
+
+
+def _all_of(tests: list[Matcher]) -> Matcher:
+    if not tests:
+        return lambda event, properties: True
     if len(tests) == 1:
         return tests[0]
     return lambda event, properties: all(test(event, properties) for test in tests)
 
 
-def _tests_of_names(wanted: TraceFilter) -> list[Matcher]:
+def _tests_of_stage(wanted: TraceFilter) -> list[Matcher]:
     tests: list[Matcher] = []
-    if topic := wanted.topic:
-        if "*" in topic or "?" in topic:
-            # Of these patterns `fnmatch` makes expressions that do not backtrack.
-            fits = re.compile(fnmatch.translate(topic.replace("[", "[[]"))).match
-            tests.append(lambda event, _: fits(event.topic) is not None)
+    if wanted.stages or wanted.errors_only:
+        stages = frozenset(wanted.stages or STAGES)
+        if wanted.errors_only:
+            stages &= ERROR_STAGES
+        steps = stages.intersection(STEPS)
+        if steps:
+            tests.append(
+                lambda event, _: (
+                    event.stage in stages
+                    or (event.steps is not None and not steps.isdisjoint(event.steps))
+                )
+            )
         else:
-            tests.append(lambda event, _: event.topic == topic)
+            tests.append(lambda event, _: event.stage in stages)
+    if wanted.min_latency_ms:
+        least_us = wanted.min_latency_ms * 1000
+        tests.append(lambda event, _: (event.latency_us or 0) >= least_us)
+    if least := wanted.min_latency_us:
+        tests.append(lambda event, _: _is_slow(event, least))
+    if wanted.min_total_ms:
+        total_us = wanted.min_total_ms * 1000
+        tests.append(lambda event, _: (event.total_us or 0) >= total_us)
+    return tests
+
+
+def _is_slow(event: TraceEvent, least_us: Mapping[Stage | Step, int]) -> bool:
+    """Tell whether a stage took at least as long as is asked for it, or one of its steps did."""
+    least = least_us.get(event.stage)  # type: ignore[call-overload]
+    if least is not None and (event.latency_us or 0) >= least:
+        return True
+    before = 0
+    for step, at_us in (event.steps or {}).items():
+        least = least_us.get(step)  # type: ignore[call-overload]
+        if least is not None and at_us - before >= least:
+            return True
+        before = at_us
+    return False
+
+
+def topic_test(topic: str) -> Callable[[str], bool]:
+    """Return what tells whether a name is a filter's topic, or fits its pattern."""
+    if "*" in topic or "?" in topic:
+        # Of these patterns `fnmatch` makes expressions that do not backtrack.
+        fits = re.compile(fnmatch.translate(topic.replace("[", "[[]"))).match
+        return lambda name: fits(name) is not None
+    return topic.__eq__
+
+
+def _tests_of_parties(wanted: TraceFilter) -> list[Matcher]:
+    tests: list[Matcher] = []
     if group := wanted.group:
         tests.append(lambda event, _: group in (event.group, event.producer_group))
     if client := wanted.client:
@@ -111,6 +204,11 @@ def _tests_of_names(wanted: TraceFilter) -> list[Matcher]:
 
 def _tests_of_message(wanted: TraceFilter) -> list[Matcher]:
     tests: list[Matcher] = []
+    if topic := wanted.topic:
+        is_it = topic_test(topic)
+        tests.append(lambda event, _: is_it(event.topic))
+    if wanted.sample > 1:
+        tests.append(lambda event, _: _is_sampled(event, wanted.sample))
     if tag := wanted.tag:
         tests.append(lambda event, _: event.tags == tag)
     if key := wanted.key:
@@ -143,6 +241,7 @@ def _is_of(event: TraceEvent, message: TracedMessage) -> bool:
         return True
     if event.topic != message.topic or event.queue_id != message.queue_id:
         return False
-    if event.acknowledged_from is None:
+    begin = event.acknowledged_from or event.from_offset
+    if begin is None:
         return event.queue_offset == message.queue_offset
-    return int(event.acknowledged_from) <= int(message.queue_offset) < int(event.queue_offset or 0)
+    return int(begin) <= int(message.queue_offset) < int(event.queue_offset or 0)

@@ -1,62 +1,111 @@
-"""StoredTrace: the events of messages that the broker itself stores again."""
+"""StoredTrace: the events of messages that the broker itself stores again, or gives up."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_core.message.ids import offset_msg_id
-from broker_core.message.names import PROPERTY_PRODUCER_GROUP, group_of
+from broker_core.message.names import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
+    group_of,
+    is_retry_topic,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from broker_core.message.message import MessageExt
     from broker_core.store.results import PutMessageResult
     from broker_core.trace.tracer import Tracer
+
+    RetriesOf = Callable[[str], int | None]
+    """After how many attempts a group gives a message up, None for an unknown group."""
+    DelayOf = Callable[[int], int]
+    """How many milliseconds a level of delay is."""
 
 
 class StoredTrace:
     """Tells watchers of messages that waited, and of copies. Event loop only."""
 
-    def __init__(self, tracer: Tracer, store_host: bytes) -> None:
+    def __init__(
+        self, tracer: Tracer, store_host: bytes, retries_of: RetriesOf, delay_of: DelayOf
+    ) -> None:
         self._tracer = tracer
         self._store_host = store_host
+        self._retries_of = retries_of
+        self._delay_of = delay_of
 
-    def emit(
-        self, message: MessageExt, topic: str, queue_id: int, result: PutMessageResult
-    ) -> None:
-        """Emit "stored" for a deferred or withheld message that reaches its topic.
+    def due(self, message: MessageExt, topic: str, queue_id: int, result: PutMessageResult) -> None:
+        """Emit "stored", or "retried" for one given back, for a deferred message that is due.
 
         Its latency is what it waited since it was stored first, or given back; a retry's birth is
         that of its first attempt and says nothing.
         """
         if self._tracer.watching:
-            self._emit(
-                "stored",
-                message,
-                (topic, queue_id, result.queue_offset, result.commit_log_offset),
-                store_size=result.wrote_size,
-                producer_group=message.properties.get(PROPERTY_PRODUCER_GROUP),
-                group=group_of(topic),
-                client=message.born_host,
-                latency_us=max(0, result.store_timestamp - message.store_timestamp) * 1000,
-                reconsume_times=message.reconsume_times or None,
-            )
+            self._put(message, (topic, queue_id), result)
+
+    def committed(
+        self, message: MessageExt, topic: str, queue_id: int, result: PutMessageResult
+    ) -> None:
+        """Emit "committed" for a half message, and "stored" for what became of it."""
+        if self._tracer.watching:
+            self._decided("committed", message)
+            self._put(message, (topic, queue_id), result)
+
+    def rolled_back(self, message: MessageExt) -> None:
+        """Emit "rolled_back" for a half message."""
+        if self._tracer.notes_errors:
+            self._decided("rolled_back", message)
+
+    def checked(self, message: MessageExt) -> None:
+        """Emit "checked" for a half message whose producer is asked for the outcome."""
+        if self._tracer.watching:
+            times = message.properties.get(PROPERTY_TRANSACTION_CHECK_TIMES, "")
+            self._half("checked", message, check_times=int(times) if times.isdigit() else None)
 
     def given_back(self, message: MessageExt, group: str, client: str) -> None:
-        """Emit "given_back", if somebody watches, at the place of a message that failed."""
-        if self._tracer.watching:
+        """Emit "given_back" at the place of a message that failed."""
+        if self._tracer.notes_errors:
+            place = (message.topic, message.queue_id, message.queue_offset)
             self._emit(
                 "given_back",
                 message,
-                (
-                    message.topic,
-                    message.queue_id,
-                    message.queue_offset,
-                    message.commit_log_offset,
-                ),
+                place,
+                message.commit_log_offset,
                 store_size=message.store_size,
                 group=group,
                 client=client,
                 reconsume_times=message.reconsume_times,
+                reconsume_max=self._retries_of(group),
+            )
+
+    def deferred(
+        self,
+        message: MessageExt,
+        table: Mapping[str, str],
+        topic: str,
+        result: PutMessageResult,
+        client: str,
+    ) -> None:
+        """Emit "deferred" for the copy of a message given back, with the topic it goes to."""
+        if self._tracer.watching:
+            level = int(table[PROPERTY_DELAY_TIME_LEVEL])
+            self._emit(
+                "deferred",
+                message,
+                (topic, int(table[PROPERTY_REAL_QUEUE_ID]), None),
+                result.commit_log_offset,
+                store_size=result.wrote_size,
+                group=group_of(topic),
+                client=client,
+                delay_level=level,
+                due_ms=str(result.store_timestamp + self._delay_of(level)),
+                reconsume_times=message.reconsume_times + 1,
+                reconsume_max=self._retries_of(group_of(topic) or ""),
             )
 
     def dead(
@@ -67,27 +116,82 @@ class StoredTrace:
         group: str,
         client: str,
     ) -> None:
-        """Emit "dead", if somebody watches, at the place of the copy that is the dead letter."""
-        if self._tracer.watching:
+        """Emit "dead" at the place of the copy that is the dead letter."""
+        if self._tracer.notes_errors:
             self._emit(
                 "dead",
                 message,
-                (*place, result.queue_offset, result.commit_log_offset),
+                (*place, result.queue_offset),
+                result.commit_log_offset,
                 store_size=result.wrote_size,
                 group=group,
                 client=client,
                 reconsume_times=message.reconsume_times,
+                reconsume_max=self._retries_of(group),
             )
 
-    def _emit(
-        self, stage: str, message: MessageExt, place: tuple[str, int, int, int], **more: object
-    ) -> None:
-        topic, queue_id, queue_offset, commit_log_offset = place
-        self._tracer.emit(
-            stage,
+    def expired(self, group: str, topic: str, queue_id: int, first: int, end: int) -> None:
+        """Emit "expired" for messages of a queue that went before a group had read them."""
+        if self._tracer.notes_errors:
+            self._tracer.emit("expired", topic, queue_id, end, from_offset=str(first), group=group)
+
+    def _put(self, message: MessageExt, place: tuple[str, int], result: PutMessageResult) -> None:
+        topic, queue_id = place
+        is_retried = is_retry_topic(topic)
+        group = group_of(topic)
+        self._tracer.stored(
+            "retried" if is_retried else "stored",
             topic,
             queue_id,
-            queue_offset,
+            result.queue_offset,
+            message.properties,
+            commit_log_offset=result.commit_log_offset,
+            store_size=result.wrote_size,
+            body_size=len(message.body),
+            offset_msg_id=offset_msg_id(self._store_host, result.commit_log_offset),
+            producer_group=message.properties.get(PROPERTY_PRODUCER_GROUP),
+            group=group,
+            client=message.born_host,
+            latency_us=max(0, result.store_timestamp - message.store_timestamp) * 1000,
+            reconsume_times=message.reconsume_times or None,
+            reconsume_max=self._retries_of(group) if is_retried and group else None,
+        )
+
+    def _decided(self, stage: str, message: MessageExt) -> None:
+        waited_ms = self._tracer.now_ms() - message.store_timestamp
+        self._half(stage, message, latency_us=max(0, waited_ms) * 1000)
+
+    def _half(self, stage: str, message: MessageExt, **more: Any) -> None:
+        """Emit an event of a half message, in the topic that it is for."""
+        get = message.properties.get
+        queue_id = get(PROPERTY_REAL_QUEUE_ID, "")
+        place = (
+            get(PROPERTY_REAL_TOPIC, message.topic),
+            int(queue_id) if queue_id.isdigit() else None,
+            None,
+        )
+        self._emit(
+            stage,
+            message,
+            place,
+            message.commit_log_offset,
+            store_size=message.store_size,
+            producer_group=get(PROPERTY_PRODUCER_GROUP),
+            client=message.born_host,
+            **more,
+        )
+
+    def _emit(
+        self,
+        stage: str,
+        message: MessageExt,
+        place: tuple[str, int | None, int | None],
+        commit_log_offset: int,
+        **more: Any,
+    ) -> None:
+        self._tracer.emit(
+            stage,
+            *place,
             message.properties,
             commit_log_offset=str(commit_log_offset),
             body_size=len(message.body),

@@ -1,17 +1,18 @@
-"""The live trace: events about messages, for watchers only.
+"""The live trace: events about messages, for watchers and the recorder.
 
-Callers test `watching` first: without a watcher a message costs one attribute read. Each watcher
-has a bounded ring; events that do not fit are dropped, and the watcher learns how many.
+Callers test `watching` first, or `recorder.is_on` for what is rare: without a watcher a message
+costs one attribute read. Each watch has a bounded ring; events that do not fit are dropped, and the
+watcher learns how many.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-from collections import deque
-from typing import TYPE_CHECKING, Any
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
+from msgspec import structs
 
 from broker_core.config.limits import LIMITS
 from broker_core.message.names import (
@@ -22,107 +23,152 @@ from broker_core.message.names import (
 )
 from broker_core.service import Service
 from broker_core.trace.deliveries import Deliveries
-from broker_core.trace.event import TraceBatch, TraceEvent
-from broker_core.trace.filter import STAGES, Properties, TraceWatch, compiled
+from broker_core.trace.event import Emitted, TraceEvent
+from broker_core.trace.filter import ERROR_STAGES, STAGES, Properties, TraceWatch
+from broker_core.trace.followed import Followed, Stored
+from broker_core.trace.picking import Picking
+from broker_core.trace.recorder import Recorder
+from broker_core.trace.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from broker_core.clock import Clock
+    from broker_core.clock import Clock, Timer
     from broker_core.config.limits import LimitsConfig
+    from broker_core.trace.watch import Watcher
 
 logger = logging.getLogger(__name__)
 
 PUSH_SECONDS = 0.05
-RING_EVENTS = 20_000
-BATCH_EVENTS_MAX = 2_000
-"""Events in one push; with PUSH_SECONDS this limits the events a second."""
+LOST_SECONDS = 60.0
+"""How long a watch without a connection is kept."""
+RECORDER_BYTES = 16 << 20
+RECORDER_MINUTES = 10
+OFF, RECORDER, FULL = "off", "recorder", "full"
 
 
-class _Watcher:
-    __slots__ = ("dropped", "host", "matchers", "push", "ring", "seq", "watch_id")
+class Watched(NamedTuple):
+    """A watch that has begun."""
 
-    def __init__(
-        self, watch_id: str, wanted: TraceWatch, push: Callable[[bytes], bool], host: str
-    ) -> None:
-        self.host = host
-        self.watch_id = watch_id
-        filters = {"": wanted} if wanted.filters is None else wanted.filters
-        self.matchers = [(name, compiled(each)) for name, each in filters.items()]
-        self.push = push
-        self.ring: deque[TraceEvent] = deque()
-        self.dropped = 0
-        self.seq = itertools.count(1)
-
-    def offer(self, event: TraceEvent, properties: Properties) -> None:
-        matched = tuple([name for name, match in self.matchers if match(event, properties)])
-        if matched:
-            names = () if matched == ("",) else matched
-            self.take(msgspec.structs.replace(event, seq=str(next(self.seq)), matched=names))
-
-    def take(self, event: TraceEvent) -> None:
-        if len(self.ring) >= RING_EVENTS:
-            self.ring.popleft()
-            self.dropped += 1
-        self.ring.append(event)
+    watch_id: str
+    is_resumed: bool
+    """Whether it goes on with one whose connection was lost."""
 
 
 class Tracer(Service):
-    """Takes events from the send and pull paths and pushes them to watchers. Event loop only.
+    """Takes events from the paths of messages; pushes them to watchers. Event loop only.
 
     Attributes:
-        watching: whether anybody watches.
+        watching: whether anybody wants more than the recorder notes by itself.
+        on_watching: told when that may have changed.
+        recorder: what is kept for later.
         deliveries: what acknowledgements are of; empty while nobody watches.
+        followed: messages of which more is to come; empty while nobody watches.
+        picking: which plain sends are wanted.
     """
 
-    def __init__(self, clock: Clock, limits: LimitsConfig = LIMITS) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        limits: LimitsConfig = LIMITS,
+        *,
+        recorder_bytes_max: int = RECORDER_BYTES,
+        recorder_minutes: int = RECORDER_MINUTES,
+    ) -> None:
         super().__init__()
         self._limits = limits
         self._clock = clock
-        self._watchers: dict[Hashable, _Watcher] = {}
-        self._watch_ids = itertools.count(1)
+        self._monotonic = clock.monotonic
+        self._watches: dict[Hashable, Watch] = {}
+        self._lost: dict[str, Watch] = {}
+        # Those of earlier processes have other names.
+        self._watch_ids = (f"{secrets.token_hex(4)}-{number}" for number in itertools.count(1))
+        self._all: tuple[Watch, ...] = ()
         self.watching = False
+        self.on_watching: Callable[[bool], None] = _nobody
+        self.recorder = Recorder(clock, recorder_bytes_max, recorder_minutes)
         self.deliveries = Deliveries()
+        self.followed = Followed(self)
+        self.picking = Picking()
+        self._is_off = False
         self._is_pushing = False
+        self._full_until_ms: int | None = None
+        self._full_timer: Timer | None = None
 
-    def watch(
-        self,
-        connection: Hashable,
-        wanted: TraceWatch,
-        push: Callable[[bytes], bool],
-        host: str = "",
-    ) -> str | None:
+    @property
+    def notes_errors(self) -> bool:
+        """Whether errors are noted, if nobody watches as well."""
+        return self.recorder.is_on or self.watching
+
+    @property
+    def level(self) -> str:
+        """What is noted: OFF, RECORDER or FULL."""
+        return OFF if self._is_off else FULL if self.recorder.is_full else RECORDER
+
+    @property
+    def full_until_ms(self) -> int | None:
+        """When the level FULL ends, in wall time."""
+        return self._full_until_ms
+
+    @property
+    def watchers(self) -> int:
+        """How many watch."""
+        return len(self._watches)
+
+    def set_level(self, level: str, minutes: int = 0) -> None:
+        """Note nothing, what the recorder affords, or for some minutes everything."""
+        if self._full_timer is not None:
+            self._full_timer.cancel()
+            self._full_timer = None
+        self._is_off = level == OFF
+        self._full_until_ms = None
+        self.recorder.is_full = level == FULL
+        self.recorder.is_on = level != OFF
+        if level == OFF:
+            self.recorder.clear()
+        elif level == FULL:
+            self._full_until_ms = self._clock.now_ms() + minutes * 60_000
+            when = self._monotonic() + minutes * 60
+            self._full_timer = self._clock.call_at(when, lambda: self.set_level(RECORDER))
+        logger.info("live trace: level=%s minutes=%d", level, minutes)
+        self._settle()
+
+    def watch(self, connection: Hashable, wanted: TraceWatch, watcher: Watcher) -> Watched | None:
         """Begin to push a connection what its filters match, in place of its watch so far.
 
-        `push` sends one encoded TraceBatch and returns whether the peer keeps up; while it does
-        not, events stay in the ring. Returns the watch's id, None when there are too many watchers
-        at this host or in all.
+        While the peer does not keep up, events stay in the ring. Returns None when there are too
+        many watchers at this host or in all.
         """
-        if connection not in self._watchers and not self._has_room(host):
+        watch = self._resumable(wanted, watcher.owner)
+        is_resumed = watch is not None
+        if connection not in self._watches and watch is None and not self._has_room(watcher.host):
             return None
-        watch_id = str(next(self._watch_ids))
-        self._watchers[connection] = _Watcher(watch_id, wanted, push, host)
-        self.watching = True
+        self._watches.pop(connection, None)
+        if watch is None or wanted.resume is None:
+            watch = Watch(next(self._watch_ids), wanted, watcher)
+        else:
+            self._lost.pop(watch.watch_id)
+            watch.resume(watcher, int(wanted.resume.last_seq), int(wanted.resume.received))
+        self._watches[connection] = watch
+        self._settle()
         if not self._is_pushing:
             self._is_pushing = True
             self.spawn(self._push_while_watched(), name="trace-push")
-        logger.info("live trace: watch_id=%s watchers=%d", watch_id, len(self._watchers))
-        return watch_id
-
-    def _has_room(self, host: str) -> bool:
-        here = sum(watcher.host == host for watcher in self._watchers.values())
-        return (
-            len(self._watchers) < self._limits.watcher_nums_max
-            and here < self._limits.host_watcher_nums_max
-        )
+        logger.info("live trace: watch_id=%s watchers=%d", watch.watch_id, len(self._watches))
+        return Watched(watch.watch_id, is_resumed)
 
     def unwatch(self, connection: Hashable) -> bool:
-        """Stop pushing to a connection, also a lost one; return whether it watched."""
-        watcher = self._watchers.pop(connection, None)
-        self.watching = bool(self._watchers)
-        if not self.watching:
-            self.deliveries.clear()
-        return watcher is not None
+        """Stop pushing to a connection, and forget its watch; return whether it watched."""
+        watch = self._watches.pop(connection, None)
+        self._settle()
+        return watch is not None
+
+    def connection_lost(self, connection: Hashable) -> None:
+        """Keep the watch of a connection that has ended, for its watcher may come again."""
+        watch = self._watches.pop(connection, None)
+        if watch is not None:
+            watch.lose_connection(self._monotonic())
+            self._lost[watch.watch_id] = watch
 
     def emit(
         self,
@@ -134,16 +180,91 @@ class Tracer(Service):
         *,
         offset_msg_id: str | None = None,
         **more: Any,
-    ) -> None:
-        """Offer an event to every watcher; call only while `watching`.
+    ) -> bool:
+        """Offer an event to every watcher; call only while `watching`, errors while `is_on`.
 
-        Properties are matched; of them only tags, keys and ids leave the broker.
+        Properties are matched; of them only tags, keys and ids leave the broker. Returns whether
+        anybody asks about the message.
         """
-        assert stage in STAGES
+        at_s = self._monotonic()
         table = {} if properties is None else properties
+        event = self._event(
+            stage, topic, queue_id, queue_offset, table, at_s, offset_msg_id, **more
+        )
+        return self.offer(event, table, at_s)
+
+    def stored(
+        self,
+        stage: str,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        properties: Properties | None,
+        *,
+        commit_log_offset: int,
+        store_size: int,
+        offset_msg_id: str,
+        **more: Any,
+    ) -> None:
+        """Offer the event of a message that is in the log, and follow it from there."""
+        at_s = self._monotonic()
+        table = {} if properties is None else properties
+        event = self._event(
+            stage,
+            topic,
+            queue_id,
+            queue_offset,
+            table,
+            at_s,
+            offset_msg_id,
+            commit_log_offset=str(commit_log_offset),
+            store_size=store_size,
+            **more,
+        )
+        if self.offer(event, table, at_s):
+            self.followed.stored(
+                Stored(commit_log_offset, commit_log_offset + store_size, at_s, event, table)
+            )
+
+    def keep(
+        self,
+        stage: str,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        properties: Properties,
+        *,
+        offset_msg_id: str,
+        **more: Any,
+    ) -> None:
+        """Keep something slow in the recorder, for nobody else."""
+        at_s = self._monotonic()
+        self.recorder.keep(
+            self._event(
+                stage, topic, queue_id, queue_offset, properties, at_s, offset_msg_id, **more
+            )
+        )
+
+    def now_ms(self) -> int:
+        """Return the wall time."""
+        return self._clock.now_ms()
+
+    def _event(
+        self,
+        stage: str,
+        topic: str,
+        queue_id: int | None,
+        queue_offset: int | None,
+        table: Properties,
+        at_s: float,
+        offset_msg_id: str | None,
+        **more: Any,
+    ) -> TraceEvent:
+        assert stage in STAGES
         uniq_key = table.get(PROPERTY_UNIQ_KEY)
-        event = TraceEvent(
+        return TraceEvent(
             time_ms=str(self._clock.now_ms()),
+            at_us=str(round(at_s * 1_000_000)),
             stage=stage,
             topic=topic,
             queue_id=queue_id,
@@ -155,27 +276,97 @@ class Tracer(Service):
             offset_msg_id=offset_msg_id,
             **more,
         )
-        for watcher in self._watchers.values():
-            watcher.offer(event, table)
+
+    def offer(self, event: TraceEvent, properties: Properties, at_s: float) -> bool:
+        """Offer an event that is made already; see `emit`."""
+        recorder = self.recorder
+        if recorder.is_full or (recorder.is_on and event.stage in ERROR_STAGES):
+            recorder.keep(event)
+        is_wanted = recorder.is_full
+        if self.watching:
+            emitted = Emitted(event)
+            for watch in self._all:
+                is_wanted |= watch.offer(emitted, event, properties, at_s)
+        return is_wanted
+
+    def lose(self, stage: str) -> None:
+        """Count an event that could not be made."""
+        for watch in self._all:
+            watch.lose(stage)
 
     def push_all(self) -> None:
         """Send each watcher its gathered events."""
-        for watcher in list(self._watchers.values()):
-            if not watcher.ring:
-                continue
-            count = min(len(watcher.ring), BATCH_EVENTS_MAX)
-            events = [watcher.ring.popleft() for _ in range(count)]
-            batch = TraceBatch(
-                watch_id=watcher.watch_id, dropped=str(watcher.dropped), events=events
-            )
-            if not watcher.push(msgspec.json.encode(batch)):
-                # The peer does not read: it loses these events and will learn how many.
-                watcher.dropped += len(events)
+        for watch in list(self._watches.values()):
+            watch.send()
+        self._forget_lost()
+
+    def _resumable(self, wanted: TraceWatch, owner: str | None) -> Watch | None:
+        if wanted.resume is None:
+            return None
+        watch = self._lost.get(wanted.resume.watch_id)
+        if (
+            watch is None
+            or watch.owner != owner
+            or watch.wanted != structs.replace(wanted, resume=None)
+        ):
+            return None
+        return watch
+
+    def _has_room(self, host: str) -> bool:
+        """Tell whether one more may watch; those without a connection give way."""
+        limits = self._limits
+        while self._lost and (
+            len(self._watches) + len(self._lost) >= limits.watcher_nums_max
+            or self._at(host) >= limits.host_watcher_nums_max
+        ):
+            del self._lost[next(iter(self._lost))]
+        return (
+            len(self._watches) < limits.watcher_nums_max
+            and self._at(host) < limits.host_watcher_nums_max
+        )
+
+    def _at(self, host: str) -> int:
+        watches = (*self._watches.values(), *self._lost.values())
+        return sum(watch.host == host for watch in watches)
+
+    def _forget_lost(self) -> None:
+        least_s = self._monotonic() - LOST_SECONDS
+        for watch_id, watch in list(self._lost.items()):
+            if watch.lost_at < least_s:
+                del self._lost[watch_id]
+        if len(self._watches) + len(self._lost) < len(self._all):
+            self._settle()
+
+    def _settle(self) -> None:
+        """Take note of who wants what."""
+        watches = self._all = (*self._watches.values(), *self._lost.values())
+        is_full = self.recorder.is_full
+        self.watching = not self._is_off and (bool(watches) or is_full)
+        self.picking.take(
+            [each for watch in watches for each in watch.wanted.named().values()]
+            if self.watching
+            else [],
+            is_full=is_full,
+        )
+        self.on_watching(self.watching)
+        if not self.watching:
+            self.deliveries.clear()
+            self.followed.clear()
 
     async def _push_while_watched(self) -> None:
         try:
-            while self._watchers:
+            while self._watches or self._lost:
                 await self._clock.sleep(PUSH_SECONDS)
                 self.push_all()
         finally:
             self._is_pushing = False
+
+    async def shutdown(self) -> None:
+        """Forget the watches."""
+        if self._full_timer is not None:
+            self._full_timer.cancel()
+        await super().shutdown()
+
+
+def _nobody(_: bool) -> None:
+    """Nobody listens."""

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
     Committed = Callable[[MessageExt, str, int, PutMessageResult], None]
     Permit = Callable[[MessageExt], None]
+    RolledBack = Callable[[MessageExt], None]
     EnsureTopic = Callable[[str], object]
 
 logger = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class Transactions:
         pending: the undecided half messages, by queue_offset, in its order.
 
     `on_committed` is called with a half message, the topic and queue_id that it was committed to,
-    and the put.
+    and the put; `on_rolled_back` with a half message.
     """
 
     def __init__(
@@ -101,8 +102,10 @@ class Transactions:
         store_host: bytes,
         steady: SteadyClock,
         on_committed: Committed | None = None,
+        on_rolled_back: RolledBack | None = None,
     ) -> None:
         self._on_committed = on_committed
+        self._on_rolled_back = on_rolled_back
         self.pending: dict[int, Half] = {}
         self._owed: dict[int, int] = {}
         """Queue offset of a decided half message -> where its committed message ends."""
@@ -296,6 +299,8 @@ class Transactions:
             return self._write_outcome(half)
         if outcome is Outcome.ROLLED_BACK:
             half.outcome = outcome
+            if self._on_rolled_back is not None:
+                self._on_rolled_back(message)
             return self._write_outcome(half)
         committed = self._put_committed(message)
         if committed.status is not PutMessageStatus.PUT_OK:

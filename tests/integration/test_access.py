@@ -206,7 +206,7 @@ async def test_the_versions_of_the_files_are_told(broker: Broker, accounts: Path
 
 async def test_only_administrators_administer(broker: Broker) -> None:
     async with client_of(broker, "application") as client:
-        for code in (17, 25, 26, 50, 51, 52, 53, 54, 200, 207, 215, 222, 30001):
+        for code in (17, 25, 26, 50, 51, 52, 53, 54, 200, 207, 215, 222, 30021):
             answer = await client.ask(code, b"{}")
             assert answer.remark == (
                 f"{EXCEPTION}Need admin permission for request code={code}, but "

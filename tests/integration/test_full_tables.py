@@ -105,6 +105,8 @@ ASKED: dict[int, list[tuple[dict[str, str], Any]]] = {
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: [({"brokerName": "broker-a"}, None)],
     RequestCode.TRACE_WATCH: [({}, None)],
     RequestCode.TRACE_UNWATCH: [({}, None)],
+    RequestCode.TRACE_LEVEL: [({}, None)],
+    RequestCode.TRACE_RECORDED: [({}, None)],
 }
 """In this order: what deletes comes last."""
 WITHOUT_ACCOUNTS = {

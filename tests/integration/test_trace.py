@@ -117,6 +117,7 @@ async def test_a_refused_send_is_told_of_with_what_and_why(
     assert answer.remark
     assert answer.remark.startswith(event.pop("remark"))
     assert event.pop("timeMs")
+    assert event.pop("atUs")
     assert event.pop("client").startswith("127.0.0.1:")
     assert event == {
         "seq": "1",

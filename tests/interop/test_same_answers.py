@@ -177,6 +177,8 @@ ASKED_ELSEWHERE = {
     RequestCode.GET_BROKER_HA_STATUS,
     RequestCode.TRACE_WATCH,
     RequestCode.TRACE_UNWATCH,
+    RequestCode.TRACE_LEVEL,
+    RequestCode.TRACE_RECORDED,
     RequestCode.GET_BROKER_SAMPLE,
     RequestCode.RESET_OFFSETS,
     RequestCode.GET_ALL_CONSUMER_FILTER,

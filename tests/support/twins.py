@@ -17,7 +17,6 @@ from broker_core.composition.storage import build_storage, load_storage
 from broker_core.message.topic_config import TopicConfig
 from broker_core.native import loading
 from broker_core.processors.send import SendProcessor
-from broker_core.processors.send_trace import SendTrace
 from broker_core.protocol.codes import RequestCode
 from broker_core.remoting.connection import Connection, Wire
 from broker_core.remoting.dispatch import Dispatcher
@@ -145,7 +144,7 @@ class Twin:
             Detours(config, foundation.levels, parts.schedule, parts.transactions),
             parts.store,
             parts.stats,
-            SendTrace(parts.tracer, parts.store, foundation.store_host),
+            parts.sends,
             self.clock,
         )
 

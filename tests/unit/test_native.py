@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from broker_core.config.update import update
 from broker_core.errors import ConfigError
 from broker_core.native import build as native_build, loading, place
 from broker_core.processors.send import parts_of
+from broker_core.trace.filter import TraceWatch
+from broker_core.trace.watch import Watcher
 from tests.support import send_frames
 from tests.support.twins import Twin, is_compiled, settled
 
@@ -233,11 +236,22 @@ async def test_a_broker_that_may_not_be_written_takes_nothing(twin: Twin) -> Non
 
 
 @compiled
-async def test_whoever_watches_the_trace_sees_every_send(twin: Twin) -> None:
+async def test_whoever_watches_the_trace_sees_every_send_of_the_compiled_turn(twin: Twin) -> None:
     await twin.feed(a_send())
-    twin.parts.tracer.watching = True
+    batches: list[bytes] = []
 
-    assert await served(twin, a_send()) == 0
+    def push(body: bytes) -> bool:
+        batches.append(body)
+        return True
+
+    twin.parts.tracer.watch("c", TraceWatch(topic=TOPIC), Watcher(push))
+
+    assert await served(twin, a_send()) == 1
+    twin.parts.tracer.push_all()
+
+    (event,) = json.loads(batches[0])["events"]
+    assert (event["stage"], event["topic"], event["queueOffset"]) == ("stored", TOPIC, "1")
+    assert list(event["steps"]) == ["received", "validated", "appended", "dispatched"]
 
 
 @compiled

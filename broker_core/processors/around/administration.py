@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 BROKERS_OWN = frozenset(code for code, rule in RULES.items() if rule.is_broker)
 """What brokers ask of a name server: from their own machines, whoever must sign it."""
-ADMINISTRATIVE = frozenset(code for code, rule in RULES.items() if rule.is_admin) - BROKERS_OWN
+ADMINISTRATIVE = (
+    frozenset(code for code, rule in RULES.items() if rule.is_admin or rule.is_private)
+    - BROKERS_OWN
+)
 
 
 def without_administration(handlers: Mapping[int, Handler], listener: str) -> dict[int, Handler]:

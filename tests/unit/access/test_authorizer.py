@@ -36,7 +36,7 @@ ACCOUNTS: list[dict[str, Any]] = [
 # What any account may ask, as in the original. A new code of this kind is added here, too.
 OPEN = {
     *(28, 29, 30, 31, 32, 33, 37, 21, 201, 202, 203, 204, 208, 223, 300, 303, 305, 308, 315, 317),
-    *(324, 325, 328, 343, 345, 351, 352, 907),
+    *(324, 325, 328, 343, 345, 351, 352, 907, 30001, 30002, 30022),
 }
 # Requests that name their object in the body.
 BODIES: dict[int, Any] = {
@@ -162,6 +162,7 @@ def test_rows_name_what_they_look_at() -> None:
         "PUB on the half message's topic",
         "PUB on the topic of transactions that were given up",
         "SUB on the message's topic",
+        "SUB on each event's topic",
     }
     assert {(rule.resource, rule.action) for rule in RULES.values()} == {
         ("topic", "PUB"),

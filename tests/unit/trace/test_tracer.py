@@ -8,13 +8,14 @@ import msgspec
 import pytest
 
 from broker_core.config.limits import LimitsConfig
-from broker_core.trace import tracer as tracer_module
-from broker_core.trace.filter import TracedMessage, TraceFilter, TraceWatch
-from broker_core.trace.tracer import Tracer
+from broker_core.trace import watch as watch_module
+from broker_core.trace.filter import Resumed, TracedMessage, TraceFilter, TraceWatch
+from broker_core.trace.tracer import LOST_SECONDS, Tracer, Watched
+from broker_core.trace.watch import Watcher
 from tests.support.clock import ManualClock
 
 
-class Watcher:
+class Viewer:
     def __init__(self) -> None:
         self.batches: list[dict[str, Any]] = []
         self.keeps_up = True
@@ -36,6 +37,12 @@ async def tracer() -> Any:
     await made.shutdown()
 
 
+def watch(
+    tracer: Tracer, connection: Any, wanted: TraceWatch, viewer: Viewer, host: str = ""
+) -> Watched | None:
+    return tracer.watch(connection, wanted, Watcher(viewer, host))
+
+
 def stored(tracer: Tracer, topic: str = "T", **more: Any) -> None:
     tracer.emit("stored", topic, 0, 7, **more)
 
@@ -47,7 +54,7 @@ def having(**properties: str) -> dict[str, Any]:
 async def test_without_a_watcher_nothing_is_asked_for(tracer: Tracer) -> None:
     assert not tracer.watching
 
-    tracer.watch("c", TraceWatch(), Watcher())
+    watch(tracer, "c", TraceWatch(), Viewer())
     assert tracer.watching
     assert tracer.unwatch("c")
     assert not tracer.watching
@@ -57,15 +64,16 @@ async def test_without_a_watcher_nothing_is_asked_for(tracer: Tracer) -> None:
 async def test_events_come_in_batches_numbered_with_texts_for_long_numbers(
     tracer: Tracer,
 ) -> None:
-    watcher = Watcher()
-    watch_id = tracer.watch("c", TraceWatch(), watcher)
+    watcher = Viewer()
+    watched = watch(tracer, "c", TraceWatch(), watcher)
 
     stored(tracer)
     stored(tracer)
     tracer.push_all()
 
     (batch,) = watcher.batches
-    assert batch["watchId"] == watch_id
+    assert watched is not None
+    assert batch["watchId"] == watched.watch_id
     assert batch["dropped"] == "0"
     assert [event["seq"] for event in batch["events"]] == ["1", "2"]
     assert batch["events"][0]["queueOffset"] == "7"
@@ -112,8 +120,8 @@ async def test_events_come_in_batches_numbered_with_texts_for_long_numbers(
 async def test_the_filter_decides_in_the_broker(
     tracer: Tracer, wanted: dict[str, Any], more: dict[str, Any], matches: bool
 ) -> None:
-    watcher = Watcher()
-    tracer.watch("c", TraceWatch(**wanted), watcher)
+    watcher = Viewer()
+    watch(tracer, "c", TraceWatch(**wanted), watcher)
 
     stored(tracer, **more)
     tracer.push_all()
@@ -142,8 +150,8 @@ MESSAGE = TracedMessage(topic="T", queue_id=0, queue_offset="7", uniq_key="U")
 async def test_one_message_is_followed_through_its_acknowledgements_and_copies(
     tracer: Tracer, place: tuple[str, int, int], more: dict[str, Any], matches: bool
 ) -> None:
-    watcher = Watcher()
-    tracer.watch("c", TraceWatch(message=MESSAGE), watcher)
+    watcher = Viewer()
+    watch(tracer, "c", TraceWatch(message=MESSAGE), watcher)
 
     tracer.emit("stored", *place, **more)
     tracer.push_all()
@@ -154,8 +162,8 @@ async def test_one_message_is_followed_through_its_acknowledgements_and_copies(
 async def test_a_sample_takes_all_stages_of_a_message_and_its_copies_or_none(
     tracer: Tracer,
 ) -> None:
-    watcher = Watcher()
-    tracer.watch("c", TraceWatch(sample=10), watcher)
+    watcher = Viewer()
+    watch(tracer, "c", TraceWatch(sample=10), watcher)
 
     for number in range(1_000):
         own_id = f"0A{number:030X}"
@@ -173,8 +181,8 @@ async def test_a_sample_takes_all_stages_of_a_message_and_its_copies_or_none(
 
 
 async def test_errors_alone_are_what_was_given_back_died_or_was_refused(tracer: Tracer) -> None:
-    watcher = Watcher()
-    tracer.watch("c", TraceWatch(errors_only=True, sample=1_000_000), watcher)
+    watcher = Viewer()
+    watch(tracer, "c", TraceWatch(errors_only=True, sample=1_000_000), watcher)
 
     for stage in ("stored", "delivered", "given_back", "acknowledged", "dead", "refused"):
         tracer.emit(stage, "T", 0, 7)
@@ -184,15 +192,15 @@ async def test_errors_alone_are_what_was_given_back_died_or_was_refused(tracer: 
 
 
 async def test_a_watch_of_many_filters_says_which_an_event_matches(tracer: Tracer) -> None:
-    watcher = Watcher()
+    watcher = Viewer()
     filters = {
         "all": TraceFilter(),
         "T": TraceFilter(topic="T"),
         "U": TraceFilter(topic="U"),
         "V": TraceFilter(topic="V"),
     }
-    tracer.watch("c", TraceWatch(filters=filters), watcher)
-    tracer.watch("d", TraceWatch(filters={"U": filters["U"]}), Watcher())
+    watch(tracer, "c", TraceWatch(filters=filters), watcher)
+    watch(tracer, "d", TraceWatch(filters={"U": filters["U"]}), Viewer())
 
     stored(tracer, "T")
     stored(tracer, "U")
@@ -202,7 +210,7 @@ async def test_a_watch_of_many_filters_says_which_an_event_matches(tracer: Trace
 
 
 async def test_a_pattern_cannot_keep_the_broker_busy(tracer: Tracer) -> None:
-    tracer.watch("c", TraceWatch(topic="*a" * 120 + "b"), Watcher())
+    watch(tracer, "c", TraceWatch(topic="*a" * 120 + "b"), Viewer())
     began = time.process_time()
 
     stored(tracer, "a" * 255)
@@ -213,9 +221,9 @@ async def test_a_pattern_cannot_keep_the_broker_busy(tracer: Tracer) -> None:
 async def test_a_full_ring_drops_the_oldest_and_counts(
     tracer: Tracer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracer_module, "RING_EVENTS", 5)
-    watcher = Watcher()
-    tracer.watch("c", TraceWatch(), watcher)
+    monkeypatch.setattr(watch_module, "RING_EVENTS", 5)
+    watcher = Viewer()
+    watch(tracer, "c", TraceWatch(), watcher)
 
     for _ in range(8):
         stored(tracer)
@@ -225,9 +233,9 @@ async def test_a_full_ring_drops_the_oldest_and_counts(
     assert [event["seq"] for event in watcher.events] == ["4", "5", "6", "7", "8"]
 
 
-async def test_what_a_slow_watcher_could_not_take_is_counted(tracer: Tracer) -> None:
-    watcher = Watcher()
-    tracer.watch("c", TraceWatch(), watcher)
+async def test_a_slow_watcher_is_sent_what_the_ring_kept_meanwhile(tracer: Tracer) -> None:
+    watcher = Viewer()
+    watch(tracer, "c", TraceWatch(), watcher)
     watcher.keeps_up = False
     stored(tracer)
     tracer.push_all()
@@ -236,13 +244,153 @@ async def test_what_a_slow_watcher_could_not_take_is_counted(tracer: Tracer) -> 
     stored(tracer)
     tracer.push_all()
 
-    assert watcher.batches[0]["dropped"] == "1"
+    assert watcher.batches[0]["dropped"] == "0"
+    assert [event["seq"] for event in watcher.events] == ["1", "2"]
+
+
+def resumed(watched: Watched | None, last_seq: int, received: int) -> TraceWatch:
+    assert watched is not None
+    asked = Resumed(watch_id=watched.watch_id, last_seq=str(last_seq), received=str(received))
+    return TraceWatch(resume=asked)
+
+
+async def test_who_comes_again_is_sent_what_it_lacks(tracer: Tracer) -> None:
+    before, after = Viewer(), Viewer()
+    watched = watch(tracer, "c", TraceWatch(), before)
+    for _ in range(5):
+        stored(tracer)
+    tracer.push_all()
+    tracer.connection_lost("c")
+    stored(tracer)
+
+    again = watch(tracer, "d", resumed(watched, 3, 3), after)
+    tracer.push_all()
+
+    assert watched is not None
+    assert again == Watched(watched.watch_id, is_resumed=True)
+    assert [event["seq"] for event in after.events] == ["4", "5", "6"]
+    assert after.batches[-1]["dropped"] == "0"
+
+
+async def test_what_the_ring_lost_meanwhile_is_counted(
+    tracer: Tracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "RING_EVENTS", 4)
+    before, after = Viewer(), Viewer()
+    watched = watch(tracer, "c", TraceWatch(), before)
+    for _ in range(6):
+        stored(tracer)
+    tracer.push_all()
+    assert before.batches[-1]["dropped"] == "2"
+    tracer.connection_lost("c")
+    for _ in range(3):
+        stored(tracer)
+
+    # Of 3 to 6, which came, the last one did not reach the page.
+    watch(tracer, "d", resumed(watched, 5, 3), after)
+    tracer.push_all()
+
+    assert [event["seq"] for event in after.events] == ["6", "7", "8", "9"]
+    batch = after.batches[-1]
+    assert batch["dropped"] == "2"
+    assert batch["lastSeq"] == "9"
+    assert batch["offered"] == {"stored": "9"}
+
+
+async def test_a_watch_is_not_resumed_by_another_account_nor_with_other_filters_nor_late() -> None:
+    clock = ManualClock()
+    tracer = Tracer(clock)
+    watched = tracer.watch("c", TraceWatch(), Watcher(Viewer(), owner="me"))
+    tracer.connection_lost("c")
+    asked = resumed(watched, 0, 0)
+
+    def is_resumed(wanted: TraceWatch, owner: str) -> bool:
+        again = tracer.watch("d", wanted, Watcher(Viewer(), owner=owner))
+        assert again is not None
+        return again.is_resumed
+
+    assert not is_resumed(asked, "you")
+    assert not is_resumed(msgspec.structs.replace(asked, topic="T"), "me")
+    clock.advance_ms(round(LOST_SECONDS * 1000) + 1)
+    tracer.push_all()
+    assert not is_resumed(asked, "me")
+    await tracer.shutdown()
+
+
+async def test_a_rate_cap_counts_what_is_above_it_by_stage(tracer: Tracer) -> None:
+    viewer = Viewer()
+    watch(tracer, "c", TraceWatch(events_per_second_max=3), viewer)
+
+    for _ in range(5):
+        stored(tracer)
+    tracer.emit("delivered", "T", 0, 7)
+    tracer.push_all()
+
+    (batch,) = viewer.batches
+    assert len(batch["events"]) == 3
+    assert batch["dropped"] == "3"
+    assert batch["offered"] == {"stored": "5", "delivered": "1"}
+
+
+async def test_an_account_that_may_not_read_a_topic_any_more_is_sent_nothing_of_it(
+    tracer: Tracer,
+) -> None:
+    readable = {"T", "%RETRY%g"}
+    viewer = Viewer()
+    tracer.watch("c", TraceWatch(), Watcher(viewer, may_see=readable.__contains__))
+
+    stored(tracer, "T")
+    stored(tracer, "secret")
+    tracer.emit("refused", "", None, None, group="g")
+    tracer.emit("refused", "", None, None)
+    tracer.push_all()
+    stored(tracer, "T")
+    readable.discard("T")
+    tracer.push_all()
+    stored(tracer, "T")
+    tracer.push_all()
+
+    assert [(event["stage"], event["topic"]) for event in viewer.events] == [
+        ("stored", "T"),
+        ("refused", ""),
+    ]
+    # What waited when the right went does not come; what was never to be seen is not counted.
+    assert viewer.batches[-1]["dropped"] == "1"
+    assert viewer.batches[-1]["offered"] == {"stored": "2", "refused": "1"}
+
+
+STEPS = {"received": 0, "validated": 40, "appended": 5_040, "dispatched": 5_050}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "more", "matches"),
+    [
+        ({"stages": ["received"]}, {"steps": STEPS}, True),
+        ({"stages": ["received"]}, {}, False),
+        ({"min_latency_us": {"appended": 5_000}}, {"steps": STEPS}, True),
+        ({"min_latency_us": {"dispatched": 5_000}}, {"steps": STEPS}, False),
+        ({"min_latency_us": {"stored": 7}}, {"latency_us": 7}, True),
+        ({"min_latency_us": {"delivered": 7}}, {"latency_us": 7}, False),
+        ({"min_total_ms": 2}, {"total_us": 2_000}, True),
+        ({"min_total_ms": 2}, {"latency_us": 2_000}, False),
+    ],
+)
+async def test_steps_and_times_are_filtered_by(
+    tracer: Tracer, wanted: dict[str, Any], more: dict[str, Any], matches: bool
+) -> None:
+    viewer = Viewer()
+    watch(tracer, "c", TraceWatch(**wanted), viewer)
+
+    stored(tracer, **more)
+    tracer.push_all()
+
+    assert bool(viewer.events) is matches
 
 
 async def test_watchers_have_filters_of_their_own(tracer: Tracer) -> None:
-    one, two = Watcher(), Watcher()
-    tracer.watch("1", TraceWatch(topic="T"), one)
-    tracer.watch("2", TraceWatch(topic="U"), two)
+    one, two = Viewer(), Viewer()
+    watch(tracer, "1", TraceWatch(topic="T"), one)
+    watch(tracer, "2", TraceWatch(topic="U"), two)
 
     stored(tracer, "T")
     stored(tracer, "U")
@@ -260,12 +408,12 @@ def test_a_filter_with_an_unknown_field_is_refused() -> None:
 async def test_strangers_at_one_address_do_not_take_the_places_of_others() -> None:
     limits = LimitsConfig(watcher_nums_max=4, host_watcher_nums_max=3)
     tracer = Tracer(ManualClock(), limits)
-    watches = [tracer.watch(n, TraceWatch(), Watcher(), "10.0.0.1") for n in range(64)]
+    watches = [watch(tracer, n, TraceWatch(), Viewer(), "10.0.0.1") for n in range(64)]
 
     assert [watch is not None for watch in watches] == [True] * 3 + [False] * 61
-    assert tracer.watch("console", TraceWatch(), Watcher(), "10.0.0.2") is not None
-    assert tracer.watch("late", TraceWatch(), Watcher(), "10.0.0.3") is None
-    assert tracer.watch(0, TraceWatch(topic="T"), Watcher(), "10.0.0.1") is not None
+    assert watch(tracer, "console", TraceWatch(), Viewer(), "10.0.0.2") is not None
+    assert watch(tracer, "late", TraceWatch(), Viewer(), "10.0.0.3") is None
+    assert watch(tracer, 0, TraceWatch(topic="T"), Viewer(), "10.0.0.1") is not None
     tracer.unwatch(1)
-    assert tracer.watch("late", TraceWatch(), Watcher(), "10.0.0.3") is not None
+    assert watch(tracer, "late", TraceWatch(), Viewer(), "10.0.0.3") is not None
     await tracer.shutdown()

@@ -1,0 +1,149 @@
+"""Followed: messages that were stored while somebody watched, and of which more is to come.
+
+A flush and a slave's report are offsets of the log on the wire and in the store; which messages
+they cover is looked up here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from broker_core.backlog import Backlog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker_core.trace.event import TraceEvent
+    from broker_core.trace.filter import Properties
+    from broker_core.trace.tracer import Tracer
+
+FOLLOWED_MAX = 50_000
+"""Messages that wait for a flush, and as many for each slave."""
+STORED_MAX = 50_000
+"""Messages of which is known when they were stored."""
+AT_ONCE = 500
+"""Events about flushes and replicas in one turn of the loop."""
+SLAVES_MAX = 16
+FLUSHED, REPLICATED = "flushed", "replicated"
+
+
+class Stored(NamedTuple):
+    """A message as it was stored."""
+
+    commit_log_offset: int
+    end: int
+    """Where its record ends in the log."""
+    at_s: float
+    event: TraceEvent
+    properties: Properties
+
+
+class _Reach:
+    """Whom the log reaches later: the disk or a slave, and what it has not yet."""
+
+    __slots__ = ("client", "stage", "waiting")
+
+    def __init__(self, stage: str, client: str | None) -> None:
+        self.stage = stage
+        self.client = client
+        self.waiting: deque[Stored] = deque()
+
+
+class _Covered:
+    """Messages that a flush or a report covers."""
+
+    __slots__ = ("at_s", "messages", "reach", "together")
+
+    def __init__(self, messages: deque[Stored], at_s: float, together: int, reach: _Reach) -> None:
+        self.messages = messages
+        self.at_s = at_s
+        self.together = together
+        self.reach = reach
+
+
+class Followed:
+    """Emits "flushed" and "replicated". Event loop only."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._disk = _Reach(FLUSHED, None)
+        self._slaves: dict[str, _Reach] = {}
+        self._stored_s: dict[int, float] = {}
+        self._backlog: Backlog[_Covered] = Backlog(self._tell_some, AT_ONCE)
+
+    def stored(self, stored: Stored) -> None:
+        """Follow a message that somebody asks about."""
+        if len(self._stored_s) >= STORED_MAX:
+            del self._stored_s[next(iter(self._stored_s))]
+        self._stored_s[stored.commit_log_offset] = stored.at_s
+        for reach in self._reaches():
+            if len(reach.waiting) >= FOLLOWED_MAX:
+                reach.waiting.popleft()
+                self._tracer.lose(reach.stage)
+            reach.waiting.append(stored)
+
+    def stored_s(self, commit_log_offset: int) -> float | None:
+        """Return when a message was stored, by the monotonic clock, if that is known."""
+        return self._stored_s.get(commit_log_offset)
+
+    def flushed(self, commit_log_offset: int, at_s: float, together: int) -> None:
+        """Emit "flushed" for what ends at or before an offset of the log."""
+        self._reach(self._disk, commit_log_offset, at_s, together)
+
+    def replicated(self, address: str, commit_log_offset: int, at_s: float) -> None:
+        """Emit "replicated" for what a slave has by now; an offset below 0: it is gone."""
+        if commit_log_offset < 0:
+            self._slaves.pop(address, None)
+            return
+        reach = self._slaves.get(address)
+        if reach is None:
+            if len(self._slaves) >= SLAVES_MAX:
+                return
+            # What was stored before its first report is nobody's to tell.
+            self._slaves[address] = _Reach(REPLICATED, address)
+        else:
+            self._reach(reach, commit_log_offset, at_s, 0)
+
+    def clear(self) -> None:
+        self._disk.waiting.clear()
+        self._slaves.clear()
+        self._stored_s.clear()
+
+    def _reaches(self) -> Iterator[_Reach]:
+        yield self._disk
+        yield from self._slaves.values()
+
+    def _reach(self, reach: _Reach, commit_log_offset: int, at_s: float, together: int) -> None:
+        waiting, messages = reach.waiting, deque[Stored]()
+        while waiting and waiting[0].end <= commit_log_offset:
+            messages.append(waiting.popleft())
+        if messages:
+            self._backlog.add(_Covered(messages, at_s, together, reach))
+
+    def _tell_some(self, covered: _Covered) -> int:
+        """Emit the events of some messages; the others have their turn later."""
+        messages = covered.messages
+        count = min(len(messages), AT_ONCE)
+        for _ in range(count):
+            self._tell(messages.popleft(), covered)
+        if messages:
+            self._backlog.add(covered)
+        return count
+
+    def _tell(self, stored: Stored, covered: _Covered) -> None:
+        latency_us = max(0, round((covered.at_s - stored.at_s) * 1_000_000))
+        event = msgspec.structs.replace(
+            stored.event,
+            stage=covered.reach.stage,
+            time_ms=str(int(stored.event.time_ms) + latency_us // 1000),
+            at_us=str(round(covered.at_s * 1_000_000)),
+            client=covered.reach.client,
+            latency_us=latency_us,
+            total_us=latency_us,
+            together=covered.together or None,
+            steps=None,
+        )
+        self._tracer.offer(event, stored.properties, covered.at_s)

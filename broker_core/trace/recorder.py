@@ -1,0 +1,232 @@
+"""Recorder: what happened a while ago, in memory, within a budget of bytes.
+
+At the level of a flight recorder there is no object for a message: a span says which messages of a
+queue a group was handed within a moment, and when its offset moved past them. Who they are is in
+the log. Errors and slow puts are kept as the events that they are; at the level "full" everything
+is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from broker_core.formats.record import store_timestamp_of
+from broker_core.trace.event import TraceEvent, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker_core.clock import Clock
+
+    Queue = tuple[str, str, int]
+    """Group, topic and queue id."""
+
+SPAN_SECONDS = 1.0
+"""Deliveries of one queue to one client that follow each other within it are one span."""
+SPAN_BYTES = 512
+EVENT_BYTES = 150
+"""What an entry takes besides its text."""
+UNREAD_SPANS_MAX = 64
+"""Of one queue, whose group does not move its offset."""
+QUEUES_MAX = 5_000
+DELIVERED, ACKNOWLEDGED = "delivered", "acknowledged"
+
+
+class Span(msgspec.Struct, gc=False):
+    """Messages of a queue that a group was handed, side by side, within SPAN_SECONDS."""
+
+    at_s: float
+    queue: Queue
+    first: int
+    end: int
+    client: str
+    byte_count: int
+    source: str
+    worst_ms: int
+    """How long the one had waited that had waited longest, and which it is."""
+    worst: int
+    acknowledged_s: float = 0.0
+    acknowledged_by: str = ""
+
+
+Entry = Span | tuple[float, bytes]
+"""A span, or an event and its time."""
+
+
+class Recorded(msgspec.Struct):
+    """An entry as the event that it is, and when it happened by the monotonic clock."""
+
+    at_s: float
+    event: TraceEvent
+
+
+class Recorder:
+    """Event loop only, but for `events_of`, which reads a snapshot.
+
+    Attributes:
+        is_on: whether anything is noted.
+        is_full: whether every event is.
+    """
+
+    def __init__(self, clock: Clock, bytes_max: int, minutes_max: int) -> None:
+        self.is_on = bytes_max > 0
+        self.is_full = False
+        self.bytes_max = bytes_max
+        self.minutes_max = minutes_max
+        self.byte_count = 0
+        self._now_ms = clock.now_ms
+        self._monotonic = clock.monotonic
+        self._entries: deque[Entry] = deque()
+        # Of each queue the spans that are not acknowledged, and the last one.
+        self._spans: dict[Queue, list[Span]] = {}
+        self._began_s = clock.monotonic()
+        # Wall time less monotonic time, for what is told.
+        self._wall_ms = clock.now_ms() - clock.monotonic() * 1000
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def delivered(
+        self,
+        queue: Queue,
+        first: int,
+        end: int,
+        records: memoryview,
+        byte_count: int,
+        client: str,
+        *,
+        is_cold: bool,
+    ) -> None:
+        """Note that a pull was answered with messages from `first` up to `end`.
+
+        `records` begin with the first one.
+        """
+        at_s = self._monotonic()
+        waited_ms = self._now_ms() - store_timestamp_of(records, 0)
+        spans = self._spans.get(queue)
+        if spans is not None:
+            last = spans[-1]
+            if last.end == first and last.client == client and at_s - last.at_s < SPAN_SECONDS:
+                last.end = end
+                last.byte_count += byte_count
+                last.acknowledged_s = 0.0
+                if waited_ms > last.worst_ms:
+                    last.worst_ms, last.worst = waited_ms, first
+                return
+            queue = last.queue  # One copy of the names for all spans.
+            if len(spans) >= UNREAD_SPANS_MAX or last.acknowledged_s:
+                del spans[0]
+        else:
+            if len(self._spans) >= QUEUES_MAX:
+                self._spans.clear()
+            spans = self._spans[queue] = []
+        source = "disk" if is_cold else "memory"
+        span = Span(at_s, queue, first, end, client, byte_count, source, waited_ms, first)
+        spans.append(span)
+        self._entries.append(span)
+        self.byte_count += SPAN_BYTES
+        if self.byte_count > self.bytes_max:
+            self.forget()
+
+    def acknowledged(self, queue: Queue, offset: int, client: str) -> None:
+        """Note that a group's offset of a queue is this now."""
+        spans = self._spans.get(queue)
+        if spans is None or spans[0].end > offset or spans[0].acknowledged_s:
+            return
+        at_s = self._monotonic()
+        count = 0
+        for span in spans:
+            if span.end > offset:
+                break
+            span.acknowledged_s = at_s
+            span.acknowledged_by = client
+            count += 1
+        # The last one stays: what follows it at once is added to it.
+        del spans[: min(count, len(spans) - 1)]
+
+    def keep(self, event: TraceEvent) -> None:
+        """Keep an event as it is."""
+        text = encode(event)
+        self._entries.append((self._monotonic(), text))
+        self.byte_count += EVENT_BYTES + len(text)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what is too old, and the oldest of what is too much."""
+        entries = self._entries
+        least_s = self._monotonic() - self.minutes_max * 60
+        while entries and (self.byte_count > self.bytes_max or _time_of(entries[0]) < least_s):
+            entry = entries.popleft()
+            self._began_s = _time_of(entry)
+            if isinstance(entry, Span):
+                self.byte_count -= SPAN_BYTES
+            else:
+                self.byte_count -= EVENT_BYTES + len(entry[1])
+
+    def clear(self) -> None:
+        """Forget everything, and begin anew."""
+        self._entries.clear()
+        self._spans.clear()
+        self.byte_count = 0
+        self._began_s = self._monotonic()
+
+    @property
+    def since_ms(self) -> int:
+        """Since when everything of its level is known, in wall time."""
+        least_s = self._monotonic() - self.minutes_max * 60
+        return round(self._wall_ms + max(self._began_s, least_s) * 1000)
+
+    def snapshot(self, least_s: float) -> list[Entry]:
+        """Return what happened since a time of the monotonic clock."""
+        self.forget()
+        return [
+            entry
+            for entry in self._entries
+            if _time_of(entry) >= least_s
+            or (isinstance(entry, Span) and entry.acknowledged_s >= least_s)
+        ]
+
+    def events_of(self, entries: Sequence[Entry]) -> list[Recorded]:
+        """Return entries as events. Any thread."""
+        found: list[Recorded] = []
+        for entry in entries:
+            if isinstance(entry, Span):
+                found.append(self._event_of(entry, DELIVERED))
+                if entry.acknowledged_s:
+                    found.append(self._event_of(entry, ACKNOWLEDGED))
+            else:
+                found.append(Recorded(entry[0], decode_event(entry[1])))
+        return found
+
+    def _event_of(self, span: Span, stage: str) -> Recorded:
+        group, topic, queue_id = span.queue
+        at_s, client, latency_s = span.at_s, span.client, span.worst_ms / 1000
+        if stage == ACKNOWLEDGED:
+            at_s, client = span.acknowledged_s, span.acknowledged_by
+            latency_s = at_s - span.at_s
+        event = TraceEvent(
+            time_ms=str(round(self._wall_ms + at_s * 1000)),
+            at_us=str(round(at_s * 1_000_000)),
+            stage=stage,
+            topic=topic,
+            queue_id=queue_id,
+            from_offset=str(span.first),
+            queue_offset=str(span.end),
+            worst_offset=str(span.worst) if stage == DELIVERED else str(span.first),
+            group=group,
+            client=client,
+            store_size=span.byte_count if stage == DELIVERED else None,
+            source=span.source if stage == DELIVERED else None,
+            latency_us=max(0, round(latency_s * 1_000_000)),
+        )
+        return Recorded(at_s, event)
+
+
+def _time_of(entry: Entry) -> float:
+    return entry.at_s if isinstance(entry, Span) else entry[0]
+
+
+decode_event = msgspec.json.Decoder(TraceEvent).decode

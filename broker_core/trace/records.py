@@ -1,0 +1,36 @@
+"""Records: those of a pull's answer that a sample wants, found without decoding the others."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SIZE = struct.Struct(">i")
+UNIQ_KEY = b"UNIQ_KEY\x01"
+SEPARATOR = b"\x02"
+
+
+def sampled(records: memoryview, one_of: int) -> Iterator[memoryview]:
+    """Yield the records, of those side by side, that one of so many is by their unique keys.
+
+    Those as well whose key is not found at once: whoever decodes them decides by their ids.
+    """
+    data = bytes(records)
+    at = 0
+    while at < len(data):
+        (size,) = SIZE.unpack_from(data, at)
+        end = at + size
+        # Properties come last; a body that holds the same bytes lies before them.
+        begin = data.rfind(UNIQ_KEY, at, end)
+        key = None
+        if begin > at and data[begin - 1] == SEPARATOR[0]:
+            begin += len(UNIQ_KEY)
+            stop = data.find(SEPARATOR, begin, end)
+            key = data[begin : end if stop < 0 else stop]
+        if key is None or crc32(key) % one_of == 0:
+            yield records[at:end]
+        at = end

@@ -1,0 +1,188 @@
+"""Watch: what one watcher is sent, numbered, kept for a while, and what of it was lost."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import structs
+
+from broker_core.message.names import RMQ_SYS_TRANS_HALF_TOPIC, retry_topic
+from broker_core.trace.event import encode
+from broker_core.trace.filter import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker_core.trace.event import Emitted, TraceEvent
+    from broker_core.trace.filter import Properties, TraceWatch
+
+    Push = Callable[[bytes], bool]
+    Numbered = tuple[int, bytes, Emitted]
+    """The number in the watch, the number and the matched filters as JSON, and the event."""
+    MaySee = Callable[[str], bool]
+    """Whether a watcher may read a topic, by its rights of the moment."""
+
+RING_EVENTS = 20_000
+"""Events that a watch keeps: those that wait, and sent ones for who comes again."""
+BATCH_EVENTS_MAX = 2_000
+"""Events in one push; with PUSH_SECONDS this limits the events a second."""
+NOBODYS_TOPIC = RMQ_SYS_TRANS_HALF_TOPIC
+"""Stands for the topic of an event without one: no default permission covers it."""
+
+
+class Watcher(NamedTuple):
+    """Who watches."""
+
+    push: Push
+    """Sends an encoded batch, and returns whether the peer keeps up."""
+    host: str = ""
+    owner: str | None = None
+    """The account, None for nobody's."""
+    may_see: MaySee | None = None
+    """None: everything."""
+
+
+class Watch:
+    """Numbers what its filters match. Event loop only.
+
+    A watch outlives its connection for a while: who comes again is sent what the ring still has.
+
+    Attributes:
+        watch_id: its name.
+        host: where its watcher is.
+        owner: the account of its watcher, None for nobody's.
+        wanted: what it asks for.
+        lost_at: since when it has no connection, by the monotonic clock.
+    """
+
+    def __init__(self, watch_id: str, wanted: TraceWatch, watcher: Watcher) -> None:
+        self.watch_id = watch_id
+        self.wanted = structs.replace(wanted, resume=None)
+        self.host = watcher.host
+        self.owner = watcher.owner
+        self.lost_at = 0.0
+        self._push: Push | None = watcher.push
+        self._matchers = [(name, *compiled(each)) for name, each in wanted.named().items()]
+        self._may_see = watcher.may_see
+        self._seen: dict[str, bool] = {}
+        self._heads: dict[tuple[str, ...], bytes] = {}
+        self._last_seq = 0
+        self._told_seq = 0
+        self._sent_count = 0
+        self._sent: deque[Numbered] = deque()
+        self._waiting: deque[Numbered] = deque()
+        self._offered: Counter[str] = Counter()
+        self._rate_max = wanted.events_per_second_max
+        self._second = -1
+        self._this_second = 0
+
+    @property
+    def dropped(self) -> int:
+        """Events that will never come."""
+        return self._last_seq - self._sent_count - len(self._waiting)
+
+    def offer(
+        self, emitted: Emitted, event: TraceEvent, properties: Properties, at_s: float
+    ) -> bool:
+        """Take an event if a filter matches; return whether one matches its message."""
+        is_about = False
+        matched = []
+        for name, message, here in self._matchers:
+            if message(event, properties):
+                is_about = True
+                if here(event, properties):
+                    matched.append(name)
+        if matched and (self._may_see is None or self._sees(emitted)):
+            self.lose(emitted.stage)
+            if self._rate_max is None or self._has_room(at_s):
+                self._take((self._last_seq, self._head(tuple(matched)), emitted))
+        return is_about
+
+    def lose(self, stage: str) -> None:
+        """Count an event that matches, and is not kept yet."""
+        self._last_seq += 1
+        self._offered[stage] += 1
+
+    def send(self) -> None:
+        """Push a batch, if there is news and the peer reads."""
+        self._seen.clear()
+        if self._push is None or (self._told_seq == self._last_seq and not self._waiting):
+            return
+        batch = list(itertools.islice(self._waiting, BATCH_EVENTS_MAX))
+        shown = [each for each in batch if self._may_see is None or self._sees(each[2])]
+        told_seq = batch[-1][0] if len(batch) < len(self._waiting) else self._last_seq
+        dropped = self._last_seq - self._sent_count - len(shown) - len(self._waiting) + len(batch)
+        if not self._push(self._body(shown, dropped)):
+            return
+        for _ in batch:
+            self._waiting.popleft()
+        self._sent.extend(shown)
+        self._sent_count += len(shown)
+        self._told_seq = told_seq
+
+    def lose_connection(self, now_s: float) -> None:
+        """Keep what comes until the watcher comes again."""
+        self._push = None
+        self.lost_at = now_s
+
+    def resume(self, watcher: Watcher, last_seq: int, received: int) -> None:
+        """Go on behind the last event that has come to the watcher, who has so many of them."""
+        self.host = watcher.host
+        self._push = watcher.push
+        self._may_see = watcher.may_see
+        self._seen.clear()
+        again = [each for each in self._sent if each[0] > last_seq]
+        self._waiting.extendleft(reversed(again))
+        self._sent.clear()
+        self._sent_count = min(received, self._last_seq - len(self._waiting))
+        self._told_seq = -1
+
+    def _take(self, numbered: Numbered) -> None:
+        if len(self._sent) + len(self._waiting) >= RING_EVENTS:
+            (self._sent or self._waiting).popleft()
+        self._waiting.append(numbered)
+
+    def _has_room(self, at_s: float) -> bool:
+        """Count an event of this second; return whether so many are wanted."""
+        assert self._rate_max is not None
+        if self._second != int(at_s):
+            self._second = int(at_s)
+            self._this_second = 0
+        self._this_second += 1
+        return self._this_second <= self._rate_max
+
+    def _sees(self, emitted: Emitted) -> bool:
+        """Return whether the watcher may see an event; asked once a push for each topic."""
+        assert self._may_see is not None
+        topic = topic_to_read(emitted.topic, emitted.group)
+        seen = self._seen.get(topic)
+        if seen is None:
+            seen = self._seen[topic] = self._may_see(topic)
+        return seen
+
+    def _head(self, matched: tuple[str, ...]) -> bytes:
+        """Return how an event with these names begins, behind its number."""
+        head = self._heads.get(matched)
+        if head is None:
+            names = b"" if matched == ("",) else b'"matched":' + encode(matched) + b","
+            head = self._heads[matched] = b'",' + names
+        return head
+
+    def _body(self, events: list[Numbered], dropped: int) -> bytes:
+        """Return a batch, the body of TRACE_EVENTS."""
+        offered = {stage: str(count) for stage, count in self._offered.items()}
+        counts = {
+            "watchId": self.watch_id,
+            "dropped": str(dropped),
+            "lastSeq": str(self._last_seq),
+            "offered": offered,
+        }
+        parts = [b'{"seq":"%d%b%b' % (seq, head, each.json[1:]) for seq, head, each in events]
+        return encode(counts)[:-1] + b',"events":[' + b",".join(parts) + b"]}"
+
+
+def topic_to_read(topic: str, group: str | None) -> str:
+    """Return the topic that one must be allowed to read to see an event."""
+    return topic or (retry_topic(group) if group else NOBODYS_TOPIC)
