@@ -11,10 +11,15 @@ from libc.string cimport memchr, memcmp, memcpy
 ctypedef const uint8_t* Bytes
 
 cdef enum:
+    SEND_MESSAGE_V2 = 310
+    SEND_BATCH_MESSAGE = 320
     NAME_VALUE = 1
     BETWEEN = 2
     PROPERTIES_MAX = 32767
     SPECIAL_MAX = 16
+    COMMON_MAX = 32
+    ITEM_HEAD = 20
+    ITEM_MIN = 22
 
 
 cdef struct Text:
@@ -34,6 +39,8 @@ cdef struct Send:
     int32_t flag
     int32_t reconsume_times
     int64_t born_timestamp
+    int32_t code
+    bint is_batch
 
 
 cdef struct Special:
@@ -51,6 +58,16 @@ cdef struct Properties:
     # Only whether it is there, and whether it says "false".
     bint has_wait
     bint is_unawaited
+
+
+cdef struct Item:
+    # A message of a batch.
+    int32_t flag
+    Text body
+    Text properties
+    Text tags
+    Text keys
+    Text uniq_key
 
 
 cdef inline uint32_t big32(Bytes at) noexcept nogil:
@@ -257,8 +274,10 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send) noexcept nogi
             at = read_text(at, end, &text)
             if letter == 97:  # a: producerGroup
                 send.producer_group = text
-            if at != NULL and letter == 109 and (text.is_escaped or is_text(text, b"true", 4)):
-                return NULL
+            if at != NULL and letter == 109:
+                if text.is_escaped:
+                    return NULL
+                send.is_batch = is_text(text, b"true", 4)
         if at == NULL or at >= end:
             return NULL
         if at[0] == 44:
@@ -274,11 +293,12 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send) noexcept nogi
 
 
 cdef inline bint read_send(Bytes at, Bytes end, Send* send) noexcept nogil:
-    """Read a whole JSON header of a SEND_MESSAGE_V2 that is answered; tell whether it is one."""
+    """Read a whole JSON header of a send in the short form that is answered; tell if it is one."""
     cdef uint32_t seen = 0, bit
     cdef int64_t number = 0
     cdef Text key, text
     send.opaque = 0
+    send.is_batch = False
     if at >= end or at[0] != 123:
         return False
     at += 1
@@ -289,7 +309,8 @@ cdef inline bint read_send(Bytes at, Bytes end, Send* send) noexcept nogil:
         at += 1
         if is_text(key, b"code", 4):
             bit = 1
-            at = read_int(at, end, 310, 310, &number)
+            at = read_int(at, end, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, &number)
+            send.code = <int32_t>number
         elif is_text(key, b"flag", 4):
             bit = 2
             at = read_int(at, end, 0, 0, &number)
@@ -324,7 +345,11 @@ cdef inline bint read_send(Bytes at, Bytes end, Send* send) noexcept nogil:
         else:
             return False
     # Without a flag it is 0, without an opaque as well.
-    return at + 1 == end and seen & 129 == 129
+    if at + 1 != end or seen & 129 != 129:
+        return False
+    if send.code == SEND_BATCH_MESSAGE:
+        send.is_batch = True
+    return send.code == SEND_MESSAGE_V2 or send.is_batch
 
 
 cdef inline Py_ssize_t unescape(Text text, uint8_t* out) noexcept nogil:
@@ -434,6 +459,129 @@ cdef inline bint read_properties(Text text, uint8_t* out, Special* special,
         cut(out, wait_at, wait_end, end, found)
         size -= wait_end - wait_at
     found.size = size
+    return True
+
+
+cdef inline bint read_common(Text text, uint8_t* out, Special* special,
+                             Properties* found) noexcept nogil:
+    """Write the properties that all messages of a batch get; tell whether they are plain.
+
+    They are stored as the twin's `decode` and `encode` leave them, so only what these leave as it
+    is counts as plain: each pair whole, no name twice.
+    """
+    cdef Py_ssize_t size = unescape(text, out)
+    cdef Bytes names[COMMON_MAX]
+    cdef Py_ssize_t sizes[COMMON_MAX]
+    cdef Bytes at = out
+    cdef Bytes end, to, middle
+    cdef Py_ssize_t name_size
+    cdef Text value
+    cdef int i, count = 0
+    found.tags.size = found.keys.size = found.uniq_key.size = found.size = 0
+    found.has_wait = found.is_unawaited = False
+    if size < 0:
+        return False
+    if size and out[size - 1] == BETWEEN:
+        size -= 1
+    end = out + size
+    while at < end:
+        to = <Bytes>memchr(at, BETWEEN, end - at)
+        if to == NULL:
+            to = end
+        middle = <Bytes>memchr(at, NAME_VALUE, to - at)
+        if middle == NULL or middle == at or middle + 1 == to or count == COMMON_MAX:
+            return False
+        name_size = middle - at
+        for i in range(special.count):
+            if name_size == special.size[i] and memcmp(at, special.at[i], name_size) == 0:
+                return False
+        for i in range(count):
+            if name_size == sizes[i] and memcmp(at, names[i], name_size) == 0:
+                return False
+        names[count] = at
+        sizes[count] = name_size
+        count += 1
+        value.at = middle + 1
+        value.size = to - value.at
+        if name_size == 4 and memcmp(at, b"WAIT", 4) == 0:
+            found.is_unawaited = is_text(value, b"false", 5)
+        else:
+            note_pair(at, name_size, value, &found.tags, &found.keys, &found.uniq_key)
+        if to + 1 == end:
+            # An empty pair.
+            return False
+        at = to + 1
+    found.size = size
+    return True
+
+
+cdef inline void note_pair(Bytes name, Py_ssize_t size, Text value, Text* tags, Text* keys,
+                           Text* uniq_key) noexcept nogil:
+    """Keep the value of a pair that the ConsumeQueue or the index needs."""
+    if size == 4 and memcmp(name, b"TAGS", 4) == 0:
+        tags[0] = value
+    elif size == 4 and memcmp(name, b"KEYS", 4) == 0:
+        keys[0] = value
+    elif size == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
+        uniq_key[0] = value
+
+
+cdef inline Bytes read_item(Bytes at, Bytes end, Item* item) noexcept nogil:
+    """Read a message of a batch; return what follows it, NULL when its sizes do not add up.
+
+    See formats/batch.py.
+    """
+    cdef int64_t total, size
+    if end - at < ITEM_MIN:
+        return NULL
+    total = <int32_t>big32(at)
+    item.flag = <int32_t>big32(at + 12)
+    size = <int32_t>big32(at + 16)
+    if size < 0 or size > end - at - ITEM_MIN:
+        return NULL
+    item.body.at = at + ITEM_HEAD
+    item.body.size = size
+    at = item.body.at + size
+    size = at[0] << 8 | at[1]
+    item.properties.at = at + 2
+    item.properties.size = size
+    # A size of 32 KiB and more is a negative number.
+    if size > PROPERTIES_MAX or total != ITEM_MIN + item.body.size + size:
+        return NULL
+    if size > end - item.properties.at:
+        return NULL
+    return item.properties.at + size
+
+
+cdef inline bint read_item_properties(Item* item) noexcept nogil:
+    """Find what is indexed of a message of a batch; tell whether its properties may be stored."""
+    cdef Bytes at = item.properties.at
+    cdef Bytes end = at + item.properties.size
+    cdef Bytes to, middle
+    cdef Text value
+    cdef int size
+    item.tags.size = item.keys.size = item.uniq_key.size = 0
+    while at < end:
+        if at[0] == 0:
+            return False
+        if at[0] < 0x80:
+            at += 1
+        else:
+            size = utf8_size(at, end)
+            if size == 0:
+                return False
+            at += size
+    at = item.properties.at
+    while at < end:
+        to = <Bytes>memchr(at, BETWEEN, end - at)
+        if to == NULL:
+            to = end
+        middle = <Bytes>memchr(at, NAME_VALUE, to - at)
+        if middle != NULL and middle + 1 < to:
+            value.at = middle + 1
+            value.size = to - value.at
+            note_pair(at, middle - at, value, &item.tags, &item.keys, &item.uniq_key)
+        at = to + 1
     return True
 
 

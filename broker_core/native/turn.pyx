@@ -1,5 +1,5 @@
 # cython: language_level=3, cdivision=True, embedsignature=False
-"""The turn of the loop for plain sends, compiled.
+"""The turn of the loop for plain sends and batches, compiled.
 
 Load, run, store: a turn reads positions and buffers out of the objects of the broker, serves as
 many plain sends as the received bytes hold, and writes back at its end. In between no Python code
@@ -40,9 +40,12 @@ from broker_core.native.pack cimport (
     store_barrier,
 )
 from broker_core.native.scan cimport (
+    BETWEEN,
     PROPERTIES_MAX,
+    SEND_BATCH_MESSAGE,
     SPECIAL_MAX,
     Bytes,
+    Item,
     Properties,
     Send,
     Special,
@@ -51,6 +54,9 @@ from broker_core.native.scan cimport (
     big64,
     characters,
     java_hash,
+    read_common,
+    read_item,
+    read_item_properties,
     read_properties,
     read_send,
 )
@@ -69,8 +75,8 @@ cdef enum:
     ANSWERS_MAX = 262144
     MAGIC = 0xDAA320A7
 
-cdef const char* SEND_BEGINS = b'{"code":310,'
-cdef Py_ssize_t SEND_BEGINS_SIZE = 12
+cdef const char* SEND_BEGINS = b'{"code":3'
+cdef Py_ssize_t SEND_BEGINS_SIZE = 9
 cdef const char* UNIQ_KEY = b'UNIQ_KEY\x01'
 cdef Py_ssize_t UNIQ_KEY_SIZE = 9
 
@@ -140,6 +146,7 @@ cdef class _Place:
     cdef int64_t position
     cdef int64_t limit
     cdef int64_t next_offset
+    cdef int64_t calls
     cdef int64_t count
     cdef int64_t size
     cdef int64_t end
@@ -150,18 +157,19 @@ cdef class _Place:
 cdef class SendTurn:
     """Serves plain sends of one broker. Event loop only."""
 
-    cdef object _send, _handler, _raw, _puts, _config, _state, _queues, _index, _stats
+    cdef object _send, _handler, _raw, _batch_handler, _raw_batch, _dispatcher
+    cdef object _puts, _config, _state, _queues, _index, _stats
     cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
     cdef object _waiting, _timestamp, _picking, _trace, _received_s
     cdef list _picked
     cdef tuple _parts
     cdef tuple _special_names
-    cdef bytes _store_host, _cluster
+    cdef bytes _store_host, _store_host_hex, _cluster
     cdef list _places
-    cdef bint _is_raw
+    cdef bint _is_raw, _is_raw_batch
     cdef int _open
     cdef Special _special
-    cdef int32_t _kept_flags, _set_flags, _v6_flag
+    cdef int32_t _kept_flags, _refused_flags, _set_flags, _v6_flag
     cdef uint8_t* _answers
     cdef Py_ssize_t _parts_size, _answered
     cdef uint8_t* _scratch
@@ -189,8 +197,9 @@ cdef class SendTurn:
         plain = send.plain
         self._send = send
         self._raw = send.send_message_v2
-        self._handler = None
-        self._is_raw = False
+        self._raw_batch = send.send_batch_message
+        self._handler = self._batch_handler = self._dispatcher = None
+        self._is_raw = self._is_raw_batch = False
         self._puts = puts
         self._config = store_config
         self._state = puts.state
@@ -208,7 +217,9 @@ cdef class SendTurn:
         self._unwritten = plain.unwritten_topics
         self._cluster = plain.cluster_pair
         self._store_host = puts.store_host
+        self._store_host_hex = puts.store_host.hex().upper().encode()
         self._kept_flags = plain.kept_sys_flags & ~HOST_V6_MASK
+        self._refused_flags = ~plain.kept_sys_flags
         self._set_flags = puts.store_v6_flag
         self._v6_flag = BORNHOST_V6_FLAG
         self._special_names = tuple([each.encode() for each in sorted(plain.special_properties)])
@@ -266,6 +277,7 @@ cdef class SendTurn:
         finally:
             PyBuffer_Release(&view)
             self._born_host = NULL
+            self._dispatcher = None
 
     cdef bint _may_serve(self, dispatcher, bytes born_host) except -1:
         """Tell whether a send would go to the raw processor and a plain, writable store."""
@@ -294,7 +306,16 @@ cdef class SendTurn:
             self._parts_size = sum(map(len, parts))
         if len(self._parts) != PARTS or self._parts_size > ANSWERS_MAX // 4:
             return False
+        self._dispatcher = dispatcher
         return True
+
+    cdef bint _may_serve_batch(self) except -1:
+        """Tell whether a SEND_BATCH_MESSAGE would go to the raw processor."""
+        handler = self._dispatcher.find(SEND_BATCH_MESSAGE)
+        if handler is not self._batch_handler:
+            self._batch_handler = handler
+            self._is_raw_batch = handler == self._raw_batch
+        return self._is_raw_batch
 
     cdef Py_ssize_t _run(self, Bytes begin, Bytes end, int64_t frame_max,
                          Py_ssize_t room, int64_t requests_max) except -1:
@@ -319,13 +340,21 @@ cdef class SendTurn:
             body = at + PREFIX + header
             if not read_send(at + PREFIX, body, &send):
                 break
-            if not read_properties(send.properties, self._scratch, &self._special, &properties):
+            if send.is_batch:
+                if not read_common(send.properties, self._scratch, &self._special, &properties):
+                    break
+                if send.code == SEND_BATCH_MESSAGE and not self._may_serve_batch():
+                    break
+            elif not read_properties(send.properties, self._scratch, &self._special, &properties):
                 break
             if self._waits and properties.is_unawaited:
                 break
             if not self._is_loaded:
                 self._load()
-            if not self._put(&send, &properties, body, total - 4 - header):
+            if send.is_batch:
+                if not self._put_batch(&send, &properties, body, body + total - 4 - header):
+                    break
+            elif not self._put(&send, &properties, body, total - 4 - header):
                 break
             at += 4 + total
             self._requests += 1
@@ -396,7 +425,7 @@ cdef class SendTurn:
         place.name_size = send.topic.size
         place.queue_id = send.queue_id
         place.next_offset = queue.next_offset
-        place.count = place.size = 0
+        place.calls = place.count = place.size = 0
         place.one_of = self._picking.one_of[topic] if self._is_picking else 0
         PyObject_GetBuffer(queue.buffer, &place.units, PyBUF_WRITABLE)
         self._open += 1
@@ -458,7 +487,7 @@ cdef class SendTurn:
             PyBytes_AS_STRING(self._cluster),
             PyBytes_GET_SIZE(self._cluster),
         )
-        self._head(head, send, place, size, offset, body, body_size)
+        self._head(head, send, send.flag, place, size, offset, body, body_size)
         store_barrier()
         memcpy(record, head, head_size)
         store_barrier()
@@ -474,6 +503,7 @@ cdef class SendTurn:
         self._answer(send, place, offset)
         place.position += UNIT_SIZE
         place.next_offset += 1
+        place.calls += 1
         place.count += 1
         place.size += size
         place.end = offset + size
@@ -509,6 +539,154 @@ cdef class SendTurn:
 
     cdef void _head(self, uint8_t* to, Send* send, _Place place, int64_t size, int64_t offset,
                     Bytes body, int64_t body_size) noexcept:
+    cdef bint _put_batch(self, Send* send, Properties* common, Bytes body, Bytes end) except -1:
+        """Put a batch and write its answer, if it is plain; tell whether it is.
+
+        It is looked through before anything is written.
+        """
+        cdef _Place place = self._place_of(send)
+        cdef int64_t size = 0, entries = 0, count = 0
+        cdef Py_ssize_t text_size, answer_size
+        cdef Bytes at = body
+        cdef Item item
+        if place is None or end - body > self._body_max or send.sys_flag & self._refused_flags:
+            return False
+        if place.one_of:
+            # Somebody may want to see it.
+            return False
+        while at < end:
+            at = read_item(at, end, &item)
+            if at == NULL or not read_item_properties(&item):
+                return False
+            text_size = self._batch_text_size(&item, common)
+            if text_size > PROPERTIES_MAX:
+                return False
+            size += self._batch_overhead(place) + item.body.size + text_size
+            entries += 1 + characters(common.keys if common.keys.size else item.keys)
+            count += 1
+        answer_size = self._parts_size + NUMBERS_MAX
+        answer_size += count * (1 + PyBytes_GET_SIZE(self._store_host_hex) + HEX_SIZE)
+        if (
+            not count
+            or self._position < 0
+            or place.position + (count - 1) * UNIT_SIZE >= place.limit
+            or place.position + count * UNIT_SIZE > place.units.len
+            or (self._index is not None and self._room < entries)
+            or (self._waits and self._from + self._position + size >= self._wait_limit)
+            or self._answered + answer_size > ANSWERS_MAX
+        ):
+            return False
+        if self._position + size > self._limit and (
+            self._requests or not self._make_room(place, size)
+        ):
+            return False
+        if self._now < 0:
+            self._begin_time()
+        self._write_batch(send, common, place, body, end)
+        if self._index is not None:
+            self._room -= entries
+        place.calls += 1
+        place.count += count
+        place.size += size
+        place.end = self._from + self._position
+        return True
+
+    cdef Py_ssize_t _batch_overhead(self, _Place place) noexcept:
+        """Return what a record has beside its body and its properties."""
+        return (
+            72 + self._born_size + PyBytes_GET_SIZE(self._store_host)
+            + PyBytes_GET_SIZE(place.topic_field) + 2
+        )
+
+    cdef Py_ssize_t _batch_text_size(self, Item* item, Properties* common) noexcept:
+        """Return how many bytes the properties of a message have: its own, the common, the cluster."""
+        cdef Py_ssize_t size = item.properties.size
+        if size and item.properties.at[size - 1] != BETWEEN:
+            size += 1
+        if common.size:
+            size += common.size + 1
+        return size + PyBytes_GET_SIZE(self._cluster)
+
+    cdef int _write_batch(self, Send* send, Properties* common, _Place place, Bytes at,
+                          Bytes end) except -1:
+        """Write the records, their units and the answer; there is room for all."""
+        cdef Item item
+        cdef int64_t size, offset, code, first = place.next_offset
+        cdef Py_ssize_t head_size = 72 + self._born_size + PyBytes_GET_SIZE(self._store_host)
+        cdef uint8_t* record
+        cdef uint8_t* to
+        cdef uint8_t head[HEAD_MAX]
+        cdef uint8_t* begin = self._answers + self._answered
+        cdef uint8_t* answer = begin + PREFIX
+        common_keys = text_of(common.keys) if common.keys.size else None
+        common_uniq_key = text_of(common.uniq_key) if common.uniq_key.size else None
+        while at < end:
+            at = read_item(at, end, &item)
+            read_item_properties(&item)
+            offset = self._from + self._position
+            entry = None
+            if self._index is not None:
+                keys = text_of(item.keys) if item.keys.size else None
+                uniq_key = text_of(item.uniq_key) if item.uniq_key.size else None
+                keys, uniq_key = common_keys or keys, common_uniq_key or uniq_key
+                if keys is not None or uniq_key is not None:
+                    entry = (place.seed, uniq_key, keys, offset, self._timestamp)
+
+            # The head comes last: a process that is killed here leaves zeros where it would be.
+            record = <uint8_t*>self._log.buf + self._position
+            to = record + head_size
+            memcpy(to, item.body.at, item.body.size)
+            to = put_part(to + item.body.size, place.topic_field)
+            size = self._batch_text_size(&item, common)
+            to[0] = <uint8_t>(size >> 8)
+            to[1] = <uint8_t>size
+            to = self._batch_text(to + 2, &item, common)
+            size = to - record
+            self._head(head, send, item.flag, place, size, offset, item.body.at, item.body.size)
+            store_barrier()
+            memcpy(record, head, head_size)
+            store_barrier()
+            self._position += size
+
+            if common.tags.size:
+                code = java_hash(common.tags)
+            else:
+                code = java_hash(item.tags) if item.tags.size else 0
+            put_unit(<uint8_t*>place.units.buf + place.position, offset, <int32_t>size, code)
+            if entry is not None:
+                (<list>self._waiting).append(entry)
+            if place.next_offset == first:
+                answer = put_part(answer, <bytes>self._parts[0])
+            else:
+                answer[0] = 44
+                answer = put_part(answer + 1, self._store_host_hex)
+            answer = put_hex(answer, offset)
+            place.position += UNIT_SIZE
+            place.next_offset += 1
+        answer = put_part(answer, <bytes>self._parts[1])
+        answer = put_part(put_decimal(answer, send.queue_id), <bytes>self._parts[2])
+        answer = put_part(put_decimal(answer, first), <bytes>self._parts[3])
+        answer = put_part(put_decimal(answer, send.opaque), <bytes>self._parts[4])
+        put32(put32(begin, <uint32_t>(answer - begin - 4)), <uint32_t>(answer - begin - PREFIX))
+        self._answered = answer - self._answers
+        return 0
+
+    cdef uint8_t* _batch_text(self, uint8_t* to, Item* item, Properties* common) noexcept:
+        """Write the properties of a message."""
+        memcpy(to, item.properties.at, item.properties.size)
+        to += item.properties.size
+        if item.properties.size and to[-1] != BETWEEN:
+            to[0] = BETWEEN
+            to += 1
+        if common.size:
+            memcpy(to, self._scratch, common.size)
+            to += common.size
+            to[0] = BETWEEN
+            to += 1
+        return put_part(to, self._cluster)
+
+    cdef void _head(self, uint8_t* to, Send* send, int32_t flag, _Place place, int64_t size,
+                    int64_t offset, Bytes body, int64_t body_size) noexcept:
         cdef int32_t sys_flag = send.sys_flag & self._kept_flags | self._set_flags
         cdef Py_ssize_t host_size = PyBytes_GET_SIZE(self._store_host)
         if self._born_size != 8:
@@ -517,7 +695,7 @@ cdef class SendTurn:
         to = put32(to, <uint32_t>MAGIC)
         to = put32(to, crc32_of(body, body_size) & CRC_MASK if body_size else 0)
         to = put32(to, <uint32_t>send.queue_id)
-        to = put32(to, <uint32_t>send.flag)
+        to = put32(to, <uint32_t>flag)
         to = put64(to, place.next_offset)
         to = put64(to, offset)
         to = put32(to, <uint32_t>sys_flag)
@@ -586,9 +764,9 @@ cdef class SendTurn:
                 place = <_Place>self._places[i]
                 if place.count:
                     self._puts.show(place.queue, end)
-                    self._stats.put_each(place.topic, place.count, place.size)
+                    self._stats.put_each(place.topic, place.calls, place.count, place.size)
             if not self._waits:
-                self._latency.served += count
+                self._latency.served += self._requests
         for i in range(self._open):
             place = <_Place>self._places[i]
             place.queue = place.topic = place.seed = place.topic_field = None

@@ -152,9 +152,9 @@ class BrokerStats(Service):
         # For the whole broker the original counts messages, not calls.
         self._broker_put.value += message_count
 
-    def put_each(self, topic: str, calls: int, byte_count: int) -> None:
-        """Count what so many sends of one message each stored together."""
-        self.put(topic, calls, byte_count)
+    def put_each(self, topic: str, calls: int, message_count: int, byte_count: int) -> None:
+        """Count what so many sends stored together."""
+        self.put(topic, message_count, byte_count)
         nums, size, _ = self._puts.get(topic) or self._put_flow(topic)
         nums.times += calls - 1
         size.times += calls - 1

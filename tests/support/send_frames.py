@@ -82,27 +82,49 @@ def body_of(rng: Random) -> bytes:
     return rng.randbytes(rng.choice((0, 1, 7, 15, 63, 64, 65, 100, 127, 200, 1024, 1039)))
 
 
+def batch_item(body: bytes, properties: bytes, flag: int = 0) -> bytes:
+    """Return a message as a batch carries it."""
+    head = struct.pack(">iiiii", 22 + len(body) + len(properties), 0, 0, flag, len(body))
+    return head + body + struct.pack(">h", len(properties)) + properties
+
+
 def batch_body(rng: Random) -> bytes:
+    """Return some messages, now and then with a byte that does not belong there."""
     items = []
-    for _ in range(rng.randrange(1, 5)):
-        body, properties = body_of(rng), properties_of(rng).encode()
-        head = struct.pack(">iiiii", 22 + len(body) + len(properties), 0, 0, 0, len(body))
-        items.append(head + body + struct.pack(">h", len(properties)) + properties)
-    return b"".join(items)
+    for _ in range(rng.randrange(1, 9)):
+        flag = rng.choice((0, 0, 7, -1))
+        items.append(batch_item(body_of(rng), properties_of(rng).encode(), flag))
+    found = bytearray(b"".join(items))
+    if rng.random() < 0.15:
+        found[rng.randrange(len(found))] = rng.choice((0, 1, 2, 0x7F, 0x80, 0xE0, 0xFF))
+    elif rng.random() < 0.1:
+        del found[rng.randrange(len(found)) :]
+    return bytes(found)
+
+
+def common_of(rng: Random) -> str:
+    """Return the properties of a batch, mostly as a client makes them."""
+    if rng.random() < 0.3:
+        return properties_of(rng)
+    names = rng.sample(("UNIQ_KEY", "WAIT", "TAGS", "KEYS", "own", "größe"), rng.randrange(4))
+    text = "\x02".join(f"{name}\x01{rng.choice(WORDS[1:])}" for name in names)
+    return text + ("\x02" if rng.random() < 0.5 else "")
 
 
 def any_frame(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
-    """Return a send: three quarters are plain, the others odd in one way or another."""
+    """Return a send: two thirds are plain, the others odd in one way or another."""
     topic, queue_id = rng.choice(topics), rng.randrange(4)
     fields: dict[str, Any] = fields_of(topic, queue_id, properties_of(rng))
     client = rng.choice(("JAVA", "GO", "PYTHON", "CPP"))
     kind = rng.randrange(24)
     match kind:
-        case 0:
-            body = batch_body(rng)
-            fields["m"] = "true"
+        case 0 | 12 | 13 | 14:
+            fields["i"] = common_of(rng)
             code = rng.choice((SEND_MESSAGE_V2, SEND_BATCH_MESSAGE))
-            return send(fields, body, opaque, code=code, client=client)
+            fields["m"] = "true" if code == SEND_MESSAGE_V2 else rng.choice(("true", "false"))
+            if rng.random() < 0.1:
+                fields["f"] = str(rng.choice((1, 4, 8, 16)))
+            return send(fields, batch_body(rng), opaque, code=code, client=client)
         case 1:
             fields[rng.choice("defghjl")] = rng.choice(NUMBERS)
         case 2:

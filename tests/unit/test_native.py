@@ -198,6 +198,35 @@ async def test_what_clients_send_is_served_by_the_compiled_turn(twin: Twin, clie
 
 
 @compiled
+@pytest.mark.parametrize("client", ["JAVA", "GO"])
+async def test_batches_of_clients_are_served_by_the_compiled_turn(twin: Twin, client: str) -> None:
+    items = [(f"body {number}".encode(), f"UNIQ_KEY\x01AC{number}\x02") for number in range(32)]
+    body = b"".join(send_frames.batch_item(part, text.encode()) for part, text in items)
+    fields = send_frames.fields_of(TOPIC, 0, "UNIQ_KEY\x01AC00\x02WAIT\x01true", is_batch=True)
+    frames = [
+        send_frames.send(fields, body, code, code=code, client=client) for code in (310, 320, 310)
+    ]
+    # The first makes the queue, and room in the index.
+    await twin.feed(frames[0])
+
+    assert await served(twin, b"".join(frames)) == 3
+
+    assert twin.parts.store.max_offset_in_queue(TOPIC, 0) == 4 * 32
+
+
+@compiled
+async def test_a_batch_is_stored_whole_or_left_to_python(twin: Twin) -> None:
+    good = send_frames.batch_item(b"good", b"")
+    fields = send_frames.fields_of(TOPIC, 0, "", is_batch=True)
+    await twin.feed(a_send())
+
+    for bad in (good[:-1], b"\0", send_frames.batch_item(b"bad", b"a\x01\0")):
+        assert await served(twin, send_frames.send(fields, good + bad, 1)) == 0
+
+    assert twin.parts.store.max_offset_in_queue(TOPIC, 0) == 1
+
+
+@compiled
 async def test_a_frame_that_is_not_plain_interrupts_and_no_more(twin: Twin) -> None:
     await twin.feed(a_send())
     odd = a_send(properties="DELAY\x013\x02")
