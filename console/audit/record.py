@@ -43,7 +43,7 @@ def change(
     and `after`, numbers of 64 bits are strings, as everywhere in JSON.
     """
     user = request.user
-    entry = Entry.objects.create(
+    entry = Entry(
         actor=user if user.is_authenticated else None,
         actor_name=user.get_username(),
         address=address_of(request),
@@ -52,8 +52,27 @@ def change(
         before=before,
         after=after,
     )
-    try:
+    with attempted(entry):
         yield entry
+
+
+@contextmanager
+def change_by_command(
+    action: str, subject: str, *, before: Any = None, after: Any = None
+) -> Iterator[Entry]:
+    """Record the change that a command on the machine itself makes, as `change` does."""
+    entry = Entry(
+        actor_name=command_line(), action=action, subject=subject, before=before, after=after
+    )
+    with attempted(entry):
+        yield entry
+
+
+@contextmanager
+def attempted(entry: Entry) -> Iterator[None]:
+    entry.save()
+    try:
+        yield
     except Exception as error:
         entry.outcome = Entry.Outcome.FAILED
         entry.remark = str(error)[:REMARK_CHARACTERS_MAX]
@@ -73,12 +92,16 @@ def done(request: HttpRequest, action: str, subject: str) -> None:
 def done_by_command(action: str, subject: str, *, after: Any = None) -> None:
     """Record a change that a command on the machine itself has made."""
     Entry.objects.create(
-        actor_name=_("command line (%(user)s)") % {"user": getpass.getuser()},
+        actor_name=command_line(),
         action=action,
         subject=subject,
         after=after,
         outcome=Entry.Outcome.DONE,
     )
+
+
+def command_line() -> str:
+    return _("command line (%(user)s)") % {"user": getpass.getuser()}
 
 
 def done_by_token(

@@ -137,17 +137,23 @@ def syntax_problem(text: str, error: ValueError) -> Problem:
 
 
 class Lines:
-    """Finds the line on which a key of an entry stands."""
+    """Finds the line on which a key of an entry stands: in quotes in JSON, bare in YAML."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, is_quoted: bool = True) -> None:
         self._lines = text.split("\n")
+        self._pattern = '"{}"' if is_quoted else "{}:"
 
     def of(self, entry: str, key: str = "") -> int | None:
-        start = next((at for at, line in enumerate(self._lines) if f'"{entry}"' in line), None)
+        start = self._first(entry, 0)
         if start is None or not key:
             return None if start is None else start + 1
+        at = self._first(key, start)
+        return start + 1 if at is None else at + 1
+
+    def _first(self, word: str, start: int) -> int | None:
+        wanted = self._pattern.format(word)
         rest = range(start, len(self._lines))
-        return next((at + 1 for at in rest if f'"{key}"' in self._lines[at]), start + 1)
+        return next((at for at in rest if wanted in self._lines[at]), None)
 
 
 def problems_in(file: ConfigFile, table: dict[str, Any], lines: Lines) -> Iterator[Problem]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from django.contrib import messages
 from django.core import signing
@@ -27,6 +28,7 @@ from console.gateway.errors import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from django.http import HttpRequest, HttpResponse
 
@@ -38,6 +40,14 @@ ACTION = "config.apply"
 SALT = "console.files.plans"
 ENTRIES_MAX = 1_000
 OVERTAKEN, UNPROCESSABLE = 409, 422
+
+
+class Recording(Protocol):
+    """Writes a change down while it is made, with whose it is: one of console.audit.record."""
+
+    def __call__(
+        self, action: str, subject: str, *, before: Any, after: Any
+    ) -> AbstractContextManager[Entry]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +70,11 @@ class Shown:
         return subject_in(self.plan.name)[1]
 
 
-def shown(plan: Plan) -> Shown:
+def shown(plan: Plan, entries_max: int = ENTRIES_MAX) -> Shown:
     """Return a plan with its costs; asks brokers."""
     parts = tuple((part, list(part.lines({}))) for part in plan.parts if part.now != part.wanted)
     counts = {verb: len(names) for verb, names in changed_of(plan).items()}
-    if sum(counts.values()) > ENTRIES_MAX:
+    if sum(counts.values()) > entries_max:
         said = _(
             "%(count)d entries are more than a page takes; `manage.py config apply` takes them."
         )
@@ -84,13 +94,15 @@ def show(
     undoes: int | None = None,
     reason: str = "",
     entries: Sequence[tuple[str, str]] = (),
+    action: str = "",
     others: int = 0,
     problem: str = "",
     is_unconfirmed: bool = False,
 ) -> HttpResponse:
     """Render what would change; `entries` lead back to a form with what was entered.
 
-    `others` is how many entries somebody else has changed meanwhile, which stay as they are.
+    `action` applies it where this page does not; `others` is how many entries somebody else has
+    changed meanwhile, which stay as they are.
     """
     open_plans = [shown(plan) for plan in plans if not plan.is_idle]
     is_overtaken = any(each.plan.is_overtaken for each in open_plans)
@@ -107,6 +119,7 @@ def show(
         "reason_characters_max": REASON_CHARACTERS_MAX,
         "back": back,
         "entries": entries,
+        "action": action,
         "others": others,
         "problem": problem,
         "is_unconfirmed": is_unconfirmed,
@@ -168,7 +181,7 @@ def finish(
     entry: Entry | None = None
     for at, each in enumerate(open_plans):
         try:
-            entry = apply_one(request, each, reason, undoes)
+            entry = apply_one(partial(change, request), each, reason, undoes)
         except GatewayError as error:
             left = [reread(open_plan.plan) for open_plan in open_plans[at:]]
             problem = f"{error.what} {error.advice}".strip()
@@ -186,13 +199,17 @@ def finish(
     return redirect("files:index")
 
 
-def apply_one(request: HttpRequest, each: Shown, reason: str, undoes: int | None) -> Entry:
-    """Carry one plan out under an entry of the audit, and keep the version that it makes."""
+def apply_one(recording: Recording, each: Shown, reason: str, undoes: int | None = None) -> Entry:
+    """Carry one plan out under an entry of the audit, and keep the version that it makes.
+
+    Raises:
+        GatewayError: the broker refused a part of it; what was done before stays done.
+    """
     plan, done = each.plan, list[str]()
     touched = [name for names in changed_of(plan).values() for name in names]
     before = {name: plan.now[name] for name in touched}
     after = {name: plan.wanted[name] for name in touched}
-    with change(request, ACTION, plan.name, before=before, after=after) as entry:
+    with recording(ACTION, plan.name, before=before, after=after) as entry:
         entry.remark = reason
         if undoes is not None:
             entry.remark = (_("Undoes entry %(entry)d.") % {"entry": undoes} + f" {reason}").strip()

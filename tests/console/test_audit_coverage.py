@@ -124,6 +124,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "demo:start": ({}, "demo.start"),
     "demo:stop": ({}, "demo.stop"),
     "files:edit": (TOPICS_TEXT, "config.apply"),
+    "files:import": ({**TOPICS_TEXT, "broker_names": ["broker-a"]}, "config.apply"),
     "files:restore": ({}, "config.apply"),
     "files:undo": ({}, "config.apply"),
     "groups:create": ({}, "group.create"),
@@ -400,6 +401,7 @@ def data_of(name: str, url: str, client: Client) -> dict[str, object]:
         "groups:edit",
         "brokers:key",
         "files:edit",
+        "files:import",
     }:
         return {"token": token_on(client.post(url, data)), **CONFIRMED}
     if name in {"offsets:apply", "dead_letters:start"}:

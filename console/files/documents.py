@@ -1,0 +1,353 @@
+"""Configurations as files that travel: YAML for Git, or the JSON files of a real broker.
+
+YAML says what topics and groups are to be, on all masters or on some::
+
+    trebuchet: 1
+    topics:
+      orders:
+        readQueueNums: 8
+        writeQueueNums: 8
+        brokers: [broker-a]
+        at:
+          broker-a: {perm: 4}
+    groups:
+      billing: {retryMaxTimes: 16}
+
+What it does not name is left alone, unless it is asked to be the whole of it. What brokers make by
+themselves (retry and dead letter topics, their own topics and groups) never travels.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from django.utils.translation import gettext as _, ngettext
+
+from console.files.changing import own_names, plan_of, read
+from console.files.entries import FileProblemsError, Lines, Problem, entries_of_text, problems_in
+from console.files.schema import KEYS, NEEDED, is_made_by_brokers
+from console.gateway.files import ConfigFile, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from console.configs.plan import Plan, State
+    from console.files.entries import Entries
+
+FORMAT, VERSION = "trebuchet", 1
+SECTIONS = {"topics": ConfigFile.TOPICS, "groups": ConfigFile.GROUPS}
+BROKERS, AT_BROKERS = "brokers", "at"
+TRAVELLING = (ConfigFile.TOPICS, ConfigFile.GROUPS, ConfigFile.OFFSETS)
+CHARACTERS_MAX = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an entry is to be; `brokers` None: on every master. `at` has what differs on one."""
+
+    values: dict[str, Any]
+    brokers: tuple[str, ...] | None = None
+    at: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+    def on(self, broker_name: str) -> dict[str, Any] | None:
+        """Return the values on a broker, None where the entry is not for it."""
+        if self.brokers is not None and broker_name not in self.brokers:
+            return None
+        return {**self.values, **self.at.get(broker_name, {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a file says, by file of a broker and by entry."""
+
+    wanted: Mapping[ConfigFile, Mapping[str, Wanted]]
+
+    @property
+    def named_brokers(self) -> set[str]:
+        """The brokers that entries name."""
+        return {
+            broker
+            for entries in self.wanted.values()
+            for each in entries.values()
+            for broker in (*(each.brokers or ()), *each.at)
+        }
+
+
+class NoAliases(yaml.SafeLoader):
+    """YAML without aliases: a few of them can stand for a text of any size."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError(_("aliases (*name) are not read"))
+        return super().compose_node(parent, index)
+
+
+def read_document(text: str) -> Document:
+    """Return what a file says: YAML of this console, or one or more tables of a broker's JSON.
+
+    Raises:
+        FileProblemsError: it is neither.
+    """
+    if len(text) > CHARACTERS_MAX:
+        said = _("The file has more than %d characters.") % CHARACTERS_MAX
+        raise FileProblemsError([Problem(said)])
+    if text.lstrip().startswith("{"):
+        return of_json(text)
+    try:
+        found = yaml.load(text, NoAliases)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        reason = getattr(error, "problem", None) or str(error) or type(error).__name__
+        line = mark.line + 1 if mark is not None else None
+        raise FileProblemsError(
+            [Problem(_("This is not YAML: %(reason)s.") % {"reason": reason}, line)]
+        ) from error
+    return of_yaml(found, Lines(text, is_quoted=False))
+
+
+def of_json(text: str) -> Document:
+    try:
+        document = parse(text)
+    except ValueError:
+        document = {}
+    files = [file for file in TRAVELLING if file.table in document]
+    delays = document.get(ConfigFile.DELAYS.table) or {}
+    if ConfigFile.OFFSETS in files and not all("@" in name for name in delays):
+        said = _("Delay offsets and others by themselves do not travel: only brokers move them.")
+        raise FileProblemsError([Problem(said)])
+    if not files:
+        # It says where the text stops being JSON, or which table it lacks.
+        entries_of_text(ConfigFile.TOPICS, text)
+    return Document(
+        {
+            file: {
+                name: Wanted(values)
+                for name, values in entries_of_text(file, text).items()
+                if not is_made_by_brokers(file, name)
+            }
+            for file in files
+        }
+    )
+
+
+def of_yaml(found: Any, lines: Lines) -> Document:
+    if not isinstance(found, dict) or found.get(FORMAT) != VERSION:
+        said = _("The file begins with “%(key)s: %(version)d”, or is a broker's JSON file.")
+        values = {"key": FORMAT, "version": VERSION}
+        raise FileProblemsError([Problem(said % values, 1)])
+    unknown = sorted(str(key) for key in found if key != FORMAT and key not in SECTIONS)
+    problems = [Problem(_("There is no section %s.") % name, lines.of(name)) for name in unknown]
+    wanted: dict[ConfigFile, dict[str, Wanted]] = {}
+    for section, file in SECTIONS.items():
+        if section not in found:
+            continue
+        entries = found[section] or {}
+        if not isinstance(entries, dict):
+            problems.append(Problem(_("%s maps names to values.") % section, lines.of(section)))
+            continue
+        wanted[file] = {}
+        for name, values in entries.items():
+            wrong, entry = of_entry(file, name, values, lines)
+            problems += wrong
+            if entry is not None:
+                wanted[file][name] = entry
+    if problems:
+        raise FileProblemsError(problems)
+    return Document(wanted)
+
+
+def of_entry(
+    file: ConfigFile, name: Any, values: Any, lines: Lines
+) -> tuple[list[Problem], Wanted | None]:
+    """Return an entry of YAML, or what is wrong with it."""
+    if not isinstance(name, str):
+        said = _("%s is read as something else than a name: put it into quotes.") % name
+        return [Problem(said)], None
+    if is_made_by_brokers(file, name):
+        said = _("%s is made by brokers themselves.") % name
+        return [Problem(said, lines.of(name))], None
+    if not isinstance(values or {}, dict):
+        return [Problem(_("%s is an object.") % name, lines.of(name))], None
+    own = dict(values or {})
+    brokers, at = own.pop(BROKERS, None), own.pop(AT_BROKERS, None) or {}
+    problems = []
+    if brokers is not None and not (
+        isinstance(brokers, list) and brokers and all(isinstance(each, str) for each in brokers)
+    ):
+        said = _("%s: brokers is a list of names.") % name
+        problems.append(Problem(said, lines.of(name, BROKERS)))
+    if not isinstance(at, dict) or not all(isinstance(each, dict) for each in at.values()):
+        said = _("%s: at maps names of brokers to values.") % name
+        return [*problems, Problem(said, lines.of(name, AT_BROKERS))], None
+    for part in (own, *({**own, **each} for each in at.values())):
+        problems += problems_in(file, {name: part}, lines)
+        problems += [
+            Problem(_("%(name)s has no %(key)s.") % {"name": name, "key": key}, lines.of(name, key))
+            for key in part
+            if key not in {each.name for each in KEYS[file]}
+        ]
+    if problems:
+        return problems, None
+    defaults = {key.name: key.default for key in KEYS[file] if key.default is not NEEDED}
+    return [], Wanted({**defaults, **own}, None if brokers is None else tuple(brokers), {**at})
+
+
+def plans_of(
+    document: Document, broker_names: Sequence[str], *, is_whole: bool = False
+) -> list[Plan]:
+    """Return what has to change on brokers for them to be as a document says; asks them.
+
+    `is_whole` takes away topics and groups that the document does not name.
+
+    Raises:
+        GatewayError: a broker does not answer.
+        FileProblemsError: the document names a broker that is none of these.
+    """
+    strangers = sorted(document.named_brokers - set(broker_names))
+    if strangers and document.named_brokers.isdisjoint(broker_names):
+        said = _("The file is for other brokers: %s.") % ", ".join(strangers)
+        raise FileProblemsError([Problem(said)])
+    plans = []
+    for file, entries in document.wanted.items():
+        for broker_name in broker_names:
+            now = read(broker_name, file)
+            wanted = wanted_on(broker_name, file, entries, now, is_whole=is_whole)
+            plans.append(plan_of(broker_name, file, now, now, wanted))
+    return [plan for plan in plans if not plan.is_idle]
+
+
+def wanted_on(
+    broker_name: str,
+    file: ConfigFile,
+    entries: Mapping[str, Wanted],
+    now: Entries,
+    *,
+    is_whole: bool,
+) -> State:
+    """Return the entries that have to change on a broker."""
+    wanted: State = {}
+    own = own_names(broker_name)
+    for name, entry in entries.items():
+        values = entry.on(broker_name)
+        if values is None or is_made_by_brokers(file, name, own):
+            continue
+        if file is ConfigFile.OFFSETS:
+            # A file of offsets says where to go in the queues that it names.
+            values = {**now.get(name, {}), **values}
+        if now.get(name) != values:
+            wanted[name] = values
+    if is_whole and file is not ConfigFile.OFFSETS:
+        for name in now:
+            is_named = name in entries and entries[name].on(broker_name) is not None
+            if not is_named and not is_made_by_brokers(file, name, own):
+                wanted[name] = None
+    return wanted
+
+
+def yaml_of(broker_names: Sequence[str]) -> str:
+    """Return the topics and groups of brokers as YAML that `read_document` takes back.
+
+    Raises:
+        GatewayError: a broker does not answer.
+    """
+    sections: dict[str, Any] = {FORMAT: VERSION}
+    for section, file in SECTIONS.items():
+        found = {broker: read(broker, file) for broker in broker_names}
+        sections[section] = {
+            name: written(file, {broker: each.get(name) for broker, each in found.items()})
+            for name in names_in(file, found)
+        }
+    return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, default_flow_style=False)
+
+
+def names_in(file: ConfigFile, found: Mapping[str, Entries]) -> list[str]:
+    """Return the entries that travel, each once."""
+    return sorted(
+        {
+            name
+            for broker, entries in found.items()
+            for own in [own_names(broker)]
+            for name in entries
+            if not is_made_by_brokers(file, name, own)
+        }
+    )
+
+
+def written(file: ConfigFile, values: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
+    """Return an entry as YAML has it: its commonest values, and what differs by broker."""
+    there = {broker: each for broker, each in values.items() if each is not None}
+    most = Counter(tuple(sorted(each.items())) for each in there.values()).most_common(1)[0][0]
+    common = dict(most)
+    kept = {
+        key.name: common[key.name]
+        for key in KEYS[file]
+        if key.default is NEEDED or common[key.name] != key.default
+    }
+    if len(there) < len(values):
+        kept[BROKERS] = sorted(there)
+    differing = {
+        broker: {key: value for key, value in each.items() if common[key] != value}
+        for broker, each in there.items()
+        if each != common
+    }
+    if differing:
+        kept[AT_BROKERS] = differing
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """An entry that is not the same on all masters: by key, its value on each."""
+
+    file: ConfigFile
+    name: str
+    missing: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Any, ...]], ...]
+
+
+def drift_of(file: ConfigFile, found: Mapping[str, Entries]) -> list[Drift]:
+    """Return the entries that differ between brokers."""
+    drifts = []
+    for name in names_in(file, found):
+        values = {broker: entries.get(name) for broker, entries in found.items()}
+        there = [each for each in values.values() if each is not None]
+        missing = tuple(broker for broker, each in values.items() if each is None)
+        rows = tuple(
+            (key.name, tuple(None if each is None else each[key.name] for each in values.values()))
+            for key in KEYS[file]
+            if len({each[key.name] for each in there}) > 1
+        )
+        if missing or rows:
+            drifts.append(Drift(file, name, missing, rows))
+    return drifts
+
+
+def like(
+    source: str, file: ConfigFile, found: Mapping[str, Entries], *, name: str = "", is_whole: bool
+) -> list[Plan]:
+    """Return what makes the other brokers as one of them, in one entry or in all."""
+    plans = []
+    own = own_names(source)
+    entries = {
+        each: Wanted(values)
+        for each, values in found[source].items()
+        if not is_made_by_brokers(file, each, own) and name in ("", each)
+    }
+    for broker_name, now in found.items():
+        if broker_name == source:
+            continue
+        wanted = wanted_on(broker_name, file, entries, narrowed(now, name), is_whole=is_whole)
+        plans.append(plan_of(broker_name, file, now, now, wanted))
+    return [plan for plan in plans if not plan.is_idle]
+
+
+def narrowed(entries: Entries, name: str) -> Entries:
+    return entries if not name else {each: entries[each] for each in entries if each == name}
+
+
+def counted(drifts: Iterable[Drift]) -> str:
+    count = len(list(drifts))
+    return ngettext("%d entry differs.", "%d entries differ.", count) % count

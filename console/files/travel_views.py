@@ -1,0 +1,156 @@
+"""Views of configurations that travel: import, export, and what differs between brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.translation import gettext as _, gettext_lazy
+
+from console.accounts.permissions import administrators_form, administrators_page
+from console.files import planning
+from console.files.changing import read
+from console.files.documents import (
+    CHARACTERS_MAX,
+    SECTIONS,
+    drift_of,
+    like,
+    plans_of,
+    read_document,
+    yaml_of,
+)
+from console.files.entries import FileProblemsError
+from console.files.views import file_of, masters
+from console.gateway.moment import now_ms
+from console.ui.missing import MissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from django.http import HttpRequest
+
+    from console.files.entries import Entries, Problem
+    from console.gateway.files import ConfigFile
+
+DRIFTS_SHOWN = 200
+
+
+class ImportForm(forms.Form):
+    """A file, or its text, and the brokers that it is for."""
+
+    document = forms.FileField(
+        label=gettext_lazy("File"),
+        required=False,
+        help_text=gettext_lazy("YAML of this console, or a broker's JSON file."),
+    )
+    text = forms.CharField(
+        label=gettext_lazy("Or its text"),
+        required=False,
+        max_length=CHARACTERS_MAX,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false", "class": "mono"}),
+    )
+    broker_names = forms.MultipleChoiceField(
+        label=gettext_lazy("Brokers"), widget=forms.CheckboxSelectMultiple
+    )
+    is_whole = forms.BooleanField(
+        label=gettext_lazy("Take away what the file does not name"),
+        required=False,
+        help_text=gettext_lazy("The plan shows what that is, and how many messages go with it."),
+    )
+
+    def __init__(self, *args: Any, broker_names: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        chosen = self.fields["broker_names"]
+        assert isinstance(chosen, forms.MultipleChoiceField)
+        chosen.choices = [(name, name) for name in broker_names]
+        chosen.initial = list(broker_names)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        uploaded = cleaned.get("document")
+        if uploaded is not None:
+            try:
+                cleaned["text"] = uploaded.read().decode()
+            except UnicodeDecodeError:
+                self.add_error("document", _("The file is not a text in UTF-8."))
+        if not cleaned.get("text", "").strip() and not self.errors:
+            self.add_error("text", _("Choose a file, or put its text here."))
+        return cleaned
+
+
+@administrators_form
+def import_(request: HttpRequest) -> HttpResponse:
+    """Take over a file: form, a plan for each broker and file, apply."""
+    back = reverse("files:index")
+    if "token" in request.POST:
+        return planning.apply(request, back)
+    names = masters()
+    is_sent = request.method == "POST"
+    form = ImportForm(
+        request.POST if is_sent else None, request.FILES if is_sent else None, broker_names=names
+    )
+    problems: Sequence[Problem] = ()
+    if is_sent and "back" not in request.POST and form.is_valid():
+        chosen = form.cleaned_data
+        try:
+            document = read_document(chosen["text"])
+            plans = plans_of(document, chosen["broker_names"], is_whole=chosen["is_whole"])
+        except FileProblemsError as error:
+            problems = error.problems
+        else:
+            kept = [("text", chosen["text"])]
+            kept += [("broker_names", name) for name in chosen["broker_names"]]
+            kept += [("is_whole", "on")] if chosen["is_whole"] else []
+            return planning.show(request, plans, back=back, entries=kept)
+    context = {"form": form, "problems": problems, "brokers": names}
+    status = 422 if problems or (form.is_bound and form.errors) else 200
+    return render(request, "files/import.html", context, status=status)
+
+
+@administrators_page
+def export(request: HttpRequest) -> HttpResponse:
+    """Hand out topics and groups of all masters as YAML."""
+    answer = HttpResponse(yaml_of(masters()), content_type="application/yaml")
+    answer["Content-Disposition"] = 'attachment; filename="trebuchet.yaml"'
+    return answer
+
+
+@administrators_page
+def drift(request: HttpRequest) -> HttpResponse:
+    """Show what topics and groups are not the same on all masters."""
+    names = masters()
+    tables = [(file, drift_of(file, found_on(file, names))) for file in SECTIONS.values()]
+    context = {
+        "brokers": names,
+        "tables": [
+            {"file": file, "count": len(drifts), "drifts": drifts[:DRIFTS_SHOWN]}
+            for file, drifts in tables
+        ],
+        "shown_max": DRIFTS_SHOWN,
+        "read_at_ms": now_ms(),
+    }
+    return render(request, "files/drift.html", context)
+
+
+def found_on(file: ConfigFile, broker_names: Sequence[str]) -> dict[str, Entries]:
+    return {name: read(name, file) for name in broker_names}
+
+
+@administrators_page
+def alike(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
+    """Make the other masters as this one, in one entry (`?name=…`) or in all."""
+    kind = file_of(file)
+    names = masters()
+    if broker_name not in names or kind not in SECTIONS.values():
+        raise MissingError(_("No master named %s is registered.") % broker_name)
+    is_whole = request.GET.get("whole") == "on"
+    name = request.GET.get("name", "")
+    plans = like(broker_name, kind, found_on(kind, names), name=name, is_whole=is_whole)
+    # An import applies plans for several brokers, too.
+    return planning.show(
+        request, plans, back=reverse("files:drift"), action=reverse("files:import")
+    )

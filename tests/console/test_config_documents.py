@@ -1,0 +1,412 @@
+"""Configurations that travel: YAML and JSON files in and out, drift, `manage.py config`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from console.audit.models import Entry
+from console.files.changing import read
+from console.files.documents import (
+    Wanted,
+    drift_of,
+    like,
+    plans_of,
+    read_document,
+    written,
+    yaml_of,
+)
+from console.files.entries import FileProblemsError
+from console.files.management.commands.config import Command
+from console.files.schema import GROUP_KEYS, TOPIC_KEYS, group_config, topic_config
+from console.gateway.answers import BrokerNode
+from console.gateway.files import ConfigFile
+from tests.console.plans import token_on
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
+
+    from console.gateway.fakes.broker import FakeBroker
+    from tests.console.conftest import Actors
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = {
+    "order": False,
+    "perm": 6,
+    "readQueueNums": 4,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+    "writeQueueNums": 4,
+}
+YAML = """\
+trebuchet: 1
+topics:
+  Orders: {readQueueNums: 4, writeQueueNums: 4, perm: 4}
+  Late: {readQueueNums: 1, writeQueueNums: 1}
+groups:
+  billing:
+"""
+
+
+@pytest.fixture
+def orders(brokers: FakeBroker) -> FakeBroker:
+    brokers.add_topic("Orders", queue_nums=4)
+    brokers.add_topic("Bills", queue_nums=2)
+    brokers.add_topic("%RETRY%billing", queue_nums=1)
+    brokers.add_topic("TBW102", queue_nums=8)
+    brokers.add_group("billing")
+    return brokers
+
+
+@pytest.fixture
+def second(orders: FakeBroker) -> FakeBroker:
+    """A second master, which has Orders with other values, and nothing else."""
+    orders.strangers.append(BrokerNode("DefaultCluster", "broker-b", 0, "127.0.0.1:10921"))
+    table = {"Orders": {**ORDERS, "perm": 4}, "broker-b": ORDERS}
+    orders.other_files["broker-b"] = {ConfigFile.TOPICS: {"topicConfigTable": table}}
+    return orders
+
+
+def config(*arguments: str) -> tuple[str, int]:
+    """Run the command as a shell does; return what it prints and its exit code."""
+    out = StringIO()
+    try:
+        call_command(Command(stdout=out, stderr=out), *arguments)
+    except CommandError as error:
+        return f"{out.getvalue()}{error}", error.returncode
+    except SystemExit as end:
+        return out.getvalue(), int(str(end.code))
+    return out.getvalue(), 0
+
+
+def changes_of(text: str, *broker_names: str, is_whole: bool = False) -> dict[str, Any]:
+    plans = plans_of(read_document(text), broker_names or ["broker-a"], is_whole=is_whole)
+    return {plan.name: plan.wanted for plan in plans}
+
+
+def test_a_file_changes_what_it_names_and_leaves_the_rest_alone(orders: FakeBroker) -> None:
+    found = changes_of(YAML)
+
+    assert found == {
+        "broker-a · topics.json": {
+            "Orders": {**ORDERS, "perm": 4},
+            "Late": {**ORDERS, "readQueueNums": 1, "writeQueueNums": 1},
+        }
+    }
+
+
+def test_a_whole_file_takes_away_what_it_does_not_name_but_nothing_that_brokers_make(
+    orders: FakeBroker,
+) -> None:
+    found = changes_of(YAML, is_whole=True)
+
+    assert [name for name, wanted in found["broker-a · topics.json"].items() if wanted is None] == [
+        "Bills"
+    ]
+
+
+def test_an_entry_may_be_for_some_brokers_and_differ_on_one(second: FakeBroker) -> None:
+    text = """\
+trebuchet: 1
+topics:
+  Orders: {readQueueNums: 4, writeQueueNums: 4, at: {broker-b: {perm: 2}}}
+  Late: {readQueueNums: 1, writeQueueNums: 1, brokers: [broker-b]}
+"""
+    found = changes_of(text, "broker-a", "broker-b")
+
+    assert list(found) == ["broker-b · topics.json"]
+    wanted = found["broker-b · topics.json"]
+    assert (wanted["Orders"]["perm"], sorted(wanted)) == (2, ["Late", "Orders"])
+
+
+def test_a_real_broker_s_files_are_taken_over(orders: FakeBroker) -> None:
+    text = """{
+\t"dataVersion":{
+\t\t"counter":269,
+\t\t"timestamp":1795252759675
+\t},
+\t"topicConfigTable":{
+\t\t"TopicTest":{
+\t\t\t"order":false,
+\t\t\t"perm":6,
+\t\t\t"readQueueNums":8,
+\t\t\t"topicFilterType":"SINGLE_TAG",
+\t\t\t"topicName":"TopicTest",
+\t\t\t"topicSysFlag":0,
+\t\t\t"writeQueueNums":8
+\t\t},
+\t\t"TBW102":{"perm":7,"readQueueNums":8,"writeQueueNums":8},
+\t\t"%RETRY%x":{"perm":6,"readQueueNums":1,"writeQueueNums":1}
+\t}
+}"""
+    offsets = '{\n\t"offsetTable":{\n\t\t"Orders@billing":{0:25,1:24\n\t\t}\n\t}\n}'
+    orders.offsets["billing", "Orders", 2] = 7
+
+    assert list(changes_of(text)["broker-a · topics.json"]) == ["TopicTest"]
+    assert changes_of(offsets) == {
+        "broker-a · consumerOffset.json": {"Orders@billing": {"0": "25", "1": "24", "2": "7"}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "line"),
+    [
+        ("topics: {}", "The file begins with “trebuchet: 1”", 1),
+        ("trebuchet: 1\nqueues: {}", "There is no section queues.", 2),
+        ("trebuchet: 1\ntopics:\n  A: [", "This is not YAML", 3),
+        ("trebuchet: 1\ntopics:\n  A: {readQueueNums: 1}", "A lacks writeQueueNums.", 3),
+        ("trebuchet: 1\ngroups:\n  g: {retryTimes: 1}", "g has no retryTimes.", 3),
+        ("trebuchet: 1\ngroups:\n  g: {retryMaxTimes: yes}", "retryMaxTimes is a whole", 3),
+        ("trebuchet: 1\ngroups:\n  1: {}", "put it into quotes", None),
+        ("trebuchet: 1\ngroups:\n  g: {brokers: broker-a}", "brokers is a list of names", 3),
+        ("trebuchet: 1\ngroups:\n  g: {at: [1]}", "at maps names of brokers to values", 3),
+        ("trebuchet: 1\ntopics:\n  TBW102: {}", "is made by brokers themselves", 3),
+        ("trebuchet: 1\ntopics: &a {}\ngroups: *a", "aliases", None),
+        ("trebuchet: 1\ntopics: !!python/object:os.system {}", "This is not YAML", 2),
+        ('{"offsetTable":{1:48,2:48}}', "do not travel", None),
+        ('{"other":{}}', "has an object topicConfigTable", 1),
+    ],
+)
+def test_a_file_that_is_none_is_refused_with_its_line(
+    brokers: FakeBroker, text: str, said: str, line: int | None
+) -> None:
+    with pytest.raises(FileProblemsError) as caught:
+        read_document(text)
+
+    problem = caught.value.problems[0]
+    assert said in problem.text
+    if line is not None:
+        assert problem.line == line
+
+
+def test_a_file_for_other_brokers_is_refused(orders: FakeBroker) -> None:
+    text = "trebuchet: 1\ngroups:\n  g: {brokers: [broker-z]}\n"
+
+    with pytest.raises(FileProblemsError, match="for other brokers: broker-z"):
+        changes_of(text)
+
+
+def test_what_is_exported_changes_nothing_when_it_comes_back(
+    brokers: FakeBroker, rng: Random
+) -> None:
+    for number in range(40):
+        topic = {key.name: value_for(key, rng) for key in TOPIC_KEYS}
+        group = {key.name: value_for(key, rng) for key in GROUP_KEYS}
+        brokers.topic_configs[f"T{number}"] = topic_config(f"T{number}", topic)
+        brokers.group_configs[f"{number}"] = group_config(f"{number}", group)
+
+    text = yaml_of(["broker-a"])
+
+    assert changes_of(text, is_whole=True) == {}
+    assert len(yaml.safe_load(text)["topics"]) == 40
+
+
+def value_for(key: Any, rng: Random) -> Any:
+    if key.kind is bool:
+        return rng.random() < 0.5
+    return rng.choice(key.choices) if key.choices else rng.randint(key.low, key.high)
+
+
+def test_an_export_says_where_brokers_differ() -> None:
+    other = {**ORDERS, "perm": 4}
+
+    found = written(ConfigFile.TOPICS, {"a": ORDERS, "b": other, "c": ORDERS, "d": None})
+
+    assert found == {
+        "readQueueNums": 4,
+        "writeQueueNums": 4,
+        "brokers": ["a", "b", "c"],
+        "at": {"b": {"perm": 4}},
+    }
+    wanted = Wanted({**ORDERS}, tuple(found["brokers"]), found["at"])
+    assert [wanted.on(name) for name in "abcd"] == [ORDERS, other, ORDERS, None]
+
+
+def test_the_plan_of_a_file_is_what_the_broker_then_has(
+    orders: FakeBroker, tmp_path: Path, rng: Random
+) -> None:
+    file = tmp_path / "wanted.yaml"
+    for _ in range(10):
+        names = rng.sample(["Orders", "Bills", "Late", "Later"], k=3)
+        topics = {
+            name: {"readQueueNums": 8, "writeQueueNums": 8, "perm": rng.choice([2, 4, 6])}
+            for name in names
+        }
+        file.write_text(yaml.safe_dump({"trebuchet": 1, "topics": topics}))
+        plans = plans_of(read_document(file.read_text()), ["broker-a"], is_whole=True)
+
+        said, code = config("apply", str(file), "--whole", "--accept-costs")
+
+        assert code == 0, said
+        now = read("broker-a", ConfigFile.TOPICS)
+        for plan in plans:
+            assert {name: now.get(name) for name in plan.wanted} == plan.wanted
+        assert config("plan", str(file), "--whole") == ("nothing differs\n", 0)
+
+
+def test_drift_names_what_is_missing_and_what_differs(second: FakeBroker) -> None:
+    found = {name: read(name, ConfigFile.TOPICS) for name in ("broker-a", "broker-b")}
+
+    drifts = drift_of(ConfigFile.TOPICS, found)
+
+    assert [(each.name, each.missing, each.rows) for each in drifts] == [
+        ("Bills", ("broker-b",), ()),
+        ("Orders", (), (("perm", (6, 4)),)),
+    ]
+    (plan,) = like("broker-a", ConfigFile.TOPICS, found, is_whole=False)
+    assert plan.name == "broker-b · topics.json"
+    assert {name: (plan.wanted[name] or {})["perm"] for name in plan.wanted} == {
+        "Bills": 6,
+        "Orders": 6,
+    }
+    (one,) = like("broker-b", ConfigFile.TOPICS, found, name="Orders", is_whole=True)
+    assert list(one.wanted) == ["Orders"]
+
+
+def test_the_drift_s_page_leads_to_a_plan(actors: Actors, second: FakeBroker) -> None:
+    page = actors.admin.get(reverse("files:drift"))
+    plan = actors.admin.get(reverse("files:alike", args=["broker-a", "topics.json"]))
+
+    assert "missing on broker-b" in page.content.decode()
+    assert "2 entries differ" in page.content.decode()
+    assert [each.plan.name for each in plan.context["shown"]] == ["broker-b · topics.json"]
+
+
+def test_an_upload_is_planned_applied_and_each_file_undone(
+    actors: Actors, orders: FakeBroker, tmp_path: Path
+) -> None:
+    file = tmp_path / "wanted.yaml"
+    file.write_text(YAML.replace("  billing:\n", "  billing: {retryMaxTimes: 3}\n"))
+    url = reverse("files:import")
+    with file.open("rb") as upload:
+        plan = actors.admin.post(url, {"document": upload, "broker_names": ["broker-a"]})
+
+    actors.admin.post(url, {"token": token_on(plan), "reason": "from Git"})
+
+    assert orders.topic_configs["Orders"].perm == 4
+    assert orders.group_configs["billing"].retry_max_times == 3
+    entries = Entry.objects.order_by("pk")
+    assert [(each.subject, each.remark) for each in entries] == [
+        ("broker-a · topics.json", "from Git"),
+        ("broker-a · subscriptionGroup.json", "from Git"),
+    ]
+    actors.admin.post(reverse("files:undo", args=[entries[1].pk]))
+    assert orders.group_configs["billing"].retry_max_times == 16
+
+
+def test_an_import_that_is_none_says_so_and_keeps_its_text(
+    actors: Actors, orders: FakeBroker
+) -> None:
+    url = reverse("files:import")
+    empty = actors.admin.post(url, {"broker_names": ["broker-a"]})
+    wrong = actors.admin.post(url, {"broker_names": ["broker-a"], "text": "topics: {}"})
+
+    assert (empty.status_code, wrong.status_code) == (422, 422)
+    assert "Choose a file" in empty.content.decode()
+    assert "topics: {}" in wrong.content.decode()
+
+
+def test_the_export_of_the_page_is_that_of_the_command(
+    actors: Actors, orders: FakeBroker, tmp_path: Path
+) -> None:
+    answer = actors.admin.get(reverse("files:export"))
+    config("export", "--output", str(tmp_path / "now.yaml"))
+
+    assert answer["content-disposition"] == 'attachment; filename="trebuchet.yaml"'
+    assert answer.content.decode() == config("export")[0] == (tmp_path / "now.yaml").read_text()
+
+
+def test_a_plan_ends_with_2_where_something_differs(orders: FakeBroker, tmp_path: Path) -> None:
+    file = tmp_path / "wanted.yaml"
+    file.write_text(YAML)
+
+    said, code = config("plan", str(file))
+    as_json, json_code = config("plan", str(file), "--json")
+
+    assert (code, json_code) == (2, 2)
+    assert said.splitlines()[:3] == [
+        "broker-a · topics.json: 1 change, 1 create",
+        "  ~ Orders",
+        "      perm: 6 -> 4",
+    ]
+    (plan,) = json.loads(as_json)["plans"]
+    assert plan["changes"][0]["before"] == ORDERS
+    assert orders.topic_configs["Orders"].perm == 6
+
+
+def test_what_costs_messages_is_applied_only_when_asked(orders: FakeBroker, tmp_path: Path) -> None:
+    orders.put("Bills", 0, 1, 2)
+    file = tmp_path / "wanted.yaml"
+    file.write_text(YAML)
+
+    refused, code = config("apply", str(file), "--whole")
+
+    assert (code, "Bills" in orders.topic_configs) == (1, True)
+    assert "! 1 topic goes from broker-a, with 2 messages: Bills." in refused
+    said, code = config("apply", str(file), "--whole", "--accept-costs", "--reason", "cleaning")
+    assert (code, "Bills" in orders.topic_configs) == (0, False)
+    entry = Entry.objects.get()
+    assert (entry.remark, entry.outcome) == ("cleaning", "done")
+    assert entry.actor_name.startswith("command line")
+    assert f"audit entry {entry.pk}" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["plan", "/nowhere.yaml"], "cannot be read"),
+        (["plan", "/dev/null"], "begins with"),
+        (["drift", "--broker", "broker-z"], "No master named broker-z"),
+    ],
+)
+def test_what_cannot_be_told_ends_with_1(
+    orders: FakeBroker, arguments: list[str], said: str
+) -> None:
+    found, code = config(*arguments)
+
+    assert code == 1
+    assert said in found
+
+
+def test_wrong_usage_does_not_look_like_a_difference(
+    orders: FakeBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        Command().run_from_argv(["manage.py", "config", "plan"])
+
+    assert ended.value.code == 1
+    assert "FILE" in capsys.readouterr().err
+
+
+def test_the_command_s_drift_ends_with_2_and_is_json_on_demand(second: FakeBroker) -> None:
+    said, code = config("drift")
+    as_json, _code = config("drift", "--json")
+    alone, alone_code = config("drift", "--broker", "broker-a")
+
+    assert (code, alone_code) == (2, 0)
+    assert "    perm: broker-a=6 broker-b=4" in said
+    assert json.loads(as_json)["files"]["topics.json"][0] == {
+        "entry": "Bills",
+        "missing": ["broker-b"],
+        "values": {},
+    }
+    assert "topics.json: the same" in alone
+
+
+def test_a_change_meanwhile_is_drift_again(orders: FakeBroker, tmp_path: Path) -> None:
+    file = tmp_path / "now.yaml"
+    config("export", "--output", str(file))
+    assert config("plan", str(file), "--whole")[1] == 0
+
+    orders.topic_configs["Orders"] = replace(orders.topic_configs["Orders"], perm=4)
+
+    assert config("plan", str(file), "--whole")[1] == 2
