@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-from console import secret_key
+from console import catalogues, secret_key
 from console.env import FALSE_WORDS, TRUE_WORDS, Environment
 from console.scraping import access as scraping
 
@@ -252,9 +252,11 @@ TREBUCHET_METRICS_TOKEN = env.secret("TREBUCHET_METRICS_TOKEN") or ""
 scraping.check(TREBUCHET_METRICS, TREBUCHET_METRICS_TOKEN, is_behind_proxy=IS_BEHIND_PROXY)
 TREBUCHET_METRICS_SERIES_MAX = env.count("TREBUCHET_METRICS_SERIES_MAX", 10_000)
 
-LANGUAGE_CODE = "en"
-LANGUAGES = [("en", "English")]
-LOCALE_PATHS = [BASE_DIR / "console" / "locale"]
+LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
+# For whoever says nothing else: alerts of channels without a language, browsers that want others.
+LANGUAGE_CODE = env.choice("TREBUCHET_LANGUAGE", [code for code, _name in LANGUAGES], default="en")
+WORDS_DIR = BASE_DIR / "console" / "locale"
+LOCALE_PATHS = [WORDS_DIR, catalogues.compiled(WORDS_DIR, TREBUCHET_DATA / "words")]
 USE_I18N = True
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -38,6 +38,7 @@ environment:
   TREBUCHET_SLAVE           true: the same as --slave
   TREBUCHET_LAKE            true, a directory or s3://bucket/prefix: keep the broker's messages as
                             Delta tables there, true in the data directory (docs/lake.md)
+  TREBUCHET_LANGUAGE        en (default) or zh-hans: the console's language for whoever chose none
   TREBUCHET_LOG_LEVEL       the console's log level (default INFO)
   DATABASE_URL              the console's database, e.g. postgres://user@host/name
                             (default: SQLite in the data directory)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.conf import settings
 from django.core.mail import BadHeaderError, EmailMultiAlternatives, get_connection
+from django.utils import translation
 from django.utils.translation import gettext as _
 
 from console.alerts.models import Channel
@@ -65,7 +66,8 @@ def deliver(message: Message, now_ms: int) -> Outcome:
 def by_http(message: Message, now_ms: int) -> Outcome:
     channel = message.channel
     target = parsed(channel.url)
-    body = body_of(message)
+    with translation.override(channel.speaks):
+        body = body_of(message)
     headers = {
         "Content-Type": "application/json; charset=utf-8",
         "X-Trebuchet-Delivery": str(message.pk),
@@ -132,16 +134,13 @@ def _show_result(mail: Mail, content: dict[str, Any]) -> None:
     mail.attach(image)
 
 
-def by_mail(message: Message) -> Outcome:
-    channel = message.channel
-    if not settings.EMAIL_HOST:
-        return Outcome(False, _("No mail server is set (TREBUCHET_SMTP)."), is_refused=True)
+def mail_of(message: Message) -> Mail:
     host = settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].strip("<> ") or "trebuchet"
     content = message.content
     mail = Mail(
         subject=cut(headline(content)),
         body=plain(content),
-        to=list(channel.addresses),
+        to=list(message.channel.addresses),
         headers={
             # The same at every try: a mailbox shows what comes twice once.
             "Message-ID": f"<alert-{message.pk}-{message.created_ms}@{host}>",
@@ -151,6 +150,15 @@ def by_mail(message: Message) -> Outcome:
     )
     if content["status"] == RESULT:
         _show_result(mail, content)
+    return mail
+
+
+def by_mail(message: Message) -> Outcome:
+    channel = message.channel
+    if not settings.EMAIL_HOST:
+        return Outcome(False, _("No mail server is set (TREBUCHET_SMTP)."), is_refused=True)
+    with translation.override(channel.speaks):
+        mail = mail_of(message)
     try:
         mail.send()
     except smtplib.SMTPRecipientsRefused as error:

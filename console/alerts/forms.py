@@ -7,6 +7,7 @@ from datetime import datetime, time
 from typing import TYPE_CHECKING, Any
 
 from django import forms
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.utils.translation import gettext, gettext_lazy as _
@@ -219,9 +220,11 @@ class ChannelForm(ChannelModelForm):
         help_text=_("Mail addresses with blanks or commas between them."),
     )
 
+    language = forms.ChoiceField(label=_("Language of the messages"), required=False)
+
     class Meta:
         model = Channel
-        fields = ("name", "enabled", "kind")
+        fields = ("name", "enabled", "kind", "language")
         labels = {"name": _("Name"), "enabled": _("Switched on"), "kind": _("Kind")}
         widgets = {"name": forms.TextInput(attrs=PLAIN)}
 
@@ -229,6 +232,11 @@ class ChannelForm(ChannelModelForm):
         super().__init__(*args, **kwargs)
         self.made_secret = ""
         ask(self, "kind", Channel.Kind.choices)
+        language = self.fields["language"]
+        assert isinstance(language, forms.ChoiceField)
+        own = dict(settings.LANGUAGES)[settings.LANGUAGE_CODE]
+        of_appliance = gettext("The appliance's (%(language)s)") % {"language": own}
+        language.choices = [("", of_appliance), *settings.LANGUAGES]
         self.fields["to"].initial = " ".join(self.instance.addresses)
 
     def clean_url(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 NAME_CHARACTERS_MAX = 80
 PATTERN_CHARACTERS_MAX = 255
 KEY_CHARACTERS_MAX = 700
+LANGUAGE_CHARACTERS_MAX = 16
 URL_CHARACTERS_MAX = 2_000
 ACTOR_CHARACTERS_MAX = 150
 RULES_MAX, CHANNELS_MAX, WINDOWS_MAX, SILENCES_MAX = 200, 50, 100, 200
@@ -41,12 +43,20 @@ class Channel(models.Model):
     url = models.CharField(max_length=URL_CHARACTERS_MAX, blank=True)
     secret = models.CharField(max_length=255, blank=True)
     addresses: models.JSONField[Any, Any] = models.JSONField(default=list)
+    # Empty: the appliance's.
+    language = models.CharField(max_length=LANGUAGE_CHARACTERS_MAX, blank=True, default="")
 
     class Meta:
         ordering = ["name"]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def speaks(self) -> str:
+        """The language of its messages."""
+        is_known = self.language in dict(settings.LANGUAGES)
+        return self.language if is_known else settings.LANGUAGE_CODE
 
 
 class Rule(models.Model):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from django.utils import translation
+
 from console.alerts.life import MINUTE_MS
 from console.alerts.models import Alert, Channel, Message, Rule, Thread
 from console.alerts.wording import words_of
@@ -73,15 +75,17 @@ def announce(rule: Rule, passed_ms: int, now_ms: int) -> int:
         for each in told_of(alerts, ended)
         if is_due(each, threads.get(each.key), rule.repeat_minutes * MINUTE_MS)
     ]
-    if len(told) > COMBINED_FROM:
-        contents = [combined(rule, told)]
-    else:
-        contents = [content_of(rule, each) for each in told]
-    for content in contents:
-        for channel in channels:
-            put(channel, content, now_ms)
+    written = 0
+    for language in sorted({channel.speaks for channel in channels}):
+        with translation.override(language):
+            contents = contents_of(rule, told)
+        for content in contents:
+            for channel in channels:
+                if channel.speaks == language:
+                    put(channel, content, now_ms)
+                    written += 1
     _remember(rule, told, threads, {each.thread for each in (*alerts, *ended)})
-    return len(contents) * len(channels)
+    return written
 
 
 def told_of(firing: Iterable[Alert], ended: Iterable[Alert]) -> list[Told]:
@@ -129,8 +133,16 @@ def put(channel: Channel, content: dict[str, Any], now_ms: int) -> Message:
     count = waiting.count()
     if count >= WAITING_MAX:
         waiting.update(state=Message.State.LEFT_OUT, outcome="")
-        content = of_everything(channel, count + 1)
+        with translation.override(channel.speaks):
+            content = of_everything(channel, count + 1)
     return Message.objects.create(channel=channel, created_ms=now_ms, content=content)
+
+
+def contents_of(rule: Rule, told: Sequence[Told]) -> list[dict[str, Any]]:
+    """Return one message a thread, or one that speaks of all."""
+    if len(told) > COMBINED_FROM:
+        return [combined(rule, told)]
+    return [content_of(rule, each) for each in told]
 
 
 def content_of(rule: Rule, told: Told) -> dict[str, Any]:

@@ -13,8 +13,13 @@ from console.preferences.zones import ZoneSelect, zone_names
 
 
 class SettingsForm(forms.Form):
-    """Time zone, density, theme; the language where there is more than one."""
+    """Language, time zone, density, theme."""
 
+    language = forms.ChoiceField(
+        label=_("Language"),
+        required=False,
+        help_text=_("Mails and alerts have the language of their channel."),
+    )
     zone = forms.ChoiceField(
         label=_("Time zone"),
         required=False,
@@ -23,7 +28,6 @@ class SettingsForm(forms.Form):
     )
     density = forms.ChoiceField(label=_("Density"), choices=Preferences.Density.choices)
     theme = forms.ChoiceField(label=_("Theme"), choices=Preferences.Theme.choices)
-    language = forms.ChoiceField(label=_("Language"), required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -31,6 +35,4 @@ class SettingsForm(forms.Form):
         assert isinstance(zone, forms.ChoiceField)
         assert isinstance(language, forms.ChoiceField)
         zone.choices = [("", _("The browser's")), *((name, name) for name in zone_names())]
-        language.choices = settings.LANGUAGES
-        if len(settings.LANGUAGES) < 2:
-            del self.fields["language"]
+        language.choices = [("", _("The browser's")), *settings.LANGUAGES]

@@ -1,11 +1,13 @@
-"""Renders a person's pages in the person's time zone."""
+"""Renders a person's pages in the person's time zone and language."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django.utils import timezone
+from django.conf import settings
+from django.utils import timezone, translation
 
+from console.preferences.cookies import remember_language
 from console.preferences.models import Preferences, preferences_of
 from console.preferences.zones import zone_named
 
@@ -24,8 +26,16 @@ class PersonalPages:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         preferences = preferences_of(request.user)
         request.preferences = preferences  # type: ignore[attr-defined]  # Django's way
-        with timezone.override(zone_named(preferences.zone)):
-            return self._get_response(request)
+        chosen = preferences.language if preferences.language in dict(settings.LANGUAGES) else ""
+        language = chosen or translation.get_language() or settings.LANGUAGE_CODE
+        with timezone.override(zone_named(preferences.zone)), translation.override(language):
+            answer = self._get_response(request)
+        answer.headers.setdefault("Content-Language", language)
+        cookie = settings.LANGUAGE_COOKIE_NAME
+        # Sockets and the page of signing in know the browser only.
+        if chosen and chosen != request.COOKIES.get(cookie) and cookie not in answer.cookies:
+            remember_language(answer, chosen)
+        return answer
 
 
 def preferences_on(request: HttpRequest) -> Preferences:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser, User
 
 ZONE_CHARACTERS_MAX = 64
+LANGUAGE_CHARACTERS_MAX = 16
 PLACES_MAX = 100
 """Favourites and saved views of one person."""
 LABEL_CHARACTERS_MAX = 120
@@ -42,6 +43,7 @@ class Preferences(models.Model):
     density = models.CharField(max_length=8, choices=Density.choices, default=Density.NORMAL)
     # Empty: the browser's.
     zone = models.CharField(max_length=ZONE_CHARACTERS_MAX, blank=True, default="")
+    language = models.CharField(max_length=LANGUAGE_CHARACTERS_MAX, blank=True, default="")
 
     class Meta:
         verbose_name_plural = "preferences"

@@ -10,5 +10,6 @@ app_name = "preferences"
 urlpatterns = [
     path("", views.own, name="own"),
     path("theme/", views.theme, name="theme"),
+    path("language/", views.language, name="language"),
     path("place/", views.place, name="place"),
 ]

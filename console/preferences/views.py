@@ -6,23 +6,22 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
-from django.utils.translation import get_language, gettext as _
+from django.utils import translation
+from django.utils.translation import get_language_from_request, gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.preferences import places
+from console.preferences.cookies import THEME_COOKIE, remember, remember_language
 from console.preferences.forms import SettingsForm
 from console.preferences.middleware import preferences_on
 from console.preferences.models import PLACES_MAX, Preferences
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
-
-COOKIE_AGE_S = 365 * 86_400
-# The page of signing in is rendered before anybody is known.
-THEME_COOKIE = "trebuchet_theme"
 
 
 @never_cache
@@ -34,18 +33,20 @@ def own(request: HttpRequest) -> HttpResponse:
         "zone": mine.zone,
         "density": mine.density,
         "theme": mine.theme,
-        "language": get_language(),
+        "language": mine.language,
     }
     form = SettingsForm(request.POST or None, initial=initial)
     assert request.user.is_authenticated
     if request.method == "POST" and form.is_valid():
-        chosen = {name: form.cleaned_data[name] for name in ("zone", "density", "theme")}
+        chosen = {
+            name: form.cleaned_data[name] for name in ("language", "zone", "density", "theme")
+        }
         Preferences.objects.update_or_create(user=request.user, defaults=chosen)
-        messages.success(request, _("Your settings are saved."))
+        with translation.override(chosen["language"] or get_language_from_request(request)):
+            messages.success(request, _("Your settings are saved."))
         answer: HttpResponse = redirect("preferences:own")
         remember(answer, THEME_COOKIE, chosen["theme"])
-        if form.cleaned_data.get("language"):
-            remember(answer, settings.LANGUAGE_COOKIE_NAME, form.cleaned_data["language"])
+        remember_language(answer, chosen["language"])
         return answer
     return render(request, "preferences/own.html", {"form": form})
 
@@ -64,6 +65,22 @@ def theme(request: HttpRequest) -> HttpResponse:
     return answer
 
 
+@login_not_required
+@never_cache
+@require_POST
+def language(request: HttpRequest) -> HttpResponse:
+    """Have the browser's pages in a language, as the page of signing in offers it."""
+    chosen = request.POST.get("language", "")
+    if chosen not in dict(settings.LANGUAGES):
+        return HttpResponse(status=400)
+    back = request.POST.get("next", "")
+    answer = redirect(back if places.is_address_of_ours(back) else settings.LOGIN_URL)
+    if request.user.is_authenticated:
+        Preferences.objects.update_or_create(user=request.user, defaults={"language": chosen})
+    remember_language(answer, chosen)
+    return answer
+
+
 @never_cache
 @require_POST
 def place(request: HttpRequest) -> HttpResponse:
@@ -77,9 +94,3 @@ def place(request: HttpRequest) -> HttpResponse:
         problem = _("This page cannot be kept. One person keeps %(max)d at most.")
         return JsonResponse({"kept": False, "problem": problem % {"max": PLACES_MAX}}, status=400)
     return JsonResponse({"kept": True})
-
-
-def remember(answer: HttpResponse, cookie: str, value: str) -> None:
-    answer.set_cookie(
-        cookie, value, max_age=COOKIE_AGE_S, secure=settings.TREBUCHET_HTTPS, samesite="Lax"
-    )

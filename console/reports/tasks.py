@@ -85,9 +85,8 @@ def run_scheduled_report(
         logger.warning("slot ran already: slot=%s run=%s", slot, run.pk)
         return
     perform(run, worker=str(self.request.hostname or ""))
-    content = result_of(run) if channels and run.state == RunState.DONE else None
-    if content is not None:
-        tell(channels, content)
+    if run.state == RunState.DONE:
+        tell(channels, lambda: result_of(run))
     forget_old_runs()
 
 

@@ -50,6 +50,4 @@ def run_scheduled_query(
     run = run_slot(kept, schedule, now)
     if run is None or run.state != QueryRun.State.DONE or (only_rows and not run.rows):
         return
-    content = result_of(run) if channels else None
-    if content is not None:
-        tell(channels, content)
+    tell(channels, lambda: result_of(run))

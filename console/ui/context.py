@@ -12,9 +12,9 @@ from django.utils.translation import gettext_lazy as _
 from console.accounts.actions import Action
 from console.accounts.rights import rights_on
 from console.accounts.roles import acting_role, may_administer
+from console.preferences.cookies import THEME_COOKIE
 from console.preferences.middleware import preferences_on
 from console.preferences.models import Place, Preferences
-from console.preferences.views import THEME_COOKIE
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser, User

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
-import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from django.utils.translation.template import templatize
+
+from console.catalogues import mo_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +21,6 @@ CONSOLE = Path(__file__).resolve().parents[2] / "console"
 CATALOGUES = CONSOLE / "locale" / "en" / "LC_MESSAGES"
 PYTHON_CALLS = {"_", "gettext", "gettext_lazy", "gettext_noop", "ngettext"}
 CALL = re.compile(r"""\b(_|gettext|ngettext)\(\s*u?((?:"(?:[^"\\]|\\.)*")|(?:'(?:[^'\\]|\\.)*'))""")
-MAGIC = 0x950412DE
 REPORTS = CONSOLE.parent / "analytics" / "reports"
 FROM_LAKE = CONSOLE.parent / "analytics" / "report_from_lake.py"
 
@@ -72,16 +72,5 @@ def msgids(file: Path) -> set[str]:
 def write_mo(file: Path, language: str, table: Mapping[str, str]) -> None:
     """Write a compiled catalogue, as msgfmt does; plurals are singular NUL plural."""
     header = f"Language: {language}\nContent-Type: text/plain; charset=UTF-8\n"
-    entries = sorted({"": header, **table}.items())
-    keys = [key.encode() for key, _text in entries]
-    texts = [text.encode() for _key, text in entries]
-    start = 28 + 16 * len(entries)
-    places: list[tuple[int, int]] = []
-    for raw in (*keys, *texts):
-        places.append((len(raw), start))
-        start += len(raw) + 1
-    count = len(entries)
-    head = struct.pack("<7I", MAGIC, 0, count, 28, 28 + 8 * count, 0, 0)
-    index = b"".join(struct.pack("<2I", *place) for place in places)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(head + index + b"\0".join((*keys, *texts, b"")))
+    file.write_bytes(mo_bytes({"": header, **table}))

@@ -11,6 +11,8 @@ pytestmark = pytest.mark.django_db
 
 # All that answers without an account; a longer list is a decision, not an accident.
 PUBLIC = {"accounts:sign-in", "healthz", "readyz", "words"}
+# What a browser without an account may post: the language it wants.
+POSTED_BY_STRANGERS = {"preferences:language"}
 # What a token in a header lets in, without an account.
 BY_TOKEN = {"marks:api"}
 # What a setting lets in, and nobody by default.
@@ -55,6 +57,8 @@ def test_a_stranger_is_sent_to_sign_in(name, parameters, actors, brokers) -> Non
         assert (got.status_code, posted.status_code) == (404, 405)
     elif name in BY_TOKEN:
         assert (got.status_code, posted.status_code) == (405, 401)
+    elif name in POSTED_BY_STRANGERS:
+        assert (got.status_code, posted.status_code) == (405, 400)
     elif name in PUBLIC:
         assert got.status_code == 200
     else:

@@ -220,7 +220,12 @@ UNDONE: dict[str, tuple[str, str, object, object]] = {
 # Whose deed it is where it is not ada's.
 WHO = {"accounts:join": "nina"}
 # What only changes how pages look to the one who asks.
-PERSONAL = {"preferences:own", "preferences:place", "preferences:theme"}
+PERSONAL = {
+    "preferences:language",
+    "preferences:own",
+    "preferences:place",
+    "preferences:theme",
+}
 CONFIRMED = {"accepted": "on", "name": "broker-a"}
 FROM = {"REMOTE_ADDR": "10.1.2.3"}
 

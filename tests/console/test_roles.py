@@ -23,6 +23,7 @@ OWN = {
     "accounts:session-end",
     "accounts:sessions-end",
     "accounts:sign-out",
+    "preferences:language",
     "preferences:own",
     "preferences:place",
     "preferences:theme",

@@ -223,7 +223,7 @@ def test_a_result_is_mailed_with_its_table_and_its_picture(post, courier) -> Non
     table = (["topic", "sent"], [["orders", "20"]])
     picture = of_bars([("orders", "20", 1.0)])
     told = content_of("orders", "1 row", table, count=1, path="/sql/", picture=picture)
-    tell([mailbox().pk], told)
+    tell([mailbox().pk], lambda: told)
 
     courier.turn()
 

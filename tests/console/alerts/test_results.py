@@ -82,7 +82,7 @@ def test_only_channels_that_there_are_are_told() -> None:
         for name in ("on", "off")
     )
 
-    assert tell([on.pk, off.pk, 99], content()) == 1
+    assert tell([on.pk, off.pk, 99], content) == 1
     assert Message.objects.get().channel == on
 
 

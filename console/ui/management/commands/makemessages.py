@@ -29,6 +29,9 @@ DATE_LINE = '"POT-Creation-Date:'
 class Command(makemessages.Command):
     """Collects the words of the console and of the reports."""
 
+    # A guess at what a changed sentence means in another language helps nobody.
+    msgmerge_options = ["-q", "--backup=none", "--no-fuzzy-matching", "--update"]
+
     help = "Write the message catalogues of the console anew; needs GNU gettext."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

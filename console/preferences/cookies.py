@@ -1,0 +1,28 @@
+"""Cookies: what the pages and sockets of a browser know of a person before they know who it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+
+if TYPE_CHECKING:
+    from django.http import HttpResponseBase
+
+COOKIE_AGE_S = 365 * 86_400
+# The page of signing in is rendered before anybody is known.
+THEME_COOKIE = "trebuchet_theme"
+
+
+def remember(answer: HttpResponseBase, cookie: str, value: str) -> None:
+    """Keep a value in the browser; an empty one goes."""
+    if not value:
+        answer.delete_cookie(cookie, samesite="Lax")
+        return
+    answer.set_cookie(
+        cookie, value, max_age=COOKIE_AGE_S, secure=settings.TREBUCHET_HTTPS, samesite="Lax"
+    )
+
+
+def remember_language(answer: HttpResponseBase, language: str) -> None:
+    remember(answer, settings.LANGUAGE_COOKIE_NAME, language)

@@ -1,0 +1,49 @@
+"""Chinese: what its catalogues say keeps the placeholders, the markup and the words agreed on."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from console import catalogues
+
+CONSOLE = Path(__file__).resolve().parents[2] / "console"
+SOURCES = sorted((CONSOLE / "locale" / "zh_Hans" / "LC_MESSAGES").glob("*.po"))
+ENTRIES = [
+    entry
+    for source in SOURCES
+    for entry in catalogues.entries(source.read_text(encoding="utf-8"))
+    if entry.english != ("",)
+]
+TRANSLATED = [entry for entry in ENTRIES if all(entry.said)]
+PLACEHOLDER = re.compile(r"%\(\w+\)[a-z]|%[sd%]|</?\w+[^>]*>|\{\w*\}")
+
+
+def marks(text: str) -> Counter[str]:
+    return Counter(PLACEHOLDER.findall(text))
+
+
+def test_a_translation_has_the_placeholders_and_the_markup_of_its_source() -> None:
+    assert len(TRANSLATED) > 2_000
+
+    wrong = [
+        entry
+        for entry in TRANSLATED
+        if any(marks(said) not in [marks(each) for each in entry.english] for said in entry.said)
+    ]
+
+    assert wrong == []
+
+
+def test_a_translation_begins_and_ends_a_line_where_its_source_does() -> None:
+    def ends(text: str) -> tuple[bool, bool]:
+        return text.startswith("\n"), text.endswith("\n")
+
+    assert [each for each in TRANSLATED if ends(each.said[0]) != ends(each.english[0])] == []
+
+
+def test_chinese_has_one_form_whatever_the_number() -> None:
+    for source in SOURCES:
+        assert "nplurals=1; plural=0;" in source.read_text(encoding="utf-8")
+    assert [each for each in ENTRIES if len(each.said) != 1] == []

@@ -1,0 +1,167 @@
+"""Languages: a person's, else the browser's; a channel's for what it is told; all forms intact."""
+
+from __future__ import annotations
+
+import gettext
+from typing import TYPE_CHECKING
+
+import pytest
+from django.conf import settings
+from django.urls import reverse
+from django.utils import translation
+
+from console import catalogues
+from console.alerts.models import Channel, Message
+from console.alerts.telling import tell
+from console.preferences.models import Preferences
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OWN = reverse("preferences:own")
+LANGUAGE = reverse("preferences:language")
+SIGN_IN = reverse("accounts:sign-in")
+CHOSEN = {"zone": "", "density": "normal", "theme": "auto", "language": "zh-hans"}
+CHINESE = '<html lang="zh-hans"'
+PO = """# Words.
+msgid ""
+msgstr "Content-Type: text/plain; charset=UTF-8\\n"
+
+#: a.py
+msgid "one"
+msgstr "eins"
+
+#: a.py
+msgid ""
+"a \\"b\\"\\n"
+"c"
+msgstr "x"
+
+msgctxt "month"
+msgid "May"
+msgstr "Mai"
+
+#, python-format
+msgid "%(n)d day"
+msgid_plural "%(n)d days"
+msgstr[0] "%(n)d Tag"
+msgstr[1] "%(n)d Tage"
+
+#, fuzzy
+msgid "guess"
+msgstr "Schuss"
+
+msgid "later"
+msgstr ""
+"""
+
+
+def catalogue(tmp_path: Path, text: str) -> gettext.GNUTranslations:
+    folder = tmp_path / "po" / "de" / "LC_MESSAGES"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "django.po").write_text(text)
+    built = catalogues.compiled(tmp_path / "po", tmp_path / "built")
+    with (built / "de" / "LC_MESSAGES" / "django.mo").open("rb") as file:
+        return gettext.GNUTranslations(file)
+
+
+def test_a_compiled_catalogue_says_what_its_source_says(tmp_path) -> None:
+    words = catalogue(tmp_path, PO)
+
+    assert words.gettext("one") == "eins"
+    assert words.gettext('a "b"\nc') == "x"
+    assert words.pgettext("month", "May") == "Mai"
+    assert words.ngettext("%(n)d day", "%(n)d days", 2) == "%(n)d Tage"
+
+
+def test_what_is_guessed_or_missing_stays_english(tmp_path) -> None:
+    words = catalogue(tmp_path, PO)
+
+    assert [words.gettext(each) for each in ("guess", "later")] == ["guess", "later"]
+
+
+def test_a_changed_source_is_compiled_anew(tmp_path) -> None:
+    catalogue(tmp_path, PO)
+
+    assert catalogue(tmp_path, PO.replace("eins", "uno")).gettext("one") == "uno"
+
+
+@pytest.mark.django_db
+def test_a_language_goes_with_the_person_and_not_with_the_browser(actors, brokers) -> None:
+    actors.reader.post(OWN, CHOSEN)
+    actors.reader.cookies.pop(settings.LANGUAGE_COOKIE_NAME)
+
+    own = actors.reader.get(OWN, headers={"accept-language": "en"})
+    other = actors.admin.get(OWN)
+
+    assert CHINESE in own.content.decode()
+    assert own["content-language"] == "zh-hans"
+    # Sockets know the browser only.
+    assert own.cookies[settings.LANGUAGE_COOKIE_NAME].value == "zh-hans"
+    assert '<html lang="en"' in other.content.decode()
+
+
+@pytest.mark.django_db
+def test_who_chooses_no_language_has_the_browsers(actors, brokers) -> None:
+    actors.reader.post(OWN, CHOSEN)
+    actors.reader.post(OWN, CHOSEN | {"language": ""})
+
+    chinese = actors.reader.get(OWN, headers={"accept-language": "zh-CN,zh;q=0.9"})
+    english = actors.reader.get(OWN, headers={"accept-language": "de"})
+
+    assert CHINESE in chinese.content.decode()
+    assert '<html lang="en"' in english.content.decode()
+
+
+@pytest.mark.django_db
+def test_a_stranger_chooses_a_language_and_comes_back(actors) -> None:
+    page = f"{SIGN_IN}?next=/topics/"
+
+    html = actors.stranger.get(page).content.decode()
+    answer = actors.stranger.post(LANGUAGE, {"language": "zh-hans", "next": page})
+
+    assert all(f"{name}</button>" in html for _code, name in settings.LANGUAGES)
+    assert answer["location"] == page
+    assert CHINESE in actors.stranger.get(page).content.decode()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("next_page", ["https://example.com/", "//example.com", "/nowhere", ""])
+def test_a_choice_of_language_leads_to_no_other_place(next_page, actors) -> None:
+    answer = actors.stranger.post(LANGUAGE, {"language": "zh-hans", "next": next_page})
+
+    assert answer["location"] == SIGN_IN
+
+
+@pytest.mark.django_db
+def test_a_language_that_does_not_exist_is_refused(actors, brokers) -> None:
+    assert actors.reader.post(LANGUAGE, {"language": "xx"}).status_code == 400
+    assert "field__error" in actors.reader.post(OWN, CHOSEN | {"language": "xx"}).content.decode()
+    assert not Preferences.objects.exists()
+
+
+@pytest.mark.django_db
+def test_a_language_that_is_gone_is_not_kept_to(actors, brokers) -> None:
+    actors.reader.post(OWN, CHOSEN)
+    Preferences.objects.update(language="xx")
+    Channel.objects.create(name="room", kind="slack", language="xx")
+
+    assert actors.reader.get(OWN, headers={"accept-language": "en"}).status_code == 200
+    assert Channel.objects.get().speaks == settings.LANGUAGE_CODE
+
+
+@pytest.mark.django_db
+def test_each_channel_is_told_in_its_language_whoever_asks(settings) -> None:
+    room = Channel.objects.create(name="room", kind="slack", language="zh-hans")
+    own = Channel.objects.create(name="own", kind="slack")
+    said: list[str] = []
+
+    def content() -> dict[str, object]:
+        said.append(translation.get_language() or "")
+        return {"status": "test", "channel": said[-1]}
+
+    with translation.override("zh-hans"):
+        assert tell([room.pk, own.pk], content) == 2
+
+    told = {each.channel.name: each.content["channel"] for each in Message.objects.all()}
+    assert told == {"room": "zh-hans", "own": "en"}
