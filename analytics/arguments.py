@@ -92,6 +92,7 @@ def parse_arguments(arguments: Sequence[str]) -> Request | None:
         lake=given.lake,
         lake_state=given.lake_state,
         because=given.because,
+        brokers=given.brokers,
     )
 
 
@@ -126,6 +127,13 @@ def _add_options_of_a_run(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--lake-state", type=Path, metavar="DIR", help="where the state of a lake in S3 is"
+    )
+    parser.add_argument(
+        "--brokers",
+        default="",
+        metavar="TEXT",
+        help="name servers, or options of the source rocketmq as name=value with blanks between "
+        "them: read where a cluster does not see the log",
     )
     parser.add_argument("--because", type=json.loads, help=argparse.SUPPRESS)
 

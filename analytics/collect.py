@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Observation, functions as F  # noqa: N812 - as in Spark's documentation
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from analytics.brokers import options_for
 from analytics.facts import facts_of
 from analytics.progress import READING, reading_followed
 from analytics.reports.report import step_for
 from analytics.request import span_seconds
 from analytics.schemas import DAMAGE_COLUMN, messages_with
-from analytics.session import require_executor
-from analytics.sources.commitlog import FORMAT
+from analytics.sources import commitlog, rocketmq_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,20 +39,28 @@ class Outcome:
 
 
 def collect(
-    spark: Spark, request: Request, plan: ReadPlan, lines: ProgressLines, stage: str = READING
+    spark: Spark,
+    request: Request,
+    plan: ReadPlan,
+    lines: ProgressLines,
+    stage: str = READING,
+    *,
+    from_brokers: bool = False,
 ) -> Outcome:
     """Read what is planned and compute the report; the job group is JOB_GROUP.
 
+    Args:
+        from_brokers: read the same time from brokers, not from the log.
+
     Raises:
-        ReportError: no worker of a cluster takes the work, or the store's configuration cannot
-            be understood.
+        ReportError: the store's configuration cannot be understood.
         PySparkException, Py4JError: Spark failed, or was cancelled.
     """
     report = request.report
-    require_executor(spark, request.master)
     spark.session.sparkContext.setJobGroup(JOB_GROUP, report.title, interruptOnCancel=True)
     observed = Observation("reading")
-    messages = _messages(spark, request, plan).observe(
+    read = _from_brokers(spark, request) if from_brokers else _messages(spark, request, plan)
+    messages = read.observe(
         observed,
         F.count(F.lit(1)).alias("rows"),
         F.collect_list(DAMAGE_COLUMN).alias("damages"),
@@ -73,7 +81,8 @@ def collect(
     table = table.cast(to_arrow_schema(report.schema, timezone="UTC"))
     table = table.sort_by([(name, "ascending") for name in report.sorted_by])
     damages = [row.asDict() for row in observed.get["damages"]]
-    damages.sort(key=lambda damage: damage["commit_log_from"])
+    # A range of a queue has no place in the log.
+    damages.sort(key=lambda damage: (damage["commit_log_from"] or 0, damage["file"]))
     return Outcome(table, observed.get["rows"] - len(damages), damages, step_seconds)
 
 
@@ -91,10 +100,16 @@ def _messages(spark: Spark, request: Request, plan: ReadPlan) -> DataFrame:
         # What expires meanwhile is a range that the result names.
         "failOnDataLoss": "false",
     }
-    reader = spark.session.read.format(FORMAT).schema(
+    reader = spark.session.read.format(commitlog.FORMAT).schema(
         messages_with(request.report.reads, damage=True)
     )
     for name, value in options.items():
         if value is not None:
             reader = reader.option(name, str(value))
     return reader.load(str(request.store.absolute()))
+
+
+def _from_brokers(spark: Spark, request: Request) -> DataFrame:
+    reader = spark.session.read.format(rocketmq_options.FORMAT)
+    schema = messages_with(request.report.reads, damage=True)
+    return reader.schema(schema).options(**options_for(request)).load()

@@ -29,9 +29,9 @@ from analytics.errors import LakeError, ReportError, sentence_in
 from analytics.guest import is_guest, step_back
 from analytics.lake import __main__ as command
 from analytics.lake.parts import write_part
-from analytics.lake.watermark import fingerprint_before
 from analytics.request import LOOPBACK, MASTER_DEFAULT
 from analytics.session import require_executor, start_spark
+from analytics.store.fingerprint import fingerprint_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -32,12 +32,13 @@ from analytics.lake.place import LakePlace
 from analytics.lake.rewriting import stored_files_of
 from analytics.lake.status import broker_of
 from analytics.lake.tables import GAPS, MESSAGES
-from analytics.lake.watermark import NO_FINGERPRINT, Watermark, fingerprint_before
+from analytics.lake.watermark import Watermark
 from analytics.reports.report import TOPIC, gettext_noop, step_for
 from analytics.reports.totals import totals_of
 from analytics.request import MS_A_MINUTE, period_before, span_seconds
 from analytics.result import DUCKDB, about
 from analytics.store.decode import COLUMN_TYPES, DAMAGE_TYPE, RowFilter
+from analytics.store.fingerprint import NO_FINGERPRINT, fingerprint_before
 from analytics.store.reader import StoreReader
 
 if TYPE_CHECKING:

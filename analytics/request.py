@@ -26,7 +26,8 @@ class Request:
     """A report to make; times are ms since epoch, `[from_ms, to_ms)`.
 
     `parameters` are the report's own, without those left out. `lake` may answer instead of the log;
-    `because` says why it does not, as a finding.
+    `because` says why it does not, as a finding. `brokers` names what a cluster reads that does not
+    see the log: see `analytics.brokers`.
     """
 
     report: Report
@@ -42,6 +43,7 @@ class Request:
     lake: str | None = None
     lake_state: Path | None = None
     because: Mapping[str, Any] | None = None
+    brokers: str = ""
 
 
 def period_before(request: Request, now_ms: int) -> Request | None:

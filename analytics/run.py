@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from analytics import sink
+from analytics.brokers import broker_options, brokers_instead
 from analytics.collect import JOB_GROUP, collect
 from analytics.errors import ReportCancelledError, ReportError, sentence_in
 from analytics.java import require_java
@@ -24,7 +25,7 @@ from analytics.reports.report import TOPIC
 from analytics.reports.totals import totals_of
 from analytics.request import period_before
 from analytics.result import SPARK, about
-from analytics.session import start_spark
+from analytics.session import require_executor, start_spark
 from analytics.store.reader import StoreReader
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class ReportRun:
         self._publishing = False
         self._spark: Spark | None = None
         self._work: Path | None = None
+        self._brokers = ""
 
     def execute(self) -> None:
         """Make the report; write its progress and end as JSON lines.
@@ -72,6 +74,7 @@ class ReportRun:
         """
         started = time.monotonic()
         self._lines.progress("starting", 0, 1)
+        broker_options(self._request.brokers)  # a wrong setting is told before anything starts
         plan = self._plan(self._request)
         logger.info(
             "plan: log_from=%d log_to=%d parts=%d split_bytes=%d skipped_bytes=%d",
@@ -153,7 +156,10 @@ class ReportRun:
             with self._lock:
                 self._spark = spark
             self._check_cancelled()
-            outcome = collect(spark, request, plan, self._lines)
+            require_executor(spark, request.master)
+            self._brokers = brokers_instead(spark, request, plan)
+            logger.info("read from: %s", self._brokers or "log")
+            outcome = collect(spark, request, plan, self._lines, from_brokers=bool(self._brokers))
             return outcome, self._period_before(spark)
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             self._check_cancelled()
@@ -182,7 +188,9 @@ class ReportRun:
         expired = plan.log_from > 0
         if expired and (plan.stored_from_ms is None or plan.stored_from_ms > earlier.from_ms):
             return {"before": before}
-        outcome = collect(spark, earlier, plan, self._lines, COMPARING)
+        outcome = collect(
+            spark, earlier, plan, self._lines, COMPARING, from_brokers=bool(self._brokers)
+        )
         return {"before": before | {"totals": totals_of(earlier.report, outcome.table)}}
 
     def _about(self, plan: ReadPlan, totals: Mapping[str, str], outcome: Outcome) -> dict[str, Any]:
@@ -190,16 +198,18 @@ class ReportRun:
         request, damages = self._request, outcome.damages
         for damage in damages:
             logger.warning(
-                "damaged: file=%s commit_log_from=%d commit_log_to=%d: %s",
+                "damaged: file=%s commit_log_from=%s commit_log_to=%s: %s",
                 damage["file"],
                 damage["commit_log_from"],
                 damage["commit_log_to"],
                 damage["reason"],
             )
-        lost = sum(damage["commit_log_to"] - damage["commit_log_from"] for damage in damages)
+        lost = sum(
+            (damage["commit_log_to"] or 0) - (damage["commit_log_from"] or 0) for damage in damages
+        )
         return {
             **about(request, outcome.table, totals, outcome.step_seconds),
-            "engine": {"name": SPARK, "because": request.because},
+            "engine": {"name": SPARK, "because": request.because, "brokers": self._brokers},
             "log_from": str(plan.log_from),
             "log_to": str(plan.log_to),
             "read_bytes": str(plan.split_bytes),
@@ -209,8 +219,8 @@ class ReportRun:
             "damaged": [
                 {
                     "file": damage["file"],
-                    "from": str(damage["commit_log_from"]),
-                    "to": str(damage["commit_log_to"]),
+                    "from": str(damage["commit_log_from"] or 0),
+                    "to": str(damage["commit_log_to"] or 0),
                     "reason": damage["reason"],
                 }
                 for damage in damages[:DAMAGES_SHOWN_MAX]

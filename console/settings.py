@@ -22,6 +22,8 @@ TREBUCHET_COMMIT_LOG = env.text("TREBUCHET_COMMIT_LOG", "")
 # Where reports run: this machine, or a cluster that reaches this one under the second name.
 TREBUCHET_SPARK_MASTER = env.text("TREBUCHET_SPARK_MASTER", "")
 TREBUCHET_SPARK_DRIVER_HOST = env.text("TREBUCHET_SPARK_DRIVER_HOST", "")
+# What that cluster reads where it does not see the log: name servers, as its workers reach them.
+TREBUCHET_SPARK_BROKERS = env.text("TREBUCHET_SPARK_BROKERS", "")
 # The lake that deploy/up keeps: a directory or s3://bucket/prefix; empty: none.
 TREBUCHET_LAKE = env.text("TREBUCHET_LAKE", "")
 if TREBUCHET_LAKE.lower() in FALSE_WORDS:

@@ -24,7 +24,8 @@ from analytics.lake.gaps import note_gaps
 from analytics.lake.parts import HereExecutor, Unread, WriteTask
 from analytics.lake.rewriting import stored_of
 from analytics.lake.tables import MESSAGES
-from analytics.lake.watermark import NO_FINGERPRINT, ReadAgain, Watermark, fingerprint_before
+from analytics.lake.watermark import ReadAgain, Watermark
+from analytics.store.fingerprint import NO_FINGERPRINT, fingerprint_before
 from analytics.store.log_files import opened
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from analytics.lake.watermark import (
     dropped_before_ms,
     dropped_state,
     dropped_to,
-    fingerprint_before,
 )
 from analytics.store.decode import COLUMN_TYPES, RowFilter
+from analytics.store.fingerprint import fingerprint_before
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,22 +9,14 @@ one's, uses offsets a second time, and must not be read on as if nothing had bee
 
 from __future__ import annotations
 
-import hashlib
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analytics.store.log_files import opened
+from analytics.store.fingerprint import NO_FINGERPRINT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from deltalake import DeltaTable
 
-    from analytics.store.log_files import LogFile
-
-FINGERPRINT_BYTES = 4096
-NO_FINGERPRINT = 0
 STATE_PREFIX = "bronze-"
 DROPPED_BEFORE_STATE = "dropped-before"
 
@@ -98,25 +90,3 @@ def dropped_to(opened_table: DeltaTable, broker: str) -> int:
 
 def dropped_state(broker: str) -> str:
     return f"dropped-{broker}"
-
-
-def fingerprint_before(files: Sequence[LogFile], offset: int) -> int | None:
-    """Return a number made of the last bytes before an offset, None when they are not there.
-
-    Where the log begins at the offset there is nothing to tell it by: NO_FINGERPRINT.
-    """
-    if not files or offset <= files[0].from_offset:
-        return NO_FINGERPRINT
-    file = next((each for each in files if each.from_offset < offset <= each.to_offset), None)
-    if file is None:
-        return None
-    count = min(FINGERPRINT_BYTES, offset - file.from_offset)
-    try:
-        with opened(file.path) as descriptor:
-            data = os.pread(descriptor, count, offset - count - file.from_offset)
-    except OSError:
-        return None
-    if len(data) < count:
-        return None
-    digest = hashlib.blake2b(data, digest_size=8).digest()
-    return (int.from_bytes(digest) >> 1) or 1

@@ -191,8 +191,8 @@ class Report:
     `reads` are columns of MESSAGES; `transform` makes `columns` of them, given the parameters and
     the step of time in seconds; the result is sorted by `sorted_by`. `prepare` comes before it and
     adds what the store's configuration files say. `find` says what matters in a result that has
-    rows. `system_topics` shows the transform what the broker keeps for itself, too. `lake` says the
-    same as the transform where a lake can.
+    rows. `system_topics` shows the transform what the broker keeps for itself, too; `dead_letters`
+    says that they count in it. `lake` says the same as the transform where a lake can.
     """
 
     name: str
@@ -210,6 +210,7 @@ class Report:
     find: Callable[[pa.Table], Finding] | None = None
     prepare: Callable[[DataFrame, StoreFacts], DataFrame] | None = None
     system_topics: bool = False
+    dead_letters: bool = False
     lake: LakeQuery | None = None
     needs: tuple[Need, ...] = ()
     behind: Behind | None = None

@@ -100,6 +100,7 @@ REPORT = Report(
     question=gettext_noop("Which groups fail to consume, of which topics, and what did they lose?"),
     parameters=(HOURS, TOPIC, COMPARE),
     reads=("topic", "store_timestamp", "reconsume_times", "uniq_key", "properties"),
+    dead_letters=True,
     transform=by_group_and_time,
     columns=(
         Column("consumer_group", StringType(), gettext_noop("Consumer group"), link="group"),

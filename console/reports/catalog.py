@@ -202,6 +202,7 @@ def command(report: Report, parameters: Mapping[str, Any], out: Path) -> list[st
         ("--commit-log", settings.TREBUCHET_COMMIT_LOG),
         ("--master", settings.TREBUCHET_SPARK_MASTER),
         ("--driver-host", settings.TREBUCHET_SPARK_DRIVER_HOST),
+        ("--brokers", settings.TREBUCHET_SPARK_BROKERS),
         ("--lake", settings.TREBUCHET_LAKE),
         ("--lake-state", lake_state()),
     ):

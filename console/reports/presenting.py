@@ -345,6 +345,10 @@ class ShownRun:
     def origin_of_numbers(self) -> str:
         if self.engine is not None and self.engine.is_lake:
             return _("Lake and the log behind it, counted by DuckDB")
+        if self.engine is not None and self.engine.brokers:
+            return _("The brokers of %(name_servers)s, counted by Spark") % {
+                "name_servers": self.engine.brokers
+            }
         return _("Message log, counted by Spark")
 
     @property

@@ -94,6 +94,7 @@ class Engine(msgspec.Struct, frozen=True):
 
     name: str
     because: Finding | None = None
+    brokers: str = ""
 
     @property
     def is_lake(self) -> bool:

@@ -19,13 +19,17 @@ RUN_SECONDS_MAX = 240
 
 
 def start(
-    *arguments: object, environment: Mapping[str, str] | None = None
+    *arguments: object, environment: Mapping[str, str] | None = None, cwd: Path = ROOT
 ) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "analytics", *map(str, arguments)],
-        cwd=ROOT,
+        cwd=cwd,
         # A guest gets nothing of a machine that is busy with other tests.
-        env={guest.VARIABLE: "false", **(os.environ if environment is None else environment)},
+        env={
+            "PYTHONPATH": str(ROOT),
+            guest.VARIABLE: "false",
+            **(os.environ if environment is None else environment),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -34,9 +38,9 @@ def start(
 
 
 def run(
-    *arguments: object, environment: Mapping[str, str] | None = None
+    *arguments: object, environment: Mapping[str, str] | None = None, cwd: Path = ROOT
 ) -> tuple[int, list[dict[str, Any]], str]:
     """Return the exit code, the events on standard output, and what standard error says."""
-    process = start(*arguments, environment=environment)
+    process = start(*arguments, environment=environment, cwd=cwd)
     output, errors = process.communicate(timeout=RUN_SECONDS_MAX)
     return process.returncode, [json.loads(line) for line in output.splitlines()], errors

@@ -15,7 +15,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-RUN_OPTIONS = ("--store", "--out", "--commit-log", "--master", "--driver-host", "--lake")
+RUN_OPTIONS = (
+    "--store",
+    "--out",
+    "--commit-log",
+    "--master",
+    "--driver-host",
+    "--brokers",
+    "--lake",
+)
 
 HOURS = {
     "name": "hours",

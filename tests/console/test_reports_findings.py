@@ -194,6 +194,9 @@ def test_the_page_says_which_engine_made_the_result_and_why() -> None:
 
     refused = page_of({**RESULT, "engine": by_spark})
     answered = page_of({**RESULT, "engine": {"name": "duckdb", "because": None}})
+    afar = page_of({**RESULT, "engine": {"name": "spark", "because": None, "brokers": "ns:9876"}})
+
+    assert "Spark made this from the brokers of ns:9876, over the network" in afar
 
     assert "Spark made this from the log. 2.0 GiB of the log are not in the lake yet." in refused
     assert "DuckDB made this from the lake" in answered

@@ -242,11 +242,12 @@ def test_the_program_is_told_where_the_log_is_and_where_spark_runs(settings: Set
     settings.TREBUCHET_SPARK_MASTER = "spark://127.0.0.1:7077"
     settings.TREBUCHET_LAKE = "/data/lake"
     settings.TREBUCHET_SPARK_DRIVER_HOST = "192.0.2.7"
+    settings.TREBUCHET_SPARK_BROKERS = "192.0.2.7:9876 tls=true"
 
     run = perform()
 
     where = "--commit-log /data/log --master spark://127.0.0.1:7077 --driver-host 192.0.2.7"
-    assert f"{where} --lake /data/lake" in run.log_tail
+    assert f"{where} --brokers 192.0.2.7:9876 tls=true --lake /data/lake" in run.log_tail
 
 
 def test_a_run_that_no_worker_takes_within_an_hour_has_failed() -> None:

@@ -1,0 +1,153 @@
+"""A cluster of Spark that does not see the log: reports from the brokers, or a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics import brokers, session
+from analytics.errors import ReportError
+from analytics.remote.access import Access
+from analytics.remote.cluster import Cluster
+from analytics.remote.send import Outgoing, Sender
+from analytics.reports.catalog import REPORTS
+from analytics.request import Request
+from analytics.store.reader import StoreReader
+from tests.analytics import run_report
+from tests.analytics.store_builder import StoreBuilder
+from tests.support import raw_remoting
+from tests.support.broker_process import BrokerProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from analytics.session import Spark
+    from tests.support.spark_cluster import SparkCluster
+
+NAMESRV = "127.0.0.1:9876"
+FROM_BROKERS = {
+    *("traffic", "latency", "keys", "senders", "sizes", "duplicates", "owners"),
+    *("anomalies", "changes"),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("", {}),
+        ("a:1;b:2", {"namesrvAddr": "a:1;b:2"}),
+        ("a:1 tls=true", {"namesrvAddr": "a:1", "tls": "true"}),
+        (
+            "namesrvAddr=a:1 accessKey=reports secretKeyFile=/etc/key",
+            {"namesrvAddr": "a:1", "accessKey": "reports", "secretKeyFile": "/etc/key"},
+        ),
+    ],
+)
+def test_a_setting_names_the_brokers(text: str, options: dict[str, str]) -> None:
+    assert brokers.broker_options(text) == options
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("a:1 secretKey=s3cret", "names secretKey; it may name namesrvAddr"),
+        ("a:1 subscribe=orders", "names subscribe"),
+        ("here", "namesrvAddr is 'here'; it must be host:port"),
+        ("tls=true", "needs the option namesrvAddr"),
+    ],
+)
+def test_a_setting_that_names_no_brokers_is_refused(text: str, wrong: str) -> None:
+    with pytest.raises(ReportError, match=wrong):
+        brokers.broker_options(text)
+
+
+def test_reports_that_need_more_than_messages_say_why() -> None:
+    assert {name for name, report in REPORTS.items() if not brokers.why_not(report)} == FROM_BROKERS
+    assert "keeps for itself" in brokers.why_not(REPORTS["delays"])
+    assert "offsets and queues" in brokers.why_not(REPORTS["lag"])
+    assert "one broker's log" in brokers.why_not(REPORTS["ordering"])
+    assert "dead letters" in brokers.why_not(REPORTS["retries"])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("report", "setting", "sentence"),
+    [
+        ("traffic", "", "share the store with each worker under the same path, or set TREBUCHET_"),
+        ("lag", NAMESRV, "not made from the brokers instead: it needs the offsets and queues"),
+    ],
+)
+def test_a_worker_that_does_not_see_the_log_is_named_with_what_would_help(
+    running_spark: Spark,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    report: str,
+    setting: str,
+    sentence: str,
+) -> None:
+    store = StoreBuilder(tmp_path / "store").put_many(20).write()
+    request = Request(
+        REPORTS[report], store, tmp_path, master="spark://cluster:7077", brokers=setting
+    )
+    plan = StoreReader(store).plan()
+
+    assert brokers.brokers_instead(running_spark, request, plan) == ""
+    # In this process alone: workers look for themselves.
+    monkeypatch.setattr(brokers, "fingerprint_seen", lambda *_: 1)
+    with pytest.raises(ReportError, match=sentence) as refused:
+        brokers.brokers_instead(running_spark, request, plan)
+
+    assert os.uname().nodename in str(refused.value)
+
+
+@pytest.mark.spark
+def test_a_cluster_that_does_not_see_the_log_reads_the_brokers(
+    spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    broker = BrokerProcess(tmp_path / "broker")
+    broker.start()
+    try:
+        sent = _send(broker, {"orders": 30, "bills": 12})
+        # To this program a directory, and to the workers, which run elsewhere, nothing.
+        store = "/proc/self/cwd/store"
+
+        code, events, errors = run_report.run(
+            "traffic",
+            *("--store", store, "--out", tmp_path / "out", "--master", spark_cluster.master),
+            *("--brokers", broker.namesrv),
+            environment={**os.environ, session.SECRET_FILE_VARIABLE: str(spark_cluster.secret)},
+            cwd=broker.directory,
+        )
+    finally:
+        broker.stop()
+
+    assert code == 0, errors
+    assert events[-1]["totals"]["messages"] == "42"
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["engine"]["brokers"] == broker.namesrv
+    found: Counter[str] = Counter()
+    for row in result["rows"]:
+        found[row["topic"]] += int(row["messages"])
+    assert found == sent
+    stored = StoreReader(broker.store).plan()
+    assert int(events[-1]["totals"]["bytes"]) <= stored.log_to
+
+
+def _send(broker: BrokerProcess, counts: dict[str, int]) -> Counter[str]:
+    for topic in counts:
+        raw_remoting.create_topic(broker.port, topic, queues=2)
+
+    async def sent() -> None:
+        async with Cluster(Access((broker.namesrv,))) as cluster:
+            for topic, count in counts.items():
+                bodies = [b"%06d" % number for number in range(count)]
+                outgoing = [Outgoing(topic, body, {"KEYS": body.decode()}) for body in bodies]
+                await Sender(cluster, "pg").send_all(outgoing)
+
+    asyncio.run(sent())
+    return Counter(counts)
