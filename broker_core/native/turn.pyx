@@ -537,8 +537,6 @@ cdef class SendTurn:
         self._trace.picked(picked, born_host, self._timestamp, self._received_s)
         return 0
 
-    cdef void _head(self, uint8_t* to, Send* send, _Place place, int64_t size, int64_t offset,
-                    Bytes body, int64_t body_size) noexcept:
     cdef bint _put_batch(self, Send* send, Properties* common, Bytes body, Bytes end) except -1:
         """Put a batch and write its answer, if it is plain; tell whether it is.
 

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     Answer = RemotingCommand | bytes | Awaitable[RemotingCommand | bytes]
 
 PUT_OK = PutMessageStatus.PUT_OK
-MSG_ID_OFFSET = re.compile(rb'"msgId":"[0-9A-F]+([0-9A-F]{16})"')
+MSG_ID_OFFSET = re.compile(rb'"msgId":"[0-9A-F]+([0-9A-F]{16})[",]')
+"""Where the message of an answer, or the first of its batch, is in the log."""
 NO_TRANSACTION = ~TRANSACTION_MASK
 SPECIAL_PROPERTIES = DETOUR_PROPERTIES | {PROPERTY_CLUSTER}
 """A message without any of these is stored in its queue, with the properties text that came."""

@@ -349,12 +349,13 @@ class MessagePut:
             commit_log_offset += size
             queue_offset += 1
         state.position = position
-        state.appended_at = self._monotonic()
         self._dispatch(queue, units, entries, parts.entries)
         state.put_times += len(offsets)
         state.put_bytes += total
-        state.dispatched_at = self._monotonic()
-        if state.dispatched_at > state.slow_at:
+        now = self._monotonic()
+        if state.is_timed:
+            state.dispatched_at = now
+        if now > state.slow_at:
             self.watch.tell(topic, queue_id, total)
         self.show(queue, commit_log_offset)
         return PutBatchResult(PUT_OK, offsets, first_queue_offset, store_timestamp, total)
@@ -362,7 +363,9 @@ class MessagePut:
     def _dispatch(
         self, queue: ConsumeQueue, units: list[bytes], entries: list[Waiting], room: int
     ) -> None:
-        """Bring a batch into its queue and the index."""
+        """Bring a batch, whose records are in the log, into its queue and the index."""
+        if self.state.is_timed:
+            self.state.appended_at = self._monotonic()
         queue.append_units(b"".join(units))
         if self.index is not None:
             self.index.waiting += entries
