@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -109,9 +110,11 @@ INSTALLED_APPS = [
     "console.sql",
     "console.reports",
     "console.demo",
+    "console.api",
 ]
 
 MIDDLEWARE = [
+    "console.audit.requests.RequestIds",
     "django.middleware.security.SecurityMiddleware",
     "console.ui.static_files.StaticFiles",
     "csp.middleware.CSPMiddleware",
@@ -128,6 +131,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "console.ui.middleware.GatewayProblems",
+    "console.api.frame.ApiFrame",
 ]
 
 ROOT_URLCONF = "console.urls"
@@ -162,7 +166,16 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": env.database("DATABASE_URL", TREBUCHET_DATA / "console.sqlite3")}
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+CACHES: dict[str, dict[str, Any]] = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+    # Counters of requests: one process serves all of them, and nothing else may push them out.
+    "limits": {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "LOCATION": "limits",
+        "OPTIONS": {"MAX_ENTRIES": 10_000},
+    },
+}
+TREBUCHET_API_REQUESTS_A_MINUTE = env.count("TREBUCHET_API_REQUESTS_A_MINUTE", 600)
 
 LOGIN_URL = "accounts:sign-in"
 LOGIN_REDIRECT_URL = "overview:index"

@@ -97,18 +97,22 @@ def named(account: User) -> tuple[str, ...]:
     return tuple(each.name for each in account.custom_roles.all())
 
 
+def people_of(accounts: Iterable[User]) -> list[Person]:
+    """Return accounts with their roles."""
+    every = list(accounts)
+    return [
+        Person(each, role, named(each))
+        for each, role in zip(every, stored_roles(every), strict=True)
+    ]
+
+
 @administrators_page
 def listing(request: HttpRequest) -> HttpResponse:
     query = asked_text(request)
-    accounts = list(
-        get_user_model().objects.filter(username__icontains=query).prefetch_related("custom_roles")
-    )
-    people = [
-        Person(each, role, named(each))
-        for each, role in zip(accounts, stored_roles(accounts), strict=True)
-    ]
+    accounts = get_user_model().objects.filter(username__icontains=query)
+    accounts = accounts.prefetch_related("custom_roles")
     table = Table(request, COLUMNS, sort="name")
-    page = page_of(request, table.sorted(people, KEYS))
+    page = page_of(request, table.sorted(people_of(accounts), KEYS))
     invited = [
         {
             "invitation": each,

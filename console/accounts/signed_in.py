@@ -34,8 +34,13 @@ class NoteSessions:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self._get_response(request)
         key = request.session.session_key
-        if key and request.user.is_authenticated and cache.add(f"seen.{key}", 1, NOTED_EVERY_S):
-            note(request, request.user, key)
+        user = request.user
+        # A program's token stands for its owner, whoever's session came along.
+        is_own = bool(key) and request.session.get(SESSION_KEY) == str(user.pk)
+        if not key or not user.is_authenticated or not is_own:
+            return response
+        if cache.add(f"seen.{key}", 1, NOTED_EVERY_S):
+            note(request, user, key)
         return response
 
 

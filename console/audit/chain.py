@@ -40,6 +40,10 @@ def digest_of(entry: Any) -> str:
         str(entry.remark),
         entry.refusal_key,
     ]
+    # Entries of older consoles have none of these, nor have models of older migrations.
+    content += [
+        each for each in (getattr(entry, "token", ""), getattr(entry, "request_id", "")) if each
+    ]
     return hashlib.sha256(text_of(content).encode()).hexdigest()
 
 

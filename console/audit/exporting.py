@@ -29,6 +29,8 @@ COLUMNS = (
     "times",
     "before",
     "after",
+    "token",
+    "request_id",
 )
 # A spreadsheet takes what begins like this for a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -47,6 +49,8 @@ def values(entry: Entry) -> dict[str, Any]:
         entry.times,
         entry.before,
         entry.after,
+        entry.token,
+        entry.request_id,
     )
     return dict(zip(COLUMNS, found, strict=True))
 

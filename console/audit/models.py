@@ -50,6 +50,9 @@ class Entry(models.Model):
     after: models.JSONField[Any, Any] = models.JSONField(null=True)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.STARTED)
     remark = models.TextField(blank=True)
+    # The token that a program came with, and the request's id, which its answer names.
+    token = models.CharField(max_length=80, blank=True)
+    request_id = models.CharField(max_length=32, blank=True)
     times = models.PositiveIntegerField(default=1)
     last_at = models.DateTimeField(null=True)
     # The common properties of the refused attempts that one entry counts.

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 
 from console.accounts.networks import network_of
 from console.audit.models import Entry
+from console.audit.requests import request_id_of, token_name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +52,8 @@ def change(
         subject=subject,
         before=before,
         after=after,
+        token=token_name_of(request),
+        request_id=request_id_of(request),
     )
     with attempted(entry):
         yield entry
@@ -114,6 +117,8 @@ def done_by_token(
         action=action,
         subject=subject,
         after=after,
+        token=name,
+        request_id=request_id_of(request),
         outcome=Entry.Outcome.DONE,
     )
 

@@ -183,9 +183,13 @@ def whole_question(request: HttpRequest) -> Asked:
 @action_for(Action.EXPORT)
 def export(request: HttpRequest, kind: str) -> HttpResponseBase:
     """Return what a search finds as a file, and write down who took it."""
+    return exported(request, kind, whole_question(request))
+
+
+def exported(request: HttpRequest, kind: str, asked: Asked) -> HttpResponseBase:
+    """Return a file under an audit entry, or the 404 page for a kind that there is not."""
     if kind not in KINDS:
         raise MissingError(_("Messages are exported as CSV or JSON lines."))
-    asked = whole_question(request)
     require(request, Action.EXPORT, asked.topic)
     after: dict[str, Any] = {
         "format": kind,

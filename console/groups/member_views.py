@@ -17,6 +17,8 @@ from console.ui.missing import MissingError
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
+    from console.gateway.answers import Member
+
 
 @page
 def subscriptions(request: HttpRequest, group: str) -> HttpResponse:
@@ -33,10 +35,8 @@ def subscriptions(request: HttpRequest, group: str) -> HttpResponse:
     return render(request, "groups/_wishes.html", context)
 
 
-@page_for(Action.MEMBER, "group")
-def member(request: HttpRequest, group: str) -> HttpResponse:
-    """Show what one member says of itself; with `threads=on`, what each of its threads does."""
-    client_id = request.GET.get("client", "")
+def found_member(group: str, client_id: str) -> Member:
+    """Return a member of a group that is connected, or the 404 page."""
     members = gateway().groups.connections(group).members
     found = next((each for each in members if each.client_id == client_id), None)
     if found is None:
@@ -44,6 +44,14 @@ def member(request: HttpRequest, group: str) -> HttpResponse:
             _("Group %(group)s has no member %(client)s now.")
             % {"group": group, "client": client_id or "?"}
         )
+    return found
+
+
+@page_for(Action.MEMBER, "group")
+def member(request: HttpRequest, group: str) -> HttpResponse:
+    """Show what one member says of itself; with `threads=on`, what each of its threads does."""
+    client_id = request.GET.get("client", "")
+    found = found_member(group, client_id)
     with_threads = request.GET.get("threads") == "on"
     info = gateway().groups.running(group, [found], with_threads=with_threads)[client_id]
     context = {

@@ -20,10 +20,24 @@ from console.ui.missing import MissingError
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
+    from console.gateway.answers import QueueProgress
+
 
 def kept_name(*, group: str, broker_name: str, queue_id: int, topic: str) -> str:
     """Return the name of what an address shows in the history."""
     return str(QueuePlace(group, topic, broker_name, queue_id))
+
+
+def found_place(group: str, topic: str, queue: BrokerQueue) -> QueueProgress:
+    """Return how far a group has come in a queue, or the 404 page."""
+    rows = gateway().groups.progress(group).queues
+    row = next((each for each in rows if each.topic == topic and each.queue == queue), None)
+    if row is None:
+        raise MissingError(
+            _("Group %(group)s has no place in queue %(queue)s of %(topic)s.")
+            % {"group": group, "queue": queue, "topic": topic}
+        )
+    return row
 
 
 @page
@@ -32,14 +46,7 @@ def queue(
     request: HttpRequest, group: str, broker_name: str, queue_id: int, topic: str
 ) -> HttpResponse:
     """Show a group's progress in a queue, and how its lag there went."""
-    wanted = BrokerQueue(broker_name, queue_id)
-    rows = gateway().groups.progress(group).queues
-    row = next((each for each in rows if each.topic == topic and each.queue == wanted), None)
-    if row is None:
-        raise MissingError(
-            _("Group %(group)s has no place in queue %(queue)s of %(topic)s.")
-            % {"group": group, "queue": wanted, "topic": topic}
-        )
+    row = found_place(group, topic, BrokerQueue(broker_name, queue_id))
     place = QueuePlace(group, topic, broker_name, queue_id)
     context = history_context(request, QUEUE, str(place)) | {
         "row": row,

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.http import Http404, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
@@ -45,6 +45,11 @@ def found(kind: str, slug: str) -> Chart:
 @page
 def points(request: HttpRequest, kind: str, slug: str, name: str) -> HttpResponse:
     """Answer a chart: times in ms, a list of values a line (null: not known), marks."""
+    return JsonResponse(chart_points(request, kind, slug, name))
+
+
+def chart_points(request: HttpRequest, kind: str, slug: str, name: str) -> dict[str, Any]:
+    """Return what a chart shows of the time that an address asks for."""
     chart = found(kind, slug)
     asked = asked_range(request.GET, now_ms())
     data = chart_data(chart, name[:NAME_CHARACTERS_MAX], asked)
@@ -54,29 +59,27 @@ def points(request: HttpRequest, kind: str, slug: str, name: str) -> HttpRespons
     told = (Mark(*each) for each in (*alerts, *deployed))
     changed = changes(kind, name, asked)
     marks = sorted([*data.marks, *changed, *told])[:MARKS_MAX]
-    return JsonResponse(
-        {
-            "unit": str(chart.unit),
-            "stepMs": data.step_ms,
-            "times": data.times_ms,
-            "lines": [
-                {"label": str(each.label), "values": short(values)}
-                for each, values in zip(chart.lines, data.lines, strict=True)
-            ],
-            "earlier": [short(values) for values in data.earlier],
-            "earlierBy": str(EARLIER[asked.earlier][1]) if asked.earlier else "",
-            "marks": [
-                {
-                    "atMs": mark.at_ms,
-                    "what": mark.what,
-                    "text": f"{mark.group}: {words(mark)}" if mark.group else words(mark),
-                }
-                for mark in marks
-            ],
-            "lastSampleMs": state.last_ms,
-            "problem": data.problem,
-        }
-    )
+    return {
+        "unit": str(chart.unit),
+        "stepMs": data.step_ms,
+        "times": data.times_ms,
+        "lines": [
+            {"label": str(each.label), "values": short(values)}
+            for each, values in zip(chart.lines, data.lines, strict=True)
+        ],
+        "earlier": [short(values) for values in data.earlier],
+        "earlierBy": str(EARLIER[asked.earlier][1]) if asked.earlier else "",
+        "marks": [
+            {
+                "atMs": mark.at_ms,
+                "what": mark.what,
+                "text": f"{mark.group}: {words(mark)}" if mark.group else words(mark),
+            }
+            for mark in marks
+        ],
+        "lastSampleMs": state.last_ms,
+        "problem": data.problem,
+    }
 
 
 def short(values: Values) -> Values:

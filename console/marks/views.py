@@ -66,14 +66,23 @@ def listing(request: HttpRequest) -> HttpResponse:
 @operators_action
 def add(request: HttpRequest) -> HttpResponse:
     """Set a mark for now."""
-    text = request.POST.get("text", "")
     try:
-        with change(request, "mark.add", "marks") as entry:
-            mark = set_mark(text, None, now_ms(), by=request.user.get_username())
-            entry.after = {"id": mark.pk, "text": mark.text}
+        added(request, request.POST.get("text", ""))
     except MarkError as error:
         messages.error(request, str(error))
     return redirect("marks:list")
+
+
+def added(request: HttpRequest, text: object, at_ms: object = None) -> Mark:
+    """Set a mark under an audit entry.
+
+    Raises:
+        MarkError: the text or the time is none.
+    """
+    with change(request, "mark.add", "marks") as entry:
+        mark = set_mark(text, at_ms, now_ms(), by=request.user.get_username())
+        entry.after = {"id": mark.pk, "text": mark.text}
+    return mark
 
 
 def mark_danger_of(mark: Mark) -> Danger:
@@ -95,11 +104,16 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
     question = unanswered(request, mark_danger_of(mark))
     if question is not None:
         return question
+    deleted(request, mark)
+    messages.success(request, _("The mark is deleted."))
+    return redirect("marks:list")
+
+
+def deleted(request: HttpRequest, mark: Mark) -> None:
+    """Delete a mark under an audit entry."""
     before = {"text": mark.text, "at_ms": mark.at_ms, "by": mark.by}
     with change(request, "mark.delete", "marks", before=before):
         mark.delete()
-    messages.success(request, _("The mark is deleted."))
-    return redirect("marks:list")
 
 
 @administrators_action

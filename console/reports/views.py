@@ -229,7 +229,10 @@ def run_chart(request: HttpRequest, run_id: int) -> HttpResponse:
 @require_safe
 def run_csv(request: HttpRequest, run_id: int) -> HttpResponseBase:
     """Return the stored rows as CSV."""
-    run = found_run(run_id)
+    return csv_of(found_run(run_id))
+
+
+def csv_of(run: ReportRun) -> StreamingHttpResponse:
     report = report_of(run)
     if run.result is None or report is None:
         raise Http404(_("This run has no result."))
@@ -256,7 +259,10 @@ def run_picture(request: HttpRequest, run_id: int) -> HttpResponse:
 @require_safe
 def run_parquet(request: HttpRequest, run_id: int) -> HttpResponseBase:
     """Return the file with all rows of the result, as long as it is kept."""
-    run = found_run(run_id)
+    return parquet_of(found_run(run_id))
+
+
+def parquet_of(run: ReportRun) -> FileResponse:
     try:
         file = parquet_path(run.pk).open("rb")
     except OSError as error:

@@ -206,6 +206,10 @@ def cancel(request: HttpRequest, run_id: UUID) -> HttpResponse:
 @sql_action
 def export(request: HttpRequest, run_id: UUID, kind: str) -> HttpResponseBase:
     """Return the rows of a result as a file, and write down who took them."""
+    return exported(request, run_id, kind)
+
+
+def exported(request: HttpRequest, run_id: UUID, kind: str) -> HttpResponseBase:
     found, outcome = found_run(request, run_id)
     if outcome is None or outcome.state != "done" or kind not in {"csv", "jsonl", "parquet"}:
         raise Http404(_("There is no such file."))

@@ -50,6 +50,7 @@ KEYS: dict[str, int | str] = {
 }
 KINDS = {
     "files:restore": "version",
+    "api:token-delete": "api_token",
     "marks:delete": "mark",
     "marks:token-delete": "mark_token",
 }

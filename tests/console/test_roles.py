@@ -24,6 +24,8 @@ OWN = {
     "accounts:sessions-end",
     "accounts:sign-out",
     "preferences:language",
+    "api:token-create",
+    "api:token-delete",
     "preferences:own",
     "preferences:place",
     "preferences:theme",

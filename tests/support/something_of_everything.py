@@ -9,6 +9,7 @@ from console.accounts.models import CustomRole
 from console.accounts.roles import Role
 from console.alerts.links import silence_token
 from console.alerts.models import Alert, Channel, Rule, Silence, Window
+from console.api.tokens import made_token
 from console.dead_letters.models import Item, Outcome, Run, State
 from console.files.models import keep
 from console.gateway.files import ConfigFile
@@ -54,6 +55,7 @@ def make() -> dict[str, int | str]:
     )
     role.members.add(person)
     owner = get_user_model().objects.filter(is_staff=True).earliest("pk")
+    program, _text = made_token(owner, "chain", ["topics:read"], 30, now_ms())
     query = SavedQuery.objects.create(owner=owner, name="late orders", sql="SELECT 1")
     replay = Run.objects.create(
         group="order-service", action="replay", target="retry", rate=10, total=2, by="ada"
@@ -80,6 +82,7 @@ def make() -> dict[str, int | str]:
         "join": link.rstrip("/").rpartition("/")[2],
         "mark": mark.pk,
         "mark_token": token.pk,
+        "api_token": program.pk,
         "rule": rule.pk,
         "channel": channel.pk,
         "window": window.pk,

@@ -1,0 +1,1 @@
+"""The REST API for programs, its tokens, and the page about it."""

@@ -1,0 +1,135 @@
+"""Around each request of the API: its token, its limit, its idempotency key, its ETag."""
+
+from __future__ import annotations
+
+import hashlib
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from django.utils.cache import get_conditional_response
+from django.utils.translation import gettext as _
+
+from console.api import answers
+from console.api.limits import count
+from console.api.models import KEY_CHARACTERS_MAX
+from console.api.problems import CONTENT_TYPE, answer, sentence_for
+from console.api.tokens import is_usable, note_use, token_of
+from console.audit.record import address_of, refused
+from console.audit.requests import TOKEN
+from console.gateway.moment import now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.http import HttpRequest, HttpResponse
+
+    from console.api.models import ApiToken
+
+BELOW = "/api/v1/"
+SCHEMA = "/api/v1/openapi.json"
+"""People who have signed in may read it, too."""
+HELD_TOKEN = "trebuchet.api_token"
+SAFE = frozenset({"GET", "HEAD"})
+
+
+def token_on(request: HttpRequest) -> ApiToken:
+    """Return the token that a request of the API came with."""
+    token: ApiToken = request.META[HELD_TOKEN]
+    return token
+
+
+class ApiFrame:
+    """Middleware of what lies below /api/v1/; all of it takes a token, and no session counts."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        is_program = request.path_info.startswith(BELOW)
+        if request.path_info == SCHEMA and "Authorization" not in request.headers:
+            is_program = False
+        if not is_program:
+            return self._get_response(request)
+        response = self._answered(request)
+        response["Cache-Control"] = (
+            "no-store" if request.method not in SAFE else "private, no-cache"
+        )
+        return response
+
+    def _answered(self, request: HttpRequest) -> HttpResponse:
+        now = now_ms()
+        token = token_of(request.headers.get("Authorization", ""))
+        if token is None or not is_usable(token, now):
+            return self._refused(request, token)
+        request.user = token.owner
+        request.META[HELD_TOKEN], request.META[TOKEN] = token, token.name
+        allowance = count(token.pk, now)
+        if allowance.left < 0:
+            detail = _("A token sends %(count)d requests a minute at most; go on in %(seconds)d s.")
+            values = {"count": allowance.limit, "seconds": allowance.resets_s}
+            response: HttpResponse = answer(request, HTTPStatus.TOO_MANY_REQUESTS, detail % values)
+        else:
+            note_use(token, address_of(request), now)
+            response = self._once(request, token, now)
+        for name, value in allowance.headers.items():
+            response[name] = value
+        return response
+
+    def _refused(self, request: HttpRequest, token: ApiToken | None) -> HttpResponse:
+        if token is None:
+            detail = _("Send Authorization: Bearer and a token, which the page /api/ makes.")
+        elif not token.owner.is_active:
+            detail = _("The owner of this token is switched off.")
+        else:
+            detail = _("This token has expired; make a new one on the page /api/.")
+        if request.headers.get("Authorization"):
+            refused(request, "api.refused", token.name if token else "api", detail)
+        response = answer(request, HTTPStatus.UNAUTHORIZED, detail)
+        response["WWW-Authenticate"] = 'Bearer realm="Trebuchet"'
+        return response
+
+    def _once(self, request: HttpRequest, token: ApiToken, now: int) -> HttpResponse:
+        """Answer a request; a write whose key has an answer already gets that one again."""
+        key = request.headers.get(answers.HEADER, "")
+        if request.method in SAFE or not key:
+            return self._tagged(request, self._plain(request))
+        if len(key) > KEY_CHARACTERS_MAX or not key.isprintable():
+            detail = _("An idempotency key has %(count)d printable characters at most.")
+            values = {"count": KEY_CHARACTERS_MAX}
+            return answer(request, HTTPStatus.BAD_REQUEST, detail % values)
+        digest = answers.digest_of(request)
+        row, is_new = answers.claim(token, key, digest, now)
+        if is_new:
+            response = self._plain(request)
+            answers.keep(row, response)
+            return response
+        if row.digest != digest:
+            detail = _("This idempotency key was used for another request; take a new one.")
+            return answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        if row.status is None:
+            detail = _(
+                "A request with this idempotency key has no answer: it still runs, or the console "
+                "stopped meanwhile. Look at what became of it before you send it with a new key."
+            )
+            return answer(request, HTTPStatus.CONFLICT, detail)
+        return answers.repeated(row)
+
+    def _plain(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request; what goes wrong outside of any operation is a problem, too."""
+        response = self._get_response(request)
+        is_problem = response.get("Content-Type", "").startswith(CONTENT_TYPE)
+        if response.status_code < HTTPStatus.BAD_REQUEST or is_problem:
+            return response
+        plain = answer(request, response.status_code, sentence_for(response.status_code))
+        if "Allow" in response:
+            plain["Allow"] = response["Allow"]
+        return plain
+
+    def _tagged(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        """Give an answer its ETag, and leave it out where the program has it."""
+        if response.status_code != HTTPStatus.OK or response.streaming:
+            return response
+        etag = f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
+        response["ETag"] = etag
+        same = get_conditional_response(request, etag=etag, response=response)
+        return response if same is None else same

@@ -1,0 +1,137 @@
+"""Bodies of requests: JSON objects whose fields are those of the forms that pages have."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django import forms
+from django.http import QueryDict
+from django.utils.translation import gettext as _
+
+from console.api.problems import ProblemError, of_form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from django.http import HttpRequest
+
+HIDDEN = frozenset({"seen", "version"})
+"""Fields by which a page's form knows what it was opened on."""
+
+Form = TypeVar("Form", bound="forms.BaseForm")
+
+
+def given(request: HttpRequest, allowed: Collection[str]) -> dict[str, Any]:
+    """Return the object of a body, of which only some fields may be there.
+
+    Raises:
+        ProblemError: it is none, or has another field.
+    """
+    try:
+        found = json.loads(request.body or b"{}")
+        # What cannot be written as UTF-8 can be stored nowhere.
+        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ProblemError(HTTPStatus.BAD_REQUEST, _("The body has to be a JSON object."))
+    if unknown := sorted(set(found) - set(allowed)):
+        errors = [{"field": each, "problem": _("There is no such field.")} for each in unknown]
+        detail = _("There is no field %(name)s; there are: %(names)s.") % {
+            "name": ", ".join(unknown),
+            "names": ", ".join(allowed),
+        }
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=errors)
+    return found
+
+
+def filled(
+    request: HttpRequest, make: Callable[[QueryDict | None], Form], *, is_change: bool = False
+) -> Form:
+    """Return the form that `make` makes of the body, valid.
+
+    With `is_change` fields that the body leaves out are what the form begins with; else its
+    defaults are those of the fields.
+
+    Raises:
+        ProblemError: what is wrong with it.
+    """
+    blank = make(None)
+    names = [name for name in blank.fields if name not in HIDDEN]
+    asked = given(request, names)
+    form = make(data_of(blank, asked, is_change=is_change))
+    if not form.is_valid():
+        raise of_form(form)
+    return form
+
+
+def data_of(blank: forms.BaseForm, asked: Mapping[str, Any], *, is_change: bool) -> QueryDict:
+    """Return what a browser would send for what a program gave."""
+    data = QueryDict(mutable=True)
+    for name, field in blank.fields.items():
+        key = blank.add_prefix(name)
+        begins = blank.get_initial_for_field(field, name) if keeps(field, is_change) else None
+        value = asked.get(name, begins)
+        if value is None or value is False:
+            continue
+        if isinstance(field, forms.MultipleChoiceField | forms.ModelMultipleChoiceField):
+            several = value if isinstance(value, list | tuple) else [value]
+            data.setlist(key, [text_of(each) for each in several])
+        else:
+            data[key] = text_of(value)
+    return data
+
+
+def keeps(field: forms.Field, is_change: bool) -> bool:
+    """Whether a field that was left out has what the form begins with: no box ticks itself."""
+    return is_change or not isinstance(field, forms.BooleanField)
+
+
+def text_of(value: Any) -> str:
+    if hasattr(value, "pk"):
+        return str(value.pk)
+    if value is True:
+        return "on"
+    if isinstance(value, list | tuple):
+        return "\n".join(str(each) for each in value)
+    return json.dumps(value) if isinstance(value, dict) else str(value)
+
+
+def schema_of(form: type[Any]) -> dict[str, Any]:
+    """Return the JSON schema of a form's fields."""
+    fields = {name: each for name, each in form.base_fields.items() if name not in HIDDEN}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {name: schema_of_field(each) for name, each in fields.items()},
+    }
+
+
+def schema_of_field(field: forms.Field) -> dict[str, Any]:
+    """Return the JSON schema of a field, with what its page says about it."""
+    described = " ".join(str(each) for each in (field.label, field.help_text) if each)
+    found: dict[str, Any] = {"description": described} if described else {}
+    if field.initial is not None and isinstance(field.initial, str | int | bool):
+        found["default"] = field.initial
+    match field:
+        case forms.MultipleChoiceField() | forms.ModelMultipleChoiceField():
+            found |= {"type": "array", "items": {"type": ["string", "integer"]}}
+        case forms.BooleanField():
+            found |= {"type": "boolean"}
+        case forms.IntegerField():
+            found |= {"type": ["integer", "null"]}
+            limits = {"minimum": field.min_value, "maximum": field.max_value}
+            found |= {name: each for name, each in limits.items() if each is not None}
+        case forms.FloatField() | forms.DecimalField():
+            found |= {"type": ["number", "null"]}
+        case forms.ModelChoiceField():
+            found |= {"type": ["integer", "null"]}
+        case forms.ChoiceField():
+            found |= {"type": ["string", "integer", "null"]}
+        case _other:
+            found |= {"type": ["string", "null"]}
+            if isinstance(field, forms.CharField) and field.max_length is not None:
+                found["maxLength"] = field.max_length
+    return found

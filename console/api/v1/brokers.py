@@ -1,0 +1,224 @@
+"""Brokers: who is registered, how they fare, what they are configured as, what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Schema
+
+from console.api.operations import Need, operation
+from console.api.schemas import Number, Text
+from console.brokers.configuration_views import found
+from console.brokers.views import set_of
+from console.gateway.access import gateway
+from console.gateway.answers import RuntimeInfo
+from console.gateway.errors import GatewayError
+from console.gateway.moment import now_ms
+from console.history.reading import collector_state
+from console.overview.replication import BrokerSet
+from console.overview.views import summary_kept
+from console.verdicts.reading import current_verdicts
+from console.verdicts.words import Shown
+
+
+class BrokerOut(Schema):
+    """A broker that is registered with a name server."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    address: str
+    is_master: bool
+
+
+class ClusterOut(Schema):
+    """What the name server knows: the brokers of all clusters."""
+
+    name_server: str
+    read_at_ms: int
+    nodes: list[BrokerOut]
+
+
+class RuntimeOut(Schema):
+    """A broker's own figures; None is not known."""
+
+    read_at_ms: int
+    version: str | None
+    boot_timestamp_ms: int | None
+    put_tps: float | None
+    get_tps: float | None
+    put_today: int | None
+    get_today: int | None
+    commit_log_disk_ratio: float | None
+    commit_log_min_offset: int | None
+    commit_log_max_offset: int | None
+    earliest_message_ms: int | None
+    flush_behind_bytes: int | None
+    store_refuses: str | None
+    damaged_ranges: int | None
+
+
+class SlaveOut(Schema):
+    """A slave as its master sees it."""
+
+    address: str
+    behind_bytes: int
+    behind_ms: int | None
+    is_in_sync: bool
+
+
+class BrokerDetailOut(BrokerOut):
+    """A broker with its figures, or with why there are none."""
+
+    runtime: RuntimeOut | None
+    problem: str
+    slaves: list[SlaveOut]
+
+
+class KeyOut(Schema):
+    """A key of a broker's configuration; `is_live`: it changes while the broker runs."""
+
+    key: str
+    value: str
+    default: str | None
+    is_live: bool
+    is_changed: bool
+    is_effective: bool
+    is_secret: bool
+    kind: str
+    unit: str
+    choices: list[str]
+
+
+class VerdictOut(Schema):
+    """What a rule says of something: evidence, a likely cause, the next step."""
+
+    rule: str
+    severity: str
+    kind: str
+    broker: str
+    name: str
+    since_ms: int
+    subject: str
+    title: str
+    evidence: str
+    cause: str
+    step: str
+
+
+class FindingOut(Schema):
+    """A sentence of the overview."""
+
+    state: str
+    text: str
+
+
+class OverviewOut(Schema):
+    """The state of all brokers; a figure is None where one of them did not say."""
+
+    read_at_ms: int
+    is_complete: bool
+    put_tps: float | None
+    get_tps: float | None
+    put_today: float | None
+    get_today: float | None
+    topic_count: int
+    group_count: int
+    lag: int
+    findings: list[FindingOut]
+    verdicts: list[VerdictOut]
+    collector_is_alive: bool
+
+
+@operation(
+    "GET",
+    "/overview",
+    area="brokers",
+    pages=("overview:index", "overview:summary"),
+    response=OverviewOut,
+)
+def overview(request: HttpRequest) -> dict[str, Any]:
+    """Sum up all brokers: figures, findings, verdicts."""
+    summary = summary_kept()
+    return {
+        "read_at_ms": summary.read_at_ms,
+        "is_complete": summary.is_complete,
+        "put_tps": summary.put_tps.value,
+        "get_tps": summary.get_tps.value,
+        "put_today": summary.put_today.value,
+        "get_today": summary.get_today.value,
+        "topic_count": summary.topic_count,
+        "group_count": summary.group_count,
+        "lag": summary.lag,
+        "findings": [{"state": str(each.state), "text": each.text} for each in summary.findings],
+        "verdicts": [verdict_out(each) for each in summary.verdicts],
+        "collector_is_alive": collector_state(now_ms()).is_alive,
+    }
+
+
+@operation("GET", "/verdicts", area="brokers", pages=("overview:index",), response=list[VerdictOut])
+def verdicts(request: HttpRequest) -> list[VerdictOut]:
+    """Say what is wrong now, the most urgent first."""
+    return [verdict_out(each) for each in current_verdicts()]
+
+
+def verdict_out(shown: Shown) -> VerdictOut:
+    verdict = shown.verdict
+    return VerdictOut(
+        rule=verdict.rule,
+        severity=verdict.severity,
+        kind=verdict.kind,
+        broker=verdict.broker,
+        name=verdict.name,
+        since_ms=verdict.since_ms,
+        subject=shown.subject,
+        title=str(shown.title),
+        evidence=shown.evidence,
+        cause=str(shown.cause),
+        step=str(shown.step),
+    )
+
+
+@operation("GET", "/clusters", area="brokers", pages=("overview:index",), response=ClusterOut)
+def clusters(request: HttpRequest) -> Any:
+    """List the brokers that the name server knows."""
+    return gateway().cluster.registered()
+
+
+@operation(
+    "GET",
+    "/brokers/{broker_name}/{broker_id}",
+    area="brokers",
+    pages=("brokers:detail",),
+    response=BrokerDetailOut,
+)
+def broker(request: HttpRequest, broker_name: Text, broker_id: Number) -> dict[str, Any]:
+    """Show a broker's own figures, and its slaves."""
+    node = found(broker_name, broker_id)
+    answer = gateway().cluster.runtime().get(node.address)
+    sets = set_of(gateway().cluster.registered(), broker_name)
+    return {
+        **BrokerOut.from_orm(node).dict(),
+        "runtime": answer if isinstance(answer, RuntimeInfo) else None,
+        "problem": answer.what if isinstance(answer, GatewayError) else "",
+        "slaves": [link for each in sets for link in links_of(each)],
+    }
+
+
+def links_of(each: BrokerSet) -> list[SlaveOut]:
+    said = each.said
+    return [] if said is None else [SlaveOut.from_orm(link) for link in said.links]
+
+
+@operation(
+    "GET",
+    "/brokers/{broker_name}/{broker_id}/configuration",
+    area="brokers",
+    need=Need.ADMINISTER,
+    pages=("brokers:configuration",),
+    response=list[KeyOut],
+)
+def broker_configuration(request: HttpRequest, broker_name: Text, broker_id: Number) -> Any:
+    """List a broker's keys: value, default, and what a change takes."""
+    return gateway().cluster.configuration(found(broker_name, broker_id))

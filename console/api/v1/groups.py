@@ -1,0 +1,243 @@
+"""Groups: which there are, their members, how far they have come."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Schema
+
+from console.accounts.actions import Action
+from console.api.operations import operation
+from console.api.schemas import LIMIT, Cursor, Limit, Listed, Number, Text, by_name
+from console.gateway.access import gateway
+from console.gateway.answers import BrokerQueue
+from console.gateway.errors import GatewayError
+from console.gateway.moment import now_ms
+from console.groups.member_views import found_member
+from console.groups.members import MEMBERS_ASKED_MAX, subscriptions_of
+from console.groups.progress import progress_context
+from console.groups.queue_views import found_place
+from console.groups.states import GroupState, group_states
+from console.groups.views import found
+
+
+class GroupConfigOut(Schema):
+    """A subscription group on one broker."""
+
+    group: str
+    consume_enable: bool
+    consume_from_min_enable: bool
+    consume_broadcast_enable: bool
+    retry_queue_nums: int
+    retry_max_times: int
+    broker_id: int
+    which_broker_when_consume_slowly: int
+    notify_consumer_ids_changed_enable: bool
+
+
+class ReadingOut(Schema):
+    """How a group reads; `reading` None: not known, for the reason."""
+
+    reading: str | None
+    reason: str
+    topic: str
+    since_ms: int | None
+
+
+class GroupOut(Schema):
+    """A group with its configuration on each broker that has it."""
+
+    name: str
+    is_system: bool
+    configs: dict[str, GroupConfigOut]
+    reading: ReadingOut
+
+
+class MemberOut(Schema):
+    """A connected client of a group."""
+
+    client_id: str
+    client_addr: str
+    language: str
+    version_name: str
+    broker_names: list[str]
+
+
+class SubscriptionOut(Schema):
+    """What a group asked to receive of a topic."""
+
+    topic: str
+    expression_type: str
+    sub_string: str
+
+
+class QueueProgressOut(Schema):
+    """How far a group has come in a queue; `consumer_offset` None: it never committed one."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    broker_offset: int
+    consumer_offset: int | None
+    lag: int | None
+    last_timestamp_ms: int | None
+
+
+class GroupDetailOut(GroupOut):
+    """A group with its members, its subscriptions and each of its queues."""
+
+    members: list[MemberOut]
+    subscriptions: list[SubscriptionOut]
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    consume_tps: float
+    lag: int | None
+    lag_seconds: float | None
+    never_read: int
+    queues: list[QueueProgressOut]
+    read_at_ms: int
+
+
+class WishOut(Schema):
+    """One way to subscribe to a topic, None: not at all; and the members that do."""
+
+    subscription: SubscriptionOut | None
+    members: list[str]
+
+
+class TopicWishesOut(Schema):
+    """How a group's members subscribe to a topic, the usual way first."""
+
+    topic: str
+    is_mixed: bool
+    wishes: list[WishOut]
+
+
+class SubscriptionsOut(Schema):
+    """A group's subscriptions, member by member."""
+
+    is_mixed: bool
+    answered: int
+    unasked: int
+    silent: list[tuple[str, str]]
+    topics: list[TopicWishesOut]
+
+
+def reading_of(state: GroupState) -> dict[str, Any]:
+    return {
+        "reading": None if state.reading is None else state.reading.value,
+        "reason": state.reason,
+        "topic": state.topic,
+        "since_ms": state.since_ms,
+    }
+
+
+@operation("GET", "/groups", area="groups", pages=("groups:list",), response=Listed[GroupOut])
+def groups(
+    request: HttpRequest,
+    q: Text = "",
+    system: bool = False,
+    cursor: Cursor = "",
+    limit: Limit = LIMIT,
+) -> dict[str, Any]:
+    """List groups in the order of their names."""
+    matching = [
+        each
+        for each in gateway().groups.all().values()
+        if q.lower() in each.name.lower() and each.is_system == system
+    ]
+    page, following = by_name(matching, lambda each: each.name, cursor, limit)
+    states = group_states(now_ms())
+    rows = [
+        {
+            "name": each.name,
+            "is_system": each.is_system,
+            "configs": each.configs,
+            "reading": reading_of(states.of(each.name)),
+        }
+        for each in page
+    ]
+    return {"items": rows, "next": following}
+
+
+@operation(
+    "GET",
+    "/groups/{path:group}/subscriptions",
+    area="groups",
+    pages=("groups:subscriptions",),
+    response=SubscriptionsOut,
+)
+def group_subscriptions(request: HttpRequest, group: Text) -> Any:
+    """Ask the members what they subscribe to, 50 at most, and set it side by side."""
+    connections = gateway().groups.connections(group)
+    asked = connections.members[:MEMBERS_ASKED_MAX]
+    infos = gateway().groups.running(group, asked) if asked else {}
+    return subscriptions_of(connections, infos)
+
+
+@operation(
+    "GET",
+    "/groups/{path:group}/members/{client_id}",
+    area="groups",
+    need=Action.MEMBER,
+    named="group",
+    pages=("groups:member",),
+    response=dict[str, Any],
+)
+def group_member(
+    request: HttpRequest, group: Text, client_id: Text, threads: bool = False
+) -> dict[str, Any]:
+    """Ask one member about itself: queues, messages in memory, settings, its threads."""
+    member = found_member(group, client_id)
+    info = gateway().groups.running(group, [member], with_threads=threads)[client_id]
+    if isinstance(info, GatewayError):
+        raise info
+    return asdict(info)
+
+
+@operation(
+    "GET",
+    "/groups/{path:group}/queues/{broker_name}/{queue_id}/{path:topic}",
+    area="groups",
+    pages=("groups:queue",),
+    response=QueueProgressOut,
+)
+def group_queue(
+    request: HttpRequest, group: Text, broker_name: Text, queue_id: Number, topic: Text
+) -> Any:
+    """Show a group's place in one queue."""
+    return found_place(group, topic, BrokerQueue(broker_name, queue_id))
+
+
+@operation(
+    "GET",
+    "/groups/{path:group}",
+    area="groups",
+    pages=("groups:detail", "groups:progress"),
+    response=GroupDetailOut,
+)
+def group(request: HttpRequest, group: Text) -> dict[str, Any]:
+    """Show a group: its configuration, its members, its lag in each queue."""
+    subject = found(group)
+    context = progress_context(group)
+    connections, progress = context["connections"], context["progress"]
+    return {
+        "name": subject.name,
+        "is_system": subject.is_system,
+        "configs": subject.configs,
+        "reading": reading_of(context["reading"]),
+        "members": connections.members,
+        "subscriptions": connections.subscriptions,
+        "consume_type": connections.consume_type,
+        "message_model": connections.message_model,
+        "consume_from_where": connections.consume_from_where,
+        "consume_tps": progress.consume_tps,
+        "lag": progress.known_lag,
+        "lag_seconds": context["lag_seconds"],
+        "never_read": context["never_read"],
+        "queues": progress.queues,
+        "read_at_ms": progress.read_at_ms,
+    }

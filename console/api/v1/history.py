@@ -1,0 +1,34 @@
+"""The history: the points of charts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from django.http import HttpRequest
+from pydantic import Field
+
+from console.api.operations import operation
+from console.api.schemas import Text
+from console.history.views import chart_points
+
+
+@operation(
+    "GET",
+    "/history/{kind}/{slug}/{path:name}",
+    area="history",
+    pages=("history:points", "history:csv"),
+    response=dict[str, Any],
+)
+def history(
+    request: HttpRequest,
+    kind: Annotated[Text, Field(description="broker, cluster, topic, group or queue.")],
+    slug: Annotated[Text, Field(description="The chart: traffic, lag, …")],
+    name: Annotated[str, Field(max_length=512)],
+    range: Annotated[Text, Field(description="15m, 1h, 6h, 24h, 7d, 30d or 1y.")] = "1h",
+    earlier: Annotated[Text, Field(description="day or week: compare.")] = "",
+) -> dict[str, Any]:
+    """Answer a chart: times in ms, a list of values a line (null: not known), marks.
+
+    Instead of `range`, `from` and `to` are times in ms.
+    """
+    return chart_points(request, kind, slug, name)

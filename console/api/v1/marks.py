@@ -1,0 +1,100 @@
+"""Marks: what happened outside the brokers."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from django.utils.translation import gettext as _
+from ninja import Schema
+
+from console.api.operations import Need, operation
+from console.api.problems import ProblemError
+from console.api.requestbody import given
+from console.api.schemas import (
+    LIMIT,
+    Cursor,
+    Done,
+    DryRun,
+    Limit,
+    Listed,
+    Number,
+    PlanOut,
+    newest,
+    plan_of,
+)
+from console.marks.models import TEXT_CHARACTERS_MAX, Mark
+from console.marks.setting import MarkError
+from console.marks.views import added, deleted, mark_danger_of
+
+
+class MarkOut(Schema):
+    """Something that happened, at a time on every chart."""
+
+    id: int
+    at_ms: int
+    text: str
+    by: str
+
+
+BODY: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["text"],
+    "properties": {
+        "text": {
+            "type": "string",
+            "maxLength": TEXT_CHARACTERS_MAX,
+            "description": "What happened, in one line.",
+        },
+        "at_ms": {
+            "type": ["integer", "null"],
+            "description": "When, in ms since 1970 UTC, within the last year; else now.",
+        },
+    },
+}
+
+
+@operation("GET", "/marks", area="marks", pages=("marks:list",), response=Listed[MarkOut])
+def marks(request: HttpRequest, cursor: Cursor = "", limit: Limit = LIMIT) -> dict[str, Any]:
+    """List marks, the one that was set last first."""
+    page, following = newest(Mark.objects.all(), cursor, limit)
+    return {"items": page, "next": following}
+
+
+@operation(
+    "POST",
+    "/marks",
+    area="marks",
+    need=Need.OPERATE,
+    pages=("marks:add",),
+    body=BODY,
+    response=MarkOut,
+    status=201,
+)
+def mark_add(request: HttpRequest) -> Mark:
+    """Set a mark: for now, or for something that has happened before."""
+    asked = given(request, tuple(BODY["properties"]))
+    try:
+        return added(request, asked.get("text"), asked.get("at_ms"))
+    except MarkError as error:
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+
+
+@operation(
+    "DELETE",
+    "/marks/{mark}",
+    area="marks",
+    need=Need.OPERATE,
+    pages=("marks:delete",),
+    response=Done | PlanOut,
+)
+def mark_delete(request: HttpRequest, mark: Number, dry_run: DryRun = False) -> Done | PlanOut:
+    """Delete a mark: its line on each chart."""
+    found = get_object_or_404(Mark, pk=mark)
+    if dry_run:
+        return plan_of(mark_danger_of(found))
+    deleted(request, found)
+    return Done(detail=_("The mark is deleted."))

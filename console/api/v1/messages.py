@@ -1,0 +1,320 @@
+"""Messages: by time and content, by id, key and place; one of them, and who consumed it."""
+
+from __future__ import annotations
+
+import base64
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.translation import gettext as _
+from ninja import Query, Schema
+from pydantic import Field
+
+from console.accounts.actions import Action
+from console.accounts.rights import rights_on
+from console.api.operations import operation
+from console.api.problems import ProblemError
+from console.api.schemas import Cursor, Number, Text, cursor_of, place_of
+from console.browse import lookups, search_views
+from console.browse.distribution import distribution_of
+from console.browse.readers import readers_of
+from console.browse.scanning import Progress, step
+from console.browse.views import stored_at
+from console.family.views import family_of
+from console.gateway.access import gateway
+from console.gateway.answers import BrokerQueue
+from console.gateway.stored import Place, StoredMessage
+
+SEARCH_PAGES = ("browse:search", "browse:scan")
+
+
+class MessageOut(Schema):
+    """A message at its place, without its body."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    offset_msg_id: str
+    uniq_key: str
+    keys: str
+    tags: str
+    store_ms: int
+    born_ms: int
+    born_host: str
+    reconsume_times: int
+    body_bytes: int
+    properties: dict[str, str]
+
+
+class SearchOut(Schema):
+    """What a step of a search found. `next` goes on; None: all of it was searched."""
+
+    items: list[MessageOut]
+    next: str | None
+    searched: int
+    total: int
+    unread_bodies: int
+
+
+class BarOut(Schema):
+    """One value with how many messages have it."""
+
+    text: str
+    times: int
+
+
+class SpreadOut(Schema):
+    """The most frequent values of one thing, and how many others there are."""
+
+    label: str
+    bars: list[BarOut]
+    others: int
+
+
+class DistributionOut(Schema):
+    """How the messages of a search are spread; `found` of those `looked_at`, of `total`."""
+
+    spreads: list[SpreadOut]
+    found: int
+    looked_at: int
+    total: int
+    is_whole: bool
+
+
+class FoundOut(Schema):
+    """Messages that were looked up; `without_index` names brokers that could not look."""
+
+    items: list[MessageOut]
+    has_more: bool = False
+    without_index: list[str] = []
+
+
+class ReaderOut(Schema):
+    """What a group did with a message, and how that is known."""
+
+    group: str
+    state: str
+    how: str
+
+
+class MessageDetailOut(MessageOut):
+    """One message. Its body, for those who may read it, is text, or what `body_encoding` says."""
+
+    body: str | None
+    body_encoding: str
+    body_is_cut: bool
+    readers: list[ReaderOut]
+
+
+class Search(Schema):
+    """What to search for: a topic, a time (`range`, or `from` and `to` in ms), conditions."""
+
+    topic: Text
+    queue: Text = ""
+    range: Text = "15m"
+    from_: Annotated[Text, Field(alias="from")] = ""
+    to: Text = ""
+    text: Annotated[Text, Field(description="Text in the body.")] = ""
+    path: Annotated[Text, Field(description="JSON path.")] = ""
+    value: Text = ""
+    name: Annotated[Text, Field(description="A property.")] = ""
+    equals: Text = ""
+    tag: Text = ""
+    key: Text = ""
+    client: Text = ""
+
+
+def asked_of(request: HttpRequest) -> search_views.Asked:
+    """Return a search that can be made, as its page reads the address."""
+    asked = search_views.asked_of(request)
+    if asked.problem:
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, asked.problem)
+    if request.GET.get("queue") and asked.queue is None:
+        detail = _("A queue is written like broker-a:0.")
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    if asked.topic not in gateway().topics.all():
+        raise ProblemError(
+            HTTPStatus.NOT_FOUND, _("No broker has a topic named %(name)s.") % {"name": asked.topic}
+        )
+    return asked
+
+
+@operation("GET", "/messages", area="messages", pages=SEARCH_PAGES, response=SearchOut)
+def messages(request: HttpRequest, search: Query[Search], cursor: Cursor = "") -> dict[str, Any]:
+    """Search through a topic's messages, newest first; a step takes two seconds at most."""
+    asked = asked_of(request)
+    place = place_of(cursor, (int, int, str, int, int, int))
+    before = Progress()
+    wanted = asked.wanted
+    if place is not None:
+        at_ms, offset, queue, total, low_ms, high_ms = place
+        before = Progress(Place(at_ms, queue_of(queue), offset), total)
+        # The time of the first step: what arrives meanwhile changes nothing.
+        wanted = wanted._replace(low_ms=low_ms, high_ms=high_ms)
+    done = step(wanted, asked.condition, before)
+    progress = done.progress
+    following = None
+    if not progress.is_done and progress.before is not None:
+        store_ms, last_queue, last_offset = progress.before
+        following = cursor_of(
+            store_ms, last_offset, str(last_queue), progress.total, wanted.low_ms, wanted.high_ms
+        )
+    return {
+        "items": done.messages,
+        "next": following,
+        "searched": progress.searched,
+        "total": progress.total,
+        "unread_bodies": done.unread_bodies,
+    }
+
+
+def queue_of(text: str) -> BrokerQueue:
+    try:
+        return BrokerQueue.parse(text)
+    except ValueError as error:
+        detail = _("A queue is written like broker-a:0.")
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
+
+
+@operation(
+    "GET",
+    "/messages/distribution",
+    area="messages",
+    pages=("browse:distribution",),
+    response=DistributionOut,
+)
+def message_distribution(request: HttpRequest, search: Query[Search]) -> dict[str, Any]:
+    """Count what a search finds by queue, tag, host, size and hour."""
+    asked = asked_of(request)
+    found = distribution_of(asked.wanted, asked.condition)
+    spreads = [
+        {
+            "label": str(each.label),
+            "bars": [{"text": bar.text, "times": bar.times} for bar in each.bars],
+            "others": each.others,
+        }
+        for each in found.spreads
+    ]
+    return {
+        "spreads": spreads,
+        "found": found.found,
+        "looked_at": found.looked_at,
+        "total": found.total,
+        "is_whole": found.is_whole,
+    }
+
+
+@operation(
+    "GET",
+    "/messages/export/{kind}",
+    area="messages",
+    need=Action.EXPORT,
+    pages=("browse:export",),
+    file="application/x-ndjson",
+)
+def message_export(request: HttpRequest, kind: Text, search: Query[Search]) -> HttpResponseBase:
+    """Take what a search finds as a file, `csv` or `jsonl`; the audit says who did."""
+    return search_views.exported(request, kind, asked_of(request))
+
+
+@operation("GET", "/messages/find", area="messages", pages=("browse:find",), response=FoundOut)
+def message_find(
+    request: HttpRequest,
+    by: Annotated[Text, Field(description="`id` or `key`.")] = "id",
+    text: Text = "",
+    topic: Text = "",
+    range: Text = "30d",
+) -> dict[str, Any]:
+    """Look up messages by offset id, unique key (with the topic) or key."""
+    asked = lookups.asked_of(request)
+    if by not in ("id", "key") or not asked.is_whole:
+        detail = _("Say what to look for: by=id with text, or by=key with topic and text.")
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    found = lookups.by_id(asked) if asked.by == "id" else None
+    if found is not None:
+        return {"items": [found]}
+    if not asked.topic:
+        return {"items": []}
+    keyed = gateway().browse.by_key(asked.topic, asked.text, asked.span.low_ms, asked.span.high_ms)
+    return {
+        "items": keyed.messages,
+        "has_more": keyed.has_more,
+        "without_index": keyed.without_index,
+    }
+
+
+class StepOut(Schema):
+    """A step of a message's life; times in µs since 1970, None where nobody knows."""
+
+    stage: str
+    label: str
+    who: str
+    begin_us: int | None
+    end_us: int | None
+    certainty: str
+    source: str
+    how: str
+    state: str
+    facts: list[tuple[str, str]]
+
+
+class FamilyOut(Schema):
+    """What became of a message: its steps, and what could not be asked."""
+
+    root: MessageOut
+    steps: list[StepOut]
+    problems: list[str]
+
+
+@operation(
+    "GET",
+    "/messages/family/{broker_name}/{queue_id}/{offset}/{path:topic}",
+    area="messages",
+    pages=("family:message",),
+    response=FamilyOut,
+)
+def message_family(
+    request: HttpRequest, broker_name: Text, queue_id: Number, offset: Number, topic: Text
+) -> dict[str, Any]:
+    """Show all that became of a message, from log, queues, offsets and clients' traces."""
+    found = family_of(stored_at(topic, BrokerQueue(broker_name, queue_id), offset))
+    return {"root": found.root, "steps": found.steps, "problems": found.relatives.problems}
+
+
+@operation(
+    "GET",
+    "/messages/{broker_name}/{queue_id}/{offset}/{path:topic}",
+    area="messages",
+    pages=("browse:message",),
+    response=MessageDetailOut,
+)
+def message(
+    request: HttpRequest, broker_name: Text, queue_id: Number, offset: Number, topic: Text
+) -> dict[str, Any]:
+    """Show one message: its properties, its body, and who consumed it."""
+    found = stored_at(topic, BrokerQueue(broker_name, queue_id), offset)
+    body, encoding = (
+        body_of(found) if rights_on(request).may(Action.READ, topic) else (None, "hidden")
+    )
+    return {
+        **MessageOut.from_orm(found).dict(),
+        "body": body,
+        "body_encoding": encoding,
+        "body_is_cut": found.is_cut,
+        "readers": [
+            {"group": each.group, "state": each.state.value, "how": each.how}
+            for each in readers_of(found).rows
+        ],
+    }
+
+
+def body_of(found: StoredMessage) -> tuple[str | None, str]:
+    if found.body is None:
+        return None, "unreadable"
+    try:
+        return found.body.decode(), "text"
+    except UnicodeDecodeError:
+        return base64.b64encode(found.body).decode(), "base64"

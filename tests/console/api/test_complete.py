@@ -1,0 +1,93 @@
+"""The API does all that pages do: by construction, from the URLconf."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.api.operations import OPERATIONS
+from tests.console.test_addresses import ALL, url_of
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+pytestmark = pytest.mark.django_db
+
+# What no operation does, and why.
+OF_BROWSERS = "It is about a browser's session, which a program does not have."
+OF_PEOPLE = "How pages look to a person."
+ELSEWHERE = "It is for programs itself."
+ASKS_FIRST = "A question before something is done; the operation that does it has dry_run."
+TOKENS_MAKE_NO_TOKENS = "A token must not make others: people do, on the page."
+BY_COMMAND = "Pipelines have `manage.py config` for this, with its codes of exit."
+LEADS_ON = "It leads to another page."
+EXCEPTIONS = {
+    "accounts:join": OF_BROWSERS,
+    "accounts:password": OF_BROWSERS,
+    "accounts:session-end": OF_BROWSERS,
+    "accounts:sessions": OF_BROWSERS,
+    "accounts:sessions-end": OF_BROWSERS,
+    "accounts:sign-in": OF_BROWSERS,
+    "accounts:sign-out": OF_BROWSERS,
+    "alerts:rule-preview": ASKS_FIRST,
+    "alerts:silence-link": "A link in a message is its own permission.",
+    "api:index": "It is about the API.",
+    "api:openapi": ELSEWHERE,
+    "api:token-create": TOKENS_MAKE_NO_TOKENS,
+    "api:token-delete": TOKENS_MAKE_NO_TOKENS,
+    "browse:of-group": LEADS_ON,
+    "dead_letters:preview": ASKS_FIRST,
+    "files:alike": BY_COMMAND,
+    "files:drift": BY_COMMAND,
+    "files:export": BY_COMMAND,
+    "files:import": BY_COMMAND,
+    "files:schema": "It helps people who type; what is wrong with a file is said when it is sent.",
+    "gallery": OF_PEOPLE,
+    "healthz": ELSEWHERE,
+    "marks:api": ELSEWHERE,
+    "marks:token-create": TOKENS_MAKE_NO_TOKENS,
+    "marks:token-delete": TOKENS_MAKE_NO_TOKENS,
+    "metrics": ELSEWHERE,
+    "offsets:preview": ASKS_FIRST,
+    "palette:entries": LEADS_ON,
+    "preferences:language": OF_PEOPLE,
+    "preferences:own": OF_PEOPLE,
+    "preferences:place": OF_PEOPLE,
+    "preferences:theme": OF_PEOPLE,
+    "readyz": ELSEWHERE,
+    "reports:png": "A picture of points that the run has as numbers.",
+    "tracing:river": "A stream over a WebSocket, which asks brokers while somebody watches.",
+    "tracing:topics": "Names for a field of the live page; the list of topics has them.",
+    "words": OF_PEOPLE,
+}
+
+
+def methods_of(client: Client, name: str, parameters: list[str]) -> set[str]:
+    """Return what an address takes, as it says itself; nothing is done by asking."""
+    return set(client.options(url_of(name, parameters))["Allow"].replace(" ", "").split(","))
+
+
+def operations_of(page: str, *, writes: bool) -> list[str]:
+    found = (each for each in OPERATIONS.values() if page in each.pages)
+    return [each.name for each in found if each.writes == writes]
+
+
+def test_each_page_that_shows_something_is_read_by_an_operation(actors, brokers) -> None:
+    lacking = []
+    for name, parameters in ALL:
+        if name in EXCEPTIONS or operations_of(name, writes=False):
+            continue
+        if "POST" not in methods_of(actors.admin, name, parameters):
+            lacking.append(name)
+
+    assert lacking == []
+
+
+def test_exceptions_and_pages_of_operations_are_there() -> None:
+    names = {name for name, _parameters in ALL}
+
+    assert set(EXCEPTIONS) <= names
+    assert {page for each in OPERATIONS.values() for page in each.pages} <= names
+    assert not set(EXCEPTIONS) & {page for each in OPERATIONS.values() for page in each.pages}
+    assert all(each.pages for each in OPERATIONS.values())
