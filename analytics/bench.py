@@ -37,6 +37,7 @@ from analytics.lake.gold import bring_up
 from analytics.lake.ingest import Ingest, Source
 from analytics.lake.place import LakePlace
 from analytics.lake.tables import MESSAGES
+from analytics.store.bulk import CompiledBulk, chosen
 from analytics.store.decode import COLUMN_TYPES, RowFilter
 from analytics.store.reader import StoreReader
 
@@ -294,7 +295,8 @@ def run(messages: int, parent: Path | None) -> None:
         ReportError: a process of ours failed.
     """
     load = os.getloadavg()[0]
-    _say(f"{messages:,} messages, {os.cpu_count()} cores, load {load:.1f}")
+    twin = "compiled code" if isinstance(chosen(), CompiledBulk) else "numpy"
+    _say(f"{messages:,} messages, {os.cpu_count()} cores, load {load:.1f}, read by {twin}")
     with tempfile.TemporaryDirectory(prefix="trebuchet-bench-", dir=parent) as directory:
         for figure in figures(Path(directory), messages):
             _say(figure.line())

@@ -27,6 +27,10 @@ COMPRESSION = "zstd"
 PREFIX = "part"
 # Clocks that jump could ask for a file each: then the first is closed before its time.
 FILES_OPEN_MAX = 16
+# Each file has its rows in groups of at least so many, the last apart; what waits for that is in
+# memory.
+ROWS_A_GROUP = 64 * 1024
+WAITING_BYTES_MAX = 64 * 1024 * 1024
 # Values of a column with a Bloom filter in a group of rows, and how often it may err.
 SOUGHT_VALUES = 100_000
 SOUGHT_WRONGLY = 0.01
@@ -82,6 +86,9 @@ class FileWriter:
         for day in distinct:
             of_day = rows if len(distinct) == 1 else rows.filter(pc.equal(days, day))
             self._file(day).write(of_day)
+        if sum(file.waiting_bytes for file in self._open.values()) > WAITING_BYTES_MAX:
+            for file in self._open.values():
+                file.flush()
 
     def _file(self, day: date | None) -> _OpenFile:
         if day not in self._open:
@@ -92,6 +99,8 @@ class FileWriter:
 
 
 class _OpenFile:
+    """A file that rows are written to; `waiting_bytes` of them are in no group yet."""
+
     def __init__(self, place: LakePlace, table: LakeTable, day: date | None, prefix: str) -> None:
         self._place = place
         self._table = table
@@ -100,6 +109,9 @@ class _OpenFile:
         self._path = f"{folder}{prefix}-{uuid.uuid4()}.parquet"
         self._stack = ExitStack()
         self._found: list[Any] = []
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self.waiting_bytes = 0
         self._stream = self._stack.enter_context(place.new_file(table.name, self._path))
         self._writer = self._stack.enter_context(
             parquet_writer(self._stream, table, metadata_collector=self._found)
@@ -107,9 +119,22 @@ class _OpenFile:
 
     def write(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
-            self._writer.write_batch(batch)
+            self._waiting.append(batch)
+            self._waiting_rows += batch.num_rows
+            self.waiting_bytes += batch.nbytes
+            if self._waiting_rows >= ROWS_A_GROUP:
+                self.flush()
+
+    def flush(self) -> None:
+        """Make a group of the rows that wait for one."""
+        if self._waiting:
+            rows = pa.Table.from_batches(self._waiting)
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+            self._waiting.clear()
+            self._waiting_rows = self.waiting_bytes = 0
 
     def close(self) -> WrittenFile:
+        self.flush()
         self._writer.close()
         size = self._stream.tell()
         self._stack.close()

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     Truths = NDArray[np.bool_]
     Bytes = NDArray[np.uint8]
 
+# So many of a record are found in one pass, more in two.
+PAIRS_EXPECTED = 8
 # As long as they are so few, whether a pair repeats is marked instead of sorted for.
 CELLS_MAX = 1 << 24
 _BETWEEN_PAIRS = ord(properties.PROPERTY_SEPARATOR)
@@ -180,10 +182,12 @@ class CompiledBulk:
         return codes, distinct
 
     def pairs(self, data: Bytes, starts: Ints, ends: Ints) -> Pairs:
-        count = self._native.count_pairs(data.data, starts, ends)
-        columns = np.empty((4, count), dtype=np.int64)
-        self._native.pairs(data.data, starts, ends, columns)
-        rows, names_from, names_to, value_ends = columns
+        columns = np.empty((4, PAIRS_EXPECTED * len(starts)), dtype=np.int64)
+        count = self._native.pairs(data.data, starts, ends, *columns)
+        if count > columns.shape[1]:
+            columns = np.empty((4, count), dtype=np.int64)
+            self._native.pairs(data.data, starts, ends, *columns)
+        rows, names_from, names_to, value_ends = columns[:, :count]
         codes, distinct = self.encoded(data, names_from, names_to)
         found = Pairs(data, rows, names_from, names_to, value_ends, codes, distinct)
         kept = np.empty(count, dtype=np.bool_)

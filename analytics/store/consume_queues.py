@@ -151,6 +151,8 @@ class _QueueUnits:
     files: list[Path]
     units_per_file: int
     first_queue_offset: int
+    # As it was found last: mostly nothing has come since.
+    known_count: int = 0
 
     @classmethod
     def found_in(cls, directory: Path) -> _QueueUnits | None:
@@ -184,7 +186,21 @@ class _QueueUnits:
 
     def count(self) -> int:
         """Return how many units have been written; they are followed by zeros."""
-        return self._first_index(lambda unit: unit is None)
+        if not self._is_still(self.known_count):
+            self.known_count = self._first_index(lambda unit: unit is None)
+        return self.known_count
+
+    def _is_still(self, count: int) -> bool:
+        """Whether so many units are written: more than none, in a file with room for the next."""
+        number, within = divmod(count, self.units_per_file or 1)
+        if not within or number >= len(self.files):
+            return False
+        try:
+            with opened(self.files[number]) as descriptor:
+                is_last_there = _unit_at(descriptor, within - 1) is not None
+                return is_last_there and _unit_at(descriptor, within) is None
+        except OSError:
+            return False
 
     def last(self) -> tuple[int, Unit | None]:
         index = self.count() - 1

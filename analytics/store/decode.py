@@ -325,15 +325,19 @@ def drop_bad(records: Columns, commit_log_offset: int | None, bad: list[BadRecor
     if commit_log_offset is not None:
         # Left-overs, or a copy inside a body.
         is_elsewhere = records["commit_log_offset"] != records["position"] + commit_log_offset
+    is_no_date = (stored < 0) | (stored > TIMESTAMP_MS_MAX)
     problems = (
         (is_elsewhere, "the record states another commit log offset"),
         (~records.is_whole, "the parts do not add up to the record's size"),
-        ((stored < 0) | (stored > TIMESTAMP_MS_MAX), "the store timestamp is not a date"),
+        (is_no_date, "the store timestamp is not a date"),
     )
-    kept = np.ones(len(records), dtype=bool)
+    kept = records.is_whole & ~(is_elsewhere | is_no_date)
+    if kept.all():
+        return
+    named = np.zeros(len(records), dtype=bool)
     for wrong, reason in problems:
-        bad += [_bad(records, index, reason) for index in np.flatnonzero(wrong & kept).tolist()]
-        kept &= ~wrong
+        bad += [_bad(records, index, reason) for index in np.flatnonzero(wrong & ~named).tolist()]
+        named |= wrong
     records.keep(kept)
 
 

@@ -43,7 +43,7 @@ from analytics.store.log_files import (
 )
 from analytics.store.slices import UnitSlice
 from broker_core.formats import paths, record
-from broker_core.formats.record_columns import RecordBuffer, RecordColumns
+from broker_core.formats.record_columns import RecordBuffer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -388,7 +388,7 @@ def _last_whole(records: RecordBuffer, positions: NDArray[np.int64]) -> int | No
     """
     data = records.data
     for at in positions[::-1].tolist():
-        one = RecordColumns(records, np.array([at]))
+        one = chosen().columns(records, np.array([at]))
         body = data[int(one["body_from"][0]) : int(one["body_to"][0])]
         if not body or zlib.crc32(body) & record.CRC_MASK == one["body_crc"][0]:
             return int(one["end"][0])

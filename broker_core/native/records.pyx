@@ -41,6 +41,7 @@ cdef enum:
     # Tries, offset of the prepared message, size of the body.
     BEFORE_BODY = 16
     PROPERTIES_SIZE = 2
+    SLOTS_FIRST = 256
 
 cdef enum:
     POSITION
@@ -127,6 +128,14 @@ cdef struct Spans:
     const int64_t* starts
     const int64_t* ends
     Py_ssize_t count
+
+
+cdef struct Pairs:
+    int64_t* rows
+    int64_t* names_from
+    int64_t* names_to
+    int64_t* value_ends
+    Py_ssize_t room
 
 
 cdef Spans _spans(_View data, _View starts, _View ends) except *:
@@ -333,76 +342,115 @@ def encode(data, starts, ends, codes, firsts):
     cdef _View start = _View(starts, 8), end = _View(ends, 8)
     cdef Spans spans = _spans(of, start, end)
     cdef Py_ssize_t distinct
-    cdef size_t slots = 16
+    cdef Table table
     if to.count != spans.count or first.count != spans.count or spans.count >= 0x40000000:
         raise ValueError("the arrays have another size")
-    while slots < 2 * <size_t>spans.count:
-        slots *= 2
-    cdef int32_t* table = <int32_t*>malloc(slots * sizeof(int32_t))
-    if table == NULL:
+    table.firsts = <int64_t*>first.at
+    table.count = 0
+    table.mask = SLOTS_FIRST - 1
+    table.slots = <int32_t*>malloc(SLOTS_FIRST * sizeof(int32_t))
+    if table.slots == NULL:
         raise MemoryError
     with nogil:
-        memset(table, 0xFF, slots * sizeof(int32_t))
-        distinct = _encode(
-            <Bytes>of.at, &spans, <int64_t*>to.at, <int64_t*>first.at, table, slots - 1
-        )
-        free(table)
+        memset(table.slots, 0xFF, SLOTS_FIRST * sizeof(int32_t))
+        distinct = _encode(<Bytes>of.at, &spans, <int64_t*>to.at, &table)
+        free(table.slots)
+    if distinct < 0:
+        raise MemoryError
     return distinct
 
 
+cdef struct Table:
+    # By hash: numbers of what differs, -1 where there is none. At most half of the slots are used.
+    int32_t* slots
+    size_t mask
+    # By number: the first span of each.
+    int64_t* firsts
+    Py_ssize_t count
+
+
 cdef Py_ssize_t _encode(
-    Bytes data, const Spans* spans, int64_t* codes, int64_t* firsts, int32_t* table, size_t mask
+    Bytes data, const Spans* spans, int64_t* codes, Table* table
 ) noexcept nogil:
-    cdef Py_ssize_t i, distinct = 0
+    cdef Py_ssize_t i
     cdef int64_t size, first
+    cdef int32_t code
     cdef size_t slot
     cdef Bytes at
     for i in range(spans.count):
         at, size = data + spans.starts[i], spans.ends[i] - spans.starts[i]
-        slot = <size_t>span_hash(at, size, SEED) & mask
-        while table[slot] >= 0:
-            first = firsts[table[slot]]
+        slot = <size_t>span_hash(at, size, SEED) & table.mask
+        while True:
+            code = table.slots[slot]
+            if code < 0:
+                break
+            first = table.firsts[code]
             if (
                 spans.ends[first] - spans.starts[first] == size
                 and memcmp(data + spans.starts[first], at, size) == 0
             ):
                 break
-            slot = (slot + 1) & mask
-        if table[slot] < 0:
-            table[slot] = <int32_t>distinct
-            firsts[distinct] = i
-            distinct += 1
-        codes[i] = table[slot]
-    return distinct
+            slot = (slot + 1) & table.mask
+        if code < 0:
+            code = <int32_t>table.count
+            table.slots[slot] = code
+            table.firsts[table.count] = i
+            table.count += 1
+            if 2 * <size_t>table.count > table.mask and not _grow(data, spans, table):
+                return -1
+        codes[i] = code
+    return table.count
 
 
-def count_pairs(data, starts, ends):
-    """Return how many properties have a name and a value in the texts between starts and ends."""
+cdef bint _grow(Bytes data, const Spans* spans, Table* table) noexcept nogil:
+    """Take four times as many slots; tell whether there is memory for them."""
+    cdef size_t slot, count = 4 * (table.mask + 1)
+    cdef int64_t first
+    cdef Py_ssize_t i
+    cdef int32_t* slots = <int32_t*>malloc(count * sizeof(int32_t))
+    if slots == NULL:
+        return False
+    memset(slots, 0xFF, count * sizeof(int32_t))
+    for i in range(table.count):
+        first = table.firsts[i]
+        slot = <size_t>span_hash(
+            data + spans.starts[first], spans.ends[first] - spans.starts[first], SEED
+        ) & (count - 1)
+        while slots[slot] >= 0:
+            slot = (slot + 1) & (count - 1)
+        slots[slot] = <int32_t>i
+    free(table.slots)
+    table.slots = slots
+    table.mask = count - 1
+    return True
+
+
+def pairs(data, starts, ends, rows, names_from, names_to, value_ends):
+    """Find the properties with a name and a value in the texts between starts and ends.
+
+    Fills in of each its row, where its name begins and ends, and where its value ends, as far as
+    there is room; returns how many there are.
+    """
     cdef _View of = _View(data, 1), start = _View(starts, 8), end = _View(ends, 8)
+    cdef _View row = _View(rows, 8, True), name_from = _View(names_from, 8, True)
+    cdef _View name_to = _View(names_to, 8, True), value_end = _View(value_ends, 8, True)
     cdef Spans spans = _spans(of, start, end)
-    cdef Py_ssize_t found
-    with nogil:
-        found = _pairs(<Bytes>of.at, &spans, NULL, 0)
-    return found
-
-
-def pairs(data, starts, ends, found):
-    """Fill in of each such pair: its row, where its name begins and ends, where its value ends."""
-    cdef _View of = _View(data, 1), start = _View(starts, 8), end = _View(ends, 8)
-    cdef _View to = _View(found, 8, True)
-    cdef Spans spans = _spans(of, start, end)
-    cdef Py_ssize_t room = to.count // 4, there = 0
-    if room:
-        with nogil:
-            there = _pairs(<Bytes>of.at, &spans, <int64_t*>to.at, room)
-    if there != room or to.count != 4 * room:
+    cdef Pairs found = Pairs(
+        <int64_t*>row.at,
+        <int64_t*>name_from.at,
+        <int64_t*>name_to.at,
+        <int64_t*>value_end.at,
+        row.count,
+    )
+    cdef Py_ssize_t count
+    if not row.count == name_from.count == name_to.count == value_end.count:
         raise ValueError("the arrays have another size")
+    with nogil:
+        count = _pairs(<Bytes>of.at, &spans, &found)
+    return count
 
 
-cdef Py_ssize_t _pairs(
-    Bytes data, const Spans* spans, int64_t* found, Py_ssize_t room
-) noexcept nogil:
-    """Count pairs; with a place for them, fill in as many as there is room for."""
+cdef Py_ssize_t _pairs(Bytes data, const Spans* spans, const Pairs* found) noexcept nogil:
     cdef Py_ssize_t i, count = 0
     cdef Bytes at, end, behind, equal
     for i in range(spans.count):
@@ -413,13 +461,11 @@ cdef Py_ssize_t _pairs(
                 behind = end
             equal = <Bytes>memchr(at, NAME_VALUE, behind - at)
             if equal != NULL and equal > at and equal < behind - 1:
-                if found != NULL:
-                    if count == room:
-                        return count + 1
-                    found[count] = i
-                    found[room + count] = at - data
-                    found[2 * room + count] = equal - data
-                    found[3 * room + count] = behind - data
+                if count < found.room:
+                    found.rows[count] = i
+                    found.names_from[count] = at - data
+                    found.names_to[count] = equal - data
+                    found.value_ends[count] = behind - data
                 count += 1
             at = behind + 1
     return count

@@ -43,6 +43,27 @@ def test_its_log_has_each_message_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert FILE_BYTES > 1 << 20
 
 
+def test_its_queues_know_each_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analytics.bench_log.FILE_BYTES", 1 << 20)
+    monkeypatch.setattr("analytics.bench_log.UNITS_A_FILE", 10)
+    count = 5000
+    write_log(tmp_path, count, LAST_MS)
+    reader = StoreReader(tmp_path)
+    schema = pa.schema([(name, COLUMN_TYPES[name]) for name in ("topic", "queue_offset")])
+    rows = RowFilter(topics=frozenset({"bench-07"}))
+
+    plan = reader.plan(topics=rows.topics)
+
+    found = pa.Table.from_batches(
+        batch for part in plan.slices for batch in reader.read(part, schema, rows)
+    )
+    assert not plan.splits
+    assert found.num_rows == count // 20
+    assert sorted(found["queue_offset"].to_pylist()) == sorted(
+        number // 160 for number in range(7, count, 20)
+    )
+
+
 def test_its_figures_are_told_one_by_one(tmp_path: Path) -> None:
     found = list(itertools.islice(bench.figures(tmp_path, 5000), 4))
 

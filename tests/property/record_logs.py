@@ -21,6 +21,7 @@ PROPERTIES = (
     b"UNIQ_KEY\x01FD00\x02TAGS\x01TagA\x02KEYS\x01a b",
     b"KEYS\x01 one  two \x02TAGS\x01\xff\xfe\x02KEYS\x01three\x02",
     b"\x01\x02\x02\x01x\x02a\x01\x02b\x01c\x01d\x02\xc3\xa9\x01v",
+    b"".join(b"k%d\x01v\x02" % number for number in range(12)),
 )
 
 

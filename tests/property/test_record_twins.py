@@ -168,8 +168,9 @@ USES: dict[str, Callable[[Any, Any, Any], object]] = {
         DATA, start, end, np.zeros(2, np.int32), np.zeros(4, np.uint8)
     ),
     "encode": lambda native, start, end: native.encode(DATA, start, end, _ints(0), _ints(0)),
-    "count_pairs": lambda native, start, end: native.count_pairs(DATA, start, end),
-    "pairs": lambda native, start, end: native.pairs(DATA, start, end, np.zeros(0, np.int64)),
+    "pairs": lambda native, start, end: native.pairs(
+        DATA, start, end, _ints(0), _ints(0), _ints(0), _ints(0)
+    ),
     "wrong_checksums": lambda native, start, end: native.wrong_checksums(
         DATA, start, end, _ints(0), np.zeros(1, np.uint8)
     ),
@@ -208,6 +209,8 @@ def test_arrays_of_another_kind_are_refused() -> None:
         NATIVE.walk(DATA, 0, 100, np.zeros(9, dtype=np.int32))
     with pytest.raises(ValueError, match="another size"):
         NATIVE.last_of_each(_ints(0), _ints(0), 2, np.zeros(1, np.uint8))
+    with pytest.raises(ValueError, match="another size"):
+        NATIVE.pairs(DATA, _ints(0), _ints(9), _ints(0), _ints(0), _ints(0), _ints(0, 0))
     with pytest.raises(ValueError, match="a code"):
         NATIVE.last_of_each(_ints(0), _ints(1), 1, np.zeros(1, np.uint8))
     with pytest.raises((BufferError, ValueError)):

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from analytics.errors import LakeBusyError, LakeError, LakeStoppedError, ReportError
 from analytics.lake.place import LakePlace
+from analytics.lake.rewriting import files_of
 from analytics.lake.tables import MESSAGES
+from analytics.store import log_files
 from tests.analytics.lake.killed import WRITING
 from tests.analytics.lake.lakes import Lake, put_offsets, traffic_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
@@ -331,6 +334,43 @@ def test_an_empty_store_is_no_batch(tmp_path: Path) -> None:
 
     assert lake.ingest.batch() is None
     assert lake.offsets() == []
+
+
+def test_what_is_read_in_small_pieces_is_written_in_large_groups(
+    builder: StoreBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_files, "CHUNK_BYTES", 4096)
+    monkeypatch.setattr("analytics.lake.files.ROWS_A_GROUP", 100)
+    builder.put_many(450).write()
+    lake = lake_of(builder)
+
+    lake.take_all()
+
+    groups = groups_of(lake)
+    assert sum(groups) == 450
+    assert all(100 <= count < 150 for count in groups[:-1])
+
+
+def test_what_waits_for_its_group_is_bounded(
+    builder: StoreBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_files, "CHUNK_BYTES", 4096)
+    monkeypatch.setattr("analytics.lake.files.WAITING_BYTES_MAX", 1)
+    builder.put_many(450).write()
+    lake = lake_of(builder)
+
+    lake.take_all()
+
+    assert max(groups_of(lake)) < 50
+    assert len(set(lake.offsets())) == 450
+
+
+def groups_of(lake: Lake) -> list[int]:
+    """Return how many rows the groups of the only file have."""
+    (file,) = files_of(MESSAGES.open(lake.place))
+    path = lake.place.path_of(MESSAGES.name, file.path)
+    metadata = pq.ParquetFile(path).metadata
+    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
 
 def test_looking_at_an_idle_log_takes_milliseconds(builder: StoreBuilder) -> None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.store.consume_queues import ConsumeQueues
 from analytics.store.log_files import FIRST_SEARCH_BYTES
 from analytics.store.reader import StoreReader
+from broker_core.formats import cq_unit
 from tests.analytics.store_builder import FILE_BYTES, StoreBuilder
 
 if TYPE_CHECKING:
@@ -111,3 +113,34 @@ def test_a_look_without_queues_costs_no_more_than_what_is_new(
 
     assert reader.end_from(end) == end == builder.position
     assert sum(read) <= 4 * FIRST_SEARCH_BYTES
+
+
+def test_queues_that_were_asked_before_are_asked_again(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path).put_many(30)
+    reader = StoreReader(builder.write())
+    end = reader.end_from(builder.position)
+    assert end == reader.end_from(end) == builder.position
+
+    # What comes begins with damage: only the queues know what is behind it.
+    at = builder.position
+    builder.put_many(30)
+    builder.overwrite(at, bytes(8))
+    builder.write()
+
+    assert reader.end_from(end) == builder.position
+
+
+def test_queues_that_lost_their_end_are_asked_again(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path).put_many(30)
+    queues = ConsumeQueues(tmp_path / "consumequeue")
+    reader = StoreReader(builder.write())
+    assert queues.last_record_from(reader.files(), -1) == builder.stored[-1].commit_log_offset
+
+    for units in builder.units.values():
+        del units[2 * cq_unit.UNIT_SIZE :]
+    builder.write()
+
+    known = {
+        unit[0] for units in builder.units.values() for unit in cq_unit.UNIT.iter_unpack(units)
+    }
+    assert queues.last_record_from(reader.files(), -1) == max(known)

@@ -10,8 +10,8 @@ from analytics.errors import DataLossError
 from analytics.store import plan as plan_module
 from analytics.store.decode import FILE_GONE, RowFilter
 from analytics.store.reader import StoreReader
-from analytics.store.slices import NO_RECORD
-from broker_core.formats import cq_unit
+from analytics.store.slices import NO_RECORD, UnitSlice
+from broker_core.formats import cq_unit, record
 from tests.analytics.store.reading import OFFSETS
 from tests.analytics.store_builder import FILE_BYTES, START_MS, StoreBuilder, Stored
 
@@ -160,6 +160,26 @@ def test_a_unit_without_its_record_is_damage(tmp_path: Path) -> None:
     assert [(one.commit_log_from, one.commit_log_to, one.reason) for one in damages] == [
         (spoiled.commit_log_offset, spoiled.commit_log_offset + spoiled.size, NO_RECORD)
     ]
+
+
+def test_a_unit_smaller_than_any_record_is_damage(tmp_path: Path) -> None:
+    builder = mixed(tmp_path)
+    # What looks like a record's first words, so near the end that its fields would lie behind it.
+    at = max(builder.files) + FILE_BYTES - 20
+    builder.overwrite(at, record.BLANK.pack(20, record.MESSAGE_MAGIC))
+    builder.units["rare", 0] += cq_unit.UNIT.pack(at, 20, 0)
+    reader = StoreReader(builder.write())
+    part = UnitSlice("rare", 0, 0, len(builder.units["rare", 0]) // cq_unit.UNIT_SIZE, 1)
+
+    found = [
+        offset
+        for batch in reader.read(part, OFFSETS, RowFilter(topics=RARE))
+        for offset in batch["commit_log_offset"].to_pylist()
+    ]
+
+    assert at not in found
+    assert found
+    assert [(one.commit_log_from, one.reason) for one in reader.damages(part)] == [(at, NO_RECORD)]
 
 
 def test_a_unit_that_points_to_another_topic_brings_no_row(tmp_path: Path) -> None:
