@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.brokers import configuration_views, views
+from console.brokers import configuration_views, delay_views, views
 
 app_name = "brokers"
 urlpatterns = [
@@ -20,5 +20,6 @@ urlpatterns = [
         configuration_views.edit,
         name="key",
     ),
+    path("b/<str:broker_name>/<int:broker_id>/delays/", delay_views.delays, name="delays"),
     path("undo/<int:entry>/", configuration_views.undo, name="undo"),
 ]

@@ -122,6 +122,10 @@ class ConfigPages:
         return f"{self.namespace}:create"
 
     @property
+    def label_name(self) -> str:
+        return f"{self.namespace}:label"
+
+    @property
     def delete_name(self) -> str:
         return f"{self.namespace}:delete"
 

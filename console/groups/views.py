@@ -12,7 +12,16 @@ from django.utils.translation import gettext as _, gettext_lazy, ngettext
 from broker_core.message.names import dlq_topic
 from console.accounts.actions import Action
 from console.accounts.permissions import form_for, page
-from console.configs.pages import ConfigPages, Requests, Words, addressed, state_of
+from console.configs import labels
+from console.configs.labels import label_of, labels_of
+from console.configs.pages import (
+    ConfigPages,
+    Requests,
+    Words,
+    addressed,
+    refuse_system,
+    state_of,
+)
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, GroupConfig
 from console.gateway.moment import now_ms
@@ -38,6 +47,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from console.audit.models import Entry
+    from console.configs.models import Label
     from console.gateway.answers import (
         ConsumeProgress,
         Group,
@@ -61,6 +71,7 @@ WORDS = Words(
 
 COLUMNS = (
     Column("group", gettext_lazy("Group"), is_sorted=True),
+    Column("owner", gettext_lazy("Owner"), is_sorted=True, is_extra=True),
     Column("state", gettext_lazy("State"), is_fact=True),
     Column("reading", gettext_lazy("Reading"), is_sorted=True, is_fact=True),
     Column("members", gettext_lazy("Members"), is_number=True, is_fact=True),
@@ -81,6 +92,7 @@ class GroupRow:
     progress: ConsumeProgress
     lag: Spark | None
     reading: GroupState
+    label: Label | None = None
 
     @property
     def is_left_alone(self) -> bool:
@@ -92,7 +104,13 @@ def listing(request: HttpRequest) -> HttpResponse:
     query = asked_text(request)
     kind = SYSTEM if request.GET.get("kind") == SYSTEM else OWN
     every = list(gateway().groups.all().values())
-    matching = [group for group in every if query.lower() in group.name.lower()]
+    said = labels_of(GROUP)
+    owners = {name: each.owner.lower() for name, each in said.items()}
+    matching = [
+        group
+        for group in every
+        if query.lower() in group.name.lower() or query.lower() in owners.get(group.name, "")
+    ]
     shown = [group for group in matching if group.is_system == (kind == SYSTEM)]
     table = Table(request, COLUMNS, sort="group")
     lag = Line("lag", LAG, How.PEAK)
@@ -107,6 +125,7 @@ def listing(request: HttpRequest) -> HttpResponse:
         shown,
         {
             "group": lambda group: group.name.lower(),
+            "owner": lambda group: owners.get(group.name) or None,
             "reading": lambda group: (states.rank(group.name), group.name.lower()),
             "lag": lambda group: last_of(trends.get(group.name)),
         },
@@ -129,6 +148,7 @@ def listing(request: HttpRequest) -> HttpResponse:
                 progresses[group.name],
                 lags.get(group.name),
                 states.of(group.name, has_committed=progresses[group.name].known_lag is not None),
+                said.get(group.name),
             )
             for group in rows.object_list
         ],
@@ -190,7 +210,13 @@ def copies_of(group: Group) -> list[CopyText]:
 @or_its_history(GROUP, lambda group: group)
 def detail(request: HttpRequest, group: str) -> HttpResponse:
     subject = found(group)
-    context = {"group": subject, "pages": PAGES, "copies": copies_of(subject)}
+    context = {
+        "group": subject,
+        "subject": subject,
+        "label": label_of(GROUP, group),
+        "pages": PAGES,
+        "copies": copies_of(subject),
+    }
     context |= progress_context(group)
     context |= history_context(request, GROUP, group)
     context["has_dead_letters"] = dlq_topic(group) in gateway().topics.all()
@@ -335,3 +361,15 @@ def committed(group: str) -> list[QueueProgress]:
     """Return the queues in which a group has a consumer offset."""
     queues = gateway().groups.progress(group).queues
     return [row for row in queues if row.consumer_offset is not None]
+
+
+@form_for(Action.GROUP, "group")
+def label(request: HttpRequest, group: str) -> HttpResponse:
+    subject = found(group)
+    refuse_system(subject)
+    return labels.edit(request, PAGES, group)
+
+
+@form_for(Action.GROUP)
+def label_undo(request: HttpRequest, entry: int) -> HttpResponse:
+    return labels.undo(request, PAGES, entry)

@@ -17,7 +17,16 @@ from console.accounts.actions import Action
 from console.accounts.permissions import form_for, page
 from console.audit.record import change
 from console.audit.undo import undo_address
-from console.configs.pages import ConfigPages, Requests, Words, addressed, state_of
+from console.configs import labels
+from console.configs.labels import label_of, labels_of
+from console.configs.pages import (
+    ConfigPages,
+    Requests,
+    Words,
+    addressed,
+    refuse_system,
+    state_of,
+)
 from console.gateway.access import gateway
 from console.gateway.answers import TopicConfig, TopicKind
 from console.gateway.errors import GatewayError
@@ -53,6 +62,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from console.audit.models import Entry
+    from console.configs.models import Label
     from console.gateway.answers import BrokerQueue, QueueStatus, Topic, Traffic
 
 
@@ -80,6 +90,7 @@ KIND_STATES = {TopicKind.NORMAL: "accent", TopicKind.RETRY: "warn", TopicKind.DL
 
 COLUMNS = (
     Column("topic", gettext_lazy("Topic"), is_sorted=True),
+    Column("owner", gettext_lazy("Owner"), is_sorted=True, is_extra=True),
     Column("type", gettext_lazy("Type")),
     Column("queues", gettext_lazy("Queues"), "w / r", is_number=True, is_sorted=True),
     Column("permission", gettext_lazy("Permission")),
@@ -104,6 +115,7 @@ class TopicRow:
     traffic: Traffic | None
     spark: Spark | None
     lag: TopicLag | None
+    label: Label | None = None
 
     @property
     def kind_label(self) -> str:
@@ -130,7 +142,13 @@ def listing(request: HttpRequest) -> HttpResponse:
     query = asked_text(request)
     kind = request.GET.get("kind", TopicKind.NORMAL)
     every = list(gateway().topics.all().values())
-    matching = [topic for topic in every if query.lower() in topic.name.lower()]
+    said = labels_of(TOPIC)
+    owners = {name: each.owner.lower() for name, each in said.items()}
+    matching = [
+        topic
+        for topic in every
+        if query.lower() in topic.name.lower() or query.lower() in owners.get(topic.name, "")
+    ]
     counts = Counter(topic.kind for topic in matching)
     chips = [Chip("all", _("All"), len(matching))]
     chips += [Chip(each, str(label), counts[each]) for each, label in KIND_LABELS.items()]
@@ -153,6 +171,7 @@ def listing(request: HttpRequest) -> HttpResponse:
         shown,
         {
             "topic": lambda topic: topic.name.lower(),
+            "owner": lambda topic: owners.get(topic.name) or None,
             "queues": lambda topic: topic.write_queue_nums,
             "trend": lambda topic: last_of(trends.get(topic.name)),
             "lag": lambda topic: lag_in(every_lag.get(topic.name)),
@@ -175,6 +194,7 @@ def listing(request: HttpRequest) -> HttpResponse:
                 traffic.get(topic.name),
                 received_of.get(topic.name),
                 lags.get(topic.name),
+                said.get(topic.name),
             )
             for topic in topics
         ],
@@ -303,6 +323,8 @@ def detail(request: HttpRequest, topic: str) -> HttpResponse:
         "kind_label": KIND_LABELS[subject.kind],
         "is_clients": subject.kind is TopicKind.NORMAL,
         "pages": PAGES,
+        "subject": subject,
+        "label": label_of(TOPIC, topic),
         "copies": copies_of(subject),
     }
     context |= history_context(request, TOPIC, topic)
@@ -453,3 +475,15 @@ def delete(request: HttpRequest, topic: str) -> HttpResponse:
         act=lambda: gateway().topics.delete(topic),
         before=lambda: {"configs": state_of(subject)},
     )
+
+
+@form_for(Action.TOPIC, "topic")
+def label(request: HttpRequest, topic: str) -> HttpResponse:
+    subject = found(topic)
+    refuse_system(subject)
+    return labels.edit(request, PAGES, topic)
+
+
+@form_for(Action.TOPIC)
+def label_undo(request: HttpRequest, entry: int) -> HttpResponse:
+    return labels.undo(request, PAGES, entry)

@@ -21,10 +21,9 @@ from console.audit.models import Entry
 from console.dead_letters import replaying
 from console.dead_letters.models import Item, Run, State
 from console.demo import views as demo_views
-from console.files.models import FileVersion, keep
+from console.files.models import FileVersion
 from console.gateway import access
 from console.gateway.answers import BrokerNode, GroupConfig, Member, MessageQueue, TopicConfig
-from console.gateway.files import ConfigFile
 from console.gateway.outgoing import NewMessage
 from console.reports import health, schedules, tasks
 from console.reports.models import ReportRun
@@ -32,6 +31,7 @@ from console.sending.models import HalfMessage
 from console.sql.desk import Desk
 from console.sql.models import SavedQuery
 from console.sql.runs import ROWS, Column, Outcome, new_run
+from tests.console.configured import LABEL, ORDERS, TOPICS_TEXT, UNLABELLED, files_world
 from tests.console.plans import token_on
 from tests.console.test_addresses import ALL, BY_TOKEN, url_of
 from tests.support.addresses import OTHER_PAGES, PAGES
@@ -80,9 +80,6 @@ ALERT_WINDOW: dict[str, object] = {
 CUSTOM_ROLE: dict[str, object] = {"name": "team", "actions": ["message.read"], "topics": "orders-*"}
 SCHEDULE = {"kind": "interval", "every": 2, "period": "hours", "hours": "24", "enabled": "on"}
 # Every address that takes a POST: what to send, what the audit calls it.
-TOPICS_TEXT: dict[str, object] = {
-    "text": '{"topicConfigTable":{"Orders":{"perm":4,"readQueueNums":4,"writeQueueNums":4}}}'
-}
 CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "accounts:join": (
         {"new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD},
@@ -135,6 +132,8 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "groups:create": ({}, "group.create"),
     "groups:delete": ({"name": "billing"}, "group.delete"),
     "groups:edit": ({}, "group.update"),
+    "groups:label": ({"owner": "team-pay"}, "group.label"),
+    "groups:label-undo": ({}, "group.label"),
     "groups:undo": ({}, "group.update"),
     "marks:add": ({"text": "shop 1.4.2"}, "mark.add"),
     "marks:delete": ({}, "mark.delete"),
@@ -176,20 +175,14 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "sending:forget": ({}, "message.forget"),
     "sending:send": ({"topic": "Orders", "encoding": "text", "delay_level": 0}, "message.send"),
     "topics:create": (TOPIC, "topic.create"),
+    "topics:label": ({"owner": "team-pay", "message_type": "FIFO"}, "topic.label"),
+    "topics:label-undo": ({}, "topic.label"),
     "topics:purge": ({"name": "Orders"}, "topic.purge"),
     "topics:delete": ({"name": "Orders"}, "topic.delete"),
     "topics:edit": ({**TOPIC, "perm": 4}, "topic.update"),
     "topics:undo": ({}, "topic.update"),
 }
 # The entry 1 that each of these takes back: action, subject, before, after.
-ORDERS = {
-    "order": False,
-    "perm": 6,
-    "readQueueNums": 4,
-    "topicFilterType": "SINGLE_TAG",
-    "topicSysFlag": 0,
-    "writeQueueNums": 4,
-}
 UNDONE: dict[str, tuple[str, str, object, object]] = {
     "brokers:undo": (
         "broker.configure",
@@ -203,6 +196,8 @@ UNDONE: dict[str, tuple[str, str, object, object]] = {
         {"Orders": {**ORDERS, "perm": 4}},
         {"Orders": ORDERS},
     ),
+    "groups:label-undo": ("group.label", "billing", LABEL, UNLABELLED),
+    "topics:label-undo": ("topic.label", "Orders", LABEL, UNLABELLED),
     "groups:undo": (
         "group.update",
         "billing",
@@ -277,16 +272,6 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
         "reports:schedule-switch": reverse("reports:schedule-switch", args=[schedule.pk]),
         **sending_world(),
         **files_world(),
-    }
-
-
-def files_world() -> dict[str, str]:
-    """Keep a version of a file; return the addresses that change the file."""
-    orders = {"Orders": {**ORDERS, "perm": 4}}
-    version = keep("broker-a", ConfigFile.TOPICS, {**orders, "%DLQ%audit": ORDERS})
-    return {
-        "files:edit": reverse("files:edit", args=["broker-a", "topics.json"]),
-        "files:restore": reverse("files:restore", args=[version.pk]),
     }
 
 

@@ -39,6 +39,8 @@ BY_ACTION = {
     "groups:create": Action.GROUP,
     "groups:delete": Action.GROUP,
     "groups:edit": Action.GROUP,
+    "groups:label": Action.GROUP,
+    "groups:label-undo": Action.GROUP,
     "groups:undo": Action.GROUP,
     "offsets:apply": Action.OFFSET,
     "offsets:restore": Action.OFFSET,
@@ -49,6 +51,8 @@ BY_ACTION = {
     "topics:create": Action.TOPIC,
     "topics:delete": Action.TOPIC,
     "topics:edit": Action.TOPIC,
+    "topics:label": Action.TOPIC,
+    "topics:label-undo": Action.TOPIC,
     "topics:purge": Action.TOPIC,
     "topics:undo": Action.TOPIC,
 }
