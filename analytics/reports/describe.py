@@ -10,7 +10,8 @@
      "chart": {"label": ..., "time": ..., "value": ..., "series": ..., "step_seconds": 60} | null,
      "breakdown": {"label": ..., "by": "topic", "sums": ["messages", "bytes"]} | null,
      "bars": {"label": ..., "by": "topic", "value": "messages", "ranked": true} | null,
-     "behind": {"topic": "topic", "first": "time", "last": "", "seconds": 0, "key": ""} | null,
+     "behind": {"topic": "topic", "first": "time", "last": "", "seconds": 0, "key": "",
+                "prefixes": {}} | null,
      "needs": [{"name": "java", "label": ..., "check": [program, arguments ...]}]}
 
 `check` ends with code 0 when what is needed is there. Otherwise it ends with 1 and prints one line,

@@ -137,6 +137,8 @@ class Behind:
 
     They are of the topic in `topic`, and stored from the time in `first`: up to that in `last`, or
     for `seconds`, or for the run's step of time with neither. Without `first`, in the run's time.
+    `prefixes` are for numbers whose messages are in topics named after what `topic` holds: of each
+    such column what comes before the name; other numbers lead nowhere then.
     """
 
     topic: str = "topic"
@@ -144,6 +146,7 @@ class Behind:
     last: str = ""
     seconds: int = 0
     key: str = ""
+    prefixes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from analytics.reports.report import (
     HOURS,
     JAVA,
     TOPIC,
+    Behind,
     Breakdown,
     Chart,
     Column,
@@ -131,5 +132,14 @@ REPORT = Report(
         gettext_noop("By group"), by="consumer_group", sums=("dead_letters", "retries")
     ),
     find=worst_group,
+    behind=Behind(
+        topic="consumer_group",
+        first="time",
+        prefixes={
+            "retries": RETRY,
+            "retried_messages": RETRY,
+            "dead_letters": DEAD,
+        },
+    ),
     needs=(JAVA,),
 )

@@ -13,6 +13,7 @@ from analytics.reports.report import (
     JAVA,
     TOPIC,
     Bars,
+    Behind,
     Breakdown,
     Column,
     Figure,
@@ -142,5 +143,6 @@ REPORT = Report(
     bars=Bars(gettext_noop("Topics by state"), by="state", value="topics"),
     breakdown=Breakdown(gettext_noop("By state"), by="state", sums=("topics", "bytes")),
     find=what_to_clean_up,
+    behind=Behind(),
     needs=(JAVA,),
 )

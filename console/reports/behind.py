@@ -34,7 +34,8 @@ class Behind:
     def of_row(self, row: Mapping[str, Any], column: Column) -> str:
         """Return the address of the messages that a number of a row counts, "" for none."""
         behind = self.report.behind
-        if behind is None or column.unit != COUNTED or not row.get(behind.topic):
+        topic = "" if behind is None else self._topic(row.get(behind.topic), column)
+        if behind is None or not topic:
             return ""
         low, high = self._of_run()
         first = moment_ms(row.get(behind.first))
@@ -47,14 +48,25 @@ class Behind:
             seconds = behind.seconds or int((self.run.result or {}).get("step_seconds", 0))
             high = last + MS_A_SECOND if last is not None else first + seconds * MS_A_SECOND
         key = str(row.get(behind.key) or "") if behind.key else ""
-        return self._address(str(row[behind.topic]), low, high, key)
+        return self._address(topic, low, high, key)
 
     def of_value(self, by: Column, value: Any, column: Column) -> str:
         """Return the address of the messages in the sum of a value; only a topic has them."""
         behind = self.report.behind
-        if behind is None or by.name != behind.topic or column.unit != COUNTED or not value:
+        topic = self._topic(value, column)
+        if behind is None or by.name != behind.topic or not topic:
             return ""
-        return self._address(str(value), *self._of_run(), "")
+        return self._address(topic, *self._of_run(), "")
+
+    def _topic(self, value: Any, column: Column) -> str:
+        """Return the topic whose messages a number of a value counts, "" for none."""
+        behind = self.report.behind
+        if behind is None or column.unit != COUNTED or not value:
+            return ""
+        if not behind.prefixes:
+            return str(value)
+        prefix = behind.prefixes.get(column.name)
+        return "" if prefix is None else f"{prefix}{value}"
 
     def _of_run(self) -> tuple[int | None, int]:
         result = self.run.result or {}

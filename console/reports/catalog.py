@@ -110,6 +110,7 @@ class Behind(msgspec.Struct, frozen=True):
     last: str = ""
     seconds: int = 0
     key: str = ""
+    prefixes: dict[str, str] = {}
 
 
 class Need(msgspec.Struct, frozen=True):

@@ -47,7 +47,9 @@ ROW = {
 }
 
 
-def links_of(behind: dict[str, Any] | None, *, is_staff: bool = False, **result: Any) -> list[str]:
+def links_of(
+    behind: dict[str, Any] | None, *, is_staff: bool = False, name: str = "reader", **result: Any
+) -> list[str]:
     """Return where the numbers of a result's page lead to, its breakdown's first."""
     report = REPORT | ({"behind": behind} if behind is not None else {})
     sums = {"rows": [{"by": "shop/a b", "sums": ["7"]}], "count": 1}
@@ -67,7 +69,7 @@ def links_of(behind: dict[str, Any] | None, *, is_staff: bool = False, **result:
         result_rows=1,
     )
     client = Client()
-    client.force_login(get_user_model().objects.create_user("reader", is_staff=is_staff))
+    client.force_login(get_user_model().objects.create_user(name, is_staff=is_staff))
     page = client.get(reverse("reports:run", args=[run.pk])).content.decode()
     return [
         html.unescape(each) for each in re.findall(r'class="report-behind" href="([^"]*)"', page)
@@ -100,6 +102,14 @@ def test_a_number_leads_to_the_messages_of_its_topic_and_time(
         "to": str(MINUTE_MS + high),
     }
     assert asked(of_topic)["from"] == str(MINUTE_MS - 3_600_000)
+
+
+@pytest.mark.django_db
+def test_a_number_may_be_of_a_topic_that_is_named_after_its_group() -> None:
+    of_group, of_row = links_of({"topic": "topic", "first": "time", "prefixes": {"hits": "%DLQ%"}})
+
+    assert asked(of_group)["topic"] == asked(of_row)["topic"] == "%DLQ%shop/a b"
+    assert links_of({"topic": "topic", "prefixes": {"others": "%DLQ%"}}, name="second") == []
 
 
 @pytest.mark.django_db

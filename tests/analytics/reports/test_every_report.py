@@ -74,6 +74,8 @@ def test_it_is_described_fully(name: str) -> None:
     assert report.find is not None
     assert report.chart is not None or report.bars is not None
     assert report.totals
+    # What counts messages that nobody but the broker has leads nowhere.
+    assert (report.behind is None) == (name in {"delays", "transactions"})
     assert [parameter.name for parameter in report.parameters][:2] == [HOURS.name, TOPIC.name]
     assert (COMPARE in report.parameters) != (name in {"lag", "topics", "changes"})
     columns = {column.name: TYPE_NAMES[column.type] for column in report.columns}
