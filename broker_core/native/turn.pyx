@@ -125,9 +125,12 @@ def sampled(records not None, int64_t one_of):
 cdef Bytes uniq_key_before(Bytes begin, Bytes end) noexcept:
     """Return where the last unique key of a record stands, NULL when it is not found at once."""
     cdef Bytes at = end - UNIQ_KEY_SIZE
-    while at > begin:
+    while at > begin + 2:
         if at[0] == 85 and memcmp(at, UNIQ_KEY, UNIQ_KEY_SIZE) == 0:
-            return at + UNIQ_KEY_SIZE if at[-1] == 2 else NULL
+            # Another property or their length stands before it, else it is part of something else.
+            if at[-1] != 2 and ((at[-2] << 8) | at[-1]) != end - at:
+                return NULL
+            return at + UNIQ_KEY_SIZE
         at -= 1
     return NULL
 

@@ -27,7 +27,11 @@ def sampled(records: memoryview, one_of: int) -> Iterator[memoryview]:
         # Properties come last; a body that holds the same bytes lies before them.
         begin = data.rfind(UNIQ_KEY, at, end)
         key = None
-        if begin > at and data[begin - 1] == SEPARATOR[0]:
+        # Another property or their length stands before it, else it is part of something else.
+        if begin > at and (
+            data[begin - 1] == SEPARATOR[0]
+            or int.from_bytes(data[begin - 2 : begin], "big") == end - begin
+        ):
             begin += len(UNIQ_KEY)
             stop = data.find(SEPARATOR, begin, end)
             key = data[begin : end if stop < 0 else stop]

@@ -7,23 +7,26 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from broker_core.protocol.codes import RequestCode, ResponseCode
+from broker_core.remoting.client import RemotingClient
 from tests.support.client import Client, json_body
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from broker_core.protocol.command import RemotingCommand
+    from broker_core.protocol.signature import Credentials
     from broker_core.remoting.connection import Connection
 
 
 class Watched:
-    """The events that a broker pushes to a connection of its own."""
+    """The events that a broker pushes to a connection of its own, its client's."""
 
     def __init__(self, address: str) -> None:
         self.batches: list[dict[str, Any]] = []
         self.watch_id = ""
+        self.is_resumed = False
         self._arrived = asyncio.Event()
-        self._client = Client(address, {RequestCode.TRACE_EVENTS: self._take})
+        self.client = Client(address, {RequestCode.TRACE_EVENTS: self._take})
 
     def _take(self, command: RemotingCommand, _: Connection) -> None:
         self.batches.append(json_body(command))
@@ -34,9 +37,34 @@ class Watched:
         return [event for batch in self.batches for event in batch["events"]]
 
     async def begin(self, **wanted: Any) -> None:
-        answer = await self._client.ask(RequestCode.TRACE_WATCH, json.dumps(wanted).encode())
+        answer = await self.client.ask(RequestCode.TRACE_WATCH, json.dumps(wanted).encode())
         assert answer.code == ResponseCode.SUCCESS
         self.watch_id = answer.ext_fields["watchId"]
+        self.is_resumed = answer.ext_fields["resumed"] == "true"
+
+    def sign(self, credentials: Credentials) -> None:
+        """Sign what is asked from now on."""
+        self.client.remoting = RemotingClient(
+            handlers={RequestCode.TRACE_EVENTS: self._take}, signer=credentials
+        )
+
+    async def recorded(self, **wanted: Any) -> list[dict[str, Any]]:
+        """Ask the recorder; return its events."""
+        answer = await self.client.ask(RequestCode.TRACE_RECORDED, json.dumps(wanted).encode())
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        events: list[dict[str, Any]] = json_body(answer)["events"]
+        return events
+
+    async def level(self, **wanted: Any) -> dict[str, Any]:
+        """Set the level, if one is wanted; return what is in force."""
+        answer = await self.client.ask(RequestCode.TRACE_LEVEL, json.dumps(wanted).encode())
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        found: dict[str, Any] = json_body(answer)
+        return found
+
+    def come(self, stage: str) -> int:
+        """Return how many events of a stage have come."""
+        return sum(event["stage"] == stage for event in self.events)
 
     async def next(
         self, count: int, meanwhile: Callable[[], Awaitable[None]] | None = None
@@ -52,4 +80,4 @@ class Watched:
         return self.events
 
     async def shutdown(self) -> None:
-        await self._client.shutdown()
+        await self.client.shutdown()

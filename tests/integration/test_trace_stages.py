@@ -1,0 +1,201 @@
+"""The stages of messages as a watcher sees them, from received to acknowledged or passed over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import pytest
+
+from broker_core.message.names import retry_topic
+from broker_core.protocol.codes import RequestCode
+from tests.support.broker import running_broker
+from tests.support.client import Client
+from tests.support.pair import running_slave
+from tests.support.waiting import until_async
+from tests.support.watched import Watched
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from broker_core.broker import Broker
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with running_broker(
+        tmp_path, flushDiskType="SYNC_FLUSH", enablePropertyFilter="true"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+async def watched(client: Client) -> AsyncIterator[Watched]:
+    made = Watched(client.address)
+    yield made
+    await made.shutdown()
+
+
+async def commit(client: Client, queue_offset: int) -> None:
+    await client.ask(
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        consumerGroup="g",
+        topic="T",
+        queueId=0,
+        commitOffset=queue_offset,
+    )
+
+
+async def test_a_message_is_seen_from_received_to_acknowledged_in_microseconds(
+    client: Client, watched: Watched
+) -> None:
+    await client.send("T")
+    await watched.begin(topic="T")
+    waiting = asyncio.ensure_future(client.pull("T", 1, suspend_ms=30_000))  # noqa: TID251
+    await asyncio.sleep(0)
+
+    await client.send("T", UNIQ_KEY="U")
+    await waiting
+    await commit(client, 2)
+
+    events = await watched.next(5)
+    by_stage = {event["stage"]: event for event in events if event.get("uniqKey") == "U"}
+    assert {"stored", "flushed", "delivered", "acknowledged"} <= set(by_stage)
+    steps = by_stage["stored"]["steps"]
+    assert list(steps) == ["received", "validated", "appended", "dispatched"]
+    assert sorted(steps.values()) == list(steps.values())
+    assert by_stage["flushed"]["together"] == 1
+    assert by_stage["delivered"]["source"] == "memory"
+    assert by_stage["delivered"]["totalUs"] >= by_stage["flushed"]["totalUs"] > 0
+    assert by_stage["acknowledged"]["totalUs"] >= by_stage["acknowledged"]["latencyUs"]
+    assert {event["messageId"] for event in by_stage.values()} == {"U"}
+    assert [event["atUs"] for event in events] == sorted(
+        (event["atUs"] for event in events), key=int
+    )
+
+
+async def test_a_pull_that_waited_is_woken_by_the_message_that_came(
+    broker: Broker, client: Client, watched: Watched
+) -> None:
+    await client.send("T")
+    await watched.begin(topic="T", stages=["woken"])
+    waiting = asyncio.ensure_future(client.pull("T", 1, suspend_ms=30_000))  # noqa: TID251
+    await until_async(lambda: len(broker.storage.parked_pulls) == 1, "a pull to wait")
+
+    await client.send("T", UNIQ_KEY="U")
+    await waiting
+
+    (event,) = await watched.next(1)
+    assert (event["uniqKey"], event["group"], event["queueOffset"]) == ("U", "g", "1")
+    assert event["latencyUs"] > 0
+
+
+@pytest.mark.parametrize(
+    ("subscription", "by"),
+    [
+        ({"subscription": "A"}, "tag"),
+        ({"subscription": "a > 1", "expression_type": "SQL92"}, "sql"),
+    ],
+)
+async def test_what_a_filter_passes_over_is_told_of_with_what_it_decided_by(
+    client: Client, watched: Watched, subscription: dict[str, Any], by: str
+) -> None:
+    await client.send("T", tags="B", a="1", UNIQ_KEY="over")
+    await client.send("T", tags="A", a="2", UNIQ_KEY="taken")
+    await client.send("T", tags="B", a="1", UNIQ_KEY="over, too")
+    await watched.begin(topic="T", group="g")
+
+    await client.pull("T", max_msg_nums=8, **subscription)
+
+    events = await watched.next(3)
+    assert [(event["stage"], event["uniqKey"], event.get("filteredBy")) for event in events] == [
+        ("delivered", "taken", None),
+        ("filtered", "over", by),
+        ("filtered", "over, too", by),
+    ]
+
+
+async def test_a_slave_that_has_a_message_is_told_of(tmp_path: Path) -> None:
+    async with (
+        running_broker(tmp_path / "m") as master,
+        running_slave(tmp_path / "s", master),
+    ):
+        client = Client(f"127.0.0.1:{master.listen_port}")
+        watched = Watched(client.address)
+        await client.send("T")
+        await watched.begin(topic="T", stages=["replicated"])
+        # Of a slave is told what is stored after its first report to a watched broker.
+        async with asyncio.timeout(60):
+            for number in range(1_000):
+                await client.send("T", UNIQ_KEY=f"U{number}")
+                if watched.events:
+                    break
+                await asyncio.sleep(0.01)
+
+        event = watched.events[0]
+        assert event["client"].startswith("127.0.0.1:")
+        assert event["uniqKey"].startswith("U")
+        assert event["latencyUs"] > 0
+        await watched.shutdown()
+        await client.shutdown()
+
+
+async def test_a_send_of_the_console_that_repeats_a_dead_letter_is_a_replay(
+    client: Client, watched: Watched
+) -> None:
+    await watched.begin(stages=["replayed"])
+
+    await client.send("T", TREBUCHET_REPLAY="run-7")
+
+    (event,) = await watched.next(1)
+    assert event["replay"] == "run-7"
+
+
+async def test_a_sample_holds_for_all_stages_and_both_twins(
+    client: Client, watched: Watched
+) -> None:
+    keys = [f"key of message {number}" for number in range(32)]
+    chosen = [key for key in keys if crc32(key.encode()) % 4 == 0]
+    await watched.begin(topic="T", sample=4)
+
+    for key in keys:
+        await client.send("T", UNIQ_KEY=key)
+    await client.pull("T", max_msg_nums=32)
+    await commit(client, 32)
+
+    events = await watched.next(4 * len(chosen))
+    assert 2 <= len(chosen) <= 16
+    assert Counter((event["stage"], event["uniqKey"]) for event in events) == Counter(
+        (stage, key)
+        for stage in ("stored", "flushed", "delivered", "acknowledged")
+        for key in chosen
+    )
+
+
+async def test_a_retry_that_died_is_kept_for_who_asks_later(
+    client: Client, watched: Watched
+) -> None:
+    await client.heartbeat(consumer_groups={"g": {"T": "*"}})
+    await client.send(retry_topic("g"), b"poison", UNIQ_KEY="U")
+    await client.ask(
+        RequestCode.SEND_MESSAGE_V2,
+        b"poison",
+        a="CLIENT_INNER_PRODUCER",
+        b=retry_topic("g"),
+        c="TBW102",
+        d=4,
+        e=0,
+        f=0,
+        g=1,
+        h=0,
+        i="UNIQ_KEY\x01U\x02",
+        j=16,
+        m="false",
+    )
+
+    events = await watched.recorded(ask="errors")
+
+    assert [(event["stage"], event["messageId"]) for event in events] == [("dead", "U")]
