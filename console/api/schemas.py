@@ -85,6 +85,7 @@ class PlanOut(Schema):
     refusal: str = ""
     objection: str = ""
     changes: Any = None
+    seen: str = ""
 
 
 def plan_of(danger: Danger, changes: Any = None) -> PlanOut:

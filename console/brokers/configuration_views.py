@@ -168,16 +168,21 @@ def edit(request: HttpRequest, broker_name: str, broker_id: int, key: str) -> Ht
 def undo(request: HttpRequest, entry: int) -> HttpResponse:
     """Show what undoing a change would do; a POST does it while nobody has changed it since."""
     done = get_object_or_404(Entry, pk=entry, action=ACTION, outcome=Entry.Outcome.DONE)
-    broker_name, _colon, number = done.subject.rpartition(":")
-    node = found(broker_name, int(number))
+    node, key, plan = undoing(done)
     if "token" in request.POST:
         return apply(request, node)
-    key = key_in(done.before, node)
-    now = state(node, key, key_of(node, key).value)
-    plan = Plan(done.subject, done.after, now, done.before, done.pk)
     if request.method != "POST" or plan.is_overtaken or plan.is_idle:
         return show_plan(request, node, key, plan)
     return carry_out(request, node, key, plan)
+
+
+def undoing(done: Entry) -> tuple[BrokerNode, str, Plan]:
+    """Return what undoing a change would do: the broker, the key, the plan."""
+    broker_name, _colon, number = done.subject.rpartition(":")
+    node = found(broker_name, int(number))
+    key = key_in(done.before, node)
+    now = state(node, key, key_of(node, key).value)
+    return node, key, Plan(done.subject, done.after, now, done.before, done.pk)
 
 
 def apply(request: HttpRequest, node: BrokerNode) -> HttpResponse:
@@ -197,18 +202,32 @@ def apply(request: HttpRequest, node: BrokerNode) -> HttpResponse:
 
 
 def carry_out(request: HttpRequest, node: BrokerNode, key: str, plan: Plan) -> HttpResponse:
-    wanted = plan.wanted[node.broker_name]
-    assert wanted is not None
     try:
-        with change(request, ACTION, plan.name, before=plan.now, after=plan.wanted) as entry:
-            if plan.undoes is not None:
-                entry.remark = _("Undoes entry %(entry)d.") % {"entry": plan.undoes}
-            gateway().cluster.configure(node, {key: str(wanted[key])})
+        entry = configured(request, node, key, plan)
     except GatewayError as error:
         problem = f"{error.what} {error.advice}".strip()
         return show_plan(request, node, key, plan, problem=problem)
-    tell(request, _("%(key)s of %(broker)s is changed.") % {"key": key, "broker": plan.name}, entry)
+    tell(request, said(key, plan), entry)
     return redirect("brokers:configuration", node.broker_name, node.broker_id)
+
+
+def configured(request: HttpRequest, node: BrokerNode, key: str, plan: Plan) -> Entry:
+    """Change a key as a plan says, under an audit entry.
+
+    Raises:
+        GatewayError: the broker refused.
+    """
+    wanted = plan.wanted[node.broker_name]
+    assert wanted is not None
+    with change(request, ACTION, plan.name, before=plan.now, after=plan.wanted) as entry:
+        if plan.undoes is not None:
+            entry.remark = _("Undoes entry %(entry)d.") % {"entry": plan.undoes}
+        gateway().cluster.configure(node, {key: str(wanted[key])})
+    return entry
+
+
+def said(key: str, plan: Plan) -> str:
+    return _("%(key)s of %(broker)s is changed.") % {"key": key, "broker": plan.name}
 
 
 def show_plan(

@@ -30,7 +30,7 @@ from console.ui.danger import Choice, Danger, Effect, ask, is_confirmed
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-    from console.gateway.answers import BrokerNode, Cluster
+    from console.gateway.answers import BrokerNode, Cluster, Promoted
     from console.history.charts import Chart
     from console.overview.replication import BrokerSet
 
@@ -164,21 +164,30 @@ def promote(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespo
     if danger.refusal or not is_confirmed(request, danger):
         problem = _("Nothing was promoted: type the slave's address as it stands.")
         return ask(request, replace(danger, problem=danger.refusal or problem))
-    is_forced = request.POST.get("force") == "on"
-    subject = f"{broker_name}:{broker_id} {node.address}"
     try:
-        with change(request, "broker.promote", subject, before={"force": is_forced}) as entry:
-            promoted = gateway().cluster.promote(node, force=is_forced)
-            entry.after = {
-                "epoch": promoted.epoch,
-                "start_offset": str(promoted.start_offset),
-                "broker_role": promoted.broker_role,
-            }
+        done = promoted(request, node, is_forced=request.POST.get("force") == "on")
     except GatewayError as error:
         return ask(request, replace(danger, problem=error.what))
     messages.success(
         request,
         _("%(address)s is the master of %(name)s now, in epoch %(epoch)d.")
-        % {"address": node.address, "name": broker_name, "epoch": promoted.epoch},
+        % {"address": node.address, "name": broker_name, "epoch": done.epoch},
     )
     return redirect("overview:index")
+
+
+def promoted(request: HttpRequest, node: BrokerNode, *, is_forced: bool) -> Promoted:
+    """Make a slave the master of its set, under an audit entry.
+
+    Raises:
+        GatewayError: it refused.
+    """
+    subject = f"{node.broker_name}:{node.broker_id} {node.address}"
+    with change(request, "broker.promote", subject, before={"force": is_forced}) as entry:
+        done = gateway().cluster.promote(node, force=is_forced)
+        entry.after = {
+            "epoch": done.epoch,
+            "start_offset": str(done.start_offset),
+            "broker_role": done.broker_role,
+        }
+    return done

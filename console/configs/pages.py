@@ -40,6 +40,15 @@ OVERTAKEN = 409
 UNPROCESSABLE = 422
 
 
+class PlanRefusedError(Exception):
+    """A plan that is not carried out: for a refusal, or an objection that nobody accepted."""
+
+    def __init__(self, refusal: str, objection: str) -> None:
+        super().__init__(refusal or objection)
+        self.refusal = refusal
+        self.objection = objection
+
+
 class Configured(Protocol):
     """A topic or a group: a name with its configuration, a dataclass, on each broker with it."""
 
@@ -142,8 +151,7 @@ class ConfigPages:
             form.initial.update(self._like(request.GET.get("like", ""), form))
         if is_post and form.is_valid() and not is_going_back(request):
             require(request, self.action, form.name)
-            nothing: State = dict.fromkeys(form.chosen_brokers)
-            plan = Plan(form.name, nothing, nothing, wanted_by(form))
+            plan = making(form)
             return self._show_plan(request, plan, form=form)
         return self._show(request, form)
 
@@ -191,6 +199,13 @@ class ConfigPages:
         """Show what undoing an entry would do; a POST does it while nobody has changed it since."""
         if "token" in request.POST:
             return self._apply(request)
+        plan = self.undoing(entry_id)
+        if request.method != "POST" or plan.is_overtaken or plan.is_idle:
+            return self._show_plan(request, plan)
+        return self._carry_out(request, plan)
+
+    def undoing(self, entry_id: int) -> Plan:
+        """Return what undoing an entry would do, or the 404 page."""
         actions = [f"{self.kind}.{verb}" for verb in ("create", "update", "delete", "purge")]
         entry = get_object_or_404(Entry, pk=entry_id, action__in=actions)
         if not undo_address(entry):
@@ -200,10 +215,7 @@ class ConfigPages:
             wanted = dict.fromkeys(seen)
         if not wanted:
             raise MissingError(_("An older console wrote this entry; it says too little to undo."))
-        plan = self._plan(entry.subject, seen or {}, wanted, entry.pk)
-        if request.method != "POST" or plan.is_overtaken or plan.is_idle:
-            return self._show_plan(request, plan)
-        return self._carry_out(request, plan)
+        return self._plan(entry.subject, seen or {}, wanted, entry.pk)
 
     def delete(
         self,
@@ -234,13 +246,23 @@ class ConfigPages:
             problem = _("Somebody changed it while you looked; nothing was deleted. Look again.")
             return ask(request, replace(asked, problem=problem))
         try:
-            action = f"{self.kind}.delete"
-            with change(request, action, subject.name, before=before(), after=after) as entry:
-                act()
+            entry = self.deleted(request, subject.name, act, before(), after)
         except GatewayError as error:
             return ask(request, replace(asked, problem=f"{error.what} {error.advice}".strip()))
         tell(request, str(self.words.deleted) % {"name": subject.name}, entry)
         return redirect(self.list_name)
+
+    def deleted(
+        self, request: HttpRequest, name: str, act: Callable[[], None], before: Any, after: Any
+    ) -> Entry:
+        """Do what `act` does under an audit entry.
+
+        Raises:
+            GatewayError: a broker refused.
+        """
+        with change(request, f"{self.kind}.delete", name, before=before, after=after) as entry:
+            act()
+        return entry
 
     def _apply(self, request: HttpRequest, name: str | None = None) -> HttpResponse:
         """Do what a plan showed, unless something has changed since: then show both."""
@@ -261,34 +283,50 @@ class ConfigPages:
 
     def _carry_out(self, request: HttpRequest, plan: Plan) -> HttpResponse:
         """Do what a plan says, once its objection is accepted."""
-        require(request, self.action, plan.name)
-        refusal, objection = self._objections(plan)
-        if refusal or (objection and request.POST.get("accepted") != "on"):
+        try:
+            entry = self.carry_out(request, plan, is_accepted=request.POST.get("accepted") == "on")
+        except PlanRefusedError:
             return self._show_plan(request, plan, is_refused=True)
+        except GatewayError as error:
+            problem = f"{error.what} {error.advice}".strip()
+            return self._show_plan(request, self._reread(plan), problem=problem)
+        tell(request, self.said(plan), entry)
+        if plan.verb == "delete":
+            return redirect(self.list_name)
+        return redirect(self.detail_name, plan.name)
+
+    def carry_out(self, request: HttpRequest, plan: Plan, *, is_accepted: bool) -> Entry:
+        """Do what a plan says, under an audit entry.
+
+        Raises:
+            PlanRefusedError: it cannot be done, or its objection is not accepted.
+            GatewayError: a broker refused; a part may be done.
+        """
+        require(request, self.action, plan.name)
+        refusal, objection = self.objections(plan)
+        if refusal or (objection and not is_accepted):
+            raise PlanRefusedError(refusal or "", objection or "")
         undone = Entry.objects.get(pk=plan.undoes) if plan.undoes is not None else None
         action = f"{self.kind}.{plan.verb}"
         before = None if plan.verb == "create" else plan.now
         after = None if plan.verb == "delete" else plan.wanted
-        try:
-            with change(request, action, plan.name, before=before, after=after) as entry:
-                if undone is not None:
-                    entry.remark = _("Undoes entry %(entry)d.") % {"entry": undone.pk}
-                self._store(plan)
-                if undone is not None and undone.action.endswith(".delete"):
-                    self.requests.put_back(undone)
-        except GatewayError as error:
-            problem = f"{error.what} {error.advice}".strip()
-            return self._show_plan(request, self._reread(plan), problem=problem)
+        with change(request, action, plan.name, before=before, after=after) as entry:
+            if undone is not None:
+                entry.remark = _("Undoes entry %(entry)d.") % {"entry": undone.pk}
+            self._store(plan)
+            if undone is not None and undone.action.endswith(".delete"):
+                self.requests.put_back(undone)
+        return entry
+
+    def said(self, plan: Plan) -> str:
+        """Return what is said once a plan is carried out."""
         words = {
             "create": self.words.created,
             "update": self.words.changed,
             "delete": self.words.deleted,
         }
-        sentence = self.words.undone if undone is not None else words[plan.verb]
-        tell(request, str(sentence) % {"name": plan.name}, entry)
-        if plan.verb == "delete":
-            return redirect(self.list_name)
-        return redirect(self.detail_name, plan.name)
+        sentence = self.words.undone if plan.undoes is not None else words[plan.verb]
+        return str(sentence) % {"name": plan.name}
 
     def _store(self, plan: Plan) -> None:
         if plan.verb == "delete":
@@ -298,7 +336,7 @@ class ConfigPages:
             if part.wanted is not None and part.wanted != part.now:
                 self.requests.save(self.config(**part.wanted), part.brokers)
 
-    def _objections(self, plan: Plan) -> tuple[str | None, str | None]:
+    def objections(self, plan: Plan) -> tuple[str | None, str | None]:
         """Return why a plan cannot be done, and what has to be accepted before it is."""
         if plan.verb == "delete":
             return self.requests.in_use(plan.name), None
@@ -355,7 +393,7 @@ class ConfigPages:
         problem: str = "",
         is_refused: bool = False,
     ) -> HttpResponse:
-        refusal, objection = (None, None) if plan.is_idle else self._objections(plan)
+        refusal, objection = (None, None) if plan.is_idle else self.objections(plan)
         is_new = all(values is None for values in plan.now.values())
         back = reverse(self.detail_name, args=[plan.name])
         context = {
@@ -382,6 +420,12 @@ class ConfigPages:
     ) -> HttpResponse:
         context = {"form": form, "pages": self, "is_new": subject is None, "subject": subject}
         return render(request, f"{self.namespace}/form.html", context)
+
+
+def making(form: ConfigForm[Any]) -> Plan:
+    """Return what a valid form would make."""
+    nothing: State = dict.fromkeys(form.chosen_brokers)
+    return Plan(form.name, nothing, nothing, wanted_by(form))
 
 
 def refuse_system(subject: Configured) -> None:

@@ -91,11 +91,16 @@ def confirm(request: HttpRequest) -> HttpResponse:
             % said,
         )
     else:
-        with change(request, "broker.confirm", f"{broker_name} {address}"):
-            known_addresses().confirm(address)
-        shared_summary.forget()
+        confirmed(request, broker_name, address)
         messages.success(request, _("Broker %(broker)s at %(address)s is confirmed.") % said)
     return redirect("overview:index")
+
+
+def confirmed(request: HttpRequest, broker_name: str, address: str) -> None:
+    """Let the console ask the broker at an address from now on, under an audit entry."""
+    with change(request, "broker.confirm", f"{broker_name} {address}"):
+        known_addresses().confirm(address)
+    shared_summary.forget()
 
 
 def summary_kept() -> Summary:

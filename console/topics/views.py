@@ -422,22 +422,33 @@ def purge(request: HttpRequest, topic: str) -> HttpResponse:
     question = unanswered(request, danger)
     if question is not None:
         return question
-    deleted: Entry | None = None
+    deleted: list[Entry] = []
     try:
-        with change(request, "topic.purge", topic, before={"configs": state_of(subject)}) as entry:
-            gateway().topics.delete(topic)
-            deleted = entry
-            for broker_name, config in subject.configs.items():
-                gateway().topics.save(config, [broker_name])
+        emptied(request, subject, deleted)
     except GatewayError as error:
         problem = f"{error.what} {error.advice}".strip()
-        if deleted is None:
+        if not deleted:
             return ask(request, replace(danger, problem=problem))
         said = _("Topic %(name)s is deleted, and is not made again everywhere: %(problem)s")
         messages.error(request, said % {"name": topic, "problem": problem})
-        return redirect(undo_address(deleted))
+        return redirect(undo_address(deleted[0]))
     messages.success(request, _("Topic %(name)s is empty.") % {"name": topic})
     return redirect("topics:detail", topic)
+
+
+def emptied(request: HttpRequest, subject: Topic, deleted: list[Entry]) -> Entry:
+    """Delete a topic and make it again under an audit entry, which `deleted` gets in between.
+
+    Raises:
+        GatewayError: a broker refused; where `deleted` has the entry, the topic is gone.
+    """
+    before = {"configs": state_of(subject)}
+    with change(request, "topic.purge", subject.name, before=before) as entry:
+        gateway().topics.delete(subject.name)
+        deleted.append(entry)
+        for broker_name, config in subject.configs.items():
+            gateway().topics.save(config, [broker_name])
+    return entry
 
 
 PAGES = ConfigPages(

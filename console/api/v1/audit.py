@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from django.utils.translation import gettext as _
 from ninja import Schema
 
+from console.accounts.rights import rights_on
 from console.api.operations import Need, operation
-from console.api.schemas import LIMIT, Cursor, Limit, Listed, Text, newest
+from console.api.problems import ProblemError
+from console.api.schemas import (
+    LIMIT,
+    Cursor,
+    Done,
+    DryRun,
+    Limit,
+    Listed,
+    Number,
+    PlanOut,
+    Text,
+    newest,
+)
+from console.api.v1 import configuring
+from console.api.v1.brokers import key_restored
+from console.api.v1.configuring import Accept
+from console.api.v1.offsets import restored
 from console.audit.models import Entry
 from console.audit.views import narrowed
+from console.groups.views import PAGES as GROUP_PAGES
+from console.topics.views import PAGES as TOPIC_PAGES
 
 
 class EntryOut(Schema):
@@ -67,3 +89,29 @@ def audit(
     """List the audit's entries, newest first."""
     page, following = newest(narrowed(q, action), cursor, limit)
     return {"items": [entry_out(each) for each in page], "next": following}
+
+
+@operation(
+    "POST",
+    "/audit/{entry}/undo",
+    area="audit",
+    pages=("topics:undo", "groups:undo", "offsets:restore", "brokers:undo"),
+    response=Done | PlanOut,
+)
+def audit_undo(
+    request: HttpRequest, entry: Number, dry_run: DryRun = False, accept: Accept = False
+) -> Done | PlanOut:
+    """Take back what an entry says was done; it takes what the change itself took."""
+    found = get_object_or_404(Entry, pk=entry)
+    kind = found.action.partition(".")[0]
+    if found.action == "offset.reset":
+        return restored(request, entry, dry_run=dry_run)
+    if found.action == "broker.configure":
+        return key_restored(request, found, dry_run=dry_run)
+    pages = {"topic": TOPIC_PAGES, "group": GROUP_PAGES}.get(kind)
+    if pages is None:
+        detail = _("What this entry says cannot be taken back here.")
+        raise ProblemError(HTTPStatus.CONFLICT, detail)
+    rights_on(request).require(pages.action, found.subject)
+    plan = pages.undoing(entry)
+    return configuring.settled(request, pages, plan, dry_run=dry_run, accept=accept)

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 from ninja import Schema
 
 from console.api.operations import Need, operation
-from console.api.schemas import Number, Text
-from console.brokers.configuration_views import found
-from console.brokers.views import set_of
+from console.api.problems import ProblemError
+from console.api.requestbody import filled, given
+from console.api.schemas import Done, DryRun, Number, PlanOut, Text, plan_of
+from console.audit.models import Entry
+from console.brokers.configuration_views import (
+    KeyForm,
+    configured,
+    found,
+    key_of,
+    name_of,
+    said,
+    state,
+    undoing,
+)
+from console.brokers.views import danger_of, promoted, set_of
+from console.configs.plan import Plan
 from console.gateway.access import gateway
-from console.gateway.answers import RuntimeInfo
+from console.gateway.answers import BrokerNode, RuntimeInfo
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.history.reading import collector_state
 from console.overview.replication import BrokerSet
-from console.overview.views import summary_kept
+from console.overview.views import confirmed, summary_kept
 from console.verdicts.reading import current_verdicts
 from console.verdicts.words import Shown
 
@@ -222,3 +237,114 @@ def links_of(each: BrokerSet) -> list[SlaveOut]:
 def broker_configuration(request: HttpRequest, broker_name: Text, broker_id: Number) -> Any:
     """List a broker's keys: value, default, and what a change takes."""
     return gateway().cluster.configuration(found(broker_name, broker_id))
+
+
+VALUE = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["value"],
+    "properties": {"value": {"type": ["string", "integer"], "description": "The new value."}},
+}
+ADDRESS = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["broker_name", "address"],
+    "properties": {"broker_name": {"type": "string"}, "address": {"type": "string"}},
+}
+
+
+@operation(
+    "PATCH",
+    "/brokers/{broker_name}/{broker_id}/configuration/{key}",
+    area="brokers",
+    need=Need.ADMINISTER,
+    pages=("brokers:key",),
+    body=VALUE,
+    response=Done | PlanOut,
+)
+def broker_configure(
+    request: HttpRequest, broker_name: Text, broker_id: Number, key: Text, dry_run: DryRun = False
+) -> Done | PlanOut:
+    """Change a key that may change while the broker runs."""
+    node = found(broker_name, broker_id)
+    now = key_of(node, key)
+    form = filled(request, lambda data: KeyForm(now, data))
+    was = state(node, key, now.value)
+    plan = Plan(name_of(node), was, was, state(node, key, str(form.cleaned_data["value"])))
+    return key_settled(request, node, key, plan, dry_run=dry_run)
+
+
+def key_settled(
+    request: HttpRequest, node: BrokerNode, key: str, plan: Plan, *, dry_run: bool
+) -> Done | PlanOut:
+    """Show a change of a key, or do it."""
+    changes = {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
+    if dry_run:
+        return PlanOut(title=f"broker.configure {plan.name} {key}", changes=changes)
+    if plan.is_idle:
+        return Done(detail=_("It is like this already; nothing was done."))
+    if plan.is_overtaken:
+        detail = _("Somebody changed it meanwhile; nothing was done.")
+        raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
+    return Done(detail=said(key, plan), entry=configured(request, node, key, plan).pk)
+
+
+def key_restored(request: HttpRequest, done: Entry, *, dry_run: bool) -> Done | PlanOut:
+    """Take back what an entry says was changed of a key."""
+    Need.ADMINISTER.require(request)
+    if done.outcome != Entry.Outcome.DONE:
+        detail = _("What this entry says was not done.")
+        raise ProblemError(HTTPStatus.CONFLICT, detail)
+    node, key, plan = undoing(done)
+    return key_settled(request, node, key, plan, dry_run=dry_run)
+
+
+@operation(
+    "POST",
+    "/brokers/{broker_name}/{broker_id}/promote",
+    area="brokers",
+    need=Need.ADMINISTER,
+    pages=("brokers:promote",),
+    response=Done | PlanOut,
+)
+def broker_promote(
+    request: HttpRequest,
+    broker_name: Text,
+    broker_id: Number,
+    force: bool = False,
+    dry_run: DryRun = False,
+) -> Done | PlanOut:
+    """Make a slave the master of its set; `force` though the old master may be alive."""
+    node = found(broker_name, broker_id)
+    danger = danger_of(node)
+    if dry_run:
+        return plan_of(danger)
+    if danger.refusal:
+        raise ProblemError(HTTPStatus.CONFLICT, danger.refusal)
+    done = promoted(request, node, is_forced=force)
+    detail = _("%(address)s is the master of %(name)s now, in epoch %(epoch)d.")
+    values = {"address": node.address, "name": broker_name, "epoch": done.epoch}
+    return Done(detail=detail % values)
+
+
+@operation(
+    "POST",
+    "/brokers/confirm",
+    area="brokers",
+    need=Need.ADMINISTER,
+    pages=("overview:confirm",),
+    body=ADDRESS,
+    response=Done,
+)
+def broker_confirm(request: HttpRequest) -> Done:
+    """Let the console ask a broker that is registered with this name and address."""
+    asked = given(request, ("broker_name", "address"))
+    name, address = asked.get("broker_name"), asked.get("address")
+    nodes = gateway().cluster.registered().nodes
+    known = next((e for e in nodes if (e.broker_name, e.address) == (name, address)), None)
+    if known is None:
+        detail = _("No broker of this name is registered at this address; nothing is confirmed.")
+        raise ProblemError(HTTPStatus.CONFLICT, detail)
+    confirmed(request, known.broker_name, known.address)
+    values = {"broker": known.broker_name, "address": known.address}
+    return Done(detail=_("Broker %(broker)s at %(address)s is confirmed.") % values)

@@ -10,17 +10,32 @@ from ninja import Schema
 
 from console.accounts.actions import Action
 from console.api.operations import operation
-from console.api.schemas import LIMIT, Cursor, Limit, Listed, Number, Text, by_name
+from console.api.schemas import (
+    LIMIT,
+    Cursor,
+    Done,
+    DryRun,
+    Limit,
+    Listed,
+    Number,
+    PlanOut,
+    Text,
+    by_name,
+)
+from console.api.v1 import configuring
+from console.api.v1.configuring import Accept, Seen
+from console.configs.pages import state_of
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
+from console.groups.forms import GroupForm
 from console.groups.member_views import found_member
 from console.groups.members import MEMBERS_ASKED_MAX, subscriptions_of
 from console.groups.progress import progress_context
 from console.groups.queue_views import found_place
 from console.groups.states import GroupState, group_states
-from console.groups.views import found
+from console.groups.views import PAGES, danger_of, found, offset_snapshot
 
 
 class GroupConfigOut(Schema):
@@ -241,3 +256,67 @@ def group(request: HttpRequest, group: Text) -> dict[str, Any]:
         "queues": progress.queues,
         "read_at_ms": progress.read_at_ms,
     }
+
+
+@operation(
+    "POST",
+    "/groups",
+    area="groups",
+    need=Action.GROUP,
+    pages=("groups:create",),
+    form=GroupForm,
+    response=Done | PlanOut,
+)
+def group_create(
+    request: HttpRequest, dry_run: DryRun = False, accept: Accept = False
+) -> Done | PlanOut:
+    """Make a subscription group, on all brokers unless some are named."""
+    return configuring.make(request, PAGES, dry_run=dry_run, accept=accept)
+
+
+@operation(
+    "PATCH",
+    "/groups/{path:group}",
+    area="groups",
+    need=Action.GROUP,
+    named="group",
+    pages=("groups:edit",),
+    form=GroupForm,
+    response=Done | PlanOut,
+)
+def group_change(
+    request: HttpRequest,
+    group: Text,
+    dry_run: DryRun = False,
+    accept: Accept = False,
+    seen: Seen = "",
+) -> Done | PlanOut:
+    """Change what the body names, on each broker that has the group or on those it names."""
+    subject = found(group)
+    return configuring.change(request, PAGES, subject, seen, dry_run=dry_run, accept=accept)
+
+
+@operation(
+    "DELETE",
+    "/groups/{path:group}",
+    area="groups",
+    need=Action.GROUP,
+    named="group",
+    pages=("groups:delete",),
+    response=Done | PlanOut,
+)
+def group_delete(
+    request: HttpRequest, group: Text, remove_offset: bool = False, dry_run: DryRun = False
+) -> Done | PlanOut:
+    """Delete a group without members, with its consumer offsets or without."""
+    subject = found(group)
+    return configuring.deleted(
+        request,
+        PAGES,
+        subject,
+        danger_of(subject),
+        act=lambda: gateway().groups.delete(group, remove_offset=remove_offset),
+        before=lambda: {"configs": state_of(subject), "offsets": offset_snapshot(group)},
+        after={"remove_offset": remove_offset},
+        dry_run=dry_run,
+    )

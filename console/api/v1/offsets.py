@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from django.http import HttpRequest
@@ -10,11 +11,28 @@ from ninja import Schema
 from pydantic import Field
 
 from broker_core.message import names
+from console.accounts.actions import Action
+from console.accounts.permissions import require
 from console.api.operations import operation
-from console.api.schemas import Number
+from console.api.problems import ProblemError, of_form
+from console.api.requestbody import filled, given
+from console.api.schemas import Done, DryRun, Number, PlanOut, plan_of
 from console.gateway.access import gateway
 from console.offsets.following import following_of
-from console.offsets.views import SUBJECT_SEPARATOR, reset_of, subject_context
+from console.offsets.forms import ResetForm, SubjectForm
+from console.offsets.plan import Mode, Plan, PlanError, Wish
+from console.offsets.views import (
+    SUBJECT_SEPARATOR,
+    carry_out,
+    changed_since,
+    danger_of,
+    is_as_left,
+    offsets_before,
+    packed,
+    planned,
+    reset_of,
+    subject_context,
+)
 from console.ui.missing import MissingError
 
 Group = Annotated[str, Field(min_length=1, max_length=names.GROUP_LENGTH_MAX)]
@@ -109,3 +127,75 @@ def offset_following(request: HttpRequest, entry: Number) -> dict[str, Any]:
         for each in found.queues
     ]
     return {"entry": entry, "waiting": found.waiting, "is_over": found.is_over, "queues": queues}
+
+
+@operation(
+    "POST",
+    "/offsets/reset",
+    area="offsets",
+    need=Action.OFFSET,
+    pages=("offsets:preview", "offsets:apply"),
+    form=ResetForm,
+    response=Done | PlanOut,
+)
+def offset_reset(request: HttpRequest, dry_run: DryRun = False) -> Done | PlanOut:
+    """Send a group somewhere else in a topic: earliest, latest, a time, an offset, and more."""
+    asked = given(request, tuple(ResetForm.base_fields))
+    subject = filled_subject(asked)
+    group, topic = subject["group"], subject["topic"]
+    require(request, Action.OFFSET, group)
+    queues = subject_context(gateway().groups.progress(group), topic)["queues"]
+    form = filled(request, lambda data: ResetForm(data, queues=queues))
+    return settled(request, plan_for(form.wish()), dry_run=dry_run)
+
+
+def filled_subject(asked: dict[str, Any]) -> dict[str, str]:
+    """Return group and topic of a body."""
+    form = SubjectForm({name: asked.get(name) for name in SubjectForm.base_fields})
+    if not form.is_valid():
+        raise of_form(form)
+    found: dict[str, str] = form.cleaned_data
+    return found
+
+
+def plan_for(wish: Wish) -> Plan:
+    try:
+        return planned(wish)
+    except PlanError as error:
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+
+
+def settled(request: HttpRequest, plan: Plan, *, dry_run: bool) -> Done | PlanOut:
+    """Show a reset, or do it."""
+    danger, sealed = danger_of(plan), packed(plan)
+    if dry_run:
+        names_of = ("queue", "old", "new")
+        moves = [dict(zip(names_of, each, strict=True)) for each in sealed["moves"]]
+        return plan_of(danger, changes=moves)
+    if danger.refusal:
+        return Done(detail=danger.refusal)
+    problem = changed_since(sealed)
+    if problem is not None:
+        raise ProblemError(HTTPStatus.CONFLICT, problem)
+    entry = carry_out(request, sealed)
+    detail = _("Group %(group)s is reset in %(count)d queues of %(topic)s.") % {
+        "group": plan.wish.group,
+        "count": len(entry.after),
+        "topic": plan.wish.topic,
+    }
+    return Done(detail=detail, entry=entry.pk)
+
+
+def restored(request: HttpRequest, entry: int, *, dry_run: bool) -> Done | PlanOut:
+    """Put the offsets back that a reset replaced, while none has moved since."""
+    reset = reset_of(entry)
+    if reset is None:
+        raise MissingError(_("There is no such reset."))
+    group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
+    require(request, Action.OFFSET, group)
+    wish = Wish(group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset))
+    plan = plan_for(wish)
+    if not dry_run and not plan.is_idle and not is_as_left(plan, reset):
+        detail = _("Offsets have moved since that reset; look with dry_run, and reset them anew.")
+        raise ProblemError(HTTPStatus.CONFLICT, detail)
+    return settled(request, plan, dry_run=dry_run)

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 from ninja import Schema
 
+from console.accounts.actions import Action
 from console.api.operations import operation
-from console.api.schemas import LIMIT, Cursor, Limit, Listed, Text, by_name
+from console.api.schemas import (
+    LIMIT,
+    Cursor,
+    Done,
+    DryRun,
+    Limit,
+    Listed,
+    PlanOut,
+    Text,
+    by_name,
+    plan_of,
+)
+from console.api.v1 import configuring
+from console.api.v1.configuring import Accept, Seen
+from console.configs.pages import state_of
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
 from console.gateway.moment import now_ms
 from console.history.topic_lags import topic_lags
+from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
 from console.topics.retained import oldest_of
-from console.topics.views import found
+from console.topics.views import PAGES, danger_of, emptied, found, purge_danger
 
 
 class TopicConfigOut(Schema):
@@ -106,6 +124,87 @@ def topics(
             }
         )
     return {"items": rows, "next": following}
+
+
+@operation(
+    "POST",
+    "/topics",
+    area="topics",
+    need=Action.TOPIC,
+    pages=("topics:create",),
+    form=TopicForm,
+    response=Done | PlanOut,
+)
+def topic_create(
+    request: HttpRequest, dry_run: DryRun = False, accept: Accept = False
+) -> Done | PlanOut:
+    """Make a topic, on all brokers unless some are named."""
+    return configuring.make(request, PAGES, dry_run=dry_run, accept=accept)
+
+
+@operation(
+    "POST",
+    "/topics/{path:topic}/purge",
+    area="topics",
+    need=Action.TOPIC,
+    named="topic",
+    pages=("topics:purge",),
+    response=Done | PlanOut,
+)
+def topic_purge(request: HttpRequest, topic: Text, dry_run: DryRun = False) -> Done | PlanOut:
+    """Empty a topic: delete it, and make it again as it was on each broker."""
+    subject = found(topic)
+    if subject.kind is not TopicKind.NORMAL:
+        raise PermissionDenied
+    if dry_run:
+        return plan_of(purge_danger(subject))
+    entry = emptied(request, subject, [])
+    return Done(detail=_("Topic %(name)s is empty.") % {"name": topic}, entry=entry.pk)
+
+
+@operation(
+    "PATCH",
+    "/topics/{path:topic}",
+    area="topics",
+    need=Action.TOPIC,
+    named="topic",
+    pages=("topics:edit",),
+    form=TopicForm,
+    response=Done | PlanOut,
+)
+def topic_change(
+    request: HttpRequest,
+    topic: Text,
+    dry_run: DryRun = False,
+    accept: Accept = False,
+    seen: Seen = "",
+) -> Done | PlanOut:
+    """Change what the body names, on each broker that has the topic or on those it names."""
+    subject = found(topic)
+    return configuring.change(request, PAGES, subject, seen, dry_run=dry_run, accept=accept)
+
+
+@operation(
+    "DELETE",
+    "/topics/{path:topic}",
+    area="topics",
+    need=Action.TOPIC,
+    named="topic",
+    pages=("topics:delete",),
+    response=Done | PlanOut,
+)
+def topic_delete(request: HttpRequest, topic: Text, dry_run: DryRun = False) -> Done | PlanOut:
+    """Delete a topic with its messages."""
+    subject = found(topic)
+    return configuring.deleted(
+        request,
+        PAGES,
+        subject,
+        danger_of(subject),
+        act=lambda: gateway().topics.delete(topic),
+        before=lambda: {"configs": state_of(subject)},
+        dry_run=dry_run,
+    )
 
 
 @operation(

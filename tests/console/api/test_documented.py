@@ -51,6 +51,8 @@ def test_there_are_examples() -> None:
 def test_an_example_does_what_it_says(command, programs, brokers) -> None:
     brokers.add_topic("orders")
     brokers.add_group("billing")
+    brokers.put("orders", 0, 1_000)
+    brokers.offsets["billing", "orders", 0] = 1
 
     response = sent(command, programs.admin.text)
 

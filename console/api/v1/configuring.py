@@ -1,0 +1,142 @@
+"""What topics and groups share: plans from the body of a request, shown or carried out."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any
+
+from django.core import signing
+from django.utils.translation import gettext as _
+from pydantic import Field
+
+from console.accounts.permissions import require
+from console.api.problems import ProblemError
+from console.api.requestbody import filled
+from console.api.schemas import Done, PlanOut, plan_of
+from console.configs.pages import (
+    PlanRefusedError,
+    making,
+    on,
+    refuse_system,
+    state_of,
+    wanted_by,
+)
+from console.configs.plan import Plan, sealed_state, unsealed_state
+from console.gateway.access import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.http import HttpRequest
+
+    from console.configs.pages import ConfigPages, Configured
+    from console.ui.danger import Danger
+
+Accept = Annotated[bool, Field(description="Do it in spite of the plan's `objection`.")]
+Seen = Annotated[
+    str,
+    Field(max_length=100_000, description="`seen` of a dry run: refuse if it has changed since."),
+]
+
+
+def make(
+    request: HttpRequest, pages: ConfigPages, *, dry_run: bool, accept: bool
+) -> Done | PlanOut:
+    """Make a topic or a group of the body."""
+    masters = [node.broker_name for node in gateway().cluster.registered().masters]
+    form = filled(
+        request,
+        lambda data: pages.form(data, broker_names=masters, taken=pages.requests.every()),
+    )
+    require(request, pages.action, form.name)
+    return settled(request, pages, making(form), dry_run=dry_run, accept=accept)
+
+
+def change(
+    request: HttpRequest,
+    pages: ConfigPages,
+    subject: Configured,
+    seen: str,
+    *,
+    dry_run: bool,
+    accept: bool,
+) -> Done | PlanOut:
+    """Change what the body names, and leave the rest as it is."""
+    refuse_system(subject)
+    original = next(iter(subject.configs.values()), None)
+    if original is None:
+        detail = _("No broker has a configuration of %(name)s; make it first.")
+        raise ProblemError(HTTPStatus.CONFLICT, detail % {"name": subject.name})
+    brokers = list(subject.configs)
+    form = filled(
+        request,
+        lambda data: pages.form(data, broker_names=brokers, original=original),
+        is_change=True,
+    )
+    now, wanted = state_of(subject), wanted_by(form)
+    before = opened_on(seen) if seen else now
+    plan = Plan(subject.name, on(wanted, before), on(wanted, now), wanted)
+    return settled(request, pages, plan, dry_run=dry_run, accept=accept)
+
+
+def opened_on(seen: str) -> Any:
+    try:
+        return unsealed_state(seen)
+    except signing.BadSignature as error:
+        detail = _("`seen` is none of this console.")
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
+
+
+def settled(
+    request: HttpRequest, pages: ConfigPages, plan: Plan, *, dry_run: bool, accept: bool
+) -> Done | PlanOut:
+    """Show a plan, or carry it out."""
+    if dry_run:
+        return shown(pages, plan)
+    if plan.is_idle:
+        return Done(detail=_("It is like this already; nothing was done."))
+    if plan.is_overtaken:
+        detail = _("Somebody changed it meanwhile; nothing was done.")
+        raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes_of(plan))
+    try:
+        entry = pages.carry_out(request, plan, is_accepted=accept)
+    except PlanRefusedError as error:
+        more = {"refusal": error.refusal, "objection": error.objection}
+        raise ProblemError(HTTPStatus.CONFLICT, str(error), more=more) from error
+    return Done(detail=pages.said(plan), entry=entry.pk)
+
+
+def shown(pages: ConfigPages, plan: Plan) -> PlanOut:
+    refusal, objection = (None, None) if plan.is_idle else pages.objections(plan)
+    return PlanOut(
+        title=f"{pages.kind}.{plan.verb} {plan.name}",
+        refusal=refusal or "",
+        objection=objection or "",
+        changes=changes_of(plan),
+        seen=sealed_state(plan.now),
+    )
+
+
+def changes_of(plan: Plan) -> dict[str, Any]:
+    return {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
+
+
+def deleted(
+    request: HttpRequest,
+    pages: ConfigPages,
+    subject: Configured,
+    danger: Danger,
+    act: Callable[[], None],
+    before: Callable[[], Any],
+    after: Any = None,
+    *,
+    dry_run: bool,
+) -> Done | PlanOut:
+    """Delete a topic or a group, unless something is against it."""
+    refuse_system(subject)
+    if dry_run:
+        return plan_of(danger)
+    if danger.refusal:
+        raise ProblemError(HTTPStatus.CONFLICT, danger.refusal)
+    entry = pages.deleted(request, subject.name, act, before(), after)
+    return Done(detail=str(pages.words.deleted) % {"name": subject.name}, entry=entry.pk)
