@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import secrets
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -33,14 +34,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-QUEUE_EVENTS_MAX = 2_000
-BATCH_EVENTS_MAX = 100
+QUEUE_EVENTS_MAX = 5_000
+BATCH_EVENTS_MAX = 500
 BATCH_EVERY_S = 0.1
 VIEWERS_PER_USER_MAX = 20
 FILTERS_MAX = 256
 """Different ones at a time; a broker takes no more."""
 TEXT_CHARS_MAX = 240
 
+PARKED_S = 30.0
+"""So long a page whose connection broke may come back to what waited meanwhile."""
 DISCOVER_EVERY_S = 10.0
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 8.0
@@ -60,7 +63,9 @@ class Viewer:
     `seen` events matched its filter; `dropped` of them never reached the page, since the queue
     overflowed; the broker's own ring lost `broker_dropped` before the filter. `round` numbers the
     page's filters and clearings: events from before the last filter carry an older number, and the
-    page picks from them itself. Messages of topics that it may not see are nothing to it.
+    page picks from them itself. Messages of topics that it may not see are nothing to it. By its
+    `token` a page that lost its connection comes back; what was sent last is kept until then, since
+    nobody knows how much of it arrived.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Viewer:
     ) -> None:
         self.user_id = user_id
         self.may_see = may_see
+        self.token = secrets.token_urlsafe(16)
         self.filter = WatchFilter()
         self.paused = False
         self.round = 0
@@ -76,6 +82,8 @@ class Viewer:
         self.broker_dropped = 0
         # Each with the round that it came in.
         self._queue: deque[tuple[int, TraceEvent]] = deque()
+        self._sent: deque[tuple[int, TraceEvent]] = deque(maxlen=QUEUE_EVENTS_MAX)
+        self._sent_count = 0
         self._status: dict[str, Any] | None = None
         self._news = asyncio.Event()
 
@@ -110,6 +118,15 @@ class Viewer:
         self.dropped = self.broker_dropped = 0
         self._news.set()
 
+    def go_back_to(self, count: int) -> None:
+        """Send once more what followed the first `count` events; what is gone counts as dropped."""
+        missing = max(0, self._sent_count - count)
+        again = [self._sent.pop() for _ in range(min(missing, len(self._sent)))]
+        self._queue.extendleft(again)
+        self.dropped += missing - len(again)
+        self._sent_count -= len(again)
+        self._news.set()
+
     def resume(self) -> None:
         self.paused = False
         self._news.set()
@@ -130,7 +147,10 @@ class Viewer:
         if not self.paused and self._queue:
             number = self._queue[0][0]
             while self._queue and self._queue[0][0] == number and len(events) < BATCH_EVENTS_MAX:
-                events.append(shown(self._queue.popleft()[1]))
+                taken = self._queue.popleft()
+                self._sent.append(taken)
+                self._sent_count += 1
+                events.append(shown(taken[1]))
             if self._queue or number != self.round:
                 self._news.set()
         frames.append(
@@ -139,6 +159,7 @@ class Viewer:
                     "type": "events",
                     "round": number,
                     "events": events,
+                    "upTo": self._sent_count,
                     "seen": self.seen,
                     "dropped": self.dropped,
                     "brokerDropped": self.broker_dropped,
@@ -174,18 +195,22 @@ class TraceBridge:
         batch_every_s: float = BATCH_EVERY_S,
         backoff_first_s: float = BACKOFF_FIRST_S,
         discover_every_s: float = DISCOVER_EVERY_S,
+        parked_s: float = PARKED_S,
     ) -> None:
         self.batch_every_s = batch_every_s
         self._cluster = cluster
         self._watches = watches
         self._backoff_first_s = backoff_first_s
         self._discover_every_s = discover_every_s
+        self._parked_s = parked_s
+        self._parked: dict[str, tuple[Viewer, asyncio.TimerHandle]] = {}
         self._viewers: set[Viewer] = set()
         self._brokers: dict[str, WatchedBroker] = {}
         self._discovery: asyncio.Task[None] | None = None
         self._problem: Sentence = ""
         self._names: dict[WatchFilter, str] = {}
         self._numbers = itertools.count(1)
+        self._leaving: asyncio.Task[None] | None = None
 
     def join(self, viewer: Viewer) -> None:
         """Let a viewer see events from now on.
@@ -211,8 +236,32 @@ class TraceBridge:
         else:
             await self.shutdown()
 
+    def park(self, viewer: Viewer) -> None:
+        """Go on for a viewer whose connection broke, for a while."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self._parked_s, self._give_up, viewer)
+        self._parked[viewer.token] = viewer, timer
+
+    def unpark(self, token: str, user_id: object) -> Viewer | None:
+        """Return a user's viewer that was parked, None when it is not there (any more)."""
+        viewer, timer = self._parked.get(token, (None, None))
+        if viewer is None or timer is None or viewer.user_id != user_id:
+            return None
+        timer.cancel()
+        del self._parked[token]
+        viewer.offer_status(self._status())
+        return viewer
+
+    def _give_up(self, viewer: Viewer) -> None:
+        del self._parked[viewer.token]
+        self._leaving = asyncio.get_running_loop().create_task(
+            self.leave(viewer), name="trace viewer leaves"
+        )
+
     def viewers_of(self, user_id: object) -> int:
-        return Counter(viewer.user_id for viewer in self._viewers)[user_id]
+        """Count a user's open pages; those that may come back are none."""
+        open_ones = (each for each in self._viewers if each.token not in self._parked)
+        return Counter(viewer.user_id for viewer in open_ones)[user_id]
 
     def has_room_for(self, wanted: WatchFilter) -> bool:
         """Return whether brokers can be asked for this filter, too: each costs at every event."""
@@ -235,6 +284,9 @@ class TraceBridge:
         tasks = [broker.task for broker in self._brokers.values() if broker.task is not None]
         if self._discovery is not None:
             tasks.append(self._discovery)
+        for _viewer, timer in self._parked.values():
+            timer.cancel()
+        self._parked.clear()
         self._brokers, self._discovery, self._problem = {}, None, ""
         self._names = {}
         for task in tasks:
@@ -333,6 +385,7 @@ class TraceBridge:
                 viewer.broker_lost(lost)
             viewers.setdefault(self._names.get(viewer.filter), []).append(viewer)
         for event in batch.events:
+            event["brokerName"] = broker.name
             for name in event.pop("matched", ()):
                 for viewer in viewers.get(name, ()):
                     if viewer.may_see(str(event.get("topic", ""))):

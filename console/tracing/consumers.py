@@ -1,7 +1,8 @@
 """The WebSocket of the Live page.
 
-Frames to the browser: `status`, `events` (with counters), `problem`; from the browser: `filter`,
-`pause`, `resume`, `clear`. The console looks the session up again every SESSION_CHECK_S,
+Frames to the browser: `viewer` (its token), `status`, `events` (with counters), `problem`; from the
+browser: `filter`, `pause`, `resume`, `clear`, and first of all, where a connection broke,
+`resume_viewer`. The console looks the session up again every SESSION_CHECK_S,
 since a socket lives longer than a sign-in may.
 """
 
@@ -39,6 +40,7 @@ SESSION_CHECK_S = 60.0
 CLOSE_TOO_BIG = 1009
 CLOSE_SIGNED_OUT = 4401
 CLOSE_TOO_MANY = 4429
+CLOSED_BY_PAGE = frozenset({1000, 1001, CLOSE_TOO_BIG, CLOSE_SIGNED_OUT})
 
 
 class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no types
@@ -52,7 +54,9 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         self._bridge = bridge
         self._session_check_s = session_check_s
         self._viewer: Viewer | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._pumping: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._is_announced = False
 
     async def connect(self) -> None:
         user = self.scope.get("user")
@@ -72,18 +76,18 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             return
         self._viewer = viewer
         loop = asyncio.get_running_loop()
-        self._tasks = [
-            loop.create_task(self._pump(viewer), name="trace pump"),
-            loop.create_task(self._check_session(), name="trace session check"),
-        ]
+        self._pumping = loop.create_task(self._pump(viewer), name="trace pump")
+        self._checking = loop.create_task(self._check_session(), name="trace session check")
 
     async def disconnect(self, code: int) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._viewer is not None:
-            await self._bridge.leave(self._viewer)
-            self._viewer = None
+        await ended(self._pumping, self._checking)
+        viewer, self._viewer = self._viewer, None
+        if viewer is None:
+            return
+        if code in CLOSED_BY_PAGE or not self._is_announced:
+            await self._bridge.leave(viewer)
+        else:
+            self._bridge.park(viewer)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self._viewer is None:
@@ -93,11 +97,40 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             return
         try:
             content = msgspec.json.decode(text_data, type=dict[str, Any])
-            self._obey(self._viewer, content)
+            if content.get("type") == "resume_viewer":
+                await self._go_on(self._viewer, content)
+            else:
+                self._obey(self._viewer, content)
+            await self._announce()
         except FilterError as error:
             await self._problem(str(error))
         except (ValueError, RecursionError):
             await self._problem(gettext("The console does not understand this message."))
+
+    async def _announce(self) -> None:
+        """Tell the page, once, by which token it may come back."""
+        if self._viewer is not None and not self._is_announced:
+            self._is_announced = True
+            frame = msgspec.json.encode({"type": "viewer", "token": self._viewer.token})
+            await self.send(text_data=frame.decode())
+
+    async def _go_on(self, viewer: Viewer, content: dict[str, Any]) -> None:
+        """Take the place of a connection that broke, if that is not too long ago."""
+        token, up_to = content.get("token"), content.get("upTo")
+        if not isinstance(token, str) or type(up_to) is not int or self._is_announced:
+            raise FilterError(gettext("The console does not understand this message."))
+        former = self._bridge.unpark(token, viewer.user_id)
+        if former is None:
+            return
+        await ended(self._pumping)
+        former.may_see = viewer.may_see
+        self._viewer = former
+        await self._bridge.leave(viewer)
+        await self._announce()
+        former.go_back_to(up_to)
+        self._pumping = asyncio.get_running_loop().create_task(
+            self._pump(former), name="trace pump"
+        )
 
     def _obey(self, viewer: Viewer, content: dict[str, Any]) -> None:
         match content.get("type"):
@@ -148,6 +181,14 @@ async def sees(user: User) -> Callable[[str], bool]:
     """Return whether somebody may see the messages of a topic, by the rights of now."""
     rights = await database_sync_to_async(rights_of)(user)
     return lambda topic: rights.may(Action.SEE, topic)
+
+
+async def ended(*tasks: asyncio.Task[None] | None) -> None:
+    """Cancel tasks and wait for their end."""
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 def round_of(content: dict[str, Any]) -> int:

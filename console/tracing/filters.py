@@ -11,7 +11,20 @@ from console.gateway.answers import TracedMessage, WatchFilter
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-STAGES = ("stored", "delivered", "acknowledged", "given_back", "dead", "refused")
+STAGES = (
+    *(
+        "received",
+        "validated",
+        "appended",
+        "dispatched",
+        "stored",
+        "retried",
+        "replayed",
+        "refused",
+    ),
+    *("withheld", "checked", "committed", "rolled_back", "deferred", "flushed", "replicated"),
+    *("woken", "filtered", "delivered", "acknowledged", "given_back", "dead", "expired"),
+)
 WORD_CHARS_MAX = 255
 OFFSET_MAX = 2**63 - 1
 LATENCY_MS_MAX = 7 * 86_400_000

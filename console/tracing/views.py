@@ -6,52 +6,48 @@ from typing import TYPE_CHECKING
 
 from django.http import JsonResponse
 from django.shortcuts import render
-from django.utils.translation import gettext_lazy as _
 
 from console.accounts.permissions import page
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
-from console.tracing.filters import WORD_CHARS_MAX
+from console.tracing.filters import STAGES, WORD_CHARS_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from django.http import HttpRequest, HttpResponse
 
-STAGE_LABELS = [
-    ("stored", _("stored")),
-    ("delivered", _("delivered")),
-    ("acknowledged", _("acknowledged")),
-    ("given_back", _("given back")),
-    ("dead", _("dead letter")),
-    ("refused", _("refused")),
-    ("errors", _("errors only")),
-]
-RARER_FIELDS = ("client", "property", "latency", "sample")
-FIELDS = ("topic", "group", "tag", "key", "stage", *RARER_FIELDS)
-SAMPLES = [10, 100, 1_000, 10_000]
-TOPICS_OFFERED_MAX = 2_000
+NAMES = ("topic", "group", "tag", "key", "client", "stage", "property", "latency", "sample")
+SCRIPTS = [f"tracing/{name}.js" for name in ("strip", "rows", "filter_line", "live")]
+NAMES_OFFERED_MAX = 2_000
 
 
 @page
 def river(request: HttpRequest) -> HttpResponse:
-    """Show the river of messages; its address holds the filter, so that people can share it."""
-    asked = {name: request.GET.get(name, "")[:WORD_CHARS_MAX] for name in FIELDS}
-    return render(
-        request,
-        "tracing/river.html",
-        {
-            "filter": asked,
-            "stages": STAGE_LABELS,
-            "samples": SAMPLES,
-            "is_narrow": any(asked[name] for name in RARER_FIELDS),
-        },
+    """Show messages as they pass; the address holds the filter, so that people can share it."""
+    asked = {name: request.GET.get(name, "")[:WORD_CHARS_MAX] for name in NAMES}
+    context = {"line": line_of(asked), "stages": STAGES, "scripts": SCRIPTS}
+    return render(request, "tracing/river.html", context)
+
+
+def line_of(asked: Mapping[str, str]) -> str:
+    """Return a filter as people write it, `topic:orders latency:100 errors`."""
+    words = {name: text.strip() for name, text in asked.items() if text.strip()}
+    return " ".join(
+        "errors"
+        if (name, text) == ("stage", "errors")
+        else f'{name}:"{text}"'
+        if any(sign.isspace() for sign in text)
+        else f"{name}:{text}"
+        for name, text in words.items()
     )
 
 
 @page
 def topics(request: HttpRequest) -> JsonResponse:
-    """Return the topics that the filter offers; none while no broker answers."""
+    """Return the topics and groups that the filter offers; none while no broker answers."""
     try:
-        names = sorted(gateway().topics.all())
+        names, groups = sorted(gateway().topics.all()), sorted(gateway().groups.all())
     except GatewayError:
-        names = []
-    return JsonResponse({"topics": names[:TOPICS_OFFERED_MAX]})
+        names, groups = [], []
+    return JsonResponse({"topics": names[:NAMES_OFFERED_MAX], "groups": groups[:NAMES_OFFERED_MAX]})

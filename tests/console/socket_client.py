@@ -47,6 +47,6 @@ class SocketClient:
             if output["type"] == "websocket.close":
                 return int(output["code"])
 
-    async def disconnect(self) -> None:
-        await self._app.send_input({"type": "websocket.disconnect", "code": 1000})
+    async def disconnect(self, code: int = 1000) -> None:
+        await self._app.send_input({"type": "websocket.disconnect", "code": code})
         await self._app.wait(WAIT_S)

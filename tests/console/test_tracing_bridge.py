@@ -64,6 +64,38 @@ def test_a_paused_viewer_is_sent_nothing_and_still_counts() -> None:
     assert (batch["events"], batch["seen"], batch["waiting"]) == ([], 1, 1)
 
 
+def test_a_page_that_comes_back_is_sent_again_what_it_did_not_get() -> None:
+    viewer = Viewer("reader")
+    for number in range(3):
+        viewer.offer(an_event(queueOffset=str(number)))
+    [first] = frames(viewer)
+    viewer.offer(an_event(queueOffset="3"))
+
+    viewer.go_back_to(1)
+    [again] = frames(viewer)
+
+    assert (first["upTo"], again["upTo"]) == (3, 4)
+    assert [event["queueOffset"] for event in again["events"]] == ["1", "2", "3"]
+    assert (again["seen"], again["dropped"]) == (4, 0)
+
+
+def test_what_is_not_kept_for_a_page_that_comes_back_counts_as_dropped() -> None:
+    viewer = Viewer("reader")
+    for _ in range(3):
+        for number in range(QUEUE_EVENTS_MAX):
+            viewer.offer(an_event(queueOffset=str(number)))
+        while json.loads(viewer.take()[-1])["events"]:
+            pass
+
+    viewer.go_back_to(0)
+    came = 0
+    while events := (frame := json.loads(viewer.take()[-1]))["events"]:
+        came += len(events)
+
+    assert came == QUEUE_EVENTS_MAX
+    assert came + frame["dropped"] == frame["seen"]
+
+
 def test_what_waits_outlives_a_new_filter_with_the_number_of_its_own() -> None:
     viewer = Viewer(1)
     viewer.show(WatchFilter(), 6)

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from django.urls import reverse
 
+from console.gateway.errors import BrokerDownError
+from console.tracing.views import line_of
+
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker
     from tests.console.conftest import Actors
@@ -18,16 +21,24 @@ def test_a_word_of_the_address_is_in_the_filter(
 ) -> None:
     page = actors.reader.get(reverse("tracing:river"), {name: "shipping<b>"}).content.decode()
 
-    field = page[page.index(f'name="{name}"') :].partition(">")[0]
-    assert 'value="shipping&lt;b&gt;"' in field
+    field = page[page.index('id="river-line"') :].partition(">")[0]
+    assert f'value="{name}:shipping&lt;b&gt;"' in field
 
 
-def test_a_rarer_word_of_the_address_is_in_sight(actors: Actors, brokers: FakeBroker) -> None:
-    plain = actors.reader.get(reverse("tracing:river")).content.decode()
-    asked = {"sample": "100", "stage": "errors"}
-    narrow = actors.reader.get(reverse("tracing:river"), asked).content.decode()
+def test_a_filter_is_written_as_people_write_it() -> None:
+    assert line_of({"topic": "orders*", "key": "a b", "stage": "errors", "sample": ""}) == (
+        'topic:orders* key:"a b" errors'
+    )
 
-    assert '<details class="river__more">' in plain
-    assert '<details class="river__more" open>' in narrow
-    assert '<option value="100" selected>' in narrow
-    assert '<option value="errors" selected>' in narrow
+
+def test_the_filter_offers_topics_and_groups(actors: Actors, brokers: FakeBroker) -> None:
+    brokers.add_topic("orders")
+    brokers.add_group("billing")
+
+    offered = actors.reader.get(reverse("tracing:topics")).json()
+
+    assert "orders" in offered["topics"]
+    assert "billing" in offered["groups"]
+    brokers.fails = BrokerDownError("127.0.0.1:10911", "connection refused")
+    nothing: dict[str, list[str]] = {"topics": [], "groups": []}
+    assert actors.reader.get(reverse("tracing:topics")).json() == nothing

@@ -11,18 +11,21 @@ from django.contrib.staticfiles import finders
 from django.urls import reverse
 from playwright.sync_api import expect, sync_playwright
 
+from console.tracing.bridge import Viewer
 from tests.console.tracing_fakes import an_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Browser, Page, Route
 
     from console.gateway.fakes.broker import FakeBroker
     from tests.console.conftest import Actors
 
 ORIGIN = "http://console.test"
 ADDRESS = "?group=fraud-check"
+# A busy machine makes tasks long; one that draws each of 10,000 rows takes far longer.
+LONG_TASK_MS_MAX = 10_000
 SOCKET = """
   window.sent = [];
   window.WebSocket = class {
@@ -38,7 +41,7 @@ class River:
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self.rows = page.locator("#river-rows tr:visible")
+        self.rows = page.locator("#river-rows tr")
 
     def sent(self) -> dict[str, Any]:
         said: dict[str, Any] = self.page.evaluate("sent.at(-1)")
@@ -57,6 +60,7 @@ class River:
             "dropped": dropped,
             "brokerDropped": 0,
             "waiting": 0,
+            "upTo": len(events),
         }
         self.say(frame)
 
@@ -68,8 +72,20 @@ class River:
         self.say({"type": "status", "problem": "", "brokers": [broker]})
 
 
+@pytest.fixture(scope="module", autouse=True)
+def browser(chromium: str) -> Iterator[Browser]:
+    """Chromium for all of this file; its loop runs in this thread, with Django beside it."""
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        started = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield started
+        started.close()
+
+
 @pytest.fixture
-def river(actors: Actors, brokers: FakeBroker, chromium: str) -> Iterator[River]:
+def river(actors: Actors, brokers: FakeBroker, browser: Browser) -> Iterator[River]:
     path = reverse("tracing:river")
     html = actors.reader.get(path + ADDRESS).content.decode()
     scripts = {
@@ -87,31 +103,32 @@ def river(actors: Actors, brokers: FakeBroker, chromium: str) -> Iterator[River]
         elif asked.startswith("/static/") and (file := finders.find(asked[8:].partition("?")[0])):
             route.fulfill(path=str(file))
         else:
-            route.fulfill(body='{"topics": []}', content_type="application/json")
+            offered = {"topics": ["orders", "payments"], "groups": ["billing"]}
+            route.fulfill(body=json.dumps(offered), content_type="application/json")
 
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
-        )
-        page = started.new_page(viewport={"width": 1280, "height": 800})
-        page.route("**/*", serve)
-        page.add_init_script(SOCKET)
-        page.goto(ORIGIN + path + ADDRESS)
-        made = River(page)
-        made.until_sent("said.type === 'filter'")
-        yield made
-        started.close()
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.route("**/*", serve)
+    page.add_init_script(SOCKET)
+    page.goto(ORIGIN + path + ADDRESS)
+    made = River(page)
+    made.until_sent("said.type === 'filter'")
+    yield made
+    page.close()
 
 
 def an_event_of(number: int, **more: Any) -> dict[str, Any]:
-    return an_event(
-        queueOffset=str(number),
-        uniqKey=f"U{number}",
-        group="fraud-check",
-        client="10.0.0.5:44112",
-        latencyUs=3200,
+    return {
+        **an_event(
+            queueOffset=str(number),
+            uniqKey=f"U{number}",
+            messageId=f"U{number}",
+            group="fraud-check",
+            client="10.0.0.5:44112",
+            latencyUs=3200,
+            brokerName="broker-a",
+        ),
         **more,
-    )
+    }
 
 
 def test_the_filter_of_the_address_is_asked_for_and_rows_outlive_a_narrower_one(
@@ -120,45 +137,112 @@ def test_the_filter_of_the_address_is_asked_for_and_rows_outlive_a_narrower_one(
     asked = river.sent()
     river.feed(an_event_of(1), an_event_of(2, topic="payments"))
     expect(river.rows).to_have_count(2)
+    expect(river.page.locator("#river-line")).to_have_value("group:fraud-check")
 
-    river.page.fill("[name=topic]", "o?d*s")
+    river.page.fill("#river-line", "group:fraud-check topic:o?d*s latency:>2ms sample:1/10")
     said = river.until_sent("said.topic === 'o?d*s'")
     expect(river.rows).to_have_count(1)
     river.feed(an_event_of(3), an_event_of(4, topic="payments"), round_=asked["round"])
     expect(river.rows).to_have_count(2)
 
     assert (asked["group"], said["group"]) == ("fraud-check", "fraud-check")
+    assert (said["minLatencyMs"], said["sample"]) == (2, 10)
     assert "group=fraud-check" in river.page.url
     river.page.get_by_role("button", name="Clear").click()
     river.feed(an_event_of(5), round_=said["round"])
     expect(river.rows).to_have_count(0)
 
 
+def test_a_word_is_completed_and_a_wrong_one_is_named(river: River) -> None:
+    line = river.page.locator("#river-line")
+    line.fill("")
+    line.type("to")
+    line.press("ArrowDown")
+    line.press("Enter")
+    line.type("pay")
+    expect(river.page.get_by_role("option")).to_have_text(["paymentstopic"])
+    line.press("ArrowDown")
+    line.press("Tab")
+    river.until_sent("said.topic === 'payments'")
+
+    line.type("colour:red")
+
+    expect(river.page.locator("#river-problems")).to_contain_text("There is no field colour.")
+    assert river.page.url.endswith("?topic=payments")
+
+
+def test_a_message_is_one_row_whose_dots_fill(river: River) -> None:
+    stages = [("delivered", "billing"), ("acknowledged", "billing"), ("delivered", "fraud-check")]
+    river.page.fill("#river-line", "")
+    river.until_sent("!said.group")
+    river.feed(an_event_of(1, group=None))
+    row = river.rows.first
+    expect(row.locator(".river__dot[data-state]")).to_have_count(1)
+    river.feed(*(an_event_of(1, stage=stage, group=group) for stage, group in stages))
+    retry = {"topic": "%RETRY%billing", "queueOffset": "0", "reconsumeTimes": 3}
+    river.feed(an_event_of(1, stage="retried", group="billing", reconsumeMax=16, **retry))
+    refusal = {"code": 17, "codeName": "TOPIC_NOT_EXIST", "remark": "no such topic"}
+    river.feed(an_event(stage="refused", topic="nothing", queueOffset=None, **refusal))
+    river.feed(an_event_of(1, stage="teleported"))
+
+    expect(river.rows).to_have_count(2)
+    expect(row.locator(".river__ratio")).to_have_text(["2/2", "1/2"])
+    expect(row.locator(".river__stages .chip")).to_have_text(["retry 3/16", "teleported"])
+    expect(river.rows.nth(1)).to_contain_text("no such topic")
+    expect(row.get_by_title("Its family")).to_have_attribute(
+        "href", "/messages/family/broker-a/0/1/orders/"
+    )
+
+
 def test_one_message_is_followed_from_what_is_there_on_and_no_column_is_cut(river: River) -> None:
     river.feed(
         an_event_of(6),
         an_event_of(7),
-        an_event_of(7, stage="acknowledged"),
-        an_event(stage="acknowledged", acknowledgedFrom="5", queueOffset="9", group="fraud-check"),
+        an_event(stage="acknowledged", acknowledgedFrom="5", queueOffset="9", group="fraud-check")
+        | {"brokerName": "broker-a"},
         an_event(stage="acknowledged", acknowledgedFrom="8", queueOffset="9", group="fraud-check"),
-        an_event_of(0, topic="%RETRY%fraud-check") | {"uniqKey": "U7"},
+        an_event_of(0, topic="%RETRY%fraud-check", uniqKey="U7", messageId="U7"),
     )
-    client = river.rows.first.locator(".river__client")
-    assert client.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
-    river.rows.nth(1).click()
+    expect(river.rows).to_have_count(3)
+    expect(river.rows.nth(0).locator(".river__dot[data-state]")).to_have_count(2)
+    river.rows.nth(1).click(position={"x": 20, "y": 8})
     details = river.page.locator("#river-details").bounding_box()
     latency = river.rows.nth(1).locator(".river__latency").bounding_box()
 
     river.page.get_by_role("button", name="Only this message").click()
 
-    expect(river.rows).to_have_count(4)
+    expect(river.rows).to_have_count(1)
     assert river.until_sent("said.message")["message"]["uniqKey"] == "U7"
     assert details
     assert latency
     assert latency["x"] + latency["width"] <= details["x"]
 
 
+def test_a_brushed_moment_is_held_still_and_a_search_looks_within(river: River) -> None:
+    now_ms = river.page.evaluate("Date.now()")
+    for number in range(3):
+        river.feed(an_event_of(number, timeMs=str(now_ms - 20_000 * number), keys=f"K-{number}"))
+    expect(river.rows).to_have_count(3)
+
+    river.page.fill("#river-search", "k-1")
+    expect(river.rows).to_have_count(1)
+    river.page.fill("#river-search", "")
+    box = river.page.locator("#river-strip").bounding_box()
+    assert box
+    river.page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 20)
+    river.page.mouse.down()
+    river.page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + 20)
+    river.page.mouse.up()
+    expect(river.rows).to_have_count(1)
+    river.feed(an_event_of(9, timeMs=str(now_ms)))
+    expect(river.rows).to_contain_text("K-1")
+
+    river.page.keyboard.press("Escape")
+    expect(river.rows).to_have_count(4)
+
+
 def test_a_line_stands_where_events_are_missing(river: River) -> None:
+    river.say({"type": "viewer", "token": "first"})
     river.say_broker("watching")
     river.feed(an_event_of(1))
     river.feed(dropped=1_200)
@@ -166,11 +250,60 @@ def test_a_line_stands_where_events_are_missing(river: River) -> None:
     river.say_broker("away")
     river.say_broker("watching")
     river.page.evaluate("socket.onclose({ code: 1006 })")
-    river.page.wait_for_function("sent.filter(said => said.type === 'filter').length === 2")
+    asked = river.until_sent("said.type === 'resume_viewer'")
+    # The console has started anew, or the page was away for too long.
+    river.say({"type": "viewer", "token": "second"})
+    river.until_sent("said.type === 'filter'")
     river.feed(an_event_of(3))
 
     expect(river.rows).to_have_count(6)
     texts = river.rows.all_inner_texts()
+    assert asked["token"] == "first"
     assert re.search(r"1.234 events are missing here", texts[1])
     assert "broker-a was not watched from" in texts[3]
     assert "No connection from" in texts[4]
+
+
+def test_a_page_that_comes_back_in_time_has_no_gap(river: River) -> None:
+    river.say({"type": "viewer", "token": "first"})
+    round_ = river.sent()["round"]
+    river.feed(an_event_of(1), an_event_of(2))
+    river.page.evaluate("socket.onclose({ code: 1006 })")
+
+    asked = river.until_sent("said.type === 'resume_viewer'")
+    river.say({"type": "viewer", "token": "first"})
+    river.feed(an_event_of(3), round_=round_)
+
+    expect(river.rows).to_have_count(3)
+    assert asked["upTo"] == 2
+    assert river.sent()["type"] == "resume_viewer"
+
+
+def test_a_burst_of_10_000_messages_is_shown_or_counted_and_the_page_stays_responsive(
+    river: River,
+) -> None:
+    sent, viewer = 10_000, Viewer("somebody")
+    viewer.round = river.sent()["round"]
+    long_tasks = """
+      window.longest = 0;
+      new PerformanceObserver((list) => {
+        for (const { duration } of list.getEntries()) longest = Math.max(longest, duration);
+      }).observe({ type: "longtask" });
+    """
+    river.page.evaluate(long_tasks)
+
+    for number in range(sent):
+        viewer.offer(an_event_of(number))
+        if number % 1_000 == 999:
+            river.say(json.loads(viewer.take()[-1]))
+    while (frame := json.loads(viewer.take()[-1]))["events"]:
+        river.say(frame)
+    river.page.get_by_role("button", name="Pause").click()
+
+    shown = river.page.evaluate("LiveRows.all().length")
+    dropped = int(river.page.locator("#river-dropped").inner_text().replace("\u202f", ""))
+    assert dropped > 0
+    assert shown + dropped == sent
+    expect(river.page.locator("#river-seen")).to_have_text("10\u202f000")
+    assert river.rows.count() <= 300
+    assert river.page.evaluate("longest") < LONG_TASK_MS_MAX

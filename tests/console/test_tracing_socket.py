@@ -103,6 +103,49 @@ async def test_a_page_that_closes_ends_the_watch(
     assert not brokers.open_ones
 
 
+async def test_a_page_whose_connection_broke_misses_nothing(
+    bridge: TraceBridge, brokers: TracedBroker
+) -> None:
+    user, session = await database_sync_to_async(sign_in)()
+    first, stranger, second = (socket_of(bridge, each, session) for each in (user, user, user))
+    await first.connect()
+    await brokers.until_watched()
+    await first.send(json.dumps({"type": "filter", "round": 7, "topic": "orders"}))
+    token = (await first.frame("viewer"))["token"]
+    await brokers.until(lambda: len(brokers.opened[0].asked) == 2)
+
+    await first.disconnect(code=1006)
+    brokers.push([an_event(topic="orders", queueOffset="8")])
+    await stranger.connect()
+    await stranger.send(json.dumps({"type": "resume_viewer", "token": "guessed", "upTo": 0}))
+    assert (await stranger.frame("viewer"))["token"] != token
+    await second.connect()
+    await second.send(json.dumps({"type": "resume_viewer", "token": token, "upTo": 0}))
+
+    assert (await second.frame("viewer"))["token"] == token
+    frame = await second.frame("events")
+    while not frame["events"]:
+        frame = await second.frame("events")
+    assert [event["queueOffset"] for event in frame["events"]] == ["8"]
+    await stranger.disconnect()
+    await second.disconnect()
+    assert not brokers.open_ones
+
+
+async def test_a_page_that_does_not_come_back_is_forgotten(brokers: TracedBroker) -> None:
+    bridge = brokers.bridge(batch_every_s=0, parked_s=0)
+    user, session = await database_sync_to_async(sign_in)()
+    socket = socket_of(bridge, user, session)
+    await socket.connect()
+    await brokers.until_watched()
+    await socket.send(json.dumps({"type": "clear", "round": 1}))
+    await socket.frame("viewer")
+
+    await socket.disconnect(code=1006)
+
+    await brokers.until(lambda: not brokers.open_ones)
+
+
 async def test_nonsense_is_answered_with_a_sentence(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
