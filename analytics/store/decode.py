@@ -358,4 +358,6 @@ def found_in(properties: Properties, name: str) -> pa.Array:
 
 def _timestamps(ms: Ints) -> pa.Array:
     is_wrong = (ms < 0) | (ms > TIMESTAMP_MS_MAX)
-    return pa.array(np.where(is_wrong, 0, ms) * 1000, mask=is_wrong).cast(UTC_TIMESTAMP)
+    if not is_wrong.any():
+        return pa.array(ms * 1000).view(UTC_TIMESTAMP)
+    return pa.array(np.where(is_wrong, 0, ms) * 1000, mask=is_wrong).view(UTC_TIMESTAMP)

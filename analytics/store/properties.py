@@ -59,9 +59,22 @@ class Properties:
 
     def keys(self) -> pa.Array:
         """Return the list of keys of each record, null where it has none."""
-        texts = pc.ascii_trim_whitespace(self.value(names.PROPERTY_KEYS))
+        texts = self.value(names.PROPERTY_KEYS)
+        if not texts.null_count and not _has_whitespace(texts):
+            # The usual case: each has one.
+            offsets = pa.array(np.arange(len(texts) + 1, dtype=np.int32))
+            return pa.ListArray.from_arrays(offsets, texts).cast(KEYS_TYPE)
+        texts = pc.ascii_trim_whitespace(texts)
         texts = pc.if_else(pc.equal(texts, ""), None, texts)
         return pc.ascii_split_whitespace(texts).cast(KEYS_TYPE)
+
+
+def _has_whitespace(texts: pa.Array) -> bool:
+    """Whether a text, none of which is null, has a byte that ASCII calls white space."""
+    _, _, data = texts.buffers()
+    found = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    # Tab to carriage return, and the space; what is below the tab wraps around.
+    return bool(((found - ord("\t") < 5) | (found == ord(" "))).any())
 
 
 def as_text(values: pa.Array) -> pa.Array:

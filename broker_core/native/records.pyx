@@ -20,7 +20,7 @@ from cpython.buffer cimport (
 )
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memcpy, memset
 
 from broker_core.native.pack cimport CRC_MASK, crc32_begin, crc32_of
 from broker_core.native.scan cimport BETWEEN, NAME_VALUE, Bytes, big32, big64
@@ -29,6 +29,7 @@ from broker_core.message.sys_flag import BORNHOST_V6_FLAG, STOREHOST_V6_FLAG
 
 cdef extern from "spans.h" nogil:
     uint64_t span_hash(Bytes data, size_t size, uint64_t seed)
+    bint spans_equal(Bytes one, Bytes other, size_t size)
 
 cdef enum:
     MAGIC = 0xDAA320A7
@@ -387,7 +388,7 @@ cdef Py_ssize_t _encode(
             first = table.firsts[code]
             if (
                 spans.ends[first] - spans.starts[first] == size
-                and memcmp(data + spans.starts[first], at, size) == 0
+                and spans_equal(data + spans.starts[first], at, <size_t>size)
             ):
                 break
             slot = (slot + 1) & table.mask

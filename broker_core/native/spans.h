@@ -15,26 +15,57 @@ static inline uint64_t span_fold(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static inline uint64_t span_word(const unsigned char *data, size_t size)
+static inline uint64_t span_eight(const unsigned char *data)
 {
-    uint64_t word = 0;
-    memcpy(&word, data, size);
+    uint64_t word;
+    memcpy(&word, data, 8);
     return word;
+}
+
+static inline uint64_t span_four(const unsigned char *data)
+{
+    uint32_t word;
+    memcpy(&word, data, 4);
+    return word;
+}
+
+/* Up to sixteen bytes as two words, which overlap where there are fewer. */
+static inline void span_words(const unsigned char *data, size_t size, uint64_t words[2])
+{
+    if (size >= 8) {
+        words[0] = span_eight(data);
+        words[1] = span_eight(data + size - 8);
+    } else if (size >= 4) {
+        words[0] = span_four(data);
+        words[1] = span_four(data + size - 4);
+    } else {
+        words[0] = size ? data[0] : 0;
+        words[1] = size ? (uint64_t)data[size / 2] << 8 | data[size - 1] : 0;
+    }
 }
 
 static inline uint64_t span_hash(const unsigned char *data, size_t size, uint64_t seed)
 {
     const uint64_t first = 0xA0761D6478BD642FULL, second = 0xE7037ED1A0B428DBULL;
     uint64_t value = seed ^ span_fold(seed ^ first, size ^ second);
-    while (size >= 16) {
-        value = span_fold(span_word(data, 8) ^ seed ^ first, span_word(data + 8, 8) ^ value);
+    uint64_t words[2];
+    while (size > 16) {
+        value = span_fold(span_eight(data) ^ seed ^ first, span_eight(data + 8) ^ value);
         data += 16;
         size -= 16;
     }
-    if (size >= 8)
-        return span_fold(span_word(data, 8) ^ seed ^ second,
-                         span_word(data + 8, size - 8) ^ value ^ first);
-    return span_fold(span_word(data, size) ^ seed ^ second, value ^ first);
+    span_words(data, size, words);
+    return span_fold(words[0] ^ seed ^ second, words[1] ^ value ^ first);
+}
+
+static inline int spans_equal(const unsigned char *one, const unsigned char *other, size_t size)
+{
+    uint64_t words[2], others[2];
+    if (size > 16)
+        return memcmp(one, other, size) == 0;
+    span_words(one, size, words);
+    span_words(other, size, others);
+    return words[0] == others[0] && words[1] == others[1];
 }
 
 #endif

@@ -152,6 +152,26 @@ def test_no_mutation_makes_it_read_a_byte_behind_the_buffer(rng: random.Random) 
     assert records > mutations
 
 
+def test_texts_of_every_length_are_told_apart(rng: random.Random) -> None:
+    compiled, python = twins()
+    texts = [rng.randbytes(size) for size in range(70) for _ in range(3)]
+    # One byte differs, wherever it is.
+    texts += [
+        text[:at] + bytes([text[at] ^ 1 << rng.randrange(8)]) + text[at + 1 :]
+        for text in texts[::3]
+        for at in range(len(text))
+    ]
+    texts += texts[::2]
+    edges = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    data = np.frombuffer(b"".join(texts), dtype=np.uint8)
+
+    codes, distinct = compiled.encoded(data, edges[:-1], edges[1:])
+    expected, expected_distinct = python.encoded(data, edges[:-1], edges[1:])
+
+    assert distinct == expected_distinct == list(dict.fromkeys(texts))
+    assert codes.tolist() == expected.tolist()
+
+
 def _ints(*numbers: int) -> np.ndarray[Any, Any]:
     return np.array(numbers, dtype=np.int64)
 

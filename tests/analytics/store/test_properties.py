@@ -63,3 +63,15 @@ def test_of_a_name_that_repeats_the_last_counts(bulk) -> None:
 
     assert found.as_map().to_pylist() == [[("b", "2"), ("a", "3")], [("a", "4")]]
     assert found.value("a").to_pylist() == ["3", "4"]
+
+
+@TWINS
+@pytest.mark.parametrize("white", [" ", "\t", "\n", "\v", "\f", "\r"])
+def test_any_white_space_is_between_keys(white: str, bulk) -> None:
+    texts = [f"KEYS\x01{white}one{white}two", "KEYS\x01three\x08\x0e\x1f\u00a0four"]
+
+    found = properties_of([text.encode() for text in texts], bulk).keys()
+    alone = properties_of([texts[1].encode()], bulk).keys()
+
+    assert found.to_pylist() == [["one", "two"], ["three\x08\x0e\x1f\u00a0four"]]
+    assert alone.equals(found.slice(1))
