@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
+HOSTS_KEPT = 1024
 HOST_V4_SIZE = 8
 HOST_V6_SIZE = 20
 OFFSET_MSG_ID_LENGTHS = (32, 56)
@@ -34,7 +36,13 @@ def host_bytes(ip: str, port: int) -> bytes:
 
 def host_text(host: bytes | memoryview) -> str:
     """Return "ip:port"; an IPv6 address is put in brackets."""
-    ip = ipaddress.ip_address(bytes(host[:-4]))
+    return _host_text(bytes(host))
+
+
+@lru_cache(HOSTS_KEPT)
+def _host_text(host: bytes) -> str:
+    """Do what `host_text` does: records of few clients repeat the same hosts."""
+    ip = ipaddress.ip_address(host[:-4])
     (port,) = _PORT.unpack(host[-4:])
     return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import yaml
@@ -126,7 +126,8 @@ async def test_a_viewer_that_does_not_read_holds_up_nobody_and_learns_what_it_lo
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.listen_port, limit=1 << 16)
     writer.write(request(RequestCode.TRACE_WATCH, {}, b'{"topic":"T","stages":["stored"]}'))
     await until_async(lambda: broker.storage.tracer.watchers == 1, "the viewer to watch")
-    reader._transport.pause_reading()  # type: ignore[attr-defined]
+    transport = cast("asyncio.Transport", writer.transport)
+    transport.pause_reading()
     await watched.begin(topic="T", stages=["stored"], eventsPerSecondMax=1)
     connections = [each for each in broker.requests.server.connections if each.unsent_bytes == 0]
 
@@ -137,7 +138,7 @@ async def test_a_viewer_that_does_not_read_holds_up_nobody_and_learns_what_it_lo
     await send_burst(broker, 3_000)
     count += 3_000
     await until_async(lambda: offered(watched).get("stored") == count, "the other one to be told")
-    reader._transport.resume_reading()  # type: ignore[attr-defined]
+    transport.resume_reading()
 
     come, last, dropped = 0, 0, 0
     async with asyncio.timeout(60):

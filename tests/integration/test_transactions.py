@@ -13,6 +13,7 @@ from tests.support.client import Client, json_body, messages
 from tests.support.clock import ManualClock
 from tests.support.passing_time import pass_time
 from tests.support.producer import COMMIT, ROLLBACK, UNKNOWN, Producer
+from tests.support.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -215,6 +216,55 @@ async def test_a_watcher_sees_a_withheld_or_deferred_message_when_it_comes_to_it
         seen += [event["uniqKey"] for event in json_body(waiting.result())["events"]]
     assert seen == ["half", "later"]
     await watcher.shutdown()
+
+
+async def test_a_watcher_sees_a_half_message_withheld_checked_and_decided(
+    producer: Producer, clock: ManualClock
+) -> None:
+    watched = Watched(producer.address)
+    await producer.join()
+    await watched.begin(topic="T")
+
+    await producer.half(b"half")
+    await pass_time(clock, 61_000)
+    question = await producer.question()
+    await producer.answer(question, COMMIT)
+    no = await producer.half(b"no", UNIQ_KEY="U2")
+    await pass_time(clock, 1_000)
+    await producer.end(no, ROLLBACK)
+
+    events = await watched.next(7, lambda: pass_time(clock, 50))
+    events = [event for event in events if event["stage"] != "flushed"]
+    assert [(event["stage"], event["uniqKey"]) for event in events] == [
+        ("withheld", "U1"),
+        ("checked", "U1"),
+        ("committed", "U1"),
+        ("stored", "U1"),
+        ("withheld", "U2"),
+        ("rolled_back", "U2"),
+    ]
+    assert events[1]["checkTimes"] == 1
+    assert events[2]["latencyUs"] > 0
+    assert {event["topic"] for event in events} == {"T"}
+    assert [event["uniqKey"] for event in await watched.recorded(ask="errors")] == ["U2"]
+    await watched.shutdown()
+
+
+async def test_a_watcher_sees_a_deferred_message_with_its_level_and_time(
+    producer: Producer, clock: ManualClock
+) -> None:
+    watched = Watched(producer.address)
+    await watched.begin(topic="T", stages=["deferred", "stored"])
+
+    await producer.send("T", b"later", UNIQ_KEY="later", DELAY="1")
+    await pass_time(clock, 2_000)
+
+    deferred, stored = await watched.next(2, lambda: pass_time(clock, 50))
+    assert (deferred["stage"], stored["stage"]) == ("deferred", "stored")
+    assert deferred["delayLevel"] == 1
+    assert int(stored["timeMs"]) >= int(deferred["dueMs"])
+    assert deferred["messageId"] == stored["messageId"] == "later"
+    await watched.shutdown()
 
 
 async def test_transactions_may_be_forbidden(tmp_path: Path) -> None:

@@ -57,6 +57,20 @@ async def test_files_go_when_their_time_is_over_and_it_is_the_hour(storage):
     await store.shutdown()
 
 
+async def test_who_watches_is_told_which_messages_of_a_queue_went(storage):
+    store, clock = await filled(storage, file_reserved_time=24)
+    told = []
+    store.retention.on_expired = lambda *queue: told.append(queue)
+
+    clock.advance_ms(24 * HOUR_MS)
+    await run(store.retention.clean(), clock)
+
+    ((topic, queue_id, first, end),) = told
+    assert (topic, queue_id, first) == ("TopicTest", 0, 0)
+    assert end == store.min_offset_in_queue("TopicTest", 0) > 0
+    await store.shutdown()
+
+
 async def test_at_another_hour_nothing_goes(storage):
     store, clock = await filled(storage, hour=11, file_reserved_time=24)
     before = len(store.files.log.files)
