@@ -73,6 +73,8 @@ def data_of(blank: forms.BaseForm, asked: Mapping[str, Any], *, is_change: bool)
     for name, field in blank.fields.items():
         key = blank.add_prefix(name)
         begins = blank.get_initial_for_field(field, name) if keeps(field, is_change) else None
+        if begins is None:
+            begins = first_choice(field)
         value = asked.get(name, begins)
         if value is None or value is False:
             continue
@@ -82,6 +84,14 @@ def data_of(blank: forms.BaseForm, asked: Mapping[str, Any], *, is_change: bool)
         else:
             data[key] = text_of(value)
     return data
+
+
+def first_choice(field: forms.Field) -> object:
+    """Return what a browser sends of a list that nobody touched; None where it is no list."""
+    is_list = isinstance(field, forms.ChoiceField) and type(field.widget) is forms.Select
+    if not is_list or not field.required or isinstance(field, forms.ModelChoiceField):
+        return None
+    return next((value for value, _label in getattr(field, "choices", ())), None)
 
 
 def keeps(field: forms.Field, is_change: bool) -> bool:

@@ -24,6 +24,7 @@ from console.api.v1 import (
     offsets,
     people,
     reports,
+    sending,
     topics,
 )
 
@@ -34,6 +35,7 @@ AREAS = (
     topics,
     groups,
     offsets,
+    sending,
     messages,
     dead_letters,
     history,

@@ -58,6 +58,10 @@ HEAD = (
 )
 
 
+class ReplayRefusedError(Exception):
+    """A replay that does not begin; the text says why, for people."""
+
+
 @dataclass(frozen=True, slots=True)
 class Destination:
     """A topic that messages are sent to: how many, and who reads it."""
@@ -133,14 +137,6 @@ def danger_of(
     lost = sum(each.count for each in destinations if not each.is_writable)
     others = sorted({other for each in destinations for other in each.groups if other != group})
     repeated = sum(not each.is_open for each in letters)
-    token = {
-        "group": group,
-        "target": wanted["target"],
-        "rate": wanted["rate"],
-        "query": selection.query,
-        "topics": [each.topic for each in destinations],
-        "places": [list(each.place) for each in letters],
-    }
     return Danger(
         title=_("Replay dead letters of %(group)s?") % {"group": group},
         text=_(
@@ -176,9 +172,38 @@ def danger_of(
         address=reverse("dead_letters:start", args=[group]),
         back=f"{reverse('dead_letters:group', args=[group])}?{selection.query}",
         icon="rotate-ccw",
-        hidden={"token": signing.dumps(token, salt=TOKEN_SALT, compress=True)},
+        hidden={"token": sealed(group, selection, letters, wanted, destinations)},
         refusal="" if len(letters) > lost else _("There is nothing to send."),
     )
+
+
+def packed(
+    group: str,
+    selection: Selection,
+    letters: Sequence[DeadLetter],
+    wanted: dict[str, Any],
+    destinations: Sequence[Destination],
+) -> dict[str, Any]:
+    """Return a replay as it travels through the browser."""
+    return {
+        "group": group,
+        "target": wanted["target"],
+        "rate": wanted["rate"],
+        "query": selection.query,
+        "topics": [each.topic for each in destinations],
+        "places": [list(each.place) for each in letters],
+    }
+
+
+def sealed(
+    group: str,
+    selection: Selection,
+    letters: Sequence[DeadLetter],
+    wanted: dict[str, Any],
+    destinations: Sequence[Destination],
+) -> str:
+    token = packed(group, selection, letters, wanted, destinations)
+    return signing.dumps(token, salt=TOKEN_SALT, compress=True)
 
 
 @action_for(Allowed.REPLAY, "group")
@@ -192,14 +217,31 @@ def start(request: HttpRequest, group: str) -> HttpResponse:
     except signing.BadSignature:
         messages.error(request, _("The preview is too old. Look at a new one; nothing was done."))
         return back
+    if token["group"] != group:
+        messages.error(request, _("The preview is of another group."))
+        return back
+    try:
+        run = started(request, token)
+    except ReplayRefusedError as error:
+        messages.error(request, str(error))
+        return back
+    return redirect("dead_letters:run", run.pk)
+
+
+def started(request: HttpRequest, token: dict[str, Any]) -> Run:
+    """Begin a replay under an audit entry.
+
+    Raises:
+        ReplayRefusedError: not now.
+    """
+    group = token["group"]
     stop_lost()
     if token["target"] == Target.ORIGIN:
         for topic in token["topics"]:
             require(request, Allowed.SEND, topic)
-    problem = refusal(group) if token["group"] == group else _("The preview is of another group.")
+    problem = refusal(group)
     if problem:
-        messages.error(request, problem)
-        return back
+        raise ReplayRefusedError(problem)
     with change(
         request,
         "dead-letter.replay",
@@ -214,7 +256,7 @@ def start(request: HttpRequest, group: str) -> HttpResponse:
         run.refresh_from_db()
         entry.after |= {"run": run.pk}
     replaying.launch(run)
-    return redirect("dead_letters:run", run.pk)
+    return run
 
 
 def refusal(group: str) -> str | None:
@@ -267,13 +309,7 @@ def discard(request: HttpRequest, group: str) -> HttpResponse:
     form = DiscardForm(request.POST or None)
     back = f"{reverse('dead_letters:group', args=[group])}?{selection.query}"
     if request.method == "POST" and form.is_valid():
-        reason = form.cleaned_data["reason"]
-        after = {"messages": len(letters), "reason": reason, "query": selection.query}
-        with change(request, "dead-letter.discard", group, after=after):
-            places = [each.place for each in letters]
-            run = made(request, group, Action.DISCARD, places, Outcome.DISCARDED)
-            Run.objects.filter(pk=run.pk).update(reason=reason, query=selection.query)
-            run.end(State.DONE)
+        run = discarded(request, group, selection, letters, form.cleaned_data["reason"])
         sentence = ngettext(
             "%(count)d dead letter is discarded.",
             "%(count)d dead letters are discarded.",
@@ -291,9 +327,31 @@ def discard(request: HttpRequest, group: str) -> HttpResponse:
     return render(request, "dead_letters/discard.html", context)
 
 
+def discarded(
+    request: HttpRequest,
+    group: str,
+    selection: Selection,
+    letters: Sequence[DeadLetter],
+    reason: str,
+) -> Run:
+    """Mark dead letters as not needed, under an audit entry."""
+    after = {"messages": len(letters), "reason": reason, "query": selection.query}
+    with change(request, "dead-letter.discard", group, after=after):
+        places = [each.place for each in letters]
+        run = made(request, group, Action.DISCARD, places, Outcome.DISCARDED)
+        Run.objects.filter(pk=run.pk).update(reason=reason, query=selection.query)
+        run.end(State.DONE)
+    return run
+
+
 @action_for(Allowed.EXPORT)
 def export(request: HttpRequest, group: str, kind: str) -> HttpResponse:
     """Answer the chosen dead letters, bodies included, as a file."""
+    return exported(request, group, kind)
+
+
+def exported(request: HttpRequest, group: str, kind: str) -> HttpResponse:
+    """Return a file of dead letters, and write down who took it."""
     if kind not in EXPORTS:
         raise MissingError(_("Dead letters are exported as csv and as jsonl."))
     require(request, Allowed.EXPORT, names.dlq_topic(group))

@@ -18,7 +18,7 @@ from console.accounts.permissions import action_for, page, require
 from console.audit.exporting import cell
 from console.audit.record import change
 from console.dead_letters import replaying
-from console.dead_letters.acting_views import refusal
+from console.dead_letters.acting_views import ReplayRefusedError, refusal
 from console.dead_letters.models import Action, Outcome, Run, State, stop_lost
 from console.ui.missing import MissingError
 
@@ -82,16 +82,34 @@ def progress(request: HttpRequest, run: int) -> HttpResponse:
 def cancel(request: HttpRequest, run: int) -> HttpResponse:
     """Ask a run to end after the message that it is at."""
     subject = found(run)
+    cancelled(request, subject)
+    return redirect("dead_letters:run", subject.pk)
+
+
+def cancelled(request: HttpRequest, subject: Run) -> None:
+    """Ask a run to end, under an audit entry."""
     require(request, Allowed.REPLAY, subject.group)
     with change(request, "dead-letter.cancel", subject.group, after={"run": subject.pk}):
         Run.objects.filter(pk=subject.pk, state=State.RUNNING).update(cancel_requested=True)
-    return redirect("dead_letters:run", subject.pk)
 
 
 @action_for(Allowed.REPLAY)
 def resume(request: HttpRequest, run: int) -> HttpResponse:
     """Send what a run that was stopped had not come to."""
     subject = found(run)
+    try:
+        resumed(request, subject)
+    except ReplayRefusedError as error:
+        messages.error(request, str(error))
+    return redirect("dead_letters:run", subject.pk)
+
+
+def resumed(request: HttpRequest, subject: Run) -> None:
+    """Let a run go on, under an audit entry.
+
+    Raises:
+        ReplayRefusedError: not now, or there is nothing to go on with.
+    """
     require(request, Allowed.REPLAY, subject.group)
     stop_lost()
     problem = refusal(subject.group)
@@ -99,8 +117,7 @@ def resume(request: HttpRequest, run: int) -> HttpResponse:
     if problem is None and (subject.state != State.STOPPED or not waits):
         problem = _("Nothing of it waits to be sent.")
     if problem is not None:
-        messages.error(request, problem)
-        return redirect("dead_letters:run", subject.pk)
+        raise ReplayRefusedError(problem)
     with change(request, "dead-letter.resume", subject.group, after={"run": subject.pk}):
         stopped = Run.objects.filter(pk=subject.pk, state=State.STOPPED)
         taken = stopped.update(
@@ -111,8 +128,7 @@ def resume(request: HttpRequest, run: int) -> HttpResponse:
             heartbeat_at=timezone.now(),
         )
     if taken:
-        replaying.launch(found(run))
-    return redirect("dead_letters:run", subject.pk)
+        replaying.launch(found(subject.pk))
 
 
 @page

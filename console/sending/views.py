@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.http import HttpRequest, HttpResponse
 
-    from console.gateway.outgoing import Sending
+    from console.gateway.outgoing import Delivered, Sending
     from console.gateway.stored import StoredMessage
 
 PLACES_KEPT = 100
@@ -123,7 +123,15 @@ def carried_by(found: StoredMessage, body: bytes) -> dict[str, str]:
 
 
 def sent(request: HttpRequest, form: SendForm) -> HttpResponse:
-    """Send, write down what came of it, and lead to the form with the places."""
+    """Send what a form says, and lead to the form with the places."""
+    data = form.cleaned_data
+    outcome = send_all(request, form)
+    say(request, outcome, data["count"], is_half=data["is_half"])
+    return redirect(f"{reverse('sending:send')}?{urlencode({'topic': data['topic']})}")
+
+
+def send_all(request: HttpRequest, form: SendForm) -> Sending:
+    """Send what a form says, and write down what came of it."""
     data = form.cleaned_data
     topic, outgoing = data["topic"], form.messages()
     require(request, Action.SEND, topic)
@@ -147,8 +155,7 @@ def sent(request: HttpRequest, form: SendForm) -> HttpResponse:
     remember(request, form, outcome)
     if data["is_half"]:
         keep_halves(request, data["keys"], outcome.sent)
-    say(request, outcome, len(outgoing), is_half=data["is_half"])
-    return redirect(f"{reverse('sending:send')}?{urlencode({'topic': topic})}")
+    return outcome
 
 
 def say(request: HttpRequest, outcome: Sending, wanted: int, *, is_half: bool) -> None:
@@ -223,33 +230,48 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
     half = get_object_or_404(HalfMessage, pk=pk)
     require(request, Action.SEND, half.topic)
     is_commit = request.POST.get("outcome") == "commit"
-    after = {"outcome": "commit" if is_commit else "roll back", "id": half.offset_msg_id}
-    queue = MessageQueue(half.topic, half.broker_name, half.queue_id)
-    known = Sent(queue, half.queue_offset, half.offset_msg_id, half.uniq_key, half.transaction_id)
     try:
-        with change(request, "message.end", half.topic, after=after):
-            gateway().sending.end(known, is_commit=is_commit)
+        ended(request, half, is_commit=is_commit)
     except GatewayError as error:
         messages.error(request, error.what)
         return redirect(f"{reverse('sending:send')}?{urlencode({'topic': half.topic})}")
-    half.delete()
-    messages.success(
-        request,
-        _("The transaction is committed: consumers get its message.")
-        if is_commit
-        else _("The transaction is rolled back: nobody gets its message."),
-    )
+    messages.success(request, ended_in_words(is_commit=is_commit))
     return redirect(f"{reverse('sending:send')}?{urlencode({'topic': half.topic})}")
+
+
+def ended(request: HttpRequest, half: HalfMessage, *, is_commit: bool) -> None:
+    """Commit or roll back a transaction under an audit entry, and take it off the list.
+
+    Raises:
+        GatewayError: the broker refused.
+    """
+    after = {"outcome": "commit" if is_commit else "roll back", "id": half.offset_msg_id}
+    queue = MessageQueue(half.topic, half.broker_name, half.queue_id)
+    known = Sent(queue, half.queue_offset, half.offset_msg_id, half.uniq_key, half.transaction_id)
+    with change(request, "message.end", half.topic, after=after):
+        gateway().sending.end(known, is_commit=is_commit)
+    half.delete()
+
+
+def ended_in_words(*, is_commit: bool) -> str:
+    if is_commit:
+        return _("The transaction is committed: consumers get its message.")
+    return _("The transaction is rolled back: nobody gets its message.")
 
 
 @action_for(Action.SEND)
 def forget(request: HttpRequest, pk: int) -> HttpResponse:
     """Take a transaction off the list; the broker does with it what it does with those left."""
     half = get_object_or_404(HalfMessage, pk=pk)
+    forgotten(request, half)
+    return redirect(f"{reverse('sending:send')}?{urlencode({'topic': half.topic})}")
+
+
+def forgotten(request: HttpRequest, half: HalfMessage) -> None:
+    """Take a transaction off the list, under an audit entry."""
     require(request, Action.SEND, half.topic)
     with change(request, "message.forget", half.topic, after={"id": half.offset_msg_id}):
         half.delete()
-    return redirect(f"{reverse('sending:send')}?{urlencode({'topic': half.topic})}")
 
 
 @action_for(Action.REPLAY)
@@ -262,19 +284,8 @@ def deliver(
     found = gateway().browse.at(topic, BrokerQueue(broker_name, queue_id), offset)
     if found is None:
         raise MissingError(_("The message is not there (any more)."))
-    after: dict[str, Any] = {
-        "group": group,
-        "client": client_id,
-        "queue": str(found.queue),
-        "offset": str(offset),
-    }
     try:
-        with change(request, "message.deliver", topic, after=after) as entry:
-            result = gateway().sending.deliver(broker_name, found.offset_msg_id, group, client_id)
-            entry.after = after | {"result": result.result, "remark": result.remark}
-            if not result.is_consumed:
-                entry.outcome = Entry.Outcome.FAILED
-                entry.remark = f"{result.result} {result.remark}".strip()
+        result = delivered(request, found, group, client_id)
     except GatewayError as error:
         messages.error(request, error.what)
         return redirect(message_url(found))
@@ -291,3 +302,24 @@ def deliver(
             request, _("%(client)s did not consume it: %(result)s%(spent)s. %(remark)s") % values
         )
     return redirect(message_url(found))
+
+
+def delivered(request: HttpRequest, found: StoredMessage, group: str, client_id: str) -> Delivered:
+    """Hand a message to one member of a group, under an audit entry.
+
+    Raises:
+        GatewayError: the member is not there, or does not answer.
+    """
+    after: dict[str, Any] = {
+        "group": group,
+        "client": client_id,
+        "queue": str(found.queue),
+        "offset": str(found.queue_offset),
+    }
+    with change(request, "message.deliver", found.topic, after=after) as entry:
+        result = gateway().sending.deliver(found.broker_name, found.offset_msg_id, group, client_id)
+        entry.after = after | {"result": result.result, "remark": result.remark}
+        if not result.is_consumed:
+            entry.outcome = Entry.Outcome.FAILED
+            entry.remark = f"{result.result} {result.remark}".strip()
+    return result

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated, Any
 
-from django.http import HttpRequest
-from ninja import Schema
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from ninja import Query, Schema
 from pydantic import Field
 
 from broker_core.message import names
+from console.accounts.actions import Action as Allowed
+from console.accounts.permissions import require
 from console.api.operations import operation
-from console.api.schemas import LIMIT, Cursor, Limit, Listed, Number, Text, by_name, newest
+from console.api.problems import ProblemError
+from console.api.requestbody import filled
+from console.api.schemas import (
+    LIMIT,
+    Cursor,
+    Done,
+    DryRun,
+    Limit,
+    Listed,
+    Number,
+    PlanOut,
+    Text,
+    by_name,
+    newest,
+    plan_of,
+)
 from console.api.v1.messages import MessageOut
-from console.dead_letters.models import Run, stop_lost
-from console.dead_letters.run_views import found as found_run
+from console.dead_letters.acting_views import (
+    ReplayRefusedError,
+    chosen_of,
+    danger_of,
+    destinations_of,
+    discarded,
+    exported,
+    packed,
+    started,
+)
+from console.dead_letters.forms import DiscardForm, ReplayForm
+from console.dead_letters.models import Run, Target, stop_lost
+from console.dead_letters.run_views import cancelled, found as found_run, resumed
 from console.dead_letters.selection import Selection
 from console.dead_letters.views import letters_of, row_of
 from console.gateway.access import gateway
@@ -101,6 +131,121 @@ def dead_letter_groups(
     ]
     page, following = by_name(groups, str, cursor, limit)
     return {"items": [row_of(group, None) for group in page], "next": following}
+
+
+@operation(
+    "GET",
+    "/dead-letters/{path:group}/export/{kind}",
+    area="dead-letters",
+    need=Allowed.EXPORT,
+    pages=("dead_letters:export",),
+    file="application/x-ndjson",
+)
+def dead_letter_export(request: HttpRequest, group: Text, kind: Text) -> HttpResponse:
+    """Take dead letters as a file, `csv` or `jsonl`; the address chooses as for the list."""
+    return exported(request, group, kind)
+
+
+@operation(
+    "POST",
+    "/dead-letters/{path:group}/replays",
+    area="dead-letters",
+    need=Allowed.REPLAY,
+    named="group",
+    pages=("dead_letters:preview", "dead_letters:start"),
+    form=ReplayForm,
+    response=ReplayOut | PlanOut,
+)
+def dead_letter_replay(
+    request: HttpRequest,
+    group: Text,
+    m: Query[list[Text]] = [],  # noqa: B006  (Ninja's way of a list)
+    topic: Text = "",
+    tag: Text = "",
+    before: Number | None = None,
+    dry_run: DryRun = False,
+) -> Any:
+    """Send dead letters again: those that the address names by `m`, topic and tag, or all.
+
+    Those that were seen to are left out unless the body says `again`.
+    """
+    form = filled(request, ReplayForm)
+    wanted = form.cleaned_data
+    selection, letters, _before = chosen_of(request, group, again=wanted["again"])
+    letters = letters[:1] if wanted["trial"] else letters
+    target = Target(wanted["target"])
+    destinations = destinations_of(group, letters, target)
+    if target is Target.ORIGIN:
+        for each in destinations:
+            require(request, Allowed.SEND, each.topic)
+    danger = danger_of(group, selection, letters, wanted, destinations)
+    if dry_run:
+        return plan_of(danger)
+    if danger.refusal:
+        raise ProblemError(HTTPStatus.CONFLICT, danger.refusal)
+    try:
+        return started(request, packed(group, selection, letters, wanted, destinations))
+    except ReplayRefusedError as error:
+        raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
+
+
+@operation(
+    "POST",
+    "/dead-letters/{path:group}/discards",
+    area="dead-letters",
+    need=Allowed.REPLAY,
+    named="group",
+    pages=("dead_letters:discard",),
+    form=DiscardForm,
+    response=ReplayOut | PlanOut,
+)
+def dead_letter_discard(
+    request: HttpRequest,
+    group: Text,
+    m: Query[list[Text]] = [],  # noqa: B006  (Ninja's way of a list)
+    topic: Text = "",
+    tag: Text = "",
+    before: Number | None = None,
+    dry_run: DryRun = False,
+) -> Any:
+    """Mark dead letters as not needed, with a reason; the address chooses as for a replay."""
+    form = filled(request, DiscardForm)
+    selection, letters, _before = chosen_of(request, group, again=False)
+    if dry_run:
+        title = _("Discard %(count)d dead letters of %(group)s")
+        return PlanOut(title=title % {"count": len(letters), "group": group})
+    return discarded(request, group, selection, letters, form.cleaned_data["reason"])
+
+
+@operation(
+    "POST",
+    "/replays/{run}/cancel",
+    area="dead-letters",
+    need=Allowed.REPLAY,
+    pages=("dead_letters:cancel",),
+    response=Done,
+)
+def replay_cancel(request: HttpRequest, run: Number) -> Done:
+    """Let a replay end after the message that it is at."""
+    cancelled(request, found_run(run))
+    return Done(detail=_("The replay ends after the message that it is at."))
+
+
+@operation(
+    "POST",
+    "/replays/{run}/resume",
+    area="dead-letters",
+    need=Allowed.REPLAY,
+    pages=("dead_letters:resume",),
+    response=ReplayOut,
+)
+def replay_resume(request: HttpRequest, run: Number) -> Any:
+    """Send what a replay that was stopped had not come to."""
+    try:
+        resumed(request, found_run(run))
+    except ReplayRefusedError as error:
+        raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
+    return found_run(run)
 
 
 @operation(

@@ -37,7 +37,6 @@ EXCEPTIONS = {
     "api:token-create": TOKENS_MAKE_NO_TOKENS,
     "api:token-delete": TOKENS_MAKE_NO_TOKENS,
     "browse:of-group": LEADS_ON,
-    "dead_letters:preview": ASKS_FIRST,
     "files:alike": BY_COMMAND,
     "files:drift": BY_COMMAND,
     "files:export": BY_COMMAND,
@@ -62,7 +61,7 @@ EXCEPTIONS = {
 }
 
 # What is shown before something is done, which the operation that does it shows by dry_run.
-PREVIEWS = {"offsets:preview"}
+PREVIEWS = {"dead_letters:preview", "offsets:preview"}
 
 
 def methods_of(client: Client, name: str, parameters: list[str]) -> set[str]:
