@@ -110,14 +110,7 @@ def edited(request: HttpRequest, channel: Channel) -> HttpResponse:
     old = (channel.url, channel.secret)
     form = ChannelForm(request.POST if request.method == "POST" else None, instance=channel)
     if request.method == "POST" and form.is_valid():
-        action = "alert-channel.create" if is_new else "alert-channel.update"
-        with change(request, action, form.cleaned_data["name"], before=before) as entry:
-            saved = form.save()
-            changed = {
-                "address_changed": saved.url != old[0],
-                "secret_changed": saved.secret != old[1],
-            }
-            entry.after = audited(saved) | changed
+        saved = kept(request, form, before, old)
         if form.made_secret:
             # The one time that it is shown: the receiver needs it, and nobody can read it later.
             return render(
@@ -136,6 +129,27 @@ def edited(request: HttpRequest, channel: Channel) -> HttpResponse:
         context |= log_context(request, channel)
     status = 422 if request.method == "POST" else 200
     return render(request, "alerts/channel.html", context, status=status)
+
+
+def kept(
+    request: HttpRequest,
+    form: ChannelForm,
+    before: dict[str, Any] | None,
+    old: tuple[str, str],
+) -> Channel:
+    """Keep what a valid form says under an audit entry.
+
+    `before` None: it is a new channel; `old` are the address and the secret until now.
+    """
+    action = "alert-channel.create" if before is None else "alert-channel.update"
+    with change(request, action, form.cleaned_data["name"], before=before) as entry:
+        saved: Channel = form.save()
+        changed = {
+            "address_changed": saved.url != old[0],
+            "secret_changed": saved.secret != old[1],
+        }
+        entry.after = audited(saved) | changed
+    return saved
 
 
 def log_context(request: HttpRequest, channel: Channel) -> dict[str, Any]:
@@ -160,15 +174,31 @@ def log(request: HttpRequest, pk: int) -> HttpResponse:
 def test(request: HttpRequest, pk: int) -> HttpResponse:
     """Send a message along the way that alerts take."""
     channel = get_object_or_404(Channel, pk=pk)
-    waiting = channel.messages.filter(state=Message.State.WAITING, content__status="test").count()
-    if waiting >= TESTS_WAITING_MAX:
+    if has_tests_waiting(channel):
         messages.info(request, _("Tests wait already; the log below shows what comes of them."))
         return redirect("alerts:channel-edit", pk=pk)
+    tested(request, channel)
+    messages.success(request, _("A test is on its way; the log below shows what comes of it."))
+    return redirect("alerts:channel-edit", pk=pk)
+
+
+def has_tests_waiting(channel: Channel) -> bool:
+    """Whether so many tests wait that another says nothing."""
+    waiting = channel.messages.filter(state=Message.State.WAITING, content__status="test")
+    return waiting.count() >= TESTS_WAITING_MAX
+
+
+def tested(request: HttpRequest, channel: Channel) -> None:
+    """Put a message on the way to a channel, under an audit entry."""
     with change(request, "alert-channel.test", channel.name):
         content = {"status": "test", "channel": channel.name, "alerts": []}
         Message.objects.create(channel=channel, created_ms=now_ms(), content=content)
-    messages.success(request, _("A test is on its way; the log below shows what comes of it."))
-    return redirect("alerts:channel-edit", pk=pk)
+
+
+def deleted(request: HttpRequest, channel: Channel) -> None:
+    """Delete a channel with its log, under an audit entry."""
+    with change(request, "alert-channel.delete", channel.name, before=audited(channel)):
+        channel.delete()
 
 
 def danger_of(channel: Channel) -> Danger:
@@ -198,8 +228,7 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
     question = unanswered(request, danger_of(channel))
     if question is not None:
         return question
-    with change(request, "alert-channel.delete", channel.name, before=audited(channel)):
-        channel.delete()
+    deleted(request, channel)
     messages.success(request, _("The channel %(name)s is deleted.") % {"name": channel.name})
     return redirect("alerts:channels")
 
@@ -210,14 +239,19 @@ def preferences_form(request: HttpRequest) -> HttpResponse:
     before = audited_preferences(kept)
     form = PreferencesForm(request.POST if request.method == "POST" else None, instance=kept)
     if request.method == "POST" and form.is_valid():
-        with change(request, "alert.preferences", "alerts", before=before) as entry:
-            entry.after = audited_preferences(form.save())
+        preferences_kept(request, form, before)
         messages.success(request, _("Kept."))
         return redirect("alerts:channels")
     status = 422 if request.method == "POST" else 200
     heartbeat = shown_url(kept.heartbeat_url) if kept.heartbeat_url else ""
     context = {"form": form, "kept": kept, "heartbeat": heartbeat}
     return render(request, "alerts/preferences.html", context, status=status)
+
+
+def preferences_kept(request: HttpRequest, form: PreferencesForm, before: dict[str, Any]) -> None:
+    """Keep what a valid form says, under an audit entry."""
+    with change(request, "alert.preferences", "alerts", before=before) as entry:
+        entry.after = audited_preferences(form.save())
 
 
 def audited_preferences(kept: Preferences) -> dict[str, Any]:

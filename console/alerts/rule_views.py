@@ -109,19 +109,28 @@ def edited(request: HttpRequest, rule: Rule) -> HttpResponse:
                 _("Somebody else has changed this rule meanwhile; open it again to see how."),
             )
         else:
-            name = form.cleaned_data["name"]
-            action = "alert-rule.create" if is_new else "alert-rule.update"
-            with change(request, action, name, before=before) as entry, transaction.atomic():
-                saved = form.save(commit=False)
-                saved.version = version if is_new else version + 1
-                saved.save()
-                form.save_m2m()
-                entry.after = audited(saved)
-            messages.success(request, _("The rule %(name)s applies from now on.") % {"name": name})
+            saved = kept(request, form, before, version)
+            messages.success(
+                request, _("The rule %(name)s applies from now on.") % {"name": saved.name}
+            )
             return redirect("alerts:rules")
     context = {"form": form, "rule": rule, "is_new": is_new}
     status = 422 if request.method == "POST" else 200
     return render(request, "alerts/rule.html", context, status=status)
+
+
+def kept(request: HttpRequest, form: RuleForm, before: dict[str, Any] | None, version: int) -> Rule:
+    """Keep what a valid form says under an audit entry; `before` None: it is a new rule."""
+    is_new = before is None
+    action = "alert-rule.create" if is_new else "alert-rule.update"
+    name = form.cleaned_data["name"]
+    with change(request, action, name, before=before) as entry, transaction.atomic():
+        saved: Rule = form.save(commit=False)
+        saved.version = version if is_new else version + 1
+        saved.save()
+        form.save_m2m()
+        entry.after = audited(saved)
+    return saved
 
 
 @administrators_page
@@ -155,11 +164,8 @@ def show_preview(request: HttpRequest) -> HttpResponse:
 
 @administrators_action
 def switch(request: HttpRequest, pk: int) -> HttpResponse:
-    rule = get_object_or_404(Rule, pk=pk)
     on = request.POST.get("enabled") == "on"
-    before, after = {"enabled": rule.enabled}, {"enabled": on}
-    with change(request, "alert-rule.switch", rule.name, before=before, after=after):
-        Rule.objects.filter(pk=pk).update(enabled=on, version=rule.version + 1)
+    switched(request, get_object_or_404(Rule, pk=pk), on=on)
     messages.success(
         request,
         _("The rule applies again.")
@@ -167,6 +173,13 @@ def switch(request: HttpRequest, pk: int) -> HttpResponse:
         else _("The rule is off; its alerts end within a minute."),
     )
     return redirect("alerts:rules")
+
+
+def switched(request: HttpRequest, rule: Rule, *, on: bool) -> None:
+    """Switch a rule on or off, under an audit entry."""
+    before, after = {"enabled": rule.enabled}, {"enabled": on}
+    with change(request, "alert-rule.switch", rule.name, before=before, after=after):
+        Rule.objects.filter(pk=rule.pk).update(enabled=on, version=rule.version + 1)
 
 
 def danger_of(rule: Rule) -> Danger:
@@ -201,6 +214,13 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
     question = unanswered(request, danger_of(rule))
     if question is not None:
         return question
+    deleted(request, rule)
+    messages.success(request, _("The rule %(name)s is deleted.") % {"name": rule.name})
+    return redirect("alerts:rules")
+
+
+def deleted(request: HttpRequest, rule: Rule) -> None:
+    """Delete a rule and end its alerts, under an audit entry."""
     with (
         change(request, "alert-rule.delete", rule.name, before=audited(rule)),
         transaction.atomic(),
@@ -210,5 +230,3 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
         rule.threads.all().delete()
         announce(rule, 0, now)
         rule.delete()
-    messages.success(request, _("The rule %(name)s is deleted.") % {"name": rule.name})
-    return redirect("alerts:rules")

@@ -156,10 +156,15 @@ def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
     question = unanswered(request, danger_of(found))
     if question is not None:
         return question
+    ended(request, found)
+    messages.success(request, _("The silence is over; what still fires is told within a minute."))
+    return redirect("alerts:list")
+
+
+def ended(request: HttpRequest, found: Silence) -> None:
+    """End a silence under an audit entry."""
     with change(request, "alert.silence-end", found.about):
         found.delete()
         Alert.objects.filter(
             rule=found.rule, thread=found.thread, muted=Alert.Muted.SILENCE
         ).update(muted="")
-    messages.success(request, _("The silence is over; what still fires is told within a minute."))
-    return redirect("alerts:list")

@@ -61,15 +61,27 @@ def edited(request: HttpRequest, window: Window) -> HttpResponse:
         initial={"zone": zone} if is_new and zone in zones() else None,
     )
     if request.method == "POST" and form.is_valid():
-        action = "alert-window.create" if is_new else "alert-window.update"
-        with change(request, action, form.cleaned_data["name"], before=before) as entry:
-            saved = form.save()
-            entry.after = audited(saved)
+        saved = kept(request, form, before)
         messages.success(request, _("The window %(name)s is kept.") % {"name": saved.name})
         return redirect("alerts:windows")
     context = {"form": form, "window": window, "is_new": is_new, "zones": sorted(zones())}
     status = 422 if request.method == "POST" else 200
     return render(request, "alerts/window.html", context, status=status)
+
+
+def kept(request: HttpRequest, form: WindowForm, before: dict[str, Any] | None) -> Window:
+    """Keep what a valid form says under an audit entry; `before` None: it is a new window."""
+    action = "alert-window.create" if before is None else "alert-window.update"
+    with change(request, action, form.cleaned_data["name"], before=before) as entry:
+        saved: Window = form.save()
+        entry.after = audited(saved)
+    return saved
+
+
+def deleted(request: HttpRequest, window: Window) -> None:
+    """Delete a window, under an audit entry."""
+    with change(request, "alert-window.delete", window.name, before=audited(window)):
+        window.delete()
 
 
 def danger_of(window: Window) -> Danger:
@@ -96,7 +108,6 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
     question = unanswered(request, danger_of(window))
     if question is not None:
         return question
-    with change(request, "alert-window.delete", window.name, before=audited(window)):
-        window.delete()
+    deleted(request, window)
     messages.success(request, _("The window %(name)s is deleted.") % {"name": window.name})
     return redirect("alerts:windows")

@@ -48,31 +48,32 @@ def given(request: HttpRequest, allowed: Collection[str]) -> dict[str, Any]:
 
 
 def filled(
-    request: HttpRequest, make: Callable[[QueryDict | None], Form], *, is_change: bool = False
+    request: HttpRequest,
+    make: Callable[[QueryDict | None], Form],
+    asked: Mapping[str, Any] | None = None,
 ) -> Form:
     """Return the form that `make` makes of the body, valid.
 
-    With `is_change` fields that the body leaves out are what the form begins with; else its
-    defaults are those of the fields.
+    Fields that the body leaves out are what the form begins with. `asked` is given where only a
+    part of the body is the form's.
 
     Raises:
         ProblemError: what is wrong with it.
     """
     blank = make(None)
     names = [name for name in blank.fields if name not in HIDDEN]
-    asked = given(request, names)
-    form = make(data_of(blank, asked, is_change=is_change))
+    form = make(data_of(blank, given(request, names) if asked is None else asked))
     if not form.is_valid():
         raise of_form(form)
     return form
 
 
-def data_of(blank: forms.BaseForm, asked: Mapping[str, Any], *, is_change: bool) -> QueryDict:
+def data_of(blank: forms.BaseForm, asked: Mapping[str, Any]) -> QueryDict:
     """Return what a browser would send for what a program gave."""
     data = QueryDict(mutable=True)
     for name, field in blank.fields.items():
         key = blank.add_prefix(name)
-        begins = blank.get_initial_for_field(field, name) if keeps(field, is_change) else None
+        begins = blank.get_initial_for_field(field, name)
         if begins is None:
             begins = first_choice(field)
         value = asked.get(name, begins)
@@ -92,11 +93,6 @@ def first_choice(field: forms.Field) -> object:
     if not is_list or not field.required or isinstance(field, forms.ModelChoiceField):
         return None
     return next((value for value, _label in getattr(field, "choices", ())), None)
-
-
-def keeps(field: forms.Field, is_change: bool) -> bool:
-    """Whether a field that was left out has what the form begins with: no box ticks itself."""
-    return is_change or not isinstance(field, forms.BooleanField)
 
 
 def text_of(value: Any) -> str:

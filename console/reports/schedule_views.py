@@ -41,11 +41,7 @@ def create(request: HttpRequest, report: str) -> HttpResponse:
     if wanted is None:
         raise Http404(_("There is no such report."))
     require_operator(request)
-    schedule = PeriodicTask(
-        task=schedules.SCHEDULED_TASK,
-        kwargs=json.dumps({"report": wanted.name, "catch_up": True}),
-        expire_seconds=QUEUED_SECONDS_MAX,
-    )
+    schedule = new_schedule(wanted)
     posted = request.POST if request.method == "POST" else None
     start = {"name": free_name(gettext(wanted.title)), "enabled": True, "catch_up": True}
     form = ScheduleForm(
@@ -55,9 +51,7 @@ def create(request: HttpRequest, report: str) -> HttpResponse:
     )
     parameters = ParametersForm(wanted, posted)
     if posted is not None and form.is_valid() and parameters.is_valid():
-        with change(request, "schedule.create", form.cleaned_data["name"]) as entry:
-            save(schedule, form, parameters)
-            entry.after = audited(schedule)
+        kept(request, schedule, form, parameters)
         messages.success(request, _("The schedule was made."))
         return redirect("reports:list")
     return page(request, schedule, form, parameters, wanted)
@@ -83,10 +77,7 @@ def edit(request: HttpRequest, schedule_id: int) -> HttpResponse:
     if posted is not None:
         require_operator(request)
         if form.is_valid() and (parameters is None or parameters.is_valid()):
-            before = audited(schedule)
-            with change(request, "schedule.update", schedule.name, before=before) as entry:
-                save(schedule, form, parameters)
-                entry.after = audited(schedule)
+            kept(request, schedule, form, parameters)
             messages.success(request, _("The schedule was changed."))
             return redirect("reports:list")
     return page(request, schedule, form, parameters, report)
@@ -96,16 +87,51 @@ def edit(request: HttpRequest, schedule_id: int) -> HttpResponse:
 def switch(request: HttpRequest, schedule_id: int) -> HttpResponse:
     """Switch a schedule on or off."""
     schedule = found_schedule(schedule_id)
-    before = {"enabled": schedule.enabled}
-    after = {"enabled": request.POST.get("enabled") == "on"}
-    with change(request, "schedule.switch", schedule.name, before=before, after=after):
-        schedule.enabled = after["enabled"]
-        schedule.save()
+    switched(request, schedule, on=request.POST.get("enabled") == "on")
     messages.success(
         request,
         _("The schedule runs again.") if schedule.enabled else _("The schedule is switched off."),
     )
     return redirect("reports:list")
+
+
+def new_schedule(report: Report) -> PeriodicTask:
+    """Return a schedule of a report that is not kept yet."""
+    return PeriodicTask(
+        task=schedules.SCHEDULED_TASK,
+        kwargs=json.dumps({"report": report.name, "catch_up": True}),
+        expire_seconds=QUEUED_SECONDS_MAX,
+    )
+
+
+def kept(
+    request: HttpRequest,
+    schedule: PeriodicTask,
+    form: ScheduleForm,
+    parameters: ParametersForm | None,
+) -> None:
+    """Keep what valid forms say, under an audit entry."""
+    is_new = schedule.pk is None
+    action = "schedule.create" if is_new else "schedule.update"
+    name = form.cleaned_data["name"] if is_new else schedule.name
+    before = None if is_new else audited(schedule)
+    with change(request, action, name, before=before) as entry:
+        save(schedule, form, parameters)
+        entry.after = audited(schedule)
+
+
+def switched(request: HttpRequest, schedule: PeriodicTask, *, on: bool) -> None:
+    """Switch a schedule on or off, under an audit entry."""
+    before, after = {"enabled": schedule.enabled}, {"enabled": on}
+    with change(request, "schedule.switch", schedule.name, before=before, after=after):
+        schedule.enabled = on
+        schedule.save()
+
+
+def deleted(request: HttpRequest, schedule: PeriodicTask) -> None:
+    """Delete a schedule, under an audit entry."""
+    with change(request, "schedule.delete", schedule.name, before=audited(schedule)):
+        schedule.delete()
 
 
 def danger_of(schedule: PeriodicTask) -> Danger:
@@ -140,8 +166,7 @@ def delete(request: HttpRequest, schedule_id: int) -> HttpResponse:
     if not is_confirmed(request, danger):
         problem = _("The name typed is another one; nothing was deleted.")
         return ask(request, replace(danger, problem=problem))
-    with change(request, "schedule.delete", schedule.name, before=audited(schedule)):
-        schedule.delete()
+    deleted(request, schedule)
     messages.success(request, _("The schedule was deleted; the results of its runs stay."))
     return redirect("reports:list")
 

@@ -120,7 +120,12 @@ def start(request: HttpRequest) -> HttpResponse:
     parameters_form = ParametersForm(report, request.POST)
     if not parameters_form.is_valid():
         return refused(request, parameters_form)
-    parameters = parameters_form.parameters()
+    run = started(request, report, parameters_form.parameters())
+    return redirect("reports:run", run_id=run.pk)
+
+
+def started(request: HttpRequest, report: Report, parameters: dict[str, Any]) -> ReportRun:
+    """Put a run in the queue under an audit entry; a run that cannot be queued has failed."""
     with change(request, "report.start", report.name, after=parameters) as entry:
         run = ReportRun.objects.create(
             report=report.name, parameters=parameters, requested_by_id=request.user.pk
@@ -137,7 +142,7 @@ def start(request: HttpRequest) -> HttpResponse:
                 finished_at=timezone.now(),
                 failure=entry.remark,
             )
-    return redirect("reports:run", run_id=run.pk)
+    return run
 
 
 def refused(request: HttpRequest, form: Form) -> HttpResponse:
@@ -274,14 +279,19 @@ def parquet_of(run: ReportRun) -> FileResponse:
 def cancel(request: HttpRequest, run_id: int) -> HttpResponse:
     """Cancel a run: a waiting one at once, a running one by a mark for its worker."""
     run = found_run(run_id)
+    is_ending, said = cancelled(request, run)
+    (messages.success if is_ending else messages.info)(request, said)
+    return redirect("reports:run", run_id=run.pk)
+
+
+def cancelled(request: HttpRequest, run: ReportRun) -> tuple[bool, str]:
+    """Cancel a run under an audit entry; return whether it ends by that, in words too."""
     with change(request, "report.cancel", f"{run.report} {run.pk}"):
         if run.move(RunState.CANCELLED, among=(RunState.QUEUED,), finished_at=timezone.now()):
-            messages.success(request, _("The run was taken out of the queue."))
-        elif ReportRun.objects.filter(pk=run.pk, state__in=WORKING).update(cancel_requested=True):
-            messages.success(request, _("The run is being cancelled."))
-        else:
-            messages.info(request, _("The run had ended already."))
-    return redirect("reports:run", run_id=run.pk)
+            return True, _("The run was taken out of the queue.")
+        if ReportRun.objects.filter(pk=run.pk, state__in=WORKING).update(cancel_requested=True):
+            return True, _("The run is being cancelled.")
+    return False, _("The run had ended already.")
 
 
 def per_step(seconds: int) -> str:

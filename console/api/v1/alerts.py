@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
+from django.utils.translation import gettext as _
 from ninja import Schema
 
-from console.alerts import channel_views, rule_views, window_views
-from console.alerts.models import Alert, Channel, Message, Rule, Silence, Window, preferences
+from console.alerts import channel_views, rule_views, views, window_views
+from console.alerts.forms import ChannelForm, PreferencesForm, RuleForm, WindowForm
+from console.alerts.models import (
+    CHANNELS_MAX,
+    RULES_MAX,
+    WINDOWS_MAX,
+    Alert,
+    Channel,
+    Message,
+    Rule,
+    Silence,
+    Window,
+    preferences,
+)
+from console.alerts.preview import preview
+from console.alerts.silencing import MINUTES, MINUTES_DEFAULT, SilenceError, silence
 from console.alerts.wording import words_of
 from console.api.operations import Need, operation
-from console.api.schemas import LIMIT, Cursor, Limit, Listed, Number, Text, newest
+from console.api.problems import ProblemError
+from console.api.requestbody import filled, given
+from console.api.schemas import (
+    LIMIT,
+    Cursor,
+    Done,
+    DryRun,
+    Limit,
+    Listed,
+    Number,
+    PlanOut,
+    Text,
+    newest,
+    plan_of,
+)
 from console.gateway.moment import now_ms
+from console.history.access import history_store
 
 
 class AlertOut(Schema):
@@ -64,6 +95,12 @@ class ChannelOut(Schema):
     kind: str
     enabled: bool
     place: str
+
+
+class ChannelKeptOut(ChannelOut):
+    """A channel, with the secret that was made for it: nobody can read it later."""
+
+    secret: str
 
 
 class DeliveryOut(Schema):
@@ -288,3 +325,271 @@ def maintenance_window(request: HttpRequest, window: Number) -> dict[str, Any]:
 
 def window_out(window: Window) -> dict[str, Any]:
     return {"id": window.pk, **window_views.audited(window)}
+
+
+SILENCE = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "minutes": {"type": "integer", "enum": list(MINUTES), "default": MINUTES_DEFAULT}
+    },
+}
+
+
+@operation(
+    "POST",
+    "/alerts/{alert}/silence",
+    area="alerts",
+    need=Need.OPERATE,
+    pages=("alerts:silence",),
+    body=SILENCE,
+    response=SilenceOut,
+)
+def alert_silence(request: HttpRequest, alert: Number) -> dict[str, Any]:
+    """Silence an alert, and those that share its messages, for some minutes."""
+    found = get_object_or_404(Alert.objects.select_related("rule"), pk=alert)
+    minutes = given(request, ("minutes",)).get("minutes", MINUTES_DEFAULT)
+    if not isinstance(minutes, int) or minutes not in MINUTES:
+        detail = _("minutes is one of %(choices)s.")
+        choices = ", ".join(str(each) for each in MINUTES)
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail % {"choices": choices})
+    try:
+        return silence_out(silence(request, found, minutes, request.user.get_username()))
+    except SilenceError as error:
+        raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
+
+
+@operation(
+    "DELETE",
+    "/silences/{pk}",
+    area="alerts",
+    need=Need.OPERATE,
+    pages=("alerts:silence-end",),
+    response=Done | PlanOut,
+)
+def silence_end(request: HttpRequest, pk: Number, dry_run: DryRun = False) -> Done | PlanOut:
+    """End a silence: what still fires is told within a minute."""
+    found = get_object_or_404(Silence.objects.select_related("rule"), pk=pk)
+    if dry_run:
+        return plan_of(views.danger_of(found))
+    views.ended(request, found)
+    return Done(detail=_("The silence is over; what still fires is told within a minute."))
+
+
+def require_room(count: int, count_max: int) -> None:
+    """Refuse one more where there are as many as there may be."""
+    if count >= count_max:
+        detail = _("There are %(count)d of them already, which is the most.")
+        raise ProblemError(HTTPStatus.CONFLICT, detail % {"count": count_max})
+
+
+@operation(
+    "POST",
+    "/alert-rules",
+    area="alerts",
+    need=Need.ADMINISTER,
+    pages=("alerts:rule-create",),
+    form=RuleForm,
+    response=RuleOut,
+)
+def alert_rule_create(request: HttpRequest) -> dict[str, Any]:
+    """Make a rule."""
+    require_room(Rule.objects.count(), RULES_MAX)
+    form = filled(request, lambda data: RuleForm(data, instance=Rule()))
+    return rule_out(rule_views.kept(request, form, None, 1))
+
+
+@operation(
+    "POST",
+    "/alert-rule-previews",
+    area="alerts",
+    need=Need.ADMINISTER,
+    pages=("alerts:rule-preview",),
+    form=RuleForm,
+    response=dict[str, Any],
+)
+def alert_rule_preview(request: HttpRequest) -> dict[str, Any]:
+    """Show how often a rule would have fired by the history."""
+    form = filled(request, lambda data: RuleForm(data, instance=Rule()))
+    found = preview(history_store(), form.save(commit=False), now_ms())
+    return {"count": len(found.fired), "fired": [each._asdict() for each in found.fired]}
+
+
+@operation(
+    "PATCH",
+    "/alert-rules/{rule}",
+    area="alerts",
+    need=Need.ADMINISTER,
+    pages=("alerts:rule-edit", "alerts:rule-switch"),
+    form=RuleForm,
+    response=RuleOut,
+)
+def alert_rule_change(request: HttpRequest, rule: Number) -> dict[str, Any]:
+    """Change what the body names of a rule; `enabled` switches it on or off."""
+    found = get_object_or_404(Rule, pk=rule)
+    before, version = rule_views.audited(found), found.version
+    form = filled(request, lambda data: RuleForm(data, instance=found))
+    return rule_out(rule_views.kept(request, form, before, version))
+
+
+@operation(
+    "DELETE",
+    "/alert-rules/{rule}",
+    area="alerts",
+    need=Need.ADMINISTER,
+    pages=("alerts:rule-delete",),
+    response=Done | PlanOut,
+)
+def alert_rule_delete(
+    request: HttpRequest, rule: Number, dry_run: DryRun = False
+) -> Done | PlanOut:
+    """Delete a rule; its alerts end, which is told."""
+    found = get_object_or_404(Rule, pk=rule)
+    if dry_run:
+        return plan_of(rule_views.danger_of(found))
+    rule_views.deleted(request, found)
+    return Done(detail=_("The rule %(name)s is deleted.") % {"name": found.name})
+
+
+@operation(
+    "POST",
+    "/alert-channels",
+    area="alerts",
+    need=Need.ADMINISTER,
+    pages=("alerts:channel-create",),
+    form=ChannelForm,
+    response=ChannelKeptOut,
+)
+def alert_channel_create(request: HttpRequest) -> dict[str, Any]:
+    """Make a channel; a secret that is made for it is in this answer alone."""
+    require_room(Channel.objects.count(), CHANNELS_MAX)
+    return channel_kept(request, Channel())
+
+
+@operation(
+    "PATCH",
+    "/alert-channels/{channel}",
+    area="alerts",
+    need=Need.ADMINISTER,
+    pages=("alerts:channel-edit",),
+    form=ChannelForm,
+    response=ChannelKeptOut,
+)
+def alert_channel_change(request: HttpRequest, channel: Number) -> dict[str, Any]:
+    """Change what the body names of a channel."""
+    return channel_kept(request, get_object_or_404(Channel, pk=channel))
+
+
+def channel_kept(request: HttpRequest, channel: Channel) -> dict[str, Any]:
+    is_new = channel.pk is None
+    before = None if is_new else channel_views.audited(channel)
+    old = (channel.url, channel.secret)
+    form = filled(request, lambda data: ChannelForm(data, instance=channel))
+    saved = channel_views.kept(request, form, before, old)
+    return {**channel_out(saved), "secret": form.made_secret or ""}
+
+
+@operation(
+    "POST",
+    "/alert-channels/{channel}/test",
+    area="alerts",
+    need=Need.ADMINISTER,
+    pages=("alerts:channel-test",),
+    response=Done,
+)
+def alert_channel_test(request: HttpRequest, channel: Number) -> Done:
+    """Send a test along the way that alerts take; the channel's log says what comes of it."""
+    found = get_object_or_404(Channel, pk=channel)
+    if channel_views.has_tests_waiting(found):
+        raise ProblemError(HTTPStatus.CONFLICT, _("Tests wait already; look at the log."))
+    channel_views.tested(request, found)
+    return Done(detail=_("A test is on its way; the log says what comes of it."))
+
+
+@operation(
+    "DELETE",
+    "/alert-channels/{channel}",
+    area="alerts",
+    need=Need.ADMINISTER,
+    pages=("alerts:channel-delete",),
+    response=Done | PlanOut,
+)
+def alert_channel_delete(
+    request: HttpRequest, channel: Number, dry_run: DryRun = False
+) -> Done | PlanOut:
+    """Delete a channel with its log."""
+    found = get_object_or_404(Channel, pk=channel)
+    if dry_run:
+        return plan_of(channel_views.danger_of(found))
+    channel_views.deleted(request, found)
+    return Done(detail=_("The channel %(name)s is deleted.") % {"name": found.name})
+
+
+@operation(
+    "PATCH",
+    "/alert-preferences",
+    area="alerts",
+    need=Need.ADMINISTER,
+    pages=("alerts:preferences",),
+    form=PreferencesForm,
+    response=PreferencesOut,
+)
+def alert_preferences_change(request: HttpRequest) -> dict[str, Any]:
+    """Change the dead man's switch, or how long alerts are kept."""
+    found = preferences()
+    before = channel_views.audited_preferences(found)
+    form = filled(request, lambda data: PreferencesForm(data, instance=found))
+    channel_views.preferences_kept(request, form, before)
+    return channel_views.audited_preferences(preferences())
+
+
+@operation(
+    "POST",
+    "/maintenance-windows",
+    area="alerts",
+    need=Need.OPERATE,
+    pages=("alerts:window-create",),
+    form=WindowForm,
+    response=WindowOut,
+)
+def maintenance_window_create(request: HttpRequest) -> dict[str, Any]:
+    """Make a maintenance window."""
+    require_room(Window.objects.count(), WINDOWS_MAX)
+    form = filled(request, lambda data: WindowForm(data, instance=Window()))
+    return window_out(window_views.kept(request, form, None))
+
+
+@operation(
+    "PATCH",
+    "/maintenance-windows/{window}",
+    area="alerts",
+    need=Need.OPERATE,
+    pages=("alerts:window-edit",),
+    form=WindowForm,
+    response=WindowOut,
+)
+def maintenance_window_change(request: HttpRequest, window: Number) -> dict[str, Any]:
+    """Change what the body names of a maintenance window."""
+    found = get_object_or_404(Window, pk=window)
+    before = window_views.audited(found)
+    form = filled(request, lambda data: WindowForm(data, instance=found))
+    return window_out(window_views.kept(request, form, before))
+
+
+@operation(
+    "DELETE",
+    "/maintenance-windows/{window}",
+    area="alerts",
+    need=Need.OPERATE,
+    pages=("alerts:window-delete",),
+    response=Done | PlanOut,
+)
+def maintenance_window_delete(
+    request: HttpRequest, window: Number, dry_run: DryRun = False
+) -> Done | PlanOut:
+    """Delete a maintenance window."""
+    found = get_object_or_404(Window, pk=window)
+    if dry_run:
+        return plan_of(window_views.danger_of(found))
+    window_views.deleted(request, found)
+    return Done(detail=_("The window %(name)s is deleted.") % {"name": found.name})

@@ -71,7 +71,6 @@ def change(
     form = filled(
         request,
         lambda data: pages.form(data, broker_names=brokers, original=original),
-        is_change=True,
     )
     now, wanted = state_of(subject), wanted_by(form)
     before = opened_on(seen) if seen else now

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
 from django.http import FileResponse, HttpRequest, HttpResponseBase
+from django.utils.translation import gettext as _
 from django_celery_beat.models import PeriodicTask
 from ninja import Schema
 
-from console.api.operations import operation
-from console.api.schemas import LIMIT, Cursor, Limit, Listed, Number, Text, newest
+from console.accounts.roles import may_administer
+from console.api.operations import Need, operation
+from console.api.problems import ProblemError
+from console.api.requestbody import filled, given, schema_of
+from console.api.schemas import (
+    LIMIT,
+    Cursor,
+    Done,
+    DryRun,
+    Limit,
+    Listed,
+    Number,
+    PlanOut,
+    Text,
+    newest,
+    plan_of,
+)
 from console.reports import catalog, health, schedule_views, schedules, views
+from console.reports.catalog import Report
+from console.reports.forms import ParametersForm, ScheduleForm
 from console.reports.models import ReportRun
 from console.reports.presenting import milliseconds
 
@@ -188,3 +207,149 @@ def schedule_out(schedule: PeriodicTask) -> dict[str, Any]:
         "words": schedules.in_words(schedule),
         "values": schedule_views.audited(schedule),
     }
+
+
+START: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["report"],
+    "properties": {
+        "report": {"type": "string", "description": "The name of a report."},
+        "parameters": {"type": "object", "description": "As the report describes them."},
+    },
+}
+SCHEDULE_FIELDS = tuple(ScheduleForm.base_fields)
+SCHEDULE: dict[str, Any] = {
+    **schema_of(ScheduleForm),
+    "properties": {**START["properties"], **schema_of(ScheduleForm)["properties"]},
+}
+
+
+def report_named(name: object) -> Report:
+    found = catalog.known_reports().get(str(name))
+    if found is None:
+        detail = _("There is no such report.")
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    return found
+
+
+def parameters_of(
+    request: HttpRequest, report: Report, asked: object, initial: dict[str, Any] | None = None
+) -> ParametersForm:
+    """Return the parameters of a report, valid."""
+    names = {each.name for each in report.parameters}
+    if not isinstance(asked, dict) or not set(asked) <= names:
+        detail = _("parameters is an object of %(names)s.") % {"names": ", ".join(sorted(names))}
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    return filled(request, lambda data: ParametersForm(report, data, initial=initial), asked)
+
+
+@operation(
+    "POST",
+    "/report-runs",
+    area="reports",
+    need=Need.OPERATE,
+    pages=("reports:start",),
+    body=START,
+    response=RunOut,
+)
+def report_start(request: HttpRequest) -> dict[str, Any]:
+    """Put a run of a report in the queue; for another try, send what the run before had."""
+    blocked = next((problem for problem in health.problems() if problem.blocks), None)
+    if blocked is not None:
+        raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, blocked.sentence)
+    asked = given(request, tuple(START["properties"]))
+    report = report_named(asked.get("report"))
+    form = parameters_of(request, report, asked.get("parameters", {}))
+    return run_out(views.started(request, report, form.parameters()))
+
+
+@operation(
+    "POST",
+    "/report-runs/{run}/cancel",
+    area="reports",
+    need=Need.OPERATE,
+    pages=("reports:cancel",),
+    response=Done,
+)
+def report_cancel(request: HttpRequest, run: Number) -> Done:
+    """Cancel a run: a waiting one at once, a running one soon."""
+    _is_ending, said = views.cancelled(request, views.found_run(run))
+    return Done(detail=said)
+
+
+@operation(
+    "POST",
+    "/report-schedules",
+    area="reports",
+    need=Need.OPERATE,
+    pages=("reports:schedule-new",),
+    body=SCHEDULE,
+    response=ScheduleOut,
+)
+def report_schedule_create(request: HttpRequest) -> dict[str, Any]:
+    """Make a schedule of a report: at intervals, or by cron in a time zone."""
+    asked = given(request, (*START["properties"], *SCHEDULE_FIELDS))
+    report = report_named(asked.get("report"))
+    begins = {"enabled": True, "catch_up": True, "kind": "cron", "cron": "0 6 * * *"}
+    form = filled(
+        request,
+        lambda data: ScheduleForm(data, initial=begins, may_tell=may_administer(request.user)),
+        {name: each for name, each in asked.items() if name in SCHEDULE_FIELDS},
+    )
+    parameters = parameters_of(request, report, asked.get("parameters", {}))
+    schedule = schedule_views.new_schedule(report)
+    schedule_views.kept(request, schedule, form, parameters)
+    return schedule_out(schedule)
+
+
+@operation(
+    "PATCH",
+    "/report-schedules/{schedule}",
+    area="reports",
+    need=Need.OPERATE,
+    pages=("reports:schedule", "reports:schedule-switch"),
+    body=SCHEDULE,
+    response=ScheduleOut,
+)
+def report_schedule_change(request: HttpRequest, schedule: Number) -> dict[str, Any]:
+    """Change what the body names of a schedule; `enabled` switches it on or off."""
+    found = schedule_views.found_schedule(schedule)
+    asked = given(request, ("parameters", *SCHEDULE_FIELDS))
+    form = filled(
+        request,
+        lambda data: ScheduleForm(
+            data,
+            initial=schedule_views.schedule_initial(found),
+            schedule_id=found.pk,
+            may_tell=may_administer(request.user),
+        ),
+        {name: each for name, each in asked.items() if name in SCHEDULE_FIELDS},
+    )
+    arguments = schedules.arguments(found)
+    report = catalog.known_reports().get(str(arguments.get("report", "")))
+    parameters = None
+    if report is not None:
+        kept = arguments.get("parameters") or {}
+        parameters = parameters_of(request, report, asked.get("parameters", {}), kept)
+    schedule_views.kept(request, found, form, parameters)
+    return schedule_out(found)
+
+
+@operation(
+    "DELETE",
+    "/report-schedules/{schedule}",
+    area="reports",
+    need=Need.OPERATE,
+    pages=("reports:schedule-delete",),
+    response=Done | PlanOut,
+)
+def report_schedule_delete(
+    request: HttpRequest, schedule: Number, dry_run: DryRun = False
+) -> Done | PlanOut:
+    """Delete a schedule; its runs stay."""
+    found = schedule_views.found_schedule(schedule)
+    if dry_run:
+        return plan_of(schedule_views.danger_of(found))
+    schedule_views.deleted(request, found)
+    return Done(detail=_("The schedule was deleted; the results of its runs stay."))

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.django_db
 OF_BROWSERS = "It is about a browser's session, which a program does not have."
 OF_PEOPLE = "How pages look to a person."
 ELSEWHERE = "It is for programs itself."
-ASKS_FIRST = "A question before something is done; the operation that does it has dry_run."
 TOKENS_MAKE_NO_TOKENS = "A token must not make others: people do, on the page."
 BY_COMMAND = "Pipelines have `manage.py config` for this, with its codes of exit."
 LEADS_ON = "It leads to another page."
@@ -30,7 +29,6 @@ EXCEPTIONS = {
     "accounts:sessions-end": OF_BROWSERS,
     "accounts:sign-in": OF_BROWSERS,
     "accounts:sign-out": OF_BROWSERS,
-    "alerts:rule-preview": ASKS_FIRST,
     "alerts:silence-link": "A link in a message is its own permission.",
     "api:index": "It is about the API.",
     "api:openapi": ELSEWHERE,
@@ -61,7 +59,7 @@ EXCEPTIONS = {
 }
 
 # What is shown before something is done, which the operation that does it shows by dry_run.
-PREVIEWS = {"dead_letters:preview", "offsets:preview"}
+PREVIEWS = {"alerts:rule-preview", "dead_letters:preview", "offsets:preview"}
 
 
 def methods_of(client: Client, name: str, parameters: list[str]) -> set[str]:
