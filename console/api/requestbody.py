@@ -63,7 +63,13 @@ def filled(
     blank = make(None)
     names = [name for name in blank.fields if name not in HIDDEN]
     form = make(data_of(blank, given(request, names) if asked is None else asked))
-    if not form.is_valid():
+    try:
+        is_valid = form.is_valid()
+    except OverflowError as error:
+        # Keys of rows have 64 bits, and a form asks the database whether there is such a row.
+        detail = _("A number is larger than 64 bits.")
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
+    if not is_valid:
         raise of_form(form)
     return form
 
