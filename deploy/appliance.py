@@ -36,6 +36,7 @@ from deploy.log_follower import LogFollower
 from deploy.supervision import Supervisor, SupervisorError
 from deploy.terminal import complain, labelled, say
 from deploy.virtualenv import ROOT
+from deploy.words import padded, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,11 +64,17 @@ READY_LINES = {
 }
 """These have no port to ask: each is ready when it logs these words."""
 WITHOUT = {
-    "collector": "no history is kept",
-    "lake": "the lake does not grow",
-    "slave": "no second broker has them",
+    "collector": "The {name} process could not be kept running: messages and pages are served, "
+    "no history is kept until it is back.",
+    "lake": "The {name} process could not be kept running: messages and pages are served, "
+    "the lake does not grow until it is back.",
+    "slave": "The {name} process could not be kept running: messages and pages are served, "
+    "no second broker has them until it is back.",
+    "worker": "The {name} process could not be kept running: messages and pages are served, "
+    "reports are not run until it is back.",
 }
-"""What is not done without a process; without any other reports are not run."""
+"""What is not done without a process; without any other it is as without a worker."""
+WITHOUT_JAVA = "not available: Java 17 or newer is missing"
 NEW_PASSWORD = ".venv/bin/python manage.py changepassword"
 ASKED_TO_STOP, NOT_KEPT_RUNNING, NOT_STARTED = 0, 1, 2
 
@@ -150,7 +157,8 @@ class Appliance:
     def stop(self) -> None:
         """Stop every process in reverse order."""
         self._digest = None
-        say("Stopping: " + ", ".join(one.name for one in reversed(self._programs)))
+        names = ", ".join(one.name for one in reversed(self._programs))
+        say(told("Stopping: {names}", names=names))
         try:
             for program in reversed(self._programs):
                 self._supervisor.stop_process(program.name)
@@ -182,7 +190,8 @@ class Appliance:
                 return
             if time.monotonic() > remind_at:
                 log = self._supervisor.log_of(waiting[0])
-                say(f"Still waiting for {', '.join(waiting)}; see {log}.")
+                names = ", ".join(waiting)
+                say(told("Still waiting for {names}; see {log}.", names=names, log=log))
                 if ESSENTIAL.isdisjoint(waiting):
                     # Messages and pages work without them; the Reports page says what is wrong.
                     return
@@ -233,24 +242,22 @@ class Appliance:
                 before = self._pids.get(name, info.pid)
                 self._pids[name] = info.pid
                 if before != info.pid and name not in self._given_up:
-                    say(f"{name} had ended and was started again.")
+                    say(told("{name} had ended and was started again.", name=name))
                 if info.state.name == "RUNNING" and self._given_up.pop(name, None) is not None:
-                    say(f"{name} runs again.")
+                    say(told("{name} runs again.", name=name))
 
     def _not_kept_running(self, name: str) -> None:
         log = self._supervisor.log_of(name)
         last = self._last_lines.get(name)
-        words = f", which ends with: {last}" if last else "."
-        what = f"The {name} process could not be kept running"
+        ends = told("Its log {log} ends with: {last}", log=log, last=last)
+        where = ends if last else told("Its log is {log}.", log=log)
         if name in ESSENTIAL:
-            raise NotKeptRunningError(f"{what}; its log is {log}{words}")
+            what = told("The {name} process could not be kept running.", name=name)
+            raise NotKeptRunningError(f"{what} {where}")
         now = time.monotonic()
         if name not in self._given_up:
-            complain(
-                f"{what}: messages and pages are served, "
-                f"{WITHOUT.get(name, 'reports are not run')} until it is back; "
-                f"its log is {log}{words}"
-            )
+            without = told(WITHOUT.get(name, WITHOUT["worker"]), name=name)
+            complain(f"{without} {where}")
             self._given_up[name] = now
         elif now - self._given_up[name] >= TRY_AGAIN_EVERY_S:
             self._given_up[name] = now
@@ -271,17 +278,23 @@ def held(data: Path) -> Iterator[None]:
         lock = (data / "appliance.lock").open("a+")
     except OSError as error:
         raise NotStartedError(
-            f"The data directory {data} cannot be written: {error.strerror}."
+            told(
+                "The data directory {data} cannot be written: {why}.", data=data, why=error.strerror
+            )
         ) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             lock.seek(0)
-            holder = lock.read().strip() or "unknown"
             raise NotStartedError(
-                f"The data directory {data} is in use by an appliance that runs already "
-                f"(process {holder}); stop that one, or set TREBUCHET_DATA to another directory."
+                told(
+                    "The data directory {data} is in use by an appliance that runs already "
+                    "(process {holder}); stop that one, or set TREBUCHET_DATA to another "
+                    "directory.",
+                    data=data,
+                    holder=lock.read().strip() or "unknown",
+                )
             ) from None
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
@@ -317,10 +330,15 @@ def require_writable(store: Path) -> None:
     there = next(each for each in (store, *store.parents) if each.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         name = pwd.getpwuid(os.geteuid()).pw_name
-        what = store if there == store else f"{store} cannot be made: {there}"
+        what = told("{store} cannot be made: {there}", store=store, there=there)
         raise NotStartedError(
-            f"The store directory {what} cannot be written by the user {name}; to hand it over: "
-            f"chown -hR {name}: {there}"
+            told(
+                "The store directory {what} cannot be written by the user {name}; to hand it over: "
+                "chown -hR {name}: {there}",
+                what=store if there == store else what,
+                name=name,
+                there=there,
+            )
         )
 
 
@@ -328,19 +346,29 @@ def require_free_ports(
     asked: Options, broker: BrokerSettings, slave: BrokerSettings | None = None
 ) -> None:
     wanted = [
-        (broker.bind_address, port, f"{purpose} ({key})") for key, port, purpose in broker.ports
+        (broker.bind_address, port, f"{told(purpose)} ({key})")
+        for key, port, purpose in broker.ports
     ]
     if slave is not None:
-        purpose = "slave (--slave), ten above the broker's listenPort"
+        purpose = told("slave (--slave), ten above the broker's listenPort")
         wanted.append((slave.bind_address, slave.listen_port, purpose))
-    wanted.append((asked.web_host, asked.web_port, "console (TREBUCHET_WEB)"))
+    wanted.append((asked.web_host, asked.web_port, told("console (TREBUCHET_WEB)")))
     claimed: dict[int, str] = {}
     for host, port, purpose in wanted:
         other = claimed.setdefault(port, purpose)
         same = other is not purpose
-        reason = f"is also set for the {other}" if same else ports.why_not(host, port)
+        also = told("is also set for the {other}", other=other)
+        reason = also if same else ports.why_not(host, port)
         if reason is not None:
-            raise NotStartedError(f"Port {port} of {host}, for the {purpose}, {reason}.")
+            raise NotStartedError(
+                told(
+                    "Port {port} of {host}, for the {purpose}, {reason}.",
+                    port=port,
+                    host=host,
+                    purpose=purpose,
+                    reason=reason,
+                )
+            )
 
 
 def prepare(environment: Mapping[str, str]) -> list[str]:
@@ -356,7 +384,7 @@ def prepare(environment: Mapping[str, str]) -> list[str]:
     )
     said = done.stderr.strip()
     if done.returncode != 0:
-        raise NotStartedError(said or "The console could not be prepared.")
+        raise NotStartedError(said or told("The console could not be prepared."))
     if said:
         complain(said)
     return [line for line in done.stdout.splitlines() if line.strip()]
@@ -372,19 +400,19 @@ def summary(
 ) -> str:
     host = ports.reachable_host(asked.web_host)
     shown = f"[{host}]" if ":" in host else host
-    admin = os.environ.get("TREBUCHET_ADMIN", "").strip() or "admin"
+    command = f"{NEW_PASSWORD} {os.environ.get('TREBUCHET_ADMIN', '').strip() or 'admin'}"
     seconds = time.monotonic() - float(os.environ.get(STARTED_AT, time.monotonic()))
     rows = [
-        ("console", f"http://{shown}:{asked.web_port}/"),
-        *(("", word) for word in words or (f"a new password: {NEW_PASSWORD} {admin}",)),
-        ("name server", broker.namesrv),
-        ("broker", f"{broker.advertised}:{broker.listen_port}"),
-        *(() if slave is None else (("slave", f"{slave.advertised}:{slave.listen_port}"),)),
-        ("data", str(asked.data)),
-        *(() if has_java else (("reports", "not available: Java 17 or newer is missing"),)),
+        (told("console"), f"http://{shown}:{asked.web_port}/"),
+        *(("", word) for word in words or (told("a new password: {command}", command=command),)),
+        (told("name server"), broker.namesrv),
+        (told("broker"), f"{broker.advertised}:{broker.listen_port}"),
+        *(() if slave is None else ((told("slave"), f"{slave.advertised}:{slave.listen_port}"),)),
+        (told("data"), str(asked.data)),
+        *(() if has_java else ((told("reports"), told(WITHOUT_JAVA)),)),
     ]
-    title = f"Trebuchet is up after {seconds:.1f} s; Ctrl-C stops it."
-    lines = [f"  {label:<12} {value}" for label, value in rows]
+    title = told("Trebuchet is up after {seconds:.1f} s; Ctrl-C stops it.", seconds=seconds)
+    lines = [f"  {padded(label, 12)} {value}" for label, value in rows]
     return "\n".join(["", title, *lines, ""])
 
 
@@ -459,9 +487,10 @@ def _run(appliance: Appliance, environment: Mapping[str, str], text: Callable[[]
         complain(failure)
         return NOT_KEPT_RUNNING
     if appliance.given_up:
-        complain(f"Stopped; {', '.join(appliance.given_up)} had not been running.")
+        names = ", ".join(appliance.given_up)
+        complain(told("Stopped; {names} had not been running.", names=names))
         return NOT_KEPT_RUNNING
-    say("Stopped.")
+    say(told("Stopped."))
     return ASKED_TO_STOP
 
 
@@ -484,7 +513,7 @@ def main(arguments: Sequence[str]) -> int:
         complain(str(error))
         return NOT_STARTED
     except AskedToStop:
-        say("Stopped before anything was started.")
+        say(told("Stopped before anything was started."))
         return ASKED_TO_STOP
 
 

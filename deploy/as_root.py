@@ -24,6 +24,7 @@ from deploy.requirements import ROOT
 from deploy.supervision import OPEN_FILES_WANTED
 from deploy.terminal import complain, say
 from deploy.virtualenv import VENV
+from deploy.words import told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,13 +48,15 @@ def find_or_make(name: str) -> pwd.struct_passwd:
         return pwd.getpwnam(name)
     except KeyError:
         if name != options.DEFAULT_USER:
-            raise UserError(f"there is no user {name}, whom TREBUCHET_USER names") from None
+            sentence = told("there is no user {name}, whom TREBUCHET_USER names", name=name)
+            raise UserError(sentence) from None
     try:
         subprocess.run(options.USER_COMMAND, capture_output=True, text=True, check=False)
         user = pwd.getpwnam(name)
     except (OSError, KeyError):
-        raise UserError(f"the user {name} could not be made by useradd") from None
-    say(f"Made the system user {name}.")
+        sentence = told("the user {name} could not be made by useradd", name=name)
+        raise UserError(sentence) from None
+    say(told("Made the system user {name}.", name=name))
     return user
 
 
@@ -65,25 +68,34 @@ def require_reachable(user: pwd.struct_passwd, asked: Options) -> None:
     """
     groups = {*os.getgrouplist(user.pw_name, user.pw_gid)}
     wanted = [
-        (ROOT, "the checkout"),
-        (Path(sys.executable).resolve(), "its Python"),
-        (Path(sys.base_prefix).resolve(), "its Python"),
-        (asked.data.parent, "the data directory"),
+        (ROOT, told("the checkout")),
+        (Path(sys.executable).resolve(), told("its Python")),
+        (Path(sys.base_prefix).resolve(), told("its Python")),
+        (asked.data.parent, told("the data directory")),
     ]
     for path, what in wanted:
         _require(path, what, user, groups)
     if asked.broker_file is not None and asked.broker_file.exists():
-        _require(asked.broker_file.parent, "the broker's configuration", user, groups)
+        _require(asked.broker_file.parent, told("the broker's configuration"), user, groups)
         if not _may(asked.broker_file, user, groups, read=True):
             raise UserError(
-                f"the user {user.pw_name} cannot read {asked.broker_file}: "
-                f"chown {user.pw_name} {asked.broker_file}"
+                told(
+                    "the user {name} cannot read {file}: chown {name} {file}",
+                    name=user.pw_name,
+                    file=asked.broker_file,
+                )
             )
     if not _can_import(user):
         # The environment was made by a root whose files are private.
         _open(VENV.resolve())
         if not _can_import(user):
-            raise UserError(f"the user {user.pw_name} cannot read all of {ROOT}: chmod -R a+rX it")
+            raise UserError(
+                told(
+                    "the user {name} cannot read all of {root}: chmod -R a+rX it",
+                    name=user.pw_name,
+                    root=ROOT,
+                )
+            )
 
 
 def become(user: pwd.struct_passwd) -> None:
@@ -121,8 +133,13 @@ def prepare(user: pwd.struct_passwd, asked: Options) -> None:
     for link in links:
         if link.exists() and link.stat().st_uid != user.pw_uid:
             complain(
-                f"WARNING {link} is a symbolic link, and what it leads to is not {user.pw_name}'s: "
-                f"if it is the appliance's, chown -hR {user.pw_name}: {link.resolve()}"
+                told(
+                    "WARNING {link} is a symbolic link, and what it leads to is not {name}'s: "
+                    "if it is the appliance's, chown -hR {name}: {there}",
+                    link=link,
+                    name=user.pw_name,
+                    there=link.resolve(),
+                )
             )
 
 
@@ -144,17 +161,25 @@ def main(arguments: Sequence[str]) -> int:
         except UserError as error:
             sentence = str(error)
             if asked.user is not None:
-                complain(f"Not started as {asked.user}: {sentence}.")
+                complain(told("Not started as {user}: {why}.", user=asked.user, why=sentence))
                 return appliance.NOT_STARTED
             complain(
-                f"WARNING everything runs as root: {sentence}. Change that, or set "
-                "TREBUCHET_USER=root if root is what you want."
+                told(
+                    "WARNING everything runs as root: {why}. Change that, or set "
+                    "TREBUCHET_USER=root if root is what you want.",
+                    why=sentence,
+                )
             )
             go_on(arguments, secrets)
         if user.pw_uid != 0:
             prepare(user, asked)
             become(user)
-            say(f"Started as root: everything runs as the user {user.pw_name} from here on.")
+            say(
+                told(
+                    "Started as root: everything runs as the user {name} from here on.",
+                    name=user.pw_name,
+                )
+            )
     except (options.OptionError, HandoverError, appliance.NotStartedError) as error:
         complain(str(error))
         return appliance.NOT_STARTED
@@ -167,8 +192,15 @@ def _require(path: Path, what: str, user: pwd.struct_passwd, groups: set[int]) -
         if each.is_dir() and not _may(each, user, groups, read=False):
             mode = stat.S_IMODE(each.stat().st_mode)
             raise UserError(
-                f"the user {user.pw_name} cannot reach {what} at {path}, since {each} has mode "
-                f"{mode:04o}: move it to another place, such as /opt/trebuchet"
+                told(
+                    "the user {name} cannot reach {what} at {path}, since {each} has mode "
+                    "{mode:04o}: move it to another place, such as /opt/trebuchet",
+                    name=user.pw_name,
+                    what=what,
+                    path=path,
+                    each=each,
+                    mode=mode,
+                )
             )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from broker_core.environment import without_secrets
 from deploy import checks, options, requirements, secret_files, virtualenv
 from deploy.terminal import complain
+from deploy.words import told
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,11 @@ def main(arguments: list[str]) -> int:
             gives_root_up = os.geteuid() == 0 and user != "root"
             if os.geteuid() != 0 and user not in (None, pwd.getpwuid(os.geteuid()).pw_name):
                 raise options.OptionError(
-                    f"TREBUCHET_USER is {user!r}: only root starts an appliance as another user."
+                    told(
+                        "TREBUCHET_USER is {user!r}: only root starts an appliance as "
+                        "another user.",
+                        user=user,
+                    )
                 )
             if gives_root_up:
                 # The environment is for that user to read, too.

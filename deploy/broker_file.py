@@ -12,6 +12,7 @@ from broker_core.config.properties import parse_properties
 from deploy.ports import reachable_host
 from deploy.terminal import complain
 from deploy.virtualenv import ROOT
+from deploy.words import told
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +72,11 @@ def effective_file(given: Path | None, data: Path) -> Path:
         text = given.read_text(errors="replace")
     except OSError as error:
         raise BrokerFileError(
-            f"The broker's configuration {given} cannot be read: {error.strerror}."
+            told(
+                "The broker's configuration {file} cannot be read: {why}.",
+                file=given,
+                why=error.strerror,
+            )
         ) from error
     if "storePathRootDir" in parse_properties(text):
         return given
@@ -100,7 +105,7 @@ def settings(file: Path) -> BrokerSettings:
         timeout=PRINT_TIMEOUT_S,
     )
     if done.returncode != 0:
-        raise BrokerFileError(done.stderr.strip() or f"The broker refuses {file}.")
+        raise BrokerFileError(done.stderr.strip() or told("The broker refuses {file}.", file=file))
     table = parse_properties(done.stdout)
     embedded = table["embeddedNamesrv"] == "true"
     namesrv_port = int(table["namesrvListenPort"]) if embedded else None

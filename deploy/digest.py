@@ -7,6 +7,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from deploy.words import told
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -55,4 +57,7 @@ class Digest:
             return None
         counted = ", ".join(f"{name} {count}" for name, count in sorted(self._counts.items()))
         self._counts.clear()
-        return f"lines of the last minute that were not shown: {counted} (--verbose shows them)"
+        return told(
+            "lines of the last minute that were not shown: {counted} (--verbose shows them)",
+            counted=counted,
+        )

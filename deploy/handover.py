@@ -13,6 +13,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deploy.words import told
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -39,17 +41,28 @@ def require_ours(directory: Path, uid: int) -> None:
         return
     except OSError as error:
         raise HandoverError(
-            f"The data directory {directory} cannot be read: {error.strerror}."
+            told(
+                "The data directory {data} cannot be read: {why}.",
+                data=directory,
+                why=error.strerror,
+            )
         ) from error
     if owner not in (ROOT_USER, uid):
         raise HandoverError(
-            f"The data directory {directory} belongs to the user {owner}: set TREBUCHET_USER to "
-            "its name, or hand the directory over yourself."
+            told(
+                "The data directory {data} belongs to the user {owner}: set TREBUCHET_USER to "
+                "its name, or hand the directory over yourself.",
+                data=directory,
+                owner=owner,
+            )
         )
     if owner == ROOT_USER and names and names.isdisjoint(KNOWN_BY):
         raise HandoverError(
-            f"The directory {directory} is root's and holds something else than an appliance's "
-            "data: set TREBUCHET_DATA to a directory of its own."
+            told(
+                "The directory {data} is root's and holds something else than an appliance's "
+                "data: set TREBUCHET_DATA to a directory of its own.",
+                data=directory,
+            )
         )
 
 
@@ -118,8 +131,11 @@ def _require_known(
 ) -> None:
     if status.st_nlink > max(1, names.get((status.st_dev, status.st_ino), 0)):
         raise HandoverError(
-            f"{path} has another name (a hard link) outside the data directory: replace it by a "
-            "copy, or hand it over yourself."
+            told(
+                "{path} has another name (a hard link) outside the data directory: replace it by a "
+                "copy, or hand it over yourself.",
+                path=path,
+            )
         )
 
 

@@ -7,6 +7,7 @@ import os
 from analytics.java import JAVA_VERSION_MIN, PACKAGE, JavaMissingError, require_java
 from deploy import system_packages
 from deploy.terminal import say
+from deploy.words import told
 
 
 def missing() -> str | None:
@@ -32,8 +33,12 @@ def ensure() -> bool:
     reason = missing()
     if reason is not None:
         say(
-            f"{reason[0].upper()}{reason[1:]}: everything but the reports works. To have them, "
-            f"install Java {JAVA_VERSION_MIN} or newer ({system_packages.command_for(PACKAGE)}) "
-            "and start again."
+            told(
+                "{reason}: everything but the reports works. To have them, "
+                "install Java {version} or newer ({command}) and start again.",
+                reason=f"{reason[0].upper()}{reason[1:]}",
+                version=JAVA_VERSION_MIN,
+                command=system_packages.command_for(PACKAGE),
+            )
         )
     return reason is None

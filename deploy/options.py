@@ -11,50 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deploy.usage import DESCRIPTION, EPILOG
 from deploy.virtualenv import ROOT
+from deploy.words import told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-EPILOG = """\
-environment:
-  TREBUCHET_WEB             address of the console's pages (default 127.0.0.1:8000)
-  TREBUCHET_DATA            directory for everything written (default ./data in the checkout)
-  TREBUCHET_USER            started by root, the user that everything runs as (default
-                            trebuchet, a system user that is made when missing); root stays root
-  TREBUCHET_ADMIN           name of the first administrator (default admin)
-  TREBUCHET_ADMIN_PASSWORD  that administrator's password; without it one is generated and
-                            printed once
-  TREBUCHET_REDIS_URL       a Redis of your own, e.g. redis://127.0.0.1:6379/0; without it one is
-                            started, on a unix socket that only this user can open
-  TREBUCHET_ALLOWED_HOSTS   host names, separated by commas, under which the pages may be visited
-  TREBUCHET_BEHIND_PROXY    true when a reverse proxy on this machine terminates TLS; with it
-                            TREBUCHET_HTTPS=true and TREBUCHET_TRUSTED_ORIGINS=https://name
-  TREBUCHET_BROKER_ACCESS_KEY, TREBUCHET_BROKER_SECRET_KEY (or _SECRET_KEY_FILE)
-                            the administrator's account in plain_acl.yml with which the console
-                            works with a broker whose aclEnable is true
-  TREBUCHET_BROKERS         further brokers that it asks with this account, host:port separated by
-                            semicolons; others must be confirmed on the overview
-  TREBUCHET_SLAVE           true: the same as --slave
-  TREBUCHET_LAKE            true, a directory or s3://bucket/prefix: keep the broker's messages as
-                            Delta tables there, true in the data directory (docs/lake.md)
-  TREBUCHET_LANGUAGE        en (default) or zh-hans: the console's language for whoever chose none
-  TREBUCHET_LOG_LEVEL       the console's log level (default INFO)
-  DATABASE_URL              the console's database, e.g. postgres://user@host/name
-                            (default: SQLite in the data directory)
-  JAVA_HOME                 the Java 17 or newer that runs the reports (default: java on PATH)
-
-ports:
-  The broker's ports and directories are set in its configuration: FILE, or broker.conf in the data
-  directory, which the first start writes. Two appliances run side by side when each has its own
-  TREBUCHET_DATA, TREBUCHET_WEB, listenPort and namesrvListenPort.
-
-exit code:
-  0  it was asked to stop (Ctrl-C or SIGTERM), and every process did its work until then
-  1  a process could not be kept running; the last lines say which, and where its log is
-  2  nothing was started: bad configuration, a port that is taken, a data directory in use, or
-     something missing on this machine
-"""
 
 DEFAULT_WEB = "127.0.0.1:8000"
 DEFAULT_USER = "trebuchet"
@@ -97,9 +59,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
     """
     parser = argparse.ArgumentParser(
         prog="deploy/up",
-        description="Bring up the whole appliance (name server, broker, console, reports) and\n"
-        "stay in the foreground; Ctrl-C stops all of it.",
-        epilog=EPILOG,
+        description=told(DESCRIPTION),
+        epilog=told(EPILOG),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -107,19 +68,25 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         "-c",
         metavar="FILE",
         type=Path,
-        help="broker configuration in RocketMQ's key=value form "
-        "(default: broker.conf in the data directory, written at the first start)",
+        help=told(
+            "broker configuration in RocketMQ's key=value form "
+            "(default: broker.conf in the data directory, written at the first start)"
+        ),
     )
     parser.add_argument(
         "--slave",
         action="store_true",
-        help="start a second broker of the set beside the first, ten ports above it, with a store "
-        "of its own in the data directory: its slave (docs/replication.md)",
+        help=told(
+            "start a second broker of the set beside the first, ten ports above it, with a store "
+            "of its own in the data directory: its slave (docs/replication.md)"
+        ),
     )
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help="show every line of the logs; without it warnings and a count a minute, once all runs",
+        help=told(
+            "show every line of the logs; without it warnings and a count a minute, once all runs"
+        ),
     )
     given = parser.parse_args(arguments)
     web = environment.get("TREBUCHET_WEB", "").strip() or DEFAULT_WEB
@@ -147,5 +114,11 @@ def _host_port(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     host = host.strip("[]")
     if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
-        raise OptionError(f"TREBUCHET_WEB is {text!r}; expected host:port, such as {DEFAULT_WEB}.")
+        raise OptionError(
+            told(
+                "TREBUCHET_WEB is {text!r}; expected host:port, such as {example}.",
+                text=text,
+                example=DEFAULT_WEB,
+            )
+        )
     return host, int(port)

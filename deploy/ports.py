@@ -6,6 +6,8 @@ import errno
 import http.client
 import socket
 
+from deploy.words import told
+
 CONNECT_TIMEOUT_S = 1.0
 HEALTH_TIMEOUT_S = 3.0
 
@@ -22,15 +24,15 @@ def why_not(host: str, port: int) -> str | None:
             probe.bind(address)
             probe.listen(1)
     except socket.gaierror:
-        return "cannot be used: there is no such address"
+        return told("cannot be used: there is no such address")
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            return "is taken by another process"
+            return told("is taken by another process")
         if error.errno == errno.EADDRNOTAVAIL:
-            return "cannot be used: this machine does not have that address"
+            return told("cannot be used: this machine does not have that address")
         if error.errno == errno.EACCES:
-            return "cannot be used: this user may not listen there"
-        return f"cannot be used: {error.strerror}"
+            return told("cannot be used: this user may not listen there")
+        return told("cannot be used: {why}", why=error.strerror)
     return None
 
 

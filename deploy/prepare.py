@@ -17,6 +17,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError
 
+from deploy.words import told
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -56,7 +58,7 @@ def known_administrators() -> str:
     users = get_user_model().objects.filter(is_staff=True, is_active=True).order_by("pk")
     names = [user.get_username() for user in users[: NAMES_SHOWN + 1]]
     more = ", .." if len(names) > NAMES_SHOWN else ""
-    return f"Administrator {', '.join(names[:NAMES_SHOWN])}{more}"
+    return told("Administrator {names}", names=f"{', '.join(names[:NAMES_SHOWN])}{more}")
 
 
 if __name__ == "__main__":

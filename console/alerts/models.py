@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import models
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 if TYPE_CHECKING:
     from typing import Any
@@ -236,7 +236,7 @@ class Message(models.Model):
         """What became of it."""
 
         WAITING = "waiting", _("Waiting")
-        SENT = "sent", _("Delivered")
+        SENT = "sent", pgettext_lazy("message", "Delivered")
         FAILED = "failed", _("Given up")
         LEFT_OUT = "left-out", _("Left out")
 

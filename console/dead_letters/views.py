@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.paginator import Paginator
 from django.shortcuts import render
-from django.utils.translation import gettext as _, gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy, pgettext_lazy
 
 from broker_core.message import names
 from console.accounts.permissions import page
@@ -35,8 +35,14 @@ RUNS_SHOWN = 10
 
 COLUMNS = (
     Column("group", gettext_lazy("Group"), is_sorted=True),
-    Column("open", gettext_lazy("Open"), "msg", is_number=True, is_fact=True),
-    Column("retained", gettext_lazy("Retained"), "msg", is_number=True),
+    Column(
+        "open",
+        pgettext_lazy("dead letters", "Open"),
+        gettext_lazy("msg"),
+        is_number=True,
+        is_fact=True,
+    ),
+    Column("retained", gettext_lazy("Retained"), gettext_lazy("msg"), is_number=True),
     Column("trend", gettext_lazy("Inflow"), "1 h", is_sorted=True, css="spark-cell"),
     Column("oldest", gettext_lazy("Oldest"), is_fact=True),
     Column("newest", gettext_lazy("Newest")),

@@ -77,8 +77,15 @@ COLUMNS = (
     Column("members", gettext_lazy("Members"), is_number=True, is_fact=True),
     Column("topics", gettext_lazy("Topics"), is_number=True, css="muted"),
     Column("trend", gettext_lazy("Trend"), "1 h", css="spark-cell"),
-    Column("lag", gettext_lazy("Lag"), "msg", is_number=True, is_sorted=True, is_fact=True),
-    Column("consumed", gettext_lazy("Consumed"), "msg/s", is_number=True),
+    Column(
+        "lag",
+        gettext_lazy("Lag"),
+        gettext_lazy("msg"),
+        is_number=True,
+        is_sorted=True,
+        is_fact=True,
+    ),
+    Column("consumed", gettext_lazy("Consumed"), gettext_lazy("msg/s"), is_number=True),
     Column("last", gettext_lazy("Last consumed message stored")),
 )
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from django.http import Http404, HttpResponse, JsonResponse
+from django.utils import translation
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import page
@@ -94,7 +95,9 @@ def table(request: HttpRequest, kind: str, slug: str, name: str) -> HttpResponse
     data = chart_data(chart, name[:NAME_CHARACTERS_MAX], asked)
     text = io.StringIO()
     writer = csv.writer(text)
-    unit = f" ({chart.unit})" if chart.unit else ""
+    # Programs read it.
+    with translation.override("en"):
+        unit = f" ({chart.unit})" if chart.unit else ""
     names = [f"{each.name}{unit}" for each in chart.lines]
     if asked.earlier:
         names += [f"{each.name}_{asked.earlier}_earlier{unit}" for each in chart.lines]

@@ -96,11 +96,20 @@ COLUMNS = (
     Column("permission", gettext_lazy("Permission")),
     Column("brokers", gettext_lazy("Brokers"), css="muted"),
     Column("trend", gettext_lazy("Trend"), "1 h", is_sorted=True, is_fact=True, css="spark-cell"),
-    Column("received", gettext_lazy("Received"), "msg/s", is_number=True, is_fact=True),
-    Column("hour", gettext_lazy("Last hour"), "msg", is_number=True, is_fact=True),
-    Column("day", gettext_lazy("Last day"), "msg", is_number=True),
+    Column(
+        "received", gettext_lazy("Received"), gettext_lazy("msg/s"), is_number=True, is_fact=True
+    ),
+    Column("hour", gettext_lazy("Last hour"), gettext_lazy("msg"), is_number=True, is_fact=True),
+    Column("day", gettext_lazy("Last day"), gettext_lazy("msg"), is_number=True),
     Column("groups", gettext_lazy("Groups"), is_number=True, is_extra=True),
-    Column("lag", gettext_lazy("Lag"), "msg", is_number=True, is_sorted=True, is_fact=True),
+    Column(
+        "lag",
+        gettext_lazy("Lag"),
+        gettext_lazy("msg"),
+        is_number=True,
+        is_sorted=True,
+        is_fact=True,
+    ),
 )
 
 

@@ -128,12 +128,14 @@ def duration(seconds: float | None, reason: object = "") -> SafeString | str:
     minutes, left = divmod(rest, 60)
     if days:
         whole_days = ngettext("%(count)d day", "%(count)d days", days) % {"count": days}
-        return f"{whole_days} {hours} h" if hours else whole_days
+        return f"{whole_days} {_('%s h') % hours}" if hours else whole_days
     if hours:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+        said = _("%s h") % hours
+        return f"{said} {_('%s min') % minutes}" if minutes else said
     if minutes:
-        return f"{minutes} min {left} s" if left else f"{minutes} min"
-    return f"{left} s"
+        said = _("%s min") % minutes
+        return f"{said} {_('%s s') % left}" if left else said
+    return _("%s s") % left
 
 
 @register.filter

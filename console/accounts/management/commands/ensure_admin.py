@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from console.accounts import passwords
 from console.accounts.roles import Role
@@ -43,6 +44,7 @@ class Command(BaseCommand):
             users.create_superuser(username=username, password=password)
             done_by_command("account.create", username, after={"role": Role.ADMINISTRATOR.value})
         if given:
-            self.stdout.write(f"Administrator {username}, password as given in the environment.")
+            said = _("Administrator %(name)s, password as given in the environment.")
         else:
-            self.stdout.write(f"Administrator {username}, password {password} (shown this once).")
+            said = _("Administrator %(name)s, password %(password)s (shown this once).")
+        self.stdout.write(said % {"name": username, "password": password})

