@@ -14,7 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 # Apps must be loaded before the imports below reach their models.
 pages = get_asgi_application()
 
-from console.accounts.sessions import is_cookie_signed_in  # noqa: E402  (needs loaded apps)
+from console.accounts.sessions import SignedInNow, is_cookie_signed_in  # noqa: E402  (needs loaded apps)
 from console.flow.routing import websocket_urlpatterns as flow_urlpatterns  # noqa: E402
 from console.serving.body_limit import BodyLimit  # noqa: E402
 from console.serving.origin import SameOrigin  # noqa: E402
@@ -32,7 +32,9 @@ application = ProtocolTypeRouter(
             bytes_max_below=settings.TREBUCHET_BODY_BYTES_MAX_BELOW,
         ),
         "websocket": AuthMiddlewareStack(
-            SameOrigin(URLRouter([*websocket_urlpatterns, *flow_urlpatterns, elsewhere]))
+            SignedInNow(
+                SameOrigin(URLRouter([*websocket_urlpatterns, *flow_urlpatterns, elsewhere]))
+            )
         ),
     }
 )

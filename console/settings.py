@@ -83,6 +83,8 @@ INSTALLED_APPS = [
     "csp",
     "django_htmx",
     "django_celery_beat",
+    "django_otp",
+    "django_otp.plugins.otp_totp",
     "console.ui",
     "console.accounts",
     "console.preferences",
@@ -125,6 +127,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "console.accounts.signed_in.NoteSessions",
+    "console.accounts.second_step_gate.SecondStepFirst",
     "console.accounts.acting.ActsForPerson",
     "console.preferences.middleware.PersonalPages",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -190,6 +193,14 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "console.accounts.password_policy.NameValidator"},
     {"NAME": "console.accounts.password_policy.CommonWordValidator"},
 ]
+
+# Who has to sign in with a code of an app, too: nobody, administrators, or everyone.
+TREBUCHET_SECOND_STEP = env.choice(
+    "TREBUCHET_SECOND_STEP", ("optional", "administrators", "everyone"), default="optional"
+)
+OTP_TOTP_ISSUER = "Trebuchet"
+# console/accounts/throttle.py counts attempts, and before a code is looked at.
+OTP_TOTP_THROTTLE_FACTOR = 0
 
 TREBUCHET_HTTPS = env.flag("TREBUCHET_HTTPS", default=False)
 # Cookies ignore ports: two appliances on one host would sign each other out under one name.

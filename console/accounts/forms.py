@@ -107,6 +107,24 @@ class ChangePasswordForm(PasswordChangeForm):
         return old_password
 
 
+class CodeForm(forms.Form):
+    """Asks for the code of an app, or a recovery code."""
+
+    code = forms.CharField(
+        label=_("Code"),
+        max_length=40,
+        widget=forms.TextInput(
+            attrs={
+                "autocomplete": "one-time-code",
+                "autofocus": True,
+                "class": "input mono",
+                "spellcheck": "false",
+            }
+        ),
+        help_text=_("The six digits that your app shows, or one of your recovery codes."),
+    )
+
+
 class InvitationForm(forms.Form):
     """Asks whom to invite, and as what."""
 

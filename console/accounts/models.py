@@ -105,6 +105,18 @@ class Invitation(models.Model):
         return self.expires_at <= timezone.now()
 
 
+class RecoveryCode(models.Model):
+    """A code that signs in once, where the app is lost. Only a digest of it is kept."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="recovery_codes"
+    )
+    digest = models.CharField(max_length=64, unique=True)
+
+    def __str__(self) -> str:
+        return str(self.user)
+
+
 class SignedIn(models.Model):
     """A session as its person sees it; Django's row of the same key decides whether it goes on."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.accounts import people_views as views, role_views
+from console.accounts import people_views as views, role_views, second_step_views
 
 app_name = "people"
 urlpatterns = [
@@ -20,5 +20,6 @@ urlpatterns = [
     path("<int:person>/switch/", views.switch, name="switch"),
     path("<int:person>/sessions/end/", views.end_sessions, name="sessions-end"),
     path("<int:person>/sessions/<int:session>/end/", views.end_session, name="session-end"),
+    path("<int:person>/second-step/off/", second_step_views.take_off_other, name="second-step-off"),
     path("<int:person>/remove/", views.remove, name="remove"),
 ]

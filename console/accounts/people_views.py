@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy
 
-from console.accounts import invitations, signed_in
+from console.accounts import invitations, second_step, signed_in
 from console.accounts.browsers import in_words
 from console.accounts.forms import InvitationForm
 from console.accounts.models import INVITATION_LIFETIME, CustomRole, Invitation, SignedIn
@@ -194,6 +194,7 @@ def detail(request: HttpRequest, person: int) -> HttpResponse:
         "may_query": shown.account.has_perm("sql.query_lake"),
         "sessions": sessions_of(shown.account, request.session.session_key),
         "is_own": shown.account.pk == request.user.pk,
+        "has_second_step": second_step.device_of(shown.account) is not None,
         "entries": [
             (each, ms_of(each.at))
             for each in Entry.objects.filter(actor=shown.account)[:LAST_ENTRIES]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from channels.db import database_sync_to_async
 from django.conf import settings
 from django.contrib.auth import get_user
+from django.contrib.auth.models import AnonymousUser
 from django.http import parse_cookie
 from django.utils.module_loading import import_string
 
-if TYPE_CHECKING:
-    from typing import Any
+from console.accounts.second_step import has_to_set_up
 
+if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.http import HttpRequest
 
@@ -27,7 +28,7 @@ async def signed_in_account(session_key: str | None) -> User | None:
     """Return whose session this is now, None where it is nobody's any more."""
     if not session_key:
         return None
-    found: User | None = await database_sync_to_async(_account_of)(session_key)
+    found: User | None = await database_sync_to_async(account_of)(session_key)
     return found
 
 
@@ -40,7 +41,23 @@ async def is_cookie_signed_in(scope: dict[str, Any]) -> bool:
     return False
 
 
-def _account_of(session_key: str) -> User | None:
+class SignedInNow:
+    """ASGI middleware: a socket belongs to whoever the session lets in now, or to nobody."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        key = getattr(scope.get("session"), "session_key", None)
+        if not await is_signed_in(key):
+            scope = {**scope, "user": AnonymousUser()}
+        await self._application(scope, receive, send)
+
+
+def account_of(session_key: str) -> User | None:
+    """Return whose session this is now; not from an event loop."""
     store = import_string(f"{settings.SESSION_ENGINE}.SessionStore")(session_key=session_key)
     user = get_user(cast("HttpRequest", SimpleNamespace(session=store)))
-    return user if user.is_authenticated and user.is_active else None
+    if not user.is_authenticated or not user.is_active or has_to_set_up(user):
+        return None
+    return user

@@ -28,6 +28,7 @@ SITE_MAX = 120
 ACCOUNT_MAX = 50
 DEVICE_MAX = 10
 PASSWORD_CHANGES_MAX = 5
+SECOND_STEPS_MAX = 5
 # Invented names and networks must not grow the table without end.
 ROWS_MAX = 10_000
 
@@ -127,6 +128,10 @@ def known_device(device: str) -> Attempt:
 
 def password_change(account_id: int) -> Attempt:
     return Attempt((Counter(f"password:{account_id}", PASSWORD_CHANGES_MAX, is_own=True),))
+
+
+def second_step(account_id: int) -> Attempt:
+    return Attempt((Counter(f"second-step:{account_id}", SECOND_STEPS_MAX, is_own=True),))
 
 
 def key_of(kind: str, username: str, network: str = "") -> str:

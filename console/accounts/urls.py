@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from django.urls import path, reverse_lazy
 
-from console.accounts import views
+from console.accounts import second_step_views, views
 
 app_name = "accounts"
 urlpatterns = [
     path("sign-in/", views.SignIn.as_view(), name="sign-in"),
+    path("code/", second_step_views.code, name="code"),
+    path("second-step/", second_step_views.state, name="second-step"),
+    path("second-step/set-up/", second_step_views.set_up, name="second-step-set-up"),
+    path("second-step/codes/", second_step_views.renew_codes, name="second-step-codes"),
+    path("second-step/off/", second_step_views.take_off, name="second-step-off"),
     path("join/<str:token>/", views.join, name="join"),
     path("sessions/", views.sessions, name="sessions"),
     path("sessions/end/", views.end_sessions, name="sessions-end"),

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from console.accounts import devices, invitations, signed_in, throttle
+from console.accounts import devices, invitations, second_step, signed_in, throttle
 from console.accounts.browsers import in_words
 from console.accounts.forms import ChangePasswordForm, JoinForm, SignInForm
 from console.accounts.models import SignedIn
@@ -47,6 +47,9 @@ class SignIn(auth.LoginView):
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         account = form.get_user()
+        if second_step.device_of(account) is not None:
+            second_step.wait_for_code(self.request, account, self.get_success_url())
+            return redirect("accounts:code")
         response = super().form_valid(form)
         devices.remember(response, account)
         signed_in.forget_ended()

@@ -86,9 +86,9 @@ def attempted(entry: Entry) -> Iterator[None]:
     entry.save(update_fields=["outcome", "after", "remark"])
 
 
-def done(request: HttpRequest, action: str, subject: str) -> None:
+def done(request: HttpRequest, action: str, subject: str, *, after: Any = None) -> None:
     """Record a change that is already complete and can no longer fail."""
-    with change(request, action, subject):
+    with change(request, action, subject, after=after):
         return
 
 

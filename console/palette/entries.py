@@ -115,6 +115,7 @@ def pages(*, may_administer: bool) -> Iterator[Entry]:
     yield Entry(_("Marks"), _("Page"), "tag", reverse("marks:list"))
     yield Entry(_("Settings"), _("Page"), "settings-2", reverse("preferences:own"))
     yield Entry(_("Sessions"), _("Page"), "monitor", reverse("accounts:sessions"))
+    yield Entry(_("Second step"), _("Page"), "shield", reverse("accounts:second-step"))
     yield Entry(_("Change password"), _("Page"), "key-round", reverse("accounts:password"))
 
 

@@ -8,14 +8,18 @@ from datetime import timedelta
 from io import StringIO
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
+from django_otp.oath import TOTP
+from django_otp.plugins.otp_totp.models import TOTPDevice
 
 from console.accounts.models import SignedIn
+from console.accounts.second_step import OFFERED_KEY
 from console.audit import record
 from console.audit.models import Entry
 from console.dead_letters import replaying
@@ -85,6 +89,11 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
         {"new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD},
         "account.join",
     ),
+    "accounts:code": ({}, "account.sign-in"),
+    "accounts:second-step-codes": ({}, "account.recovery-codes"),
+    "accounts:second-step-off": ({}, "account.second-step-off"),
+    "accounts:second-step-set-up": ({}, "account.second-step-on"),
+    "people:second-step-off": ({}, "account.second-step-off"),
     "accounts:password": (
         {"old_password": PASSWORD, "new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD},
         "account.password",
@@ -353,7 +362,7 @@ def alerts_world() -> dict[str, str]:
         **{f"alerts:window-{word}": made["window"] for word in ("edit", "delete")},
         **{
             f"people:{word}": made["person"]
-            for word in ("detail", "role", "switch", "remove", "sessions-end")
+            for word in ("detail", "role", "switch", "remove", "sessions-end", "second-step-off")
         },
         "people:withdraw": made["invitation"],
         **{f"people:role-{word}": made["role"] for word in ("edit", "delete")},
@@ -375,8 +384,26 @@ def form_of(client: Client, url: str) -> dict[str, str]:
     return dict(found)
 
 
+def second_step_data(name: str, client: Client) -> dict[str, object]:
+    """Return a code that is right for what ada does with her second step."""
+    if name == "accounts:second-step-set-up":
+        client.get(reverse(name))
+        return {"code": f"{TOTP(bytes.fromhex(client.session[OFFERED_KEY])).token():06d}"}
+    devices = {
+        person.get_username(): TOTPDevice.objects.create(user=person)
+        for person in get_user_model().objects.filter(username__in=("ada", "bob"))
+    }
+    code = f"{TOTP(devices['ada'].bin_key).token():06d}"
+    if name == "accounts:code":
+        client.logout()
+        client.post(reverse("accounts:sign-in"), {"username": "ada", "password": PASSWORD})
+    return {"code": code}
+
+
 def data_of(name: str, url: str, client: Client) -> dict[str, object]:
     data, _action = CHANGES[name]
+    if "second-step" in name or name == "accounts:code":
+        return second_step_data(name, client)
     if name in UNDONE:
         action, subject, before, after = UNDONE[name]
         Entry.objects.create(

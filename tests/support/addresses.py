@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 # By name, the queries with which tests open a page.
 PAGES: dict[str, tuple[str, ...]] = {
     "accounts:password": ("",),
+    "accounts:second-step": ("",),
+    "accounts:second-step-set-up": ("",),
     "accounts:sessions": ("",),
     "alerts:channel-create": ("",),
     "alerts:channel-delete": ("",),
@@ -79,6 +81,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "people:role-delete": ("",),
     "people:role-edit": ("",),
     "people:roles": ("",),
+    "people:second-step-off": ("",),
     "people:withdraw": ("",),
     "preferences:own": ("",),
     "reports:list": ("",),

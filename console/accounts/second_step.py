@@ -1,0 +1,165 @@
+"""The second step of signing in: a code of the person's app, or a recovery code.
+
+The app's side is django-otp's `TOTPDevice`: its key, the clock's drift, and that no code counts
+twice. Its recovery codes would lie in the database as text, so they are kept here, as digests.
+Attempts are counted by `throttle`, before a code is looked at; the library's own brake would hold
+up whoever has mistyped once.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import segno
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.db import transaction
+from django.utils.crypto import constant_time_compare, salted_hmac
+from django_otp import verify_token
+from django_otp.plugins.otp_totp.models import TOTPDevice
+from django_otp.util import random_hex
+
+from console.accounts.devices import password_mark
+from console.accounts.models import RecoveryCode
+from console.gateway.moment import now_ms
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser, User
+    from django.http import HttpRequest
+
+OPTIONAL, EVERYONE = "optional", "everyone"
+PENDING_MS = 300_000
+"""So long a right password waits for its code."""
+RECOVERY_CODES = 10
+RECOVERY_BYTES = 8
+PENDING, OFFERED_KEY = "second_step", "second_step_key"
+
+
+class Kind(StrEnum):
+    """What somebody showed in the second step."""
+
+    APP = "app"
+    RECOVERY = "recovery code"
+
+
+class Pending(NamedTuple):
+    """Somebody whose password was right, and where they go next."""
+
+    account: User
+    next_url: str
+
+
+def device_of(account: User | AnonymousUser) -> TOTPDevice | None:
+    """Return the app that an account signs in with, None where a password is enough."""
+    found: TOTPDevice | None = TOTPDevice.objects.filter(user_id=account.pk, confirmed=True).first()
+    return found
+
+
+def is_required(account: User | AnonymousUser) -> bool:
+    """Whether the settings ask an account for a second step."""
+    mode = settings.TREBUCHET_SECOND_STEP
+    if mode == OPTIONAL or not account.is_authenticated:
+        return False
+    return mode == EVERYONE or account.is_staff
+
+
+def has_to_set_up(account: User | AnonymousUser) -> bool:
+    """Whether an account may see nothing before it has a second step."""
+    return is_required(account) and device_of(account) is None
+
+
+def wait_for_code(request: HttpRequest, account: User, next_url: str) -> None:
+    """Note that a password was right: nobody is signed in yet."""
+    request.session[PENDING] = {
+        "account": account.pk,
+        "mark": password_mark(account),
+        "until_ms": now_ms() + PENDING_MS,
+        "next": next_url,
+    }
+
+
+def pending_on(request: HttpRequest) -> Pending | None:
+    """Return who has shown a password and no code yet; None where that was too long ago."""
+    kept = request.session.get(PENDING)
+    if not kept or kept["until_ms"] < now_ms():
+        return None
+    account = get_user_model().objects.filter(pk=kept["account"], is_active=True).first()
+    if account is None or not constant_time_compare(kept["mark"], password_mark(account)):
+        return None
+    return Pending(account, str(kept["next"]))
+
+
+def kind_of(account: User, code: str) -> Kind | None:
+    """Return what a code is, None where it is wrong; no code is right twice."""
+    device = device_of(account)
+    if device is None:
+        return None
+    text = "".join(code.split()).replace("-", "").lower()
+    if text.isascii() and text.isdecimal() and len(text) == device.digits:
+        return Kind.APP if verify_token(account, device.persistent_id, text) else None
+    used, _by_model = RecoveryCode.objects.filter(user=account, digest=digest_of(text)).delete()
+    return Kind.RECOVERY if used else None
+
+
+def offered_key(request: HttpRequest) -> str:
+    """Return the key that a person is setting up; it is nobody's until a code has proven it."""
+    key = request.session.get(OFFERED_KEY)
+    if not isinstance(key, str):
+        key = request.session[OFFERED_KEY] = random_hex(20)
+    return key
+
+
+class Offer(NamedTuple):
+    """A key as people take it over: a picture for the camera, and text to type."""
+
+    picture: str
+    text: str
+
+
+def offer_of(account: User, key: str) -> Offer:
+    device = TOTPDevice(user=account, key=key)
+    picture = segno.make(device.config_url, error="m").svg_data_uri(
+        scale=5, border=2, dark="#000", light="#fff"
+    )
+    text = base64.b32encode(bytes.fromhex(key)).decode()
+    return Offer(picture, " ".join(text[at : at + 4] for at in range(0, len(text), 4)))
+
+
+def set_up(account: User, key: str, code: str) -> list[str] | None:
+    """Ask for codes of this key from now on; return the recovery codes, None for a wrong code."""
+    with transaction.atomic():
+        TOTPDevice.objects.filter(user=account).delete()
+        device = TOTPDevice.objects.create(user=account, key=key, name="app")
+        if not device.verify_token("".join(code.split())):
+            transaction.set_rollback(True)
+            return None
+        return new_recovery_codes(account)
+
+
+def new_recovery_codes(account: User) -> list[str]:
+    """Make recovery codes in the place of those before; they are shown this once."""
+    codes = [secrets.token_hex(RECOVERY_BYTES) for _ in range(RECOVERY_CODES)]
+    with transaction.atomic():
+        RecoveryCode.objects.filter(user=account).delete()
+        RecoveryCode.objects.bulk_create(
+            RecoveryCode(user=account, digest=digest_of(each)) for each in codes
+        )
+    return ["-".join(each[at : at + 4] for at in range(0, len(each), 4)) for each in codes]
+
+
+def codes_left(account: User) -> int:
+    return RecoveryCode.objects.filter(user=account).count()
+
+
+def take_off(account: User) -> None:
+    """Let an account sign in with its password alone."""
+    with transaction.atomic():
+        TOTPDevice.objects.filter(user=account).delete()
+        RecoveryCode.objects.filter(user=account).delete()
+
+
+def digest_of(code: str) -> str:
+    return salted_hmac("accounts.recovery_code", code, algorithm="sha256").hexdigest()

@@ -1,0 +1,188 @@
+"""Views of the second step: asked for when signing in, set up, renewed and taken off."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from django.contrib import messages
+from django.contrib.auth import login
+from django.contrib.auth.decorators import login_not_required
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from console.accounts import devices, second_step, signed_in, throttle
+from console.accounts.forms import LOCKED, CodeForm
+from console.accounts.people_views import found, ms_of
+from console.accounts.permissions import action, administrators_form, form, page
+from console.accounts.second_step import Kind
+from console.audit.record import change, done, refused
+from console.ui.danger import Danger, Effect, unanswered
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.http import HttpRequest, HttpResponse
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+def kind_asked(request: HttpRequest, account: User, asked: CodeForm, deed: str) -> Kind | None:
+    """Return what the code of a form is; a wrong one is counted, written down, and said."""
+    if not asked.is_valid():
+        return None
+    attempt = throttle.second_step(account.pk)
+    try:
+        attempt.count()
+    except throttle.RefusedError:
+        asked.add_error(None, LOCKED)
+        refused(request, deed, account.get_username(), str(LOCKED))
+        return None
+    kind = second_step.kind_of(account, asked.cleaned_data["code"])
+    if kind is None:
+        sentence = _("This code is wrong, or was used already.")
+        asked.add_error("code", sentence)
+        refused(request, deed, account.get_username(), sentence)
+        return None
+    attempt.succeeded()
+    return kind
+
+
+@login_not_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def code(request: HttpRequest) -> HttpResponse:
+    """Ask whoever has shown the password for a code, and sign them in."""
+    pending = second_step.pending_on(request)
+    if pending is None:
+        return redirect("accounts:sign-in")
+    asked = CodeForm(request.POST or None)
+    kind = None
+    if request.method == "POST":
+        kind = kind_asked(request, pending.account, asked, "account.sign-in")
+    if kind is None:
+        status = HTTPStatus.UNPROCESSABLE_ENTITY if asked.is_bound else HTTPStatus.OK
+        return render(request, "accounts/code.html", {"form": asked}, status=status)
+    del request.session[second_step.PENDING]
+    login(request, pending.account, backend=BACKEND)
+    response = redirect(pending.next_url)
+    devices.remember(response, pending.account)
+    signed_in.forget_ended()
+    done(request, "account.sign-in", pending.account.get_username(), after={"with": kind.value})
+    left = second_step.codes_left(pending.account)
+    if kind is Kind.RECOVERY:
+        messages.warning(
+            request,
+            _("You signed in with a recovery code; %(count)d are left.") % {"count": left},
+        )
+    return response
+
+
+@page
+def state(request: HttpRequest) -> HttpResponse:
+    """Show whether one's own account has a second step."""
+    assert request.user.is_authenticated
+    return shown(request, CodeForm())
+
+
+def shown(request: HttpRequest, asked: CodeForm, codes: list[str] | None = None) -> HttpResponse:
+    account = request.user
+    assert account.is_authenticated
+    device = second_step.device_of(account)
+    context = {
+        "device": device,
+        "since_ms": ms_of(device.created_at) if device is not None else None,
+        "left": second_step.codes_left(account),
+        "is_required": second_step.is_required(account),
+        "form": asked,
+        "codes": codes,
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if asked.errors else HTTPStatus.OK
+    return render(request, "accounts/second_step.html", context, status=status)
+
+
+@form
+def set_up(request: HttpRequest) -> HttpResponse:
+    """Offer a key, and take it into use once a code proves that an app has it."""
+    account = request.user
+    assert account.is_authenticated
+    if second_step.device_of(account) is not None:
+        return redirect("accounts:second-step")
+    key = second_step.offered_key(request)
+    asked = CodeForm(request.POST or None)
+    if request.method == "POST" and asked.is_valid():
+        codes = second_step.set_up(account, key, asked.cleaned_data["code"])
+        if codes is not None:
+            del request.session[second_step.OFFERED_KEY]
+            done(request, "account.second-step-on", account.get_username())
+            # They began with one step.
+            signed_in.end_others(account, request.session.session_key)
+            messages.success(request, _("From now on signing in takes a code, too."))
+            return shown(request, CodeForm(), codes)
+        asked.add_error("code", _("This is not the code that the app shows for this key now."))
+    context = {"form": asked, "offer": second_step.offer_of(account, key)}
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if asked.is_bound else HTTPStatus.OK
+    return render(request, "accounts/second_step_set_up.html", context, status=status)
+
+
+@action
+def renew_codes(request: HttpRequest) -> HttpResponse:
+    """Make new recovery codes for whoever shows a code."""
+    account = request.user
+    assert account.is_authenticated
+    asked = CodeForm(request.POST)
+    if kind_asked(request, account, asked, "account.recovery-codes") is None:
+        return shown(request, asked)
+    with change(request, "account.recovery-codes", account.get_username()):
+        codes = second_step.new_recovery_codes(account)
+    return shown(request, CodeForm(), codes)
+
+
+@action
+def take_off(request: HttpRequest) -> HttpResponse:
+    """Take the second step off one's own account, for whoever shows a code."""
+    account = request.user
+    assert account.is_authenticated
+    asked = CodeForm(request.POST)
+    if second_step.is_required(account):
+        messages.error(request, _("This console asks your role for a second step."))
+        return redirect("accounts:second-step")
+    if kind_asked(request, account, asked, "account.second-step-off") is None:
+        return shown(request, asked)
+    with change(request, "account.second-step-off", account.get_username()):
+        second_step.take_off(account)
+    messages.success(request, _("From now on your password is enough to sign in."))
+    return redirect("accounts:second-step")
+
+
+@administrators_form
+def take_off_other(request: HttpRequest, person: int) -> HttpResponse:
+    """Take the second step off somebody's account: the app and the recovery codes are lost."""
+    account = found(person).account
+    name = account.get_username()
+    danger = Danger(
+        title=_("Take the second step off %(name)s?") % {"name": name},
+        text=_(
+            "The password alone opens the account then. Make sure that it is %(name)s who asks, "
+            "and not somebody who knows the password."
+        )
+        % {"name": name},
+        effects=(Effect(_("Recovery codes that end"), second_step.codes_left(account)),),
+        undo=_("The person sets it up anew, with another key."),
+        action=_("Take it off"),
+        keep=_("Keep it"),
+        address=reverse("people:second-step-off", args=[person]),
+        back=reverse("people:detail", args=[person]),
+        refusal=""
+        if second_step.device_of(account) is not None
+        else _("The account has no second step."),
+    )
+    question = unanswered(request, danger)
+    if question is not None:
+        return question
+    with change(request, "account.second-step-off", name):
+        second_step.take_off(account)
+    messages.success(request, _("%(name)s signs in with a password alone.") % {"name": name})
+    return redirect("people:detail", person)
