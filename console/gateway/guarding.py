@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from console.accounts.rights import Rights
     from console.gateway.ports import (
         BrowseGateway,
+        FileGateway,
         Gateway,
         GroupGateway,
         OffsetGateway,
@@ -58,6 +59,10 @@ RULES: dict[str, dict[str, Rule]] = {
         "reset_online": lambda group, topic, timestamp_ms: need(group, Action.OFFSET),
         "move_online": lambda group, topic, offsets: need(group, Action.OFFSET),
     },
+    "files": {
+        "drop_topic": lambda topic, broker_name: need(topic, Action.TOPIC),
+        "drop_group": lambda group, broker_name: need(group, Action.GROUP),
+    },
     "browse": {
         "newest": lambda wanted, before, count: need(wanted.topic, Action.SEE),
         "at": lambda topic, queue, offset, *, is_whole=False: need(topic, Action.SEE),
@@ -82,6 +87,7 @@ FREE: dict[str, frozenset[str]] = {
     "topics": frozenset({"all", "status", "oldest", "traffic", "consumers"}),
     "groups": frozenset({"all", "connections", "connections_of", "progress", "progress_of"}),
     "offsets": frozenset({"at"}),
+    "files": frozenset({"read"}),
     "browse": frozenset(),
     "repair": frozenset({"writable"}),
     "sending": frozenset(),
@@ -96,6 +102,7 @@ def guarded(plain: Gateway) -> Gateway:
         topics=cast("TopicGateway", Guarded(plain.topics, RULES["topics"])),
         groups=cast("GroupGateway", Guarded(plain.groups, RULES["groups"])),
         offsets=cast("OffsetGateway", Guarded(plain.offsets, RULES["offsets"])),
+        files=cast("FileGateway", Guarded(plain.files, RULES["files"])),
         browse=cast("BrowseGateway", Guarded(plain.browse, RULES["browse"])),
         repair=cast("RepairGateway", Guarded(plain.repair, RULES["repair"])),
         sending=cast("SendingGateway", Guarded(plain.sending, RULES["sending"])),

@@ -11,17 +11,15 @@ A host is 4 or 16 bytes of address and 4 of port. Source: common/message/Message
 from __future__ import annotations
 
 import struct
-import zlib
 from typing import TYPE_CHECKING
 
 from broker_core.message import ids, properties
 from broker_core.message.sys_flag import (
     BORNHOST_V6_FLAG,
     COMPRESSED_FLAG,
-    COMPRESSION_MASK,
     STOREHOST_V6_FLAG,
-    MessageSysFlag,
 )
+from console.gateway.requests.unpacking import unpacked
 from console.gateway.stored import StoredMessage
 
 if TYPE_CHECKING:
@@ -37,8 +35,6 @@ BODY_SHOWN_MAX = 64 * 1024
 """So much of a body is kept: a page shows no more."""
 BODY_WHOLE_MAX = 64 << 20
 """Where the whole is wanted: more than brokers store, and no more than memory bears."""
-# Bits of no type are those of clients that know one type only.
-ZLIB = frozenset({0, int(MessageSysFlag.COMPRESSION_ZLIB)})
 
 
 def decode_all(
@@ -85,7 +81,7 @@ def decode(view: memoryview, broker_name: str, body_max: int) -> StoredMessage:
     (length,) = PROPERTIES_SIZE.unpack_from(view, at)
     at += PROPERTIES_SIZE.size
     text = str(view[at : at + length], "utf-8", errors="replace")
-    body, is_cut = shown(raw, sys_flag, body_max)
+    body, is_cut = unpacked(raw, sys_flag, body_max)
     return StoredMessage(
         topic=topic,
         broker_name=broker_name,
@@ -107,23 +103,3 @@ def decode(view: memoryview, broker_name: str, body_max: int) -> StoredMessage:
         sys_flag=sys_flag,
         prepared_offset=prepared_offset,
     )
-
-
-def shown(
-    raw: memoryview, sys_flag: int, body_max: int = BODY_SHOWN_MAX
-) -> tuple[bytes | None, bool]:
-    """Return a body's beginning, and whether there is more of it.
-
-    None: compressed in a way that is not read here, or broken.
-    """
-    if not sys_flag & COMPRESSED_FLAG:
-        return bytes(raw[:body_max]), len(raw) > body_max
-    if sys_flag & COMPRESSION_MASK not in ZLIB:
-        return None, False
-    inflater = zlib.decompressobj()
-    try:
-        # A bound: a body of some bytes can hold gigabytes.
-        body = inflater.decompress(raw, body_max)
-    except zlib.error:
-        return None, False
-    return body, bool(inflater.unconsumed_tail) or not inflater.eof

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import zlib
 from typing import TYPE_CHECKING
 
 import pytest
 
 from broker_core.message.ids import parse_offset_msg_id
-from broker_core.message.sys_flag import COMPRESSED_FLAG, MessageSysFlag
 from console.gateway.answers import BrokerQueue, GroupConfig
 from console.gateway.errors import NotFoundError, UnknownStoreError
-from console.gateway.requests.records import BODY_SHOWN_MAX, decode_all, shown
+from console.gateway.requests.records import decode_all
 from console.gateway.stored import Place, Wanted
 from tests.console.gateway.support import ORDERS, ask, send
 from tests.support.patience import PATIENCE_S
@@ -142,26 +140,6 @@ async def test_who_looks_moves_no_group(gateway: Gateway) -> None:
 async def test_a_topic_that_is_not_there_is_not_found(gateway: Gateway) -> None:
     with pytest.raises(NotFoundError):
         await ask(gateway.browse.newest, Wanted("Nowhere", 0, FOREVER_MS), None, 100)
-
-
-def test_a_small_body_that_holds_gigabytes_is_read_to_a_bound() -> None:
-    bomb = zlib.compress(bytes(50 << 20))
-
-    body, is_cut = shown(memoryview(bomb), COMPRESSED_FLAG)
-
-    assert body == bytes(BODY_SHOWN_MAX)
-    assert is_cut
-
-
-def test_a_body_is_inflated_and_what_cannot_be_is_not_known() -> None:
-    packed = memoryview(zlib.compress(b"hello"))
-    lz4 = COMPRESSED_FLAG | int(MessageSysFlag.COMPRESSION_LZ4)
-
-    assert shown(packed, COMPRESSED_FLAG) == (b"hello", False)
-    assert shown(packed, lz4) == (None, False)
-    assert shown(memoryview(b"no zlib"), COMPRESSED_FLAG) == (None, False)
-    # A stream without its end.
-    assert shown(packed[:-6], COMPRESSED_FLAG)[1]
 
 
 @pytest.mark.parametrize(
