@@ -87,6 +87,7 @@ INSTALLED_APPS = [
     "django_otp.plugins.otp_totp",
     "console.ui",
     "console.accounts",
+    "console.masking",
     "console.preferences",
     "console.palette",
     "console.audit",

@@ -30,6 +30,7 @@ urlpatterns = [
     path("accounts/", include("console.accounts.urls")),
     path("people/", include("console.accounts.people_urls")),
     path("api/", include("console.api.urls")),
+    path("masking/", include("console.masking.urls")),
     path("ui/", gallery.gallery, name="gallery"),
     path("palette/", include("console.palette.urls")),
     path("settings/", include("console.preferences.urls")),

@@ -16,6 +16,7 @@ class Action(models.TextChoices):
     SEE = "message.see", _("See messages: keys, tags, properties")
     READ = "message.read", _("Read bodies, and search in them")
     EXPORT = "message.export", _("Export messages")
+    UNMASK = "message.unmask", _("Unmask a message; each time the audit says so")
     SEND = "message.send", _("Send messages")
     TOPIC = "topic.change", _("Make, change, purge and delete topics")
     GROUP = "group.change", _("Make, change and delete groups")

@@ -15,6 +15,11 @@ urlpatterns = [
     path("find/", lookups.find, name="find"),
     path("of-group/<path:group>/", search_views.of_group, name="of-group"),
     path(
+        "unmask/<str:broker_name>/<int:queue_id>/<int:offset>/<path:topic>/",
+        views.unmask,
+        name="unmask",
+    ),
+    path(
         "m/<str:broker_name>/<int:queue_id>/<int:offset>/<path:topic>/",
         views.message,
         name="message",

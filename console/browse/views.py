@@ -9,14 +9,16 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _, gettext_lazy
 
 from console.accounts.actions import Action
-from console.accounts.permissions import page
+from console.accounts.permissions import action_for, page
 from console.accounts.rights import rights_on
+from console.audit.record import change
 from console.browse.bodies import Body, body_of
 from console.browse.readers import Readers, readers_of
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue
 from console.gateway.errors import GatewayError, NotFoundError
 from console.gateway.moment import now_ms
+from console.masking.seeing import unmasked
 from console.ui.copies import CopyText, mqadmin, mqadmin_text
 from console.ui.missing import MissingError
 
@@ -41,10 +43,29 @@ def message(
     request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
 ) -> HttpResponse:
     """Show one message; its body to those who may read it."""
-    found = stored_at(topic, BrokerQueue(broker_name, queue_id), offset)
+    return shown(request, stored_at(topic, BrokerQueue(broker_name, queue_id), offset))
+
+
+@action_for(Action.UNMASK, "topic")
+def unmask(
+    request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
+) -> HttpResponse:
+    """Show one message with what is masked in it, this once; the audit knows who saw which."""
+    queue = BrokerQueue(broker_name, queue_id)
+    rules = list(stored_at(topic, queue, offset).masked_by)
+    after = {"queue": str(queue), "offset": str(offset), "rules": rules}
+    with change(request, "message.unmask", topic, after=after), unmasked():
+        found = stored_at(topic, queue, offset)
+    return shown(request, found, is_unmasked=True)
+
+
+def shown(request: HttpRequest, found: StoredMessage, *, is_unmasked: bool = False) -> HttpResponse:
+    """Render the page of a message."""
+    topic = found.topic
     readers, readers_problem = asked_readers(found)
     context = {
         "message": found,
+        "is_unmasked": is_unmasked,
         "body": (
             shown_body(found, request.GET.get("as", ""))
             if rights_on(request).may(Action.READ, topic)

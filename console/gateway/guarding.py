@@ -3,7 +3,7 @@
 Each call of each way to the brokers has a rule here or is free for everyone who has signed in
 (`tests/console/test_guarding.py` counts them). A rule names what the call takes: actions, of which
 one is enough, and the topic or group. Whoever may see messages and not read them gets them without
-their bodies.
+their bodies; what rules of masking hide is hidden here, too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from console.accounts.actions import Action
 from console.accounts.rights import refusal, rights_now
 from console.gateway.copies import Copies, MessageCopy
 from console.gateway.stored import Found, KeyFound, StoredMessage
+from console.masking.seeing import as_masked, every_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         SendingGateway,
         TopicGateway,
     )
+    from console.masking.models import MaskingRule
 
     Need = tuple[tuple[Action, ...], str]
     Rule = Callable[..., Iterable[Need]]
@@ -139,21 +141,28 @@ def shown(answer: Any, rights: Rights) -> Any:
     """Return an answer as somebody with these rights may see it."""
     if isinstance(answer, StoredMessage):
         rights.require(Action.SEE, answer.topic)
-        return as_seen(answer, rights)
+        return as_seen(answer, rights, every_rule())
     if isinstance(answer, Found | KeyFound):
-        return replace(answer, messages=tuple(as_seen(each, rights) for each in answer.messages))
+        rules = every_rule()
+        return replace(
+            answer, messages=tuple(as_seen(each, rights, rules) for each in answer.messages)
+        )
     if isinstance(answer, Copies):
-        return replace(answer, messages=tuple(copy_seen(each, rights) for each in answer.messages))
+        rules = every_rule()
+        return replace(
+            answer, messages=tuple(copy_seen(each, rights, rules) for each in answer.messages)
+        )
     return answer
 
 
-def as_seen(message: StoredMessage, rights: Rights) -> StoredMessage:
+def as_seen(message: StoredMessage, rights: Rights, rules: list[MaskingRule]) -> StoredMessage:
+    seen = as_masked(message, rights, rules)
     if rights.may(Action.READ, message.topic):
-        return message
-    return replace(message, body=None, is_cut=False)
+        return seen
+    return replace(seen, body=None, is_cut=False)
 
 
-def copy_seen(copy: MessageCopy, rights: Rights) -> MessageCopy:
-    if rights.may(Action.READ, copy.stored.topic):
-        return copy
-    return replace(copy, stored=as_seen(copy.stored, rights), body=b"")
+def copy_seen(copy: MessageCopy, rights: Rights, rules: list[MaskingRule]) -> MessageCopy:
+    seen = as_seen(copy.stored, rights, rules)
+    # Whoever sees less than all of a message does not get it as it is packed.
+    return copy if seen is copy.stored else replace(copy, stored=seen, body=b"")

@@ -37,6 +37,7 @@ class StoredMessage:
     store_host: str = ""
     store_size: int = 0  # of the whole record in the CommitLog
     sys_flag: int = 0
+    masked_by: tuple[str, ...] = ()  # the rules that hide something of it
     prepared_offset: int = 0  # of the half message in the CommitLog that this one was
 
     @property

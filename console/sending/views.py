@@ -24,6 +24,7 @@ from console.gateway.errors import BrokerDownError, GatewayError
 from console.gateway.moment import now_ms
 from console.gateway.outgoing import Sent
 from console.history.range import whole
+from console.masking.seeing import unmasked
 from console.sending.forms import BASE64, BODY_CHARACTERS_MAX, RESERVED, TEXT, SendForm
 from console.sending.models import HalfMessage, LastSent
 from console.ui.missing import MissingError
@@ -81,22 +82,18 @@ def initial_of(request: HttpRequest, topic: str, last: LastSent | None) -> dict[
     """Return what the form begins with."""
     if "copy" in request.GET:
         require(request, Action.READ, topic)
-        return copied(topic, request.GET["copy"])
+        return copied(request, topic, request.GET["copy"])
     if last is not None:
         return {**last.fields, "topic": topic, "is_half": False}
     return {"topic": topic, "encoding": TEXT, "delay_level": 0, "count": 1}
 
 
-def copied(topic: str, place: str) -> dict[str, Any]:
+def copied(request: HttpRequest, topic: str, place: str) -> dict[str, Any]:
     """Return the fields of a message that is to be sent again, whole."""
     queue, _colon, offset = place.rpartition(":")
     number = whole(offset)
     try:
-        found = (
-            None
-            if number is None
-            else gateway().browse.at(topic, BrokerQueue.parse(queue), number, is_whole=True)
-        )
+        found = None if number is None else whole_at(request, topic, queue, number)
     except ValueError:
         found = None
     if found is None:
@@ -104,6 +101,18 @@ def copied(topic: str, place: str) -> dict[str, Any]:
     if found.body is None or found.is_cut:
         raise MissingError(_("The message's body cannot be read whole, so it is not sent again."))
     return {"topic": topic, "delay_level": 0, "count": 1} | carried_by(found, found.body)
+
+
+def whole_at(request: HttpRequest, topic: str, queue: str, offset: int) -> StoredMessage | None:
+    """Return a message whole; one that is masked takes the right to see it, and is written down."""
+    place = BrokerQueue.parse(queue)
+    found = gateway().browse.at(topic, place, offset, is_whole=True)
+    if found is None or not found.masked_by:
+        return found
+    require(request, Action.UNMASK, topic)
+    after = {"queue": queue, "offset": str(offset), "rules": list(found.masked_by)}
+    with change(request, "message.unmask", topic, after=after), unmasked():
+        return gateway().browse.at(topic, place, offset, is_whole=True)
 
 
 def carried_by(found: StoredMessage, body: bytes) -> dict[str, str]:

@@ -81,6 +81,12 @@ ALERT_WINDOW: dict[str, object] = {
     "broker_pattern": "*",
     "name_pattern": "*",
 }
+MASKING_RULE: dict[str, object] = {
+    "name": "tokens",
+    "topics": "orders-*",
+    "kind": "property",
+    "what": "token",
+}
 CUSTOM_ROLE: dict[str, object] = {"name": "team", "actions": ["message.read"], "topics": "orders-*"}
 SCHEDULE = {"kind": "interval", "every": 2, "period": "hours", "hours": "24", "enabled": "on"}
 # Every address that takes a POST: what to send, what the audit calls it.
@@ -126,6 +132,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "brokers:undo": ({}, "broker.configure"),
     "audit:export": ({}, "audit.export"),
     "browse:export": ({}, "message.export"),
+    "browse:unmask": ({}, "message.unmask"),
     "brokers:promote": ({"name": SLAVE.address, "force": "on"}, "broker.promote"),
     "dead_letters:cancel": ({}, "dead-letter.cancel"),
     "dead_letters:discard": ({"reason": "wrong data"}, "dead-letter.discard"),
@@ -144,6 +151,9 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "groups:label": ({"owner": "team-pay"}, "group.label"),
     "groups:label-undo": ({}, "group.label"),
     "groups:undo": ({}, "group.update"),
+    "masking:create": (MASKING_RULE, "masking.create"),
+    "masking:delete": ({"name": "cards"}, "masking.delete"),
+    "masking:edit": (MASKING_RULE, "masking.update"),
     "marks:add": ({"text": "shop 1.4.2"}, "mark.add"),
     "marks:delete": ({}, "mark.delete"),
     "marks:token-create": ({"name": "pipeline"}, "mark-token.create"),
@@ -274,6 +284,7 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
         "brokers:key": reverse("brokers:key", args=["broker-a", 0, "transactionCheckMax"]),
         "audit:export": reverse("audit:export", args=["csv"]),
         "browse:export": reverse("browse:export", args=["csv"]) + "?topic=Orders",
+        "browse:unmask": reverse("browse:unmask", args=["broker-a", 0, 0, "Orders"]),
         "brokers:promote": reverse("brokers:promote", args=[SLAVE.broker_name, SLAVE.broker_id]),
         "reports:cancel": reverse("reports:cancel", args=[run.pk]),
         "reports:schedule": reverse("reports:schedule", args=[schedule.pk]),
@@ -365,6 +376,7 @@ def alerts_world() -> dict[str, str]:
             for word in ("detail", "role", "switch", "remove", "sessions-end", "second-step-off")
         },
         "people:withdraw": made["invitation"],
+        **{f"masking:{word}": made["mask"] for word in ("edit", "delete")},
         **{f"people:role-{word}": made["role"] for word in ("edit", "delete")},
         "accounts:join": made["join"],
         "marks:delete": made["mark"],

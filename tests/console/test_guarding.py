@@ -22,7 +22,7 @@ from console.gateway.answers import BrokerQueue, TopicConfig
 from console.gateway.guarding import FREE, RULES
 from console.gateway.stored import Wanted
 
-pytestmark = pytest.mark.usefixtures("brokers")
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
 
 # Only administrators' pages change anything by the first; the rest has no person behind it.
 WITHOUT_PEOPLE = {"cluster", "samples", "messages", "watch"}

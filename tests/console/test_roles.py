@@ -61,7 +61,11 @@ BY_ACTION = {
     "topics:undo": Action.TOPIC,
 }
 # What takes an action that only administrators have on every name.
-BY_RARER_ACTION = {"browse:export": Action.EXPORT, "dead_letters:export": Action.EXPORT}
+BY_RARER_ACTION = {
+    "browse:export": Action.EXPORT,
+    "browse:unmask": Action.UNMASK,
+    "dead_letters:export": Action.EXPORT,
+}
 OPERATORS_POST = set(BY_ACTION) | {
     "alerts:silence",
     "alerts:silence-end",

@@ -15,6 +15,7 @@ from console.files.models import keep
 from console.gateway.files import ConfigFile
 from console.gateway.moment import now_ms
 from console.marks.models import Mark, Token
+from console.masking.models import MaskingRule
 from console.sql.models import SavedQuery
 
 
@@ -46,6 +47,7 @@ def make() -> dict[str, int | str]:
     )
     person = get_user_model().objects.create_user("bob")
     invitation, link = invite("nina", Role.OPERATOR, "", "ada")
+    mask = MaskingRule.objects.create(name="cards", topics=["cards-*"], what="[0-9]{16}")
     role = CustomRole.objects.create(
         name="shop",
         description="The shop's own topics",
@@ -79,6 +81,7 @@ def make() -> dict[str, int | str]:
         "person": person.pk,
         "invitation": invitation.pk,
         "role": role.pk,
+        "mask": mask.pk,
         "join": link.rstrip("/").rpartition("/")[2],
         "mark": mark.pk,
         "mark_token": token.pk,

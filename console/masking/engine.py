@@ -1,0 +1,169 @@
+"""Masking of one message: by patterns, JSON paths and names of properties.
+
+What a rule cannot look through it hides as a whole: a body that is no text for a pattern, none or
+only a part of JSON for a path. A message counts for the topic that it is in and for the one it came
+from, so that retries and dead letters are masked as the message was. Patterns are RE2's, in whose
+time no text is a trap.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import re2
+
+from broker_core.message import names
+from console.accounts.rights import fits
+from console.browse.bodies import Number, Pairs, parsed
+from console.browse.content import ANY, path_of
+from console.masking.models import MaskingRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from console.gateway.stored import StoredMessage
+
+MASK = "***"
+CUT_BYTES = 1_024
+"""So much goes from the end of a body that is only a beginning: a match may reach across."""
+UTF8_LACKING_MAX = 3
+OWN = frozenset(
+    value
+    for name, value in vars(names).items()
+    if name.startswith("PROPERTY_") and isinstance(value, str)
+)
+"""RocketMQ's own properties: pages go by them, and they stand in indexes and traces as well."""
+ORIGINS = (names.PROPERTY_RETRY_TOPIC, names.PROPERTY_REAL_TOPIC, "DLQ_ORIGIN_TOPIC")
+
+
+class PatternError(ValueError):
+    """A text is no pattern; the words are RE2's."""
+
+
+def pattern_of(text: str) -> Any:
+    """Return a compiled pattern.
+
+    Raises:
+        PatternError: it is none.
+    """
+    try:
+        return compiled(text)
+    except re2.error as error:
+        raise PatternError(str(error)) from error
+
+
+@lru_cache(maxsize=256)
+def compiled(text: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(text, options)
+
+
+def topics_of(message: StoredMessage) -> list[str]:
+    """Return the topics whose rules a message falls under."""
+    origins = (message.properties.get(each, "") for each in ORIGINS)
+    return [message.topic, *(each for each in origins if each)]
+
+
+def rules_for(message: StoredMessage, rules: Iterable[MaskingRule]) -> list[MaskingRule]:
+    topics = topics_of(message)
+    return [rule for rule in rules if any(fits(frozenset(rule.topics), each) for each in topics)]
+
+
+def masked(message: StoredMessage, rules: Sequence[MaskingRule]) -> StoredMessage:
+    """Return a message with what these rules hide, and the names of those that hid something."""
+    found = message
+    hiding = []
+    for rule in rules_for(message, rules):
+        after = replace(
+            found, body=body_after(rule, found), properties=properties_after(rule, found.properties)
+        )
+        if (after.body, after.properties) != (found.body, found.properties):
+            hiding.append(rule.name)
+        found = after
+    return replace(found, masked_by=tuple(hiding))
+
+
+def properties_after(rule: MaskingRule, properties: Any) -> dict[str, str]:
+    def shown(name: str, value: str) -> str:
+        if name in OWN:
+            return value
+        if rule.kind == MaskingRule.Kind.PROPERTY:
+            return MASK if name == rule.what else value
+        if rule.kind == MaskingRule.Kind.PATTERN:
+            return str(pattern_of(rule.what).sub(MASK, value))
+        return value
+
+    return {name: shown(name, value) for name, value in properties.items()}
+
+
+def body_after(rule: MaskingRule, message: StoredMessage) -> bytes | None:
+    body = message.body
+    if not body or rule.kind == MaskingRule.Kind.PROPERTY:
+        return body
+    if rule.kind == MaskingRule.Kind.PATTERN:
+        return by_pattern(rule.what, body, is_cut=message.is_cut)
+    return MASK.encode() if message.is_cut else by_path(path_of(rule.what), body)
+
+
+def by_pattern(pattern: str, body: bytes, *, is_cut: bool) -> bytes:
+    kept = body[:-CUT_BYTES] if is_cut else body
+    for lacking in range(UTF8_LACKING_MAX + 1 if is_cut else 1):
+        try:
+            text = kept[: len(kept) - lacking].decode()
+        except UnicodeDecodeError:
+            continue
+        after = str(pattern_of(pattern).sub(MASK, text))
+        return body if after == text and not is_cut else after.encode()
+    return MASK.encode()
+
+
+def by_path(steps: tuple[str, ...], body: bytes) -> bytes:
+    try:
+        value = parsed(body.decode())
+    except ValueError:
+        return MASK.encode()
+    after, is_hit = hidden(value, steps)
+    return written(after).encode() if is_hit else body
+
+
+def hidden(value: object, steps: tuple[str, ...]) -> tuple[object, bool]:
+    """Return a value with what stands at a path hidden, and whether anything stood there."""
+    if not steps:
+        return MASK, True
+    first, rest = steps[0], steps[1:]
+    hit = False
+    if isinstance(value, Pairs):
+        pairs = []
+        for name, each in value:
+            if first in (ANY, name):
+                each, is_hit = hidden(each, rest)
+                hit |= is_hit
+            pairs.append((name, each))
+        return Pairs(pairs), hit
+    if isinstance(value, list):
+        items = []
+        for at, each in enumerate(value):
+            if first in (ANY, str(at)):
+                each, is_hit = hidden(each, rest)
+                hit |= is_hit
+            items.append(each)
+        return items, hit
+    return value, False
+
+
+def written(value: object) -> str:
+    """Return JSON with its numbers as they came and its names in their order."""
+    if isinstance(value, Pairs):
+        inner = ",".join(f"{quoted(name)}:{written(each)}" for name, each in value)
+        return "{" + inner + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(written(each) for each in value) + "]"
+    return str(value) if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)
+
+
+def quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

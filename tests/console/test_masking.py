@@ -1,0 +1,232 @@
+"""Masking: rules hide, everywhere bodies show, until somebody who may asks and is written down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from django.urls import reverse
+
+from console.accounts.actions import Action
+from console.accounts.models import CustomRole
+from console.audit.models import Entry
+from console.gateway.access import gateway
+from console.gateway.answers import BrokerQueue
+from console.masking.engine import MASK, masked
+from console.masking.models import MaskingRule
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
+
+CARD, CARDS = "4111111111111111", "4111[0-9]{12}"
+PEOPLE = '[{"name": "Ann"}, {"name": "Bo"}]'
+BODY = f'{{"id": 12345678901234567890, "card": "{CARD}", "who": {PEOPLE}}}'
+PLACE = ["broker-a", 0, 0, "Orders"]
+PAGE, UNMASK = reverse("browse:message", args=PLACE), reverse("browse:unmask", args=PLACE)
+
+
+def rule(kind: str = "pattern", what: str = CARDS, topics: str = "*") -> MaskingRule:
+    return MaskingRule.objects.create(name=what, topics=topics.split(), kind=kind, what=what)
+
+
+@pytest.fixture
+def orders(brokers):
+    brokers.add_topic("Orders")
+    brokers.put_message("Orders", 0, BODY.encode(), 1_000, KEYS="K-1", iban="DE" + CARD)
+    return brokers
+
+
+@pytest.fixture
+def message(orders):
+    found = gateway().browse.at("Orders", BrokerQueue("broker-a", 0), 0)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "after"),
+    [
+        ("pattern", CARDS, BODY.replace(CARD, MASK)),
+        ("path", "$.card", BODY.replace(CARD, MASK)),
+        ("path", "who[*].name", BODY.replace("Ann", MASK).replace("Bo", MASK)),
+        ("path", "$.who[1]", BODY.replace('{"name": "Bo"}', f'"{MASK}"')),
+        ("path", "$.nothing", BODY),
+        ("property", "iban", BODY),
+    ],
+)
+def test_a_rule_hides_what_it_names_and_keeps_every_other_digit(kind, what, after, message) -> None:
+    seen = masked(message, [rule(kind, what)])
+
+    assert seen.body is not None
+    assert json.loads(seen.body) == json.loads(after)
+    if kind == "path" and "nothing" not in what:
+        assert b"12345678901234567890" in seen.body
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "value"),
+    [
+        ("pattern", CARDS, "DE***"),
+        ("property", "iban", MASK),
+        ("property", "other", "DE" + CARD),
+        ("path", "$.iban", "DE" + CARD),
+    ],
+)
+def test_properties_are_masked_by_pattern_and_by_name_and_never_rocketmq_s_own(
+    kind, what, value, message
+) -> None:
+    seen = masked(message, [rule(kind, what), rule("pattern", "K-1")])
+
+    assert seen.properties["iban"] == value
+    assert seen.keys == "K-1"
+
+
+@pytest.mark.parametrize("kind", ["pattern", "path"])
+def test_what_a_rule_cannot_look_through_is_hidden_as_a_whole(kind, message) -> None:
+    found = rule(kind, CARDS if kind == "pattern" else "$.card")
+
+    binary = masked(replace(message, body=b"\xff\xfe" + CARD.encode()), [found])
+    cut = masked(replace(message, body=b"x" * 3_000 + CARD[:15].encode(), is_cut=True), [found])
+
+    assert binary.body == MASK.encode()
+    assert cut.body == (b"x" * 1_991 if kind == "pattern" else MASK.encode())
+    assert found.name in cut.masked_by
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties", "is_hidden"),
+    [
+        ("Orders", {}, True),
+        ("Bills", {}, False),
+        ("%DLQ%billing", {"RETRY_TOPIC": "Orders"}, True),
+        ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "Orders"}, True),
+        ("%DLQ%billing", {"RETRY_TOPIC": "Bills"}, False),
+    ],
+)
+def test_a_message_is_masked_wherever_it_came_from(topic, properties, is_hidden, message) -> None:
+    found = replace(message, topic=topic, properties={**message.properties, **properties})
+
+    assert bool(masked(found, [rule(topics="Ord*")]).masked_by) is is_hidden
+
+
+def everywhere(client) -> dict[str, str]:
+    """Return what pages and files show of the message."""
+    asked = {"topic": "Orders", "from": "0", "to": "2000"}
+    export = reverse("browse:export", args=["jsonl"])
+    answers = {
+        "page": client.get(PAGE),
+        "tree": client.get(PAGE, {"as": "tree"}),
+        "bytes": client.get(PAGE, {"as": "bytes"}),
+        "column": client.get(reverse("browse:search"), {**asked, "field": "$.card"}),
+        "export": client.post(f"{export}?topic=Orders&from=0&to=2000"),
+    }
+    return {name: each.getvalue().decode() for name, each in answers.items()}
+
+
+def test_what_is_masked_shows_nowhere_even_to_administrators(actors, orders) -> None:
+    assert all(CARD in text for name, text in everywhere(actors.admin).items() if name != "bytes")
+
+    rule()
+
+    found = everywhere(actors.admin)
+    assert [name for name, text in found.items() if CARD in text] == []
+    assert all(MASK in text for name, text in found.items() if name != "bytes")
+    assert f"Masked by {CARDS}" in found["page"]
+
+
+def test_what_is_masked_is_not_found_by_who_guesses_it(actors, orders) -> None:
+    asked = {"topic": "Orders", "from": "0", "to": "2000"}
+    for condition in ({"text": CARD}, {"path": "$.card", "value": CARD}):
+        assert "K-1" in actors.admin.get(reverse("browse:search"), asked | condition).text
+    rule()
+
+    for condition in ({"text": CARD}, {"path": "$.card", "value": CARD}):
+        assert "K-1" not in actors.admin.get(reverse("browse:search"), asked | condition).text
+
+
+def test_dead_letters_are_exported_masked(actors, brokers) -> None:
+    brokers.add_group("billing")
+    brokers.add_topic("%DLQ%billing", queue_nums=1)
+    brokers.put_message("%DLQ%billing", 0, BODY.encode(), 1_000, RETRY_TOPIC="Orders")
+    rule(topics="Orders")
+
+    answer = actors.admin.post(reverse("dead_letters:export", args=["billing", "jsonl"]))
+
+    assert MASK in answer.content.decode()
+    assert CARD not in answer.content.decode()
+
+
+def test_who_may_unmasks_one_message_and_the_audit_says_so(
+    actors, limited, limited_account, orders
+) -> None:
+    rule()
+    role = CustomRole.objects.create(
+        name="support", actions=["message.see", "message.read"], topics=["Orders"]
+    )
+    role.members.add(limited_account)
+    assert limited.post(UNMASK).status_code == 403
+    assert "Unmask" not in limited.get(PAGE).content.decode()
+
+    role.actions = [*role.actions, Action.UNMASK.value]
+    role.save()
+    html = limited.post(UNMASK).content.decode()
+
+    assert CARD in html
+    assert CARD not in limited.get(PAGE).content.decode()
+    entry = Entry.objects.get(action="message.unmask")
+    assert (entry.actor_name, entry.subject) == ("leo", "Orders")
+    assert entry.after == {"queue": "broker-a:0", "offset": "0", "rules": [CARDS]}
+    assert CARD not in str(Entry.objects.values())
+
+
+def test_a_masked_message_is_sent_again_whole_by_who_may_unmask_it(
+    actors, limited, limited_account, orders
+) -> None:
+    rule()
+    role = CustomRole.objects.create(
+        name="support",
+        actions=["message.see", "message.read", "message.send"],
+        topics=["Orders"],
+    )
+    role.members.add(limited_account)
+    asked = {"topic": "Orders", "copy": "broker-a:0:0"}
+
+    refused = limited.get(reverse("sending:send"), asked)
+    filled = actors.admin.get(reverse("sending:send"), asked).content.decode()
+
+    assert refused.status_code == 403
+    assert CARD in filled
+    assert Entry.objects.filter(action="message.unmask", actor_name="ada").count() == 1
+
+
+FORM = {"name": "cards", "topics": "orders-*", "kind": "pattern", "what": "[0-9]{16}"}
+
+
+def test_a_rule_is_tried_before_it_is_kept(actors) -> None:
+    page = reverse("masking:create")
+
+    tried = actors.admin.post(page, {**FORM, "try": "on", "sample": f"card {CARD}."})
+    assert "card ***." in tried.content.decode()
+    assert not MaskingRule.objects.exists()
+
+    actors.admin.post(page, FORM)
+    kept = MaskingRule.objects.get()
+    assert (kept.name, kept.topics) == ("cards", ["orders-*"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"what": "(?=x)"}, "This is no pattern"),
+        ({"what": "[0-9]*"}, "matches nothing at all"),
+        ({"kind": "path", "what": "a[["}, "no path into JSON"),
+        ({"kind": "property", "what": "KEYS"}, "own properties"),
+        ({"topics": ""}, "This field is required"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused_in_the_form(wrong, sentence, actors) -> None:
+    answer = actors.admin.post(reverse("masking:create"), {**FORM, **wrong})
+
+    assert answer.status_code == 422
+    assert sentence in answer.content.decode()
+    assert not MaskingRule.objects.exists()
