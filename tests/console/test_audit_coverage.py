@@ -8,18 +8,13 @@ from datetime import timedelta
 from io import StringIO
 
 import pytest
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
-from django_otp.oath import TOTP
-from django_otp.plugins.otp_totp.models import TOTPDevice
 
 from console.accounts.models import SignedIn
-from console.accounts.second_step import OFFERED_KEY
 from console.audit import record
 from console.audit.models import Entry
 from console.dead_letters import replaying
@@ -32,12 +27,10 @@ from console.gateway.outgoing import NewMessage
 from console.reports import health, schedules, tasks
 from console.reports.models import ReportRun
 from console.sending.models import HalfMessage
-from console.sql.desk import Desk
-from console.sql.models import SavedQuery
-from console.sql.runs import ROWS, Column, Outcome, new_run
 from tests.console.configured import LABEL, ORDERS, TOPICS_TEXT, UNLABELLED, files_world
 from tests.console.plans import token_on
 from tests.console.test_addresses import ALL, BY_TOKEN, url_of
+from tests.console.worlds import second_step_data, sql_world
 from tests.support.addresses import OTHER_PAGES, PAGES
 from tests.support.something_of_everything import make
 
@@ -317,26 +310,6 @@ def sending_world() -> dict[str, str]:
     }
 
 
-def sql_world(account, settings, monkeypatch, tmp_path) -> dict[str, str]:
-    """Make a result and a query that is kept; queries start no process."""
-    settings.TREBUCHET_DATA, settings.TREBUCHET_LAKE = tmp_path, str(tmp_path / "lake")
-    monkeypatch.setattr(Desk, "start", lambda _desk, _run: None)
-    monkeypatch.setattr("console.sql.views.tables", lambda: {"tables": []})
-    run = new_run("SELECT 1", "UTC", account.pk, account.username, None)
-    run.make()
-    (run.directory / ROWS).write_bytes(b"[1]\n")
-    run.end(Outcome("done", 1, "", (Column("1", "int32", "integer"),), rows=1))
-    Group.objects.create(pk=7, name="analysts")
-    kept = SavedQuery.objects.create(owner=account, name="kept", sql="SELECT 1")
-    return {
-        "sql:cancel": reverse("sql:cancel", args=[run.id]),
-        "sql:delete": reverse("sql:delete", args=[kept.pk]),
-        "sql:schedule": reverse("sql:schedule", args=[kept.pk]),
-        "sql:schedule-end": reverse("sql:schedule-end", args=[kept.pk]),
-        "sql:export": reverse("sql:export", args=[run.id, "csv"]),
-    }
-
-
 def dead_letters_world(brokers, monkeypatch) -> dict[str, str]:
     """Give a group a dead letter, and others a replay each; replays send nothing."""
     monkeypatch.setattr(replaying, "launch", lambda _run: None)
@@ -394,22 +367,6 @@ def form_of(client: Client, url: str) -> dict[str, str]:
     html = client.get(url).content.decode()
     found = re.findall(r'name="(\w+)"[^>]*? value="([^"]*)"', html)
     return dict(found)
-
-
-def second_step_data(name: str, client: Client) -> dict[str, object]:
-    """Return a code that is right for what ada does with her second step."""
-    if name == "accounts:second-step-set-up":
-        client.get(reverse(name))
-        return {"code": f"{TOTP(bytes.fromhex(client.session[OFFERED_KEY])).token():06d}"}
-    devices = {
-        person.get_username(): TOTPDevice.objects.create(user=person)
-        for person in get_user_model().objects.filter(username__in=("ada", "bob"))
-    }
-    code = f"{TOTP(devices['ada'].bin_key).token():06d}"
-    if name == "accounts:code":
-        client.logout()
-        client.post(reverse("accounts:sign-in"), {"username": "ada", "password": PASSWORD})
-    return {"code": code}
 
 
 def data_of(name: str, url: str, client: Client) -> dict[str, object]:

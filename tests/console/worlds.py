@@ -1,0 +1,56 @@
+"""What changes need before they can be made: a lake's query, a second step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.urls import reverse
+from django_otp.oath import TOTP
+from django_otp.plugins.otp_totp.models import TOTPDevice
+
+from console.accounts.second_step import OFFERED_KEY
+from console.sql.desk import Desk
+from console.sql.models import SavedQuery
+from console.sql.runs import ROWS, Column, Outcome, new_run
+from tests.console.conftest import PASSWORD
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+
+def sql_world(account, settings, monkeypatch, tmp_path) -> dict[str, str]:
+    """Make a result and a query that is kept; queries start no process."""
+    settings.TREBUCHET_DATA, settings.TREBUCHET_LAKE = tmp_path, str(tmp_path / "lake")
+    monkeypatch.setattr(Desk, "start", lambda _desk, _run: None)
+    monkeypatch.setattr("console.sql.views.tables", lambda: {"tables": []})
+    run = new_run("SELECT 1", "UTC", account.pk, account.username, None)
+    run.make()
+    (run.directory / ROWS).write_bytes(b"[1]\n")
+    run.end(Outcome("done", 1, "", (Column("1", "int32", "integer"),), rows=1))
+    Group.objects.create(pk=7, name="analysts")
+    kept = SavedQuery.objects.create(owner=account, name="kept", sql="SELECT 1")
+    return {
+        "sql:cancel": reverse("sql:cancel", args=[run.id]),
+        "sql:delete": reverse("sql:delete", args=[kept.pk]),
+        "sql:schedule": reverse("sql:schedule", args=[kept.pk]),
+        "sql:schedule-end": reverse("sql:schedule-end", args=[kept.pk]),
+        "sql:export": reverse("sql:export", args=[run.id, "csv"]),
+    }
+
+
+def second_step_data(name: str, client: Client) -> dict[str, object]:
+    """Return a code that is right for what ada does with her second step."""
+    if name == "accounts:second-step-set-up":
+        client.get(reverse(name))
+        return {"code": f"{TOTP(bytes.fromhex(client.session[OFFERED_KEY])).token():06d}"}
+    devices = {
+        person.get_username(): TOTPDevice.objects.create(user=person)
+        for person in get_user_model().objects.filter(username__in=("ada", "bob"))
+    }
+    code = f"{TOTP(devices['ada'].bin_key).token():06d}"
+    if name == "accounts:code":
+        client.logout()
+        client.post(reverse("accounts:sign-in"), {"username": "ada", "password": PASSWORD})
+    return {"code": code}
