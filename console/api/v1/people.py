@@ -12,6 +12,7 @@ from console.accounts.models import CustomRole
 from console.accounts.people_views import Person, found, people_of
 from console.api.operations import Need, operation
 from console.api.schemas import LIMIT, Cursor, Limit, Listed, Number, Text, newest
+from console.masking.models import MaskingRule
 
 
 class RoleOut(Schema):
@@ -89,3 +90,26 @@ def person(request: HttpRequest, person: Number) -> dict[str, Any]:
 def roles(request: HttpRequest) -> Any:
     """List the roles made here."""
     return list(CustomRole.objects.all())
+
+
+class MaskingRuleOut(Schema):
+    """What is hidden in messages of some topics: `kind` says how `what` is read."""
+
+    id: int
+    name: str
+    topics: list[str]
+    kind: str
+    what: str
+
+
+@operation(
+    "GET",
+    "/masking",
+    area="people",
+    need=Need.ADMINISTER,
+    pages=("masking:list", "masking:edit"),
+    response=list[MaskingRuleOut],
+)
+def masking(request: HttpRequest) -> Any:
+    """List the rules that hide parts of messages."""
+    return list(MaskingRule.objects.all())

@@ -22,8 +22,13 @@ TOKENS_MAKE_NO_TOKENS = "A token must not make others: people do, on the page."
 BY_COMMAND = "Pipelines have `manage.py config` for this, with its codes of exit."
 LEADS_ON = "It leads to another page."
 EXCEPTIONS = {
+    "accounts:code": OF_BROWSERS,
     "accounts:join": OF_BROWSERS,
     "accounts:password": OF_BROWSERS,
+    "accounts:second-step": OF_BROWSERS,
+    "accounts:second-step-codes": OF_BROWSERS,
+    "accounts:second-step-off": OF_BROWSERS,
+    "accounts:second-step-set-up": OF_BROWSERS,
     "accounts:session-end": OF_BROWSERS,
     "accounts:sessions": OF_BROWSERS,
     "accounts:sessions-end": OF_BROWSERS,
