@@ -166,7 +166,7 @@ class _LakeAnswer:
         said = {
             **about(request, table, totals, step),
             "engine": {"name": DUCKDB, "because": None},
-            "log_stored_from": self._reader.stored_from_ms(),
+            "log_stored_from": self._lost_before_ms(),
             "log_from": str(plan.log_from),
             "log_to": str(plan.log_to),
             "read_bytes": str(plan.split_bytes),
@@ -180,6 +180,11 @@ class _LakeAnswer:
         self._lines.progress(ASKING, 1, 1)
         seconds = time.monotonic() - self._started
         self._lines.done(rows=table.num_rows, totals=totals, seconds=seconds)
+
+    def _lost_before_ms(self) -> int | None:
+        """Return before when messages are in the lake alone, None where the log has lost none."""
+        first, _ = self._reader.extent()
+        return self._reader.stored_from_ms() if first else None
 
     def _snapshot(self) -> _Snapshot:
         place, name = self._place, self._query.table

@@ -1,4 +1,4 @@
-"""What a newcomer does in the first hour, in a real browser."""
+"""What a newcomer does in the first hour, and an analyst in the second, in a real browser."""
 
 from __future__ import annotations
 
@@ -9,17 +9,29 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import ARTIFACTS, REPORT_SECONDS, sign_in
+from tests.support.appliance import Appliance
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from playwright.sync_api import BrowserContext
 
-    from tests.support.appliance import Appliance
     from tests.support.java_clients import JavaClients
 
 pytestmark = [pytest.mark.browser, pytest.mark.interop, pytest.mark.spark]
 
 TOPIC = "FirstHour"
 COUNT = 250
+DEMO_TOPICS = ("orders", "payments", "telemetry")
+
+
+@pytest.fixture(scope="module")
+def appliance(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
+    """The appliance with a lake: its reports are answered from there."""
+    started = Appliance(tmp_path_factory.mktemp("appliance"), TREBUCHET_LAKE="true")
+    started.start()
+    yield started
+    started.stop()
 
 
 def test_from_signing_in_to_a_report_that_counts_what_was_sent(
@@ -101,3 +113,59 @@ def test_the_demo_makes_an_empty_overview_come_alive(
 
     expect(page.locator("#river-rows tr").first).to_be_visible(timeout=60_000)
     page.screenshot(path=ARTIFACTS / "live-demo-1280.png")
+
+
+def test_from_demo_traffic_over_reports_and_sql_to_a_schedule(
+    appliance: Appliance, context: BrowserContext
+) -> None:
+    page = context.new_page()
+    sign_in(page, appliance.url)
+
+    # Traffic, and what the lake has of it at once instead of within a minute.
+    start = page.get_by_role("button", name="Start demo traffic").first
+    if start.count():
+        start.click()
+    page.goto(f"{appliance.url}/live/")
+    expect(page.locator("#river-rows tr").first).to_be_visible(timeout=60_000)
+    appliance.in_django(
+        "from console.lake.management.commands.lake import Command; Command().handle('ingest')"
+    )
+
+    # Three reports, each with its sentence, from the lake.
+    for report in ("sizes", "keys", "traffic"):
+        page.goto(f"{appliance.url}/reports/")
+        page.get_by_role("button", name="Run a report").first.click()
+        dialog = page.locator("dialog#start-report")
+        dialog.locator("select[name=report]").select_option(report)
+        dialog.locator(f"select[name={report}-hours]").select_option("1")
+        dialog.get_by_role("button", name="Run", exact=True).click()
+        expect(page.locator("#report-finding")).to_be_visible(timeout=REPORT_SECONDS * 1_000)
+        expect(page.locator("#report-engine")).to_contain_text("DuckDB made this from the lake")
+    page.wait_for_load_state("networkidle")
+    page.screenshot(path=ARTIFACTS / "report-from-lake-1280.png", full_page=True)
+    with page.expect_download() as picture:
+        page.get_by_role("link", name="PNG").click()
+    assert picture.value.path().read_bytes().startswith(b"\x89PNG")
+
+    # From a number to its messages, and to one of them.
+    page.locator("a.report-behind").first.click()
+    page.wait_for_url(re.compile(r"/messages/"))
+    message = page.locator("main table a[href*='/messages/']").first
+    message.click()
+    expect(page.get_by_text("UNIQ_KEY").first).to_be_visible()
+
+    # The same by SQL; kept, and asked again each hour.
+    page.goto(f"{appliance.url}/sql/")
+    page.locator("#sql-text").fill(
+        "SELECT topic, sum(messages) AS sent FROM gold.traffic_minute GROUP BY topic ORDER BY topic"
+    )
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator("#sql-result tbody tr")).to_have_count(len(DEMO_TOPICS), timeout=60_000)
+    expect(page.locator("#sql-result")).to_contain_text(DEMO_TOPICS[0])
+    page.locator(".sql-save summary").click()
+    page.fill("#sql-name", "what the demo sent")
+    page.get_by_role("button", name="Keep this query").click()
+    page.get_by_role("link", name="Schedule what the demo sent").click()
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#report-next li")).to_have_count(5)
+    page.screenshot(path=ARTIFACTS / "query-schedule-1280.png", full_page=True)

@@ -68,6 +68,8 @@ def test_traffic_comes_from_gold_without_spark(
     assert run.result is not None
     assert run.result["engine"]["name"] == "duckdb"
     assert run.result["totals"]["messages"] == "300"
+    # The log has lost nothing: numbers lead to it, not to the lake.
+    assert run.result["log_stored_from"] is None
     assert run.seconds is not None
     assert run.seconds < GOLD_SECONDS_MAX
     page = admin_client.get(reverse("reports:run", args=[run.pk])).content.decode()
