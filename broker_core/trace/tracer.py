@@ -143,7 +143,10 @@ class Tracer(Service):
         is_resumed = watch is not None
         if connection not in self._watches and watch is None and not self._has_room(watcher.host):
             return None
-        self._watches.pop(connection, None)
+        before = self._watches.pop(connection, None)
+        if before is not None:
+            # What it has gathered matched what was asked for until now.
+            before.send()
         if watch is None or wanted.resume is None:
             watch = Watch(next(self._watch_ids), wanted, watcher)
         else:

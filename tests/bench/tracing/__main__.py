@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.bench.__main__ import LENGTHS, SEND_MESSAGE_V2, a_request, processor_seconds
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.raw_remoting import PULL_MESSAGE, create_topic, pull_fields
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +41,8 @@ KEYS = 512
 """Messages with keys of their own, sent again and again."""
 STAGE = re.compile(rb'"stage":"(\w+)"')
 SETTLED_SECONDS = 2.0
+START_SECONDS = 900.0
+"""valgrind takes long to start."""
 OFF, RECORDER, SAMPLED, WATCHED, FULL, OTHER = (
     "off",
     "recorder",
@@ -170,7 +173,8 @@ class Measured:
             ]
         self._is_counted = is_counted
         self._dumps = 0
-        self.broker.start()
+        self.broker.launch()
+        until(lambda: self.broker.is_listening, "the broker to listen", seconds=START_SECONDS)
         create_topic(self.broker.port, TOPIC)
 
     def measure(self, cell: Cell) -> float:
