@@ -9,6 +9,11 @@ from console.family import views
 app_name = "family"
 urlpatterns = [
     path(
+        "export/<str:kind>/<str:broker_name>/<int:queue_id>/<int:offset>/<path:topic>/",
+        views.export,
+        name="export",
+    ),
+    path(
         "<str:broker_name>/<int:queue_id>/<int:offset>/<path:topic>/", views.family, name="message"
     ),
 ]

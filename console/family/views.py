@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from django.http import Http404, HttpResponse
 from django.shortcuts import render
 
 from console.accounts.permissions import page
@@ -11,6 +12,8 @@ from console.accounts.rights import acts_for
 from console.browse.readers import readers_of
 from console.browse.views import stored_at
 from console.family.clients import comparisons, steps_of_clients
+from console.family.otlp import json_lines_of, otlp_of
+from console.family.recorder import recorded_events, with_recorded
 from console.family.relatives import relatives_of
 from console.family.steps import CERTAINTIES, steps_from_log
 from console.family.waterfall import waterfall_of
@@ -20,7 +23,7 @@ from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 
 if TYPE_CHECKING:
-    from django.http import HttpRequest, HttpResponse
+    from django.http import HttpRequest
 
     from console.family.relatives import Relatives
     from console.family.steps import Step
@@ -57,6 +60,24 @@ def family(
     return render(request, "family/family.html", context)
 
 
+EXPORTS = {"otlp": "application/json", "jsonl": "application/x-ndjson"}
+
+
+@page
+def export(
+    request: HttpRequest, kind: str, broker_name: str, queue_id: int, offset: int, topic: str
+) -> HttpResponse:
+    """Hand out a family as OTLP's JSON or as JSON lines; bodies are in neither."""
+    if kind not in EXPORTS:
+        raise Http404
+    found = family_of(stored_at(topic, BrokerQueue(broker_name, queue_id), offset))
+    text = otlp_of(found.relatives, found.steps) if kind == "otlp" else json_lines_of(found.steps)
+    answer = HttpResponse(text, content_type=EXPORTS[kind])
+    suffix = "json" if kind == "otlp" else kind
+    answer["Content-Disposition"] = f'attachment; filename="family-{queue_id}-{offset}.{suffix}"'
+    return answer
+
+
 def family_of(asked: StoredMessage) -> Family:
     """Return the family of a stored message from all that can be asked.
 
@@ -69,9 +90,10 @@ def family_of(asked: StoredMessage) -> Family:
         except GatewayError as error:
             relatives.problems.append(error.what)
             readings = ()
+        from_log = steps_from_log(relatives, readings, replication_of(relatives.root))
         steps = [
             *steps_of_clients(relatives),
-            *steps_from_log(relatives, readings, replication_of(relatives.root)),
+            *with_recorded(from_log, recorded_events(relatives)),
         ]
     return Family(relatives, steps)
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from console.gateway.errors import GatewayError
     from console.gateway.files import ConfigFile
     from console.gateway.outgoing import Delivered, NewMessage, Sending, Sent
+    from console.gateway.recorded import Level, Question, RecordedEvents, TraceLevel
     from console.gateway.running import RunningInfo
     from console.gateway.sample import BrokerSample
     from console.gateway.stored import Found, KeyFound, Place, StoredMessage, Wanted
@@ -308,6 +309,23 @@ class MessageGateway(Protocol):
         """Close all connections."""
 
 
+class RecorderGateway(Protocol):
+    """Brokers' flight recorders: what happened a while ago, and how much is traced.
+
+    Answers by the name of each master; brokers of another make refuse.
+    """
+
+    def levels(self) -> dict[str, TraceLevel | GatewayError]: ...
+
+    def set_level(self, level: Level, minutes: int | None = None) -> None:
+        """Set the level of all masters; `full` needs minutes, after which it ends by itself."""
+
+    def recorded(
+        self, question: Question, minutes: int, limit: int, wanted: WatchFilter
+    ) -> dict[str, RecordedEvents | GatewayError]:
+        """Return events of the last minutes, as many as `limit` of each broker."""
+
+
 class Watch(Protocol):
     """One connection to one broker over which it pushes trace events. One event loop."""
 
@@ -347,4 +365,5 @@ class Gateway:
     samples: SampleGateway
     sending: SendingGateway
     messages: MessageGateway
+    recorder: RecorderGateway
     watch: WatchGateway

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 NAMES = ("topic", "group", "tag", "key", "client", "stage", "property", "latency", "sample")
-SCRIPTS = [f"tracing/{name}.js" for name in ("strip", "rows", "filter_line", "live")]
+SCRIPTS = [f"tracing/{name}.js" for name in ("strip", "rows", "filter_line", "recording", "live")]
 NAMES_OFFERED_MAX = 2_000
 
 

@@ -134,6 +134,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "dead_letters:start": ({}, "dead-letter.replay"),
     "demo:start": ({}, "demo.start"),
     "demo:stop": ({}, "demo.stop"),
+    "tracing:level": ({"level": "full", "minutes": "5"}, "trace.level"),
     "files:edit": (TOPICS_TEXT, "config.apply"),
     "files:import": ({**TOPICS_TEXT, "broker_names": ["broker-a"]}, "config.apply"),
     "files:restore": ({}, "config.apply"),

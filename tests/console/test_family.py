@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from django.urls import reverse
 
+from console.audit.models import Entry
 from console.family.client_traces import consumptions, record_of, records_of
 from console.family.clients import Comparison
 from console.family.steps import Step
@@ -220,3 +222,115 @@ def test_what_cannot_be_looked_up_is_said(actors: Actors, brokers: FakeBroker) -
     assert opened(actors, "orders", 1).status_code == 404
     brokers.fails = BrokerDownError("127.0.0.1:10911", "connection refused")
     assert opened(actors, "orders").status_code == 503
+
+
+def noted(stage: str, at_us: int, **more: object) -> dict[str, object]:
+    return {
+        "stage": stage,
+        "timeMs": str(MOMENT_MS + at_us // 1_000),
+        "atUs": str(5_000_000 + at_us),
+        "topic": "orders",
+        "queueId": 0,
+        "queueOffset": "0",
+        "uniqKey": KEY,
+        **more,
+    }
+
+
+@pytest.mark.django_db
+def test_what_the_recorder_noted_takes_the_place_of_what_the_log_does_not_say(
+    actors: Actors, brokers: FakeBroker
+) -> None:
+    a_family(brokers)
+    steps = {"received": 0, "validated": 31, "appended": 52, "dispatched": 60}
+    brokers.recorded = [
+        noted("stored", 100, steps=steps, client="10.0.0.5:1"),
+        noted("flushed", 1_500, latencyUs=1_400, together=31),
+        noted("delivered", 2_100, latencyUs=2_000, group="fraud-check"),
+        noted("acknowledged", 4_000, latencyUs=1_900, group="fraud-check"),
+        noted("teleported", 5_000),
+    ]
+
+    drawn = {each.step.stage: each for each in opened(actors, "orders").context["waterfall"].lines}
+
+    assert drawn["flushed"].label == "1.4 ms"
+    assert drawn["validated"].label == "31 µs"
+    assert (drawn["acknowledged"].step.begin_us or 0) - MOMENT_MS * 1_000 == 2_100
+    assert drawn["teleported"].step.label == "teleported"
+    assert drawn["replicated"].x is None
+    brokers.recorder_fails = BrokerDownError("127.0.0.1:10911", "it has no recorder")
+    assert "flushed" in {stage for stage, _ in stages(opened(actors, "orders"))}
+
+
+@pytest.mark.django_db
+def test_an_export_continues_the_trace_that_the_message_carries(
+    actors: Actors, brokers: FakeBroker
+) -> None:
+    a_family(brokers)
+    trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    carried = {"UNIQ_KEY": OTHER[:-1] + "9", "traceparent": f"00-{trace}-{parent}-01"}
+    brokers.put_message("orders", 0, b"{}", MOMENT_MS, **carried)
+
+    def spans(offset: int) -> list[dict[str, object]]:
+        url = reverse("family:export", args=["otlp", "broker-a", 0, offset, "orders"])
+        found = json.loads(actors.reader.get(url).content)
+        made: list[dict[str, object]] = found["resourceSpans"][0]["scopeSpans"][0]["spans"]
+        return made
+
+    own, continued = spans(0), spans(3)
+
+    assert {each["traceId"] for each in own} == {KEY.lower()}
+    assert "parentSpanId" not in own[0]
+    assert {each["parentSpanId"] for each in own[1:]} == {own[0]["spanId"]}
+    assert len({each["spanId"] for each in own}) == len(own)
+    named = {each["name"]: each for each in own}
+    consumed = named["process orders"]
+    assert (consumed["kind"], consumed["links"]) == (
+        5,
+        [{"traceId": KEY.lower(), "spanId": own[0]["spanId"]}],
+    )
+    assert (continued[0]["traceId"], continued[0]["parentSpanId"]) == (trace, parent)
+    lines = reverse("family:export", args=["jsonl", "broker-a", 0, 0, "orders"])
+    read = [json.loads(each) for each in actors.reader.get(lines).text.splitlines()]
+    assert {"stored", "flushed", "retry"} <= {each["stage"] for each in read}
+    assert actors.reader.get(lines.replace("jsonl", "csv")).status_code == 404
+
+
+@pytest.mark.django_db
+def test_the_slowest_come_first_and_lead_to_their_families(
+    actors: Actors, brokers: FakeBroker
+) -> None:
+    a_family(brokers)
+    brokers.recorded = [
+        noted("delivered", 10, latencyUs=900, group="billing"),
+        noted("delivered", 20, latencyUs=70_000, fromOffset="0", worstOffset="1", queueOffset="9"),
+        noted("refused", 30, codeName="TOPIC_NOT_EXIST", remark="no such topic"),
+    ]
+    path = reverse("tracing:recorded")
+
+    slowest = actors.reader.get(path)
+    errors = actors.reader.get(path, {"ask": "errors", "minutes": "nonsense"})
+
+    assert "dict" not in slowest.text
+    assert [row.took for row in slowest.context["rows"]] == ["70 ms", "900 µs", ""]
+    assert reverse("family:message", args=["broker-a", 0, 1, "orders"]) in slowest.text
+    assert [row.label for row in errors.context["rows"]] == ["refused"]
+    assert "no such topic" in errors.text
+    brokers.recorder_fails = BrokerDownError("127.0.0.1:10911", "it has no recorder")
+    assert "it has no recorder" in actors.reader.get(path).text
+
+
+@pytest.mark.django_db
+def test_an_administrator_has_everything_traced_for_some_minutes(
+    actors: Actors, brokers: FakeBroker
+) -> None:
+    path = reverse("tracing:level")
+
+    for asked in ({"level": "full"}, {"level": "full", "minutes": "61"}, {"level": "loud"}):
+        actors.admin.post(path, asked)
+    assert brokers.trace_level[0] == "recorder"
+    actors.admin.post(path, {"level": "full", "minutes": "5"})
+
+    assert brokers.trace_level == ("full", 5)
+    assert Entry.objects.get(action="trace.level").after == {"level": "full", "minutes": 5}
+    assert "everything" in actors.reader.get(reverse("tracing:recorded")).text

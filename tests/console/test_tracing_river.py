@@ -16,6 +16,7 @@ from tests.console.tracing_fakes import an_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Browser, Page, Route
 
@@ -160,7 +161,7 @@ def test_a_word_is_completed_and_a_wrong_one_is_named(river: River) -> None:
     line.press("ArrowDown")
     line.press("Enter")
     line.type("pay")
-    expect(river.page.get_by_role("option")).to_have_text(["paymentstopic"])
+    expect(river.page.locator("#river-offers li")).to_have_text(["paymentstopic"])
     line.press("ArrowDown")
     line.press("Tab")
     river.until_sent("said.topic === 'payments'")
@@ -277,6 +278,35 @@ def test_a_page_that_comes_back_in_time_has_no_gap(river: River) -> None:
     expect(river.rows).to_have_count(3)
     assert asked["upTo"] == 2
     assert river.sent()["type"] == "resume_viewer"
+
+
+def test_a_recording_is_saved_and_played_again(river: River, tmp_path: Path) -> None:
+    own = "0A01020300002A9F18B4AAC257A10001"
+    river.feed(an_event_of(1, uniqKey=own, messageId=own), an_event_of(2))
+    river.feed(an_event_of(1, uniqKey=own, messageId=own, stage="delivered"))
+    saved = {}
+    for form in ("lines", "otlp"):
+        with river.page.expect_download() as download:
+            river.page.evaluate(f"document.querySelector('[data-save={form}]').click()")
+        saved[form] = tmp_path / form
+        download.value.save_as(saved[form])
+    lines = saved["lines"].read_text().splitlines()
+    with saved["lines"].open("a") as file:
+        file.write("no event\n")
+
+    river.page.get_by_label("Recording", exact=True).click()
+    river.page.select_option("#river-speed", "0")
+    river.page.set_input_files("#river-recording", saved["lines"])
+
+    expect(river.page.locator(".river__gap")).to_have_count(2)
+    expect(river.rows).to_have_count(4)
+    expect(river.page.locator("#river-problems")).to_contain_text("1 line of the file is no event")
+    noted = sorted(json.loads(each)["stage"] for each in lines)
+    assert noted == ["delivered", "stored", "stored"]
+    spans = json.loads(saved["otlp"].read_text())["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    mine = [each for each in spans if each["traceId"] == own.lower()]
+    assert [each["name"] for each in mine] == ["send orders", "receive orders"]
+    assert mine[1]["parentSpanId"] == mine[0]["spanId"]
 
 
 def test_a_burst_of_10_000_messages_is_shown_or_counted_and_the_page_stays_responsive(

@@ -104,6 +104,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "topics:label": ("",),
     "topics:purge": ("",),
     "topics:list": ("", "?kind=system"),
+    "tracing:recorded": ("", "?ask=errors"),
     "tracing:river": ("",),
 }
 # Strangers see the first two, with a link of theirs the second; the last needs a slave.

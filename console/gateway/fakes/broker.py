@@ -118,6 +118,10 @@ class FakeBroker:
         self.running: dict[str, RunningInfo | GatewayError] = {}
         self.resent: list[tuple[str, bytes, dict[str, str]]] = []
         self.resend_fails: GatewayError | None = None
+        # What the flight recorder keeps, why it cannot be asked, and the level with its minutes.
+        self.recorded: list[TraceEvent] = []
+        self.recorder_fails: GatewayError | None = None
+        self.trace_level: tuple[str, int | None] = "recorder", None
         # Tables of files that nothing else here says, and the files of further masters.
         self.other_tables: dict[ConfigFile, dict[str, Any]] = {}
         self.other_files: dict[str, dict[ConfigFile, dict[str, Any]]] = {}

@@ -9,6 +9,7 @@ from console.gateway.fakes.files import FakeFiles
 from console.gateway.fakes.groups import FakeGroups
 from console.gateway.fakes.messages import FakeMessages
 from console.gateway.fakes.offsets import FakeOffsets
+from console.gateway.fakes.recorder import FakeRecorder
 from console.gateway.fakes.repair import FakeRepair
 from console.gateway.fakes.samples import FakeSamples
 from console.gateway.fakes.sending import FakeSending
@@ -31,5 +32,6 @@ def fake_gateway(broker: FakeBroker | None = None) -> Gateway:
         samples=FakeSamples(broker),
         sending=FakeSending(broker),
         messages=FakeMessages(broker),
+        recorder=FakeRecorder(broker),
         watch=FakeWatches(broker),
     )

@@ -12,6 +12,7 @@ from console.gateway.remote.files import RemoteFiles
 from console.gateway.remote.groups import RemoteGroups
 from console.gateway.remote.messages import RemoteMessages
 from console.gateway.remote.offsets import RemoteOffsets
+from console.gateway.remote.recorder import RemoteRecorder
 from console.gateway.remote.repair import RemoteRepair
 from console.gateway.remote.samples import RemoteSamples
 from console.gateway.remote.sending import RemoteSending
@@ -37,5 +38,6 @@ def gateway_to(brokers: RemoteBrokers) -> Gateway:
         samples=RemoteSamples(brokers),
         sending=RemoteSending(brokers),
         messages=RemoteMessages(brokers.name_servers, brokers.timeout_s),
+        recorder=RemoteRecorder(brokers),
         watch=RemoteWatches(brokers.timeout_s),
     )

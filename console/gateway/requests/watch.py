@@ -29,11 +29,11 @@ decode_events = msgspec.json.Decoder(TraceEventsBody).decode
 
 
 async def trace_watch(ask: Ask, address: str, filters: Mapping[str, WatchFilter]) -> None:
-    body = {"filters": {name: _content_of(wanted) for name, wanted in filters.items()}}
+    body = {"filters": {name: content_of(wanted) for name, wanted in filters.items()}}
     await call(ask, address, RequestCode.TRACE_WATCH, body=msgspec.json.encode(body))
 
 
-def _content_of(wanted: WatchFilter) -> dict[str, Any]:
+def content_of(wanted: WatchFilter) -> dict[str, Any]:
     message = wanted.message
     return {
         "topic": wanted.topic,

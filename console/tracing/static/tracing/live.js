@@ -369,6 +369,7 @@
   }
   function setPaused(value) {
     paused = value;
+    if (!value) { stopPlaying?.(); stopPlaying = null; }
     const button = $("river-pause");
     button.setAttribute("aria-pressed", String(paused));
     button.querySelector("span").textContent = paused ? gettext("Resume") : gettext("Pause");
@@ -383,6 +384,27 @@
     closeDetails();
     toEnd();
     resetCounters();
+  }
+  /* Recordings: while one plays, what is live waits. */
+  let stopPlaying = null;
+  async function playRecording(file) {
+    stopPlaying?.();
+    let read;
+    try { read = await Recording.read(file); } catch (error) { notice = error.message; showState(); return; }
+    setPaused(true);
+    clear();
+    notice = read.bad ? interpolate(ngettext("%s line of the file is no event", "%s lines of the file are no events", read.bad), [read.bad]) : "";
+    LiveRows.gap(interpolate(gettext("Recording %s: %s events"), [file.name, Trebuchet.grouped(read.events.length)]));
+    stopPlaying = Recording.play(read.events, Number($("river-speed").value), (events) => LiveRows.take(events), () => {
+      stopPlaying = null;
+      LiveRows.gap(gettext("The recording ends here; Resume shows what is live"));
+    });
+    showState();
+  }
+  function saveRecording(form) {
+    const messages = LiveRows.all();
+    if (form === "otlp") Recording.save("trace", Recording.otlp(messages), "application/json");
+    else Recording.save("trace", Recording.lines(messages), "application/x-ndjson");
   }
   async function offerNames() {
     for (const stage of [...page.dataset.stages.split(" "), "errors"]) pools.stage.add(stage);
@@ -431,6 +453,11 @@
     search.addEventListener("input", () => { LiveRows.sift(); showState(); });
     $("river-pause").addEventListener("click", () => setPaused(!paused));
     $("river-clear").addEventListener("click", clear);
+    for (const button of page.querySelectorAll("[data-save]")) button.addEventListener("click", () => saveRecording(button.dataset.save));
+    $("river-recording").addEventListener("change", (event) => {
+      if (event.target.files[0]) playRecording(event.target.files[0]);
+      event.target.value = "";
+    });
     $("river-newest").addEventListener("click", toEnd);
     $("river-details-close").addEventListener("click", closeDetails);
     $("river-follow").addEventListener("click", () => {

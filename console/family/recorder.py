@@ -1,0 +1,173 @@
+"""The recorder beside the log: events of one message as steps, in microseconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext as _, gettext_lazy
+
+from console.family.steps import Source, Step, us
+from console.gateway.access import gateway
+from console.gateway.answers import TracedMessage, WatchFilter
+from console.gateway.errors import GatewayError
+from console.gateway.recorded import Question, RecordedEvents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from console.family.relatives import Relatives
+    from console.gateway.answers import TraceEvent
+
+MINUTES = 60
+EVENTS_MAX = 500
+SAME_RUN_MS = 10_000
+"""Two clocks of one run of a broker are no further apart."""
+LABELS = {
+    "received": gettext_lazy("received"),
+    "validated": gettext_lazy("validated"),
+    "appended": gettext_lazy("appended"),
+    "dispatched": gettext_lazy("dispatched"),
+    "stored": gettext_lazy("stored"),
+    "retried": gettext_lazy("retry"),
+    "replayed": gettext_lazy("replayed"),
+    "refused": gettext_lazy("refused"),
+    "withheld": gettext_lazy("withheld"),
+    "checked": gettext_lazy("checked"),
+    "committed": gettext_lazy("committed"),
+    "rolled_back": gettext_lazy("rolled back"),
+    "deferred": gettext_lazy("deferred"),
+    "flushed": gettext_lazy("flushed"),
+    "replicated": gettext_lazy("replicated"),
+    "woken": gettext_lazy("pull woken"),
+    "filtered": gettext_lazy("filtered out"),
+    "delivered": gettext_lazy("delivered"),
+    "acknowledged": gettext_lazy("acknowledged"),
+    "given_back": gettext_lazy("given back"),
+    "dead": gettext_lazy("dead letter"),
+    "expired": gettext_lazy("expired unread"),
+}
+STATES = {
+    "stored": "accent",
+    "delivered": "info",
+    "acknowledged": "ok",
+    "committed": "ok",
+    "given_back": "warn",
+    "retried": "warn",
+    "deferred": "warn",
+    "withheld": "warn",
+    "dead": "bad",
+    "refused": "bad",
+    "rolled_back": "bad",
+    "expired": "bad",
+}
+LASTING = frozenset({"flushed", "replicated", "delivered", "acknowledged", "committed", "woken"})
+"""Their latency is the time up to them, which a bar shows."""
+FACTS = (
+    *("client", "clientId", "source", "filteredBy", "together", "checkTimes", "delayLevel"),
+    *("reconsumeTimes", "reconsumeMax", "codeName", "remark", "replay", "fromOffset"),
+)
+
+
+def recorded_events(relatives: Relatives) -> list[TraceEvent]:
+    """Return what recorders have of a message, by time.
+
+    A broker of another make has no recorder: that is no problem of the page.
+    """
+    message = relatives.root
+    place = TracedMessage(
+        message.topic, message.queue_id, message.queue_offset, message.uniq_key or None
+    )
+    try:
+        answers = gateway().recorder.recorded(
+            Question.MESSAGE, MINUTES, EVENTS_MAX, WatchFilter(message=place)
+        )
+    except GatewayError as error:
+        relatives.problems.append(error.what)
+        return []
+    events: list[TraceEvent] = []
+    for broker_name, answer in answers.items():
+        if isinstance(answer, RecordedEvents):
+            events += [event | {"brokerName": broker_name} for event in answer.events]
+    return sorted(events, key=lambda event: (int(event["timeMs"]), int(event.get("atUs") or 0)))
+
+
+def with_recorded(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[Step]:
+    """Return steps with those of the recorder, which are more exact than what has no time."""
+    added = steps_of(events)
+    known = {_mark(step) for step in added}
+    return [
+        *(step for step in steps if step.begin_us is not None or _mark(step) not in known),
+        *added,
+    ]
+
+
+def _mark(step: Step) -> tuple[str, str]:
+    """Return what tells stages apart: those of groups by their group."""
+    return step.stage, step.who.partition(" ")[0] if step.stage == "acknowledged" else ""
+
+
+def steps_of(events: Iterable[TraceEvent]) -> list[Step]:
+    """Return a step for each event, and for each step of a put, by the broker's two clocks."""
+    steps = []
+    for event, end_us in _timed(list(events)):
+        steps += _steps_of_put(event, end_us)
+        steps.append(_step(event, end_us))
+    return steps
+
+
+def _timed(events: Sequence[TraceEvent]) -> Iterator[tuple[TraceEvent, int]]:
+    """Yield each event with its wall time in microseconds.
+
+    Wall time is known to the millisecond that has begun: the latest beginning ties the finer
+    clock of a broker to it. A broker that has started anew counts from elsewhere.
+    """
+    ties: dict[tuple[str, int], int] = {}
+    found = []
+    for event in events:
+        time_us, at_us = us(int(event["timeMs"])), int(event.get("atUs") or 0)
+        run = str(event.get("brokerName", "")), (time_us - at_us) // us(SAME_RUN_MS)
+        ties[run] = max(ties.get(run, time_us - at_us), time_us - at_us)
+        found.append((event, time_us, at_us, run))
+    for event, time_us, at_us, run in found:
+        yield event, ties[run] + at_us if at_us else time_us
+
+
+def _step(event: TraceEvent, end_us: int) -> Step:
+    stage = str(event["stage"])
+    latency_us = int(event.get("latencyUs") or 0)
+    lasts = stage in LASTING and latency_us > 0
+    who = " ".join(str(event[name]) for name in ("group", "client") if event.get(name))
+    return Step(
+        stage=stage,
+        label=str(LABELS.get(stage, stage)),
+        who=who or f"{event['topic']} {event.get('queueId', '')}",
+        begin_us=end_us - latency_us if lasts else end_us,
+        end_us=end_us if lasts else None,
+        source=Source.RECORDER,
+        how=_("The broker noted it as it happened, in microseconds."),
+        state=STATES.get(stage, ""),
+        facts=tuple((name, str(event[name])) for name in FACTS if event.get(name) is not None),
+    )
+
+
+def _steps_of_put(event: TraceEvent, end_us: int) -> list[Step]:
+    """Return the steps of a put, each from the one before to itself."""
+    parts = sorted((event.get("steps") or {}).items(), key=lambda part: part[1])
+    if not parts:
+        return []
+    begin_us = end_us - parts[-1][1]
+    steps, before = [], 0
+    for name, at_us in parts:
+        steps.append(
+            Step(
+                stage=name,
+                label=str(LABELS.get(name, name)),
+                who=str(event.get("client") or ""),
+                begin_us=begin_us + before,
+                end_us=begin_us + at_us if at_us > before else None,
+                source=Source.RECORDER,
+                how=_("A step of the put, by the broker's monotonic clock."),
+            )
+        )
+        before = at_us
+    return steps

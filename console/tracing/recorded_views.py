@@ -1,0 +1,192 @@
+"""What the brokers' flight recorders kept: the slowest, the errors; and how much they trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from django.contrib import messages
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _, gettext_lazy
+
+from console.accounts.actions import Action
+from console.accounts.permissions import administrators_action, page
+from console.accounts.rights import rights_on
+from console.audit.record import change
+from console.family.recorder import LABELS, STATES
+from console.family.waterfall import span_text
+from console.gateway.access import gateway
+from console.gateway.errors import GatewayError
+from console.gateway.moment import now_ms
+from console.gateway.recorded import (
+    FULL_MINUTES_MAX,
+    Level,
+    Question,
+    RecordedEvents,
+    TraceLevel,
+)
+from console.history.range import whole
+from console.tracing.filters import FilterError, parse_filter
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+    from console.gateway.answers import TraceEvent, WatchFilter
+
+ROWS_MAX = 100
+MINUTES, MINUTES_MAX = 10, 60
+FULL_MINUTES = (1, 5, 15, 60)
+QUESTIONS = {
+    Question.SLOWEST: gettext_lazy("Slowest"),
+    Question.ERRORS: gettext_lazy("Errors"),
+    Question.ALL: gettext_lazy("Newest"),
+}
+LEVEL_LABELS = {
+    Level.OFF: gettext_lazy("off"),
+    Level.RECORDER: gettext_lazy("flight recorder"),
+    Level.FULL: gettext_lazy("everything"),
+}
+WORDS = ("topic", "group", "tag", "key", "client")
+
+
+class Row(NamedTuple):
+    """An event, ready to be shown."""
+
+    event: TraceEvent
+    broker_name: str
+
+    @property
+    def at_ms(self) -> int:
+        return int(self.event["timeMs"])
+
+    @property
+    def millis(self) -> str:
+        return f"{self.at_ms % 1000:03d}"
+
+    @property
+    def label(self) -> str:
+        return str(LABELS.get(self.event["stage"], self.event["stage"]))
+
+    @property
+    def state(self) -> str:
+        return STATES.get(self.event["stage"], "")
+
+    @property
+    def latency_us(self) -> int:
+        return int(self.event.get("latencyUs") or 0)
+
+    @property
+    def tags(self) -> str:
+        return str(self.event.get("tags") or "")
+
+    @property
+    def message_keys(self) -> str:
+        return str(self.event.get("keys") or "")
+
+    @property
+    def client(self) -> str:
+        return str(self.event.get("clientId") or self.event.get("client") or "")
+
+    @property
+    def took(self) -> str:
+        return span_text(self.latency_us) if self.latency_us else ""
+
+    @property
+    def offset(self) -> str | None:
+        """Of the message whose latency it is."""
+        event = self.event
+        if event.get("worstOffset") is not None:
+            return str(event["worstOffset"])
+        return None if event.get("fromOffset") is not None else event.get("queueOffset")
+
+    @property
+    def url(self) -> str:
+        event, offset = self.event, self.offset
+        if offset is None or event.get("queueId") is None:
+            return ""
+        place = [self.broker_name, event["queueId"], int(offset), event["topic"]]
+        return reverse("family:message", args=place)
+
+
+@page
+def recorded(request: HttpRequest) -> HttpResponse:
+    """Show what recorders kept: the slowest of the last ten minutes, unless asked for others."""
+    asked = request.GET.get("ask", "")
+    question = Question(asked) if asked in set(QUESTIONS) else Question.SLOWEST
+    minutes = min(MINUTES_MAX, max(1, whole(request.GET.get("minutes", "")) or MINUTES))
+    words = {name: request.GET.get(name, "") for name in WORDS}
+    problems: list[str] = []
+    rows: list[Row] = []
+    try:
+        wanted = parse_filter(words)
+        rows, problems = rows_of(request, question, minutes, wanted)
+    except FilterError as error:
+        problems = [str(error)]
+    context: dict[str, Any] = {
+        "rows": rows,
+        "problems": problems,
+        "question": question,
+        "questions": QUESTIONS.items(),
+        "minutes": minutes,
+        "words": words,
+        "levels": levels(),
+        "full_minutes": FULL_MINUTES,
+        "read_at_ms": now_ms(),
+    }
+    return render(request, "tracing/recorded.html", context)
+
+
+def rows_of(
+    request: HttpRequest, question: Question, minutes: int, wanted: WatchFilter
+) -> tuple[list[Row], list[str]]:
+    """Return the events of all brokers that somebody may see, and why some brokers have none."""
+    rights = rights_on(request)
+    rows: list[Row] = []
+    problems: list[str] = []
+    answers = gateway().recorder.recorded(question, minutes, ROWS_MAX, wanted)
+    for broker_name, answer in answers.items():
+        if isinstance(answer, RecordedEvents):
+            rows += [
+                Row(event, broker_name)
+                for event in answer.events
+                if rights.may(Action.SEE, str(event["topic"]))
+            ]
+        else:
+            problems.append(answer.what)
+    is_slowest = question is Question.SLOWEST
+    rows.sort(key=lambda row: row.latency_us if is_slowest else row.at_ms, reverse=True)
+    return rows[:ROWS_MAX], problems
+
+
+def levels() -> list[tuple[str, TraceLevel, str]]:
+    """Return each broker's level with its label; none of brokers that do not say."""
+    return [
+        (name, found, str(LEVEL_LABELS.get(Level(found.level), found.level)))
+        for name, found in gateway().recorder.levels().items()
+        if isinstance(found, TraceLevel)
+    ]
+
+
+@administrators_action
+def level(request: HttpRequest) -> HttpResponse:
+    """Set how much all brokers trace: everything ends by itself."""
+    asked = request.POST.get("level", "")
+    minutes = whole(request.POST.get("minutes", "")) or 0
+    is_full = asked == Level.FULL
+    back = redirect("tracing:recorded")
+    if asked not in set(Level) or (is_full and not 1 <= minutes <= FULL_MINUTES_MAX):
+        messages.error(request, _("A level is off, recorder, or full for 1 to 60 minutes."))
+        return back
+    wanted = Level(asked)
+    after = {"level": str(wanted)} | ({"minutes": minutes} if is_full else {})
+    try:
+        with change(request, "trace.level", "", after=after):
+            gateway().recorder.set_level(wanted, minutes if is_full else None)
+    except GatewayError as error:
+        messages.error(request, error.what)
+        return back
+    messages.success(
+        request,
+        _("Brokers trace: %(level)s.") % {"level": str(LEVEL_LABELS[wanted])},
+    )
+    return back
