@@ -39,7 +39,8 @@ def groups_file(groups: Sequence[Group], states: GroupStates) -> HttpResponse:
 
     def row(group: Group) -> tuple[object, ...]:
         members, lag, age = (last_of(past.get(group.name)) for past in pasts)
-        reading = states.of(group.name, has_committed=lag is not None).reading
+        past = pasts[metrics.index(LAG)].get(group.name)
+        reading = states.of(group.name, has_committed=lag is not None, lag=past).reading
         config = group.config
         values: tuple[object, ...] = (None, None, None, None)
         if config is not None:

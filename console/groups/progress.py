@@ -77,7 +77,9 @@ def progress_context(name: str) -> dict[str, Any]:
         "sparks": found,
         "lag_seconds": None if age_ms is None else age_ms / 1000,
         "progress": progress,
-        "reading": group_states(now_ms()).of(name, has_committed=progress.known_lag is not None),
+        "reading": group_states(now_ms()).of(
+            name, has_committed=progress.known_lag is not None, lag=found.get("lag")
+        ),
         "never_read": sum(
             unread for each in topics for _row, _spark, unread in each.queues if unread is not None
         ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _, gettext_lazy
@@ -20,6 +21,7 @@ from console.verdicts.judge import HELD_MS, verdicts_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from console.history.reading import Spark
     from console.verdicts.judge import Verdict
 
 logger = logging.getLogger(__name__)
@@ -32,9 +34,13 @@ class Reading(StrEnum):
     STALLED = "stalled"
     BEHIND = "behind"
     REWOUND = "rewound"
+    GROWING = "growing"
     FINE = "fine"
 
 
+GROWING_POINTS = 4
+"""Minutes; the rules look at more, and speak later."""
+GROWN_MIN = 10
 OF_RULE = {
     "stopped": Reading.STOPPED,
     "no-consumer": Reading.STOPPED,
@@ -49,6 +55,7 @@ LABELS = {
     Reading.STALLED: gettext_lazy("stalled"),
     Reading.BEHIND: gettext_lazy("falling behind"),
     Reading.REWOUND: gettext_lazy("rewound"),
+    Reading.GROWING: gettext_lazy("lag grows"),
     Reading.FINE: gettext_lazy("keeps up"),
 }
 COLOURS = {
@@ -56,6 +63,7 @@ COLOURS = {
     Reading.STALLED: "bad",
     Reading.BEHIND: "warn",
     Reading.REWOUND: "warn",
+    Reading.GROWING: "info",
     Reading.FINE: "ok",
 }
 
@@ -85,8 +93,11 @@ class GroupStates:
     worst: Mapping[str, Verdict]
     reason: str = ""
 
-    def of(self, group: str, *, has_committed: bool = True) -> GroupState:
-        """Return the state of a group, which reads nothing yet where it never committed."""
+    def of(self, group: str, *, has_committed: bool = True, lag: Spark | None = None) -> GroupState:
+        """Return the state of a group, which reads nothing yet where it never committed.
+
+        While its `lag` grows, and no rule has seen enough to speak, it is not said to keep up.
+        """
         verdict = self.worst.get(group)
         if verdict is not None:
             topic = verdict.name.partition("@")[2]
@@ -95,12 +106,24 @@ class GroupStates:
             return GroupState(None, self.reason)
         if not has_committed:
             return GroupState(None, _("The group has no consumer offset yet."))
-        return GroupState(Reading.FINE)
+        return GroupState(Reading.GROWING if grows(lag) else Reading.FINE)
 
-    def rank(self, group: str) -> int:
+    def rank(self, group: str, lag: Spark | None = None) -> int:
         """Return the place of a group in the order from worst to best."""
         verdict = self.worst.get(group)
-        return RANK[Reading.FINE if verdict is None else OF_RULE[verdict.rule]]
+        if verdict is not None:
+            return RANK[OF_RULE[verdict.rule]]
+        return RANK[Reading.GROWING if grows(lag) else Reading.FINE]
+
+
+def grows(lag: Spark | None) -> bool:
+    """Whether a lag was higher in each of the last minutes than in the one before."""
+    # The minute that is not over may not be known yet.
+    values = [] if lag is None else list(lag.values)[-GROWING_POINTS - 1 :]
+    known = [value for value in values if value is not None][-GROWING_POINTS:]
+    if len(known) < GROWING_POINTS or known[-1] - known[0] < GROWN_MIN:
+        return False
+    return all(later > earlier for earlier, later in pairwise(known))
 
 
 def group_states(now_ms: int) -> GroupStates:

@@ -124,7 +124,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     # One read of the history for the order of all of them, else only for those of the page.
     trends = (
         sparks(GROUP, [group.name for group in shown], lag, now_ms())
-        if table.sort_name == "lag"
+        if table.sort_name in {"lag", "reading"}
         else {}
     )
     states = group_states(now_ms())
@@ -133,7 +133,10 @@ def listing(request: HttpRequest) -> HttpResponse:
         {
             "group": lambda group: group.name.lower(),
             "owner": lambda group: owners.get(group.name) or None,
-            "reading": lambda group: (states.rank(group.name), group.name.lower()),
+            "reading": lambda group: (
+                states.rank(group.name, trends.get(group.name)),
+                group.name.lower(),
+            ),
             "lag": lambda group: last_of(trends.get(group.name)),
         },
     )
@@ -154,7 +157,11 @@ def listing(request: HttpRequest) -> HttpResponse:
                 connections[group.name],
                 progresses[group.name],
                 lags.get(group.name),
-                states.of(group.name, has_committed=progresses[group.name].known_lag is not None),
+                states.of(
+                    group.name,
+                    has_committed=progresses[group.name].known_lag is not None,
+                    lag=lags.get(group.name),
+                ),
                 said.get(group.name),
             )
             for group in rows.object_list

@@ -54,6 +54,7 @@ def index(request: HttpRequest) -> HttpResponse:
     except GatewayError as error:
         context |= {
             "problem": error,
+            "name": _("Overview"),
             "collector": collector_state(now_ms()),
         }
         return render(request, "overview/gone.html", context, status=503)
@@ -70,7 +71,12 @@ def summary(request: HttpRequest) -> HttpResponse:
     """Show the part that refreshes itself; all who watch share what brokers are asked."""
     summary = summary_kept()
     was_empty = request.GET.get("was") == "empty"
-    context = {"summary": summary, "is_refresh": True, "was_empty": was_empty}
+    context = {
+        "summary": summary,
+        "is_refresh": True,
+        "was_empty": was_empty,
+        "demo": demo_process.state(),
+    }
     response = render(request, "overview/_summary.html", context)
     if was_empty and not summary.is_empty:
         # The page says that nothing was sent: it is another one from now on.

@@ -12,6 +12,7 @@ from console.gateway.moment import now_ms
 from console.groups.states import OF_RULE, Reading, group_states
 from console.history.access import history_store
 from console.history.database import HistoryError
+from console.history.reading import Spark
 from console.verdicts.judge import HELD_MS, VERDICTS, Verdict, Verdicts
 from console.verdicts.rules import BY_NAME
 
@@ -73,7 +74,7 @@ def shown(actors, query: str = "") -> dict[str, str]:
 
 def test_every_rule_about_a_group_s_reading_is_there() -> None:
     assert OF_RULE.keys() <= BY_NAME.keys()
-    assert set(OF_RULE.values()) | {Reading.FINE} == set(Reading)
+    assert set(OF_RULE.values()) | {Reading.GROWING, Reading.FINE} == set(Reading)
 
 
 @pytest.mark.parametrize(
@@ -143,3 +144,34 @@ def test_a_group_s_page_says_how_it_reads_where_and_since_when(actors, world) ->
     tile = page.partition('class="tile"')[2].partition("</div>")[0]
     assert "falling behind" in tile
     assert "Orders, <time" in tile
+
+
+@pytest.mark.parametrize(
+    ("lags", "reading"),
+    [
+        ([0, 10, 20, 30, 40], Reading.GROWING),
+        ([0, 10, 20, 30, None], Reading.GROWING),
+        ([40, 30, 20, 30, 20], Reading.FINE),
+        ([0, 1, 2, 3, 4], Reading.FINE),
+        ([None, None, None, 10, 90], Reading.FINE),
+        ([50, 60, 60, 70, 80], Reading.FINE),
+    ],
+)
+def test_a_lag_that_grows_is_said_before_a_rule_has_seen_enough(
+    world, lags: list[float | None], reading: Reading
+) -> None:
+    says()
+
+    states = group_states(now_ms())
+
+    spark = Spark([0.0] * 55 + lags, 0)
+    assert states.of("billing", lag=spark).reading is reading
+    assert states.rank("billing", spark) == list(Reading).index(reading)
+
+
+def test_what_a_rule_says_counts_more_than_a_lag_that_grows(world) -> None:
+    says(("stopped", "billing@Orders"))
+
+    state = group_states(now_ms()).of("billing", lag=Spark([0.0, 10, 20, 30, 40], 0))
+
+    assert state.reading is Reading.STOPPED

@@ -79,6 +79,19 @@ def test_a_group_page_shows_members_subscriptions_progress(actors, brokers) -> N
     assert "never committed an offset in this queue" in html  # queue 1
 
 
+def test_a_group_page_has_one_table_of_subscriptions_which_the_members_replace(
+    actors, brokers
+) -> None:
+    brokers.add_topic("Orders", queue_nums=2)
+    brokers.add_group("billing", online=True, topic="Orders")
+
+    html = actors.reader.get(reverse("groups:detail", args=["billing"])).content.decode()
+    asked = actors.reader.get(reverse("groups:subscriptions", args=["billing"])).content.decode()
+
+    assert html.count("</svg>Subscriptions</h2>") == html.count('id="subscriptions"') == 1
+    assert 'id="subscriptions"' in asked
+
+
 def test_a_group_that_is_not_there_is_not_found(actors, brokers) -> None:
     assert actors.reader.get(reverse("groups:detail", args=["nope"])).status_code == 404
 

@@ -222,6 +222,25 @@ def test_the_empty_page_says_that_the_demo_runs_and_that_it_failed(
     assert reverse("demo:start") in part
 
 
+def test_a_demo_that_ended_by_itself_has_its_button_back_with_the_next_refresh(
+    actors, brokers, monkeypatch
+) -> None:
+    brokers.add_topic("Orders")
+    brokers.put("Orders", 0, now_ms())
+    ends_at = timezone.now() + timedelta(minutes=9)
+    states = [DemoState(is_running=True, ends_at=ends_at), DemoState(is_running=False)]
+    monkeypatch.setattr(demo_process, "state", lambda: states[0])
+    page = actors.admin.get(reverse("overview:index")).content.decode()
+    states.pop(0)
+
+    part = actors.admin.get(reverse("overview:summary")).content.decode()
+
+    assert f'id="demo" method="post" action="{reverse("demo:stop")}"' in page
+    assert f'id="demo" method="post" action="{reverse("demo:start")}"' in part
+    assert reverse("demo:stop") not in part
+    assert "demo:" not in actors.reader.get(reverse("overview:summary")).content.decode()
+
+
 def test_a_reader_is_told_who_can_start_the_demo(actors, brokers) -> None:
     html = actors.reader.get(reverse("overview:index")).content.decode()
 
