@@ -15,6 +15,7 @@ from broker_core.processors.admin.groups import GroupsAdmin
 from broker_core.processors.admin.messages import MessagesAdmin
 from broker_core.processors.admin.sample import SampleAdmin
 from broker_core.processors.admin.topics import TopicsAdmin
+from broker_core.processors.admin.transactions import TransactionAdmin
 from broker_core.processors.consumer_trace import ConsumerTrace
 from broker_core.processors.heads import Heads
 from broker_core.processors.heartbeat import HeartbeatProcessor
@@ -125,6 +126,9 @@ def build_processors(
         clients=ClientsAdmin(config.broker_name, consumers, store, access.gate),
         messages=MessagesAdmin(topics, consumers, storage.filters, store, long_answers),
         ha=ha,
+        transactions=TransactionAdmin(
+            storage.transactions, clients.transaction_check, foundation.steady, long_answers
+        ),
         replication=promotion.admin,
         broker=BrokerAdmin(
             foundation.configuration,

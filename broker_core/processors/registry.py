@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker_core.processors.admin.replication import ReplicationAdmin
     from broker_core.processors.admin.sample import SampleAdmin
     from broker_core.processors.admin.topics import TopicsAdmin
+    from broker_core.processors.admin.transactions import TransactionAdmin
     from broker_core.processors.heartbeat import HeartbeatProcessor
     from broker_core.processors.offsets import OffsetsProcessor
     from broker_core.processors.pull import PullProcessor
@@ -57,6 +58,7 @@ class Processors:
     broker: BrokerAdmin
     sample: SampleAdmin
     ha: HaAdmin
+    transactions: TransactionAdmin
 
 
 def handlers(processors: Processors) -> dict[int, Handler]:
@@ -99,6 +101,8 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.GET_CONSUME_STATS: processors.groups.consume_stats,
         RequestCode.GET_ALL_CONSUMER_OFFSET: processors.groups.all_offsets,
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: processors.groups.reset_offset,
+        RequestCode.GET_HALF_MESSAGES: processors.transactions.halves,
+        RequestCode.CHECK_HALF_MESSAGE: processors.transactions.check,
         RequestCode.RESET_OFFSETS: processors.groups.reset_offsets,
         RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: processors.clients.consumer_status,
         RequestCode.GET_CONSUMER_RUNNING_INFO: processors.clients.running_info,

@@ -117,6 +117,17 @@ class TransactionCheck(Service):
                 self._put(question)
             await self._clock.sleep(0)
 
+    def ask_now(self, queue_offset: int) -> bool | None:
+        """Ask a producer about one transaction, beside the rounds and without counting it.
+
+        False: no producer of its group is connected; None: it is decided, or has another offset.
+        """
+        half = self._transactions.pending.get(queue_offset)
+        message = None if half is None or half.outcome else self._transactions.read(half)
+        if half is None or message is None:
+            return None
+        return self._ask(CheckedHalf(message, half.queue_offset, half.commit_log_offset))
+
     def _check_one(self, half: Half) -> CheckedHalf | None:
         """Do what is due for one transaction; return the question for its producer, if any."""
         settings, transactions = self._settings(), self._transactions

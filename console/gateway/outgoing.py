@@ -53,3 +53,36 @@ class Delivered(NamedTuple):
     @property
     def is_consumed(self) -> bool:
         return self.result in {"CR_SUCCESS", "CR_COMMIT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A transaction that a broker has no outcome of: the last copy of its half message."""
+
+    broker_name: str
+    queue_offset: int
+    commit_log_offset: int
+    topic: str
+    queue_id: int
+    group: str
+    uniq_key: str
+    keys: str
+    tags: str
+    body_bytes: int
+    born_ms: int
+    born_host: str
+    age_ms: int
+    check_times: int
+
+    @property
+    def age_s(self) -> float:
+        return self.age_ms / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """Undecided transactions of a broker; `next_offset` None: there are no more."""
+
+    halves: tuple[Half, ...]
+    total: int
+    next_offset: int | None

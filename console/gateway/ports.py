@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from console.gateway.copies import Copies, MessageCopy
     from console.gateway.errors import GatewayError
     from console.gateway.files import ConfigFile
-    from console.gateway.outgoing import Delivered, NewMessage, Sending, Sent
+    from console.gateway.outgoing import Delivered, Half, Halves, NewMessage, Sending, Sent
     from console.gateway.recorded import Level, Question, RecordedEvents, TraceLevel
     from console.gateway.running import RunningInfo
     from console.gateway.sample import BrokerSample
@@ -257,6 +257,23 @@ class SendingGateway(Protocol):
 
         Raises:
             RequestFailedError: the broker has no such half message (any more).
+        """
+
+    def undecided(self, broker_name: str, from_offset: int = 0) -> Halves | None:
+        """Return transactions without an outcome, the oldest first; None: it does not tell them."""
+
+    def decide(self, half: Half, *, is_commit: bool) -> None:
+        """Commit or roll back a transaction of whatever producer.
+
+        Raises:
+            RequestFailedError: the broker has no such half message (any more).
+        """
+
+    def check(self, half: Half) -> None:
+        """Have the broker ask a producer of the transaction's group for its outcome.
+
+        Raises:
+            RequestFailedError: none is connected, or the transaction is decided by now.
         """
 
     def deliver(

@@ -122,6 +122,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     ),
     "api:token-delete": ({}, "api-token.delete"),
     "brokers:key": ({"value": "30", "seen": "20"}, "broker.configure"),
+    "brokers:decide": ({"do": "commit"}, "transaction.commit"),
     "brokers:undo": ({}, "broker.configure"),
     "audit:export": ({}, "audit.export"),
     "browse:export": ({}, "message.export"),
@@ -305,6 +306,7 @@ def sending_world() -> dict[str, str]:
         made_ms=1,
     )
     return {
+        "brokers:decide": reverse("brokers:decide", args=["broker-a", 0, 0]),
         "sending:deliver": reverse("sending:deliver", args=["broker-a", 0, 0, "Orders"]),
         "sending:end": reverse("sending:end", args=[kept.pk]),
         "sending:forget": reverse("sending:forget", args=[kept.pk]),

@@ -36,6 +36,7 @@ OWN = {
 }
 # What an operator may post because of the action, on any name.
 BY_ACTION = {
+    "brokers:decide": Action.SEND,
     "dead_letters:cancel": Action.REPLAY,
     "dead_letters:discard": Action.REPLAY,
     "dead_letters:resume": Action.REPLAY,

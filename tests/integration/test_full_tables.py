@@ -67,6 +67,8 @@ ASKED: dict[int, list[tuple[dict[str, str], Any]]] = {
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: [
         ({"topic": WIDE, "group": CROWD, "timestamp": "-1", "isForce": "true"}, None)
     ],
+    RequestCode.GET_HALF_MESSAGES: [({}, None)],
+    RequestCode.CHECK_HALF_MESSAGE: [({"queueOffset": "0"}, None)],
     RequestCode.RESET_OFFSETS: [
         ({}, {"topic": WIDE, "group": CROWD, "offsets": [[each, 0] for each in range(10_000)]})
     ],

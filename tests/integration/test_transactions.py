@@ -345,3 +345,44 @@ async def test_a_transaction_is_ended_while_its_half_message_waits_in_a_buffer(
 
         assert [message.body for message in messages(pulled)] == [b"yes"]
         await producer.shutdown()
+
+
+async def test_undecided_transactions_are_listed_and_a_producer_is_asked_at_once(
+    producer: Producer, clock: ManualClock
+) -> None:
+    await producer.join()
+    for body in (b"one", b"two"):
+        await producer.half(body)
+    await pass_time(clock, 5_000)
+
+    listed = json_body(await producer.ask(RequestCode.GET_HALF_MESSAGES))
+    rest = json_body(await producer.ask(RequestCode.GET_HALF_MESSAGES, fromOffset=1))
+    asked = await producer.ask(RequestCode.CHECK_HALF_MESSAGE, queueOffset=1)
+    question = await producer.question()
+    await producer.answer(question, COMMIT)
+
+    assert asked.code == ResponseCode.SUCCESS
+    assert [each["queueOffset"] for each in listed["halves"]] == [0, 1]
+    first = listed["halves"][0]
+    assert (first["topic"], first["group"], first["bodySize"]) == ("T", "pg", 3)
+    assert (first["checkTimes"], first["ageMs"] >= 5_000) == (0, True)
+    assert (listed["total"], listed["next"]) == (2, -1)
+    assert [each["queueOffset"] for each in rest["halves"]] == [1]
+    assert await bodies(producer) == [b"two"]
+    # What was asked out of turn counts as no check.
+    left = json_body(await producer.ask(RequestCode.GET_HALF_MESSAGES))
+    assert [(each["queueOffset"], each["checkTimes"]) for each in left["halves"]] == [(0, 0)]
+
+
+async def test_a_check_is_refused_without_a_producer_and_without_a_transaction(
+    producer: Producer,
+) -> None:
+    await producer.half(b"orphan")
+
+    alone = await producer.ask(RequestCode.CHECK_HALF_MESSAGE, queueOffset=0)
+    nowhere = await producer.ask(RequestCode.CHECK_HALF_MESSAGE, queueOffset=7)
+
+    assert alone.code == ResponseCode.SYSTEM_ERROR
+    assert "no producer of the transaction's group is connected" in (alone.remark or "")
+    assert nowhere.code == ResponseCode.QUERY_NOT_FOUND
+    assert "no undecided transaction is at 7" in (nowhere.remark or "")

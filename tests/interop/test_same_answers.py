@@ -181,6 +181,8 @@ ASKED_ELSEWHERE = {
     RequestCode.TRACE_RECORDED,
     RequestCode.GET_BROKER_SAMPLE,
     RequestCode.RESET_OFFSETS,
+    RequestCode.GET_HALF_MESSAGES,
+    RequestCode.CHECK_HALF_MESSAGE,
     RequestCode.GET_ALL_CONSUMER_FILTER,
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
     RequestCode.GET_REPLICATION_STATE,

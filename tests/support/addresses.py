@@ -40,6 +40,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "brokers:delays": ("", "?level=3"),
     "brokers:detail": ("",),
     "brokers:key": ("",),
+    "brokers:transactions": ("",),
     "browse:distribution": ("?topic={topic}&range=1h",),
     "browse:find": ("", "?by=key&topic={topic}&text=x", "?by=place&topic={topic}"),
     "browse:message": ("", "?as=tree", "?as=bytes"),

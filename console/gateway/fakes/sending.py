@@ -5,17 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_core.message import ids, names
-from console.gateway.answers import TopicQueue
+from console.gateway.answers import MessageQueue, TopicQueue
 from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
 from console.gateway.fakes.broker import ADDRESS
 from console.gateway.moment import now_ms
-from console.gateway.outgoing import Delivered, Sending, Sent
+from console.gateway.outgoing import (
+    PRODUCER_GROUP,
+    Delivered,
+    Half,
+    Halves,
+    Sending,
+    Sent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.gateway.fakes.broker import FakeBroker
     from console.gateway.outgoing import NewMessage
+
+
+QUERY_NOT_FOUND = 22
 
 
 class FakeSending:
@@ -48,6 +58,41 @@ class FakeSending:
             raise RequestFailedError(ADDRESS, SYSTEM_ERROR, "no such half message")
         if is_commit:
             self._put(message, half.uniq_key)
+
+    def undecided(self, broker_name: str, from_offset: int = 0) -> Halves | None:
+        self._broker.check()
+        halves = [
+            Half(
+                broker_name,
+                offset,
+                offset,
+                message.queue.topic,
+                message.queue.queue_id,
+                PRODUCER_GROUP,
+                uniq_key,
+                message.properties.get(names.PROPERTY_KEYS, ""),
+                message.properties.get(names.PROPERTY_TAGS, ""),
+                len(message.body),
+                1,
+                "127.0.0.1:50001",
+                60_000,
+                0,
+            )
+            for offset, (uniq_key, message) in enumerate(self._half.items())
+            if offset >= from_offset
+        ]
+        return Halves(tuple(halves), len(self._half), None)
+
+    def decide(self, half: Half, *, is_commit: bool) -> None:
+        queue = MessageQueue(half.topic, half.broker_name, half.queue_id)
+        self.end(Sent(queue, half.queue_offset, "", half.uniq_key), is_commit=is_commit)
+
+    def check(self, half: Half) -> None:
+        """Refuse: nobody is connected here that could be asked."""
+        self._broker.check()
+        if half.uniq_key not in self._half:
+            raise RequestFailedError(ADDRESS, QUERY_NOT_FOUND, "no undecided transaction")
+        raise RequestFailedError(ADDRESS, SYSTEM_ERROR, "no producer of the group is connected")
 
     def deliver(
         self, broker_name: str, offset_msg_id: str, group: str, client_id: str

@@ -19,7 +19,7 @@ from console.gateway.requests import messages, sending
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.gateway.outgoing import Delivered, NewMessage
+    from console.gateway.outgoing import Delivered, Half, Halves, NewMessage
     from console.gateway.remote.brokers import RemoteBrokers
 
 SENDING_S = 8.0
@@ -39,6 +39,15 @@ class RemoteSending:
 
     def end(self, half: Sent, *, is_commit: bool) -> None:
         self._brokers.run(self._end(half, is_commit=is_commit))
+
+    def undecided(self, broker_name: str, from_offset: int = 0) -> Halves | None:
+        return self._brokers.run(self._undecided(broker_name, from_offset))
+
+    def decide(self, half: Half, *, is_commit: bool) -> None:
+        self._brokers.run(self._decide(half, is_commit=is_commit))
+
+    def check(self, half: Half) -> None:
+        self._brokers.run(self._check(half))
 
     def deliver(
         self, broker_name: str, offset_msg_id: str, group: str, client_id: str
@@ -85,6 +94,18 @@ class RemoteSending:
     async def _end(self, half: Sent, *, is_commit: bool) -> None:
         address = self._address(await self._addresses(), half.queue.broker_name)
         await sending.end_transaction(self._brokers.ask, address, half, is_commit=is_commit)
+
+    async def _undecided(self, broker_name: str, from_offset: int) -> Halves | None:
+        address = self._address(await self._addresses(), broker_name)
+        return await sending.half_messages(self._brokers.ask, address, broker_name, from_offset)
+
+    async def _decide(self, half: Half, *, is_commit: bool) -> None:
+        address = self._address(await self._addresses(), half.broker_name)
+        await sending.decide(self._brokers.ask, address, half, is_commit=is_commit)
+
+    async def _check(self, half: Half) -> None:
+        address = self._address(await self._addresses(), half.broker_name)
+        await sending.check_half(self._brokers.ask, address, half)
 
     async def _deliver(
         self, broker_name: str, offset_msg_id: str, group: str, client_id: str

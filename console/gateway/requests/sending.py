@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from broker_core.message.ids import parse_offset_msg_id
 from broker_core.message.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
-from broker_core.protocol.codes import RequestCode
-from console.gateway.outgoing import PRODUCER_GROUP, Delivered
+from broker_core.protocol.codes import RequestCode, ResponseCode
+from console.gateway.errors import RequestFailedError
+from console.gateway.outgoing import PRODUCER_GROUP, Delivered, Half, Halves
 from console.gateway.requests.call import body_of, call, reading
 
 if TYPE_CHECKING:
@@ -27,6 +28,63 @@ async def end_transaction(ask: Ask, address: str, half: Sent, *, is_commit: bool
         "transactionId": half.transaction_id,
     }
     await call(ask, address, RequestCode.END_TRANSACTION, fields)
+
+
+async def half_messages(
+    ask: Ask, address: str, broker_name: str, from_offset: int
+) -> Halves | None:
+    """Return undecided transactions; None: it is a broker of RocketMQ's, which does not tell."""
+    code = RequestCode.GET_HALF_MESSAGES
+    try:
+        answer = await call(ask, address, code, {"fromOffset": from_offset})
+    except RequestFailedError as error:
+        if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        raise
+    with reading(address, code):
+        found = body_of(answer)
+        rest = int(found["next"])
+        return Halves(
+            tuple(
+                Half(
+                    broker_name,
+                    int(each["queueOffset"]),
+                    int(each["commitLogOffset"]),
+                    str(each["topic"]),
+                    int(each["queueId"]),
+                    str(each["group"]),
+                    str(each["msgId"]),
+                    str(each["keys"]),
+                    str(each["tags"]),
+                    int(each["bodySize"]),
+                    int(each["bornTimestamp"]),
+                    str(each["bornHost"]),
+                    int(each["ageMs"]),
+                    int(each["checkTimes"]),
+                )
+                for each in found["halves"]
+            ),
+            int(found["total"]),
+            rest if rest >= 0 else None,
+        )
+
+
+async def decide(ask: Ask, address: str, half: Half, *, is_commit: bool) -> None:
+    fields = {
+        "producerGroup": half.group,
+        "tranStateTableOffset": half.queue_offset,
+        "commitLogOffset": half.commit_log_offset,
+        "commitOrRollback": TRANSACTION_COMMIT_TYPE if is_commit else TRANSACTION_ROLLBACK_TYPE,
+        "fromTransactionCheck": False,
+        "msgId": half.uniq_key,
+        "transactionId": half.uniq_key,
+    }
+    await call(ask, address, RequestCode.END_TRANSACTION, fields)
+
+
+async def check_half(ask: Ask, address: str, half: Half) -> None:
+    fields = {"queueOffset": half.queue_offset}
+    await call(ask, address, RequestCode.CHECK_HALF_MESSAGE, fields)
 
 
 async def consume_directly(

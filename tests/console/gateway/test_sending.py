@@ -82,3 +82,29 @@ async def test_a_member_that_is_not_there_consumes_nothing(gateway: Gateway) -> 
 
     with pytest.raises(GatewayError, match="not online"):
         await ask(gateway.sending.deliver, "broker-a", found.offset_msg_id, "billing", "c@1")
+
+
+async def test_an_undecided_transaction_is_listed_and_decided_for_its_producer(
+    gateway: Gateway,
+) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    queue = MessageQueue("Orders", "broker-a", 0)
+    for key in ("a", "b"):
+        await ask(gateway.sending.send, [NewMessage(queue, b"x", {"KEYS": key}, is_half=True)])
+
+    found = await ask(gateway.sending.undecided, "broker-a")
+    assert found is not None
+    assert [(each.topic, each.keys, each.body_bytes) for each in found.halves] == [
+        ("Orders", "a", 1),
+        ("Orders", "b", 1),
+    ]
+    with pytest.raises(RequestFailedError, match="no producer"):
+        await ask(gateway.sending.check, found.halves[0])
+    await ask(gateway.sending.decide, found.halves[0], is_commit=True)
+    await ask(gateway.sending.decide, found.halves[1], is_commit=False)
+
+    left = await ask(gateway.sending.undecided, "broker-a")
+    assert left is not None
+    assert (left.halves, left.total) == ((), 0)
+    status = await ask(gateway.topics.status, "Orders")
+    assert sum(row.message_count for row in status) == 1

@@ -1,0 +1,112 @@
+"""Undecided transactions for tools: which there are, and asking a producer now. The codes are ours.
+
+The body of GET_HALF_MESSAGES is a JSON object: `total` transactions wait, `halves` are those from
+`fromOffset` on in the order of their half messages, `next` is where to go on, -1 at the end::
+
+    queueOffset, commitLogOffset   the place of the last copy, as END_TRANSACTION names it
+    topic, queueId, group          where it is committed to, whose transaction it is
+    msgId, keys, tags, bodySize    of the message
+    bornTimestamp, bornHost        by the producer
+    storeTimestamp                 of the last copy
+    ageMs, checkTimes              since the transaction began; how often producers were asked
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker_core.errors import RequestRefusedError
+from broker_core.message import names
+from broker_core.protocol.codes import ResponseCode
+from broker_core.protocol.headers import fields
+from broker_core.transaction.half import real_place
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from broker_core.clock import SteadyClock
+    from broker_core.message.message import MessageExt
+    from broker_core.processors.long_answers import LongAnswers, Steps
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.remoting.connection import Connection
+    from broker_core.transaction.check import TransactionCheck
+    from broker_core.transaction.half import Half
+    from broker_core.transaction.resolve import Transactions
+
+HALVES_AT_ONCE_MAX = 64
+"""Each is read from the log."""
+
+
+class TransactionAdmin:
+    """GET_HALF_MESSAGES, CHECK_HALF_MESSAGE. Event loop only."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        check: TransactionCheck,
+        steady: SteadyClock,
+        long_answers: LongAnswers,
+    ) -> None:
+        self._transactions = transactions
+        self._check = check
+        self._steady = steady
+        self._long_answers = long_answers
+
+    def halves(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        """GET_HALF_MESSAGES. Answers SUCCESS with the undecided transactions from an offset on."""
+        first = fields.int64(request.ext_fields, "fromOffset", 0)
+        return self._long_answers.answer(request, connection, self._halves(first))
+
+    def check(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """CHECK_HALF_MESSAGE: ask a producer about a transaction now.
+
+        Answers SUCCESS when one is asked; QUERY_NOT_FOUND for none at queueOffset any more;
+        SYSTEM_ERROR when no producer of its group is connected.
+        """
+        queue_offset = fields.int64(request.ext_fields, "queueOffset")
+        is_asked = self._check.ask_now(queue_offset)
+        if is_asked is None:
+            raise RequestRefusedError(
+                ResponseCode.QUERY_NOT_FOUND,
+                f"no undecided transaction is at {queue_offset}: it is decided, or was asked about",
+            )
+        if not is_asked:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, "no producer of the transaction's group is connected"
+            )
+        return request.answer(ResponseCode.SUCCESS)
+
+    def _halves(self, first: int) -> Steps:
+        pending = self._transactions.pending
+        offsets = sorted(offset for offset in list(pending) if offset >= first)
+        shown: list[dict[str, Any]] = []
+        for offset in offsets[:HALVES_AT_ONCE_MAX]:
+            half = pending.get(offset)
+            message = None if half is None or half.outcome else self._transactions.read(half)
+            if half is not None and message is not None:
+                shown.append(self._shown(half, message))
+            yield
+        rest = offsets[HALVES_AT_ONCE_MAX:]
+        return {"halves": shown, "next": rest[0] if rest else -1, "total": len(pending)}
+
+    def _shown(self, half: Half, message: MessageExt) -> dict[str, Any]:
+        topic, queue_id = real_place(message) or ("", -1)
+        get = message.properties.get
+        return {
+            "ageMs": max(0, self._steady.now_ms() - half.since_ms),
+            "bodySize": len(message.body),
+            "bornHost": message.born_host,
+            "bornTimestamp": message.born_timestamp,
+            "checkTimes": half.check_times,
+            "commitLogOffset": half.commit_log_offset,
+            "group": get(names.PROPERTY_PRODUCER_GROUP, ""),
+            "keys": get(names.PROPERTY_KEYS, ""),
+            "msgId": half.uniq_key,
+            "queueId": queue_id,
+            "queueOffset": half.queue_offset,
+            "storeTimestamp": message.store_timestamp,
+            "tags": get(names.PROPERTY_TAGS, ""),
+            "topic": topic,
+        }
