@@ -310,8 +310,8 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {
         "line": {
-            "()": "broker_core.log_lines.LineFormatter",
-            "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s",
+            "()": "broker_core.log_lines.formatter",
+            "form": "%(asctime)s %(levelname)s %(name)s %(message)s",
         }
     },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},

@@ -14,9 +14,16 @@ if TYPE_CHECKING:
 
 SUMMARY_EVERY_S = 60.0
 LABEL = "logs"
-# Our processes' lines begin with date, time and level; Redis's with its pid, a date and a sign.
-QUIET = re.compile(r"\d{4}-\d\d-\d\d \S+ (DEBUG|INFO) |\d+:\w \d\d? \w+ \d{4} \S+ [*.-] ")
-LOUD = re.compile(r"\d{4}-\d\d-\d\d \S+ [A-Z]+ |\d+:\w \d\d? \w+ \d{4} \S+ # ")
+# Our processes' lines begin with date, time and level, in words or in JSON; Redis's with its pid, a
+# date and a sign.
+QUIET = re.compile(
+    r"\d{4}-\d\d-\d\d \S+ (DEBUG|INFO) |\d+:\w \d\d? \w+ \d{4} \S+ [*.-] "
+    r'|\{"time":"[^"]+","level":"(DEBUG|INFO)"'
+)
+LOUD = re.compile(
+    r"\d{4}-\d\d-\d\d \S+ [A-Z]+ |\d+:\w \d\d? \w+ \d{4} \S+ # "
+    r'|\{"time":"[^"]+","level":"'
+)
 
 
 class Digest:

@@ -30,6 +30,7 @@ environment:
   TREBUCHET_LANGUAGE        en or zh-hans: what this command says, and the console to whoever chose
                             none (default: zh-hans where LANG is zh_CN, else en)
   TREBUCHET_LOG_LEVEL       the console's log level (default INFO)
+  TREBUCHET_LOG_FORMAT      lines (default) or json: what every process of ours writes to its log
   DATABASE_URL              the console's database, e.g. postgres://user@host/name
                             (default: SQLite in the data directory)
   JAVA_HOME                 the Java 17 or newer that runs the reports (default: java on PATH)

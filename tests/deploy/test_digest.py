@@ -17,6 +17,8 @@ WARNING = "2026-11-23 04:10:00,123 WARNING broker_core.store - the disk is nearl
         (INFO.replace("INFO", "DEBUG"), False),
         (WARNING, True),
         (WARNING.replace("WARNING", "CRITICAL"), True),
+        ('{"time":"2026-11-23T04:10:00.123Z","level":"INFO","logger":"a"}', False),
+        ('{"time":"2026-11-23T04:10:00.123Z","level":"WARNING","logger":"a"}', True),
         ("812:M 23 Nov 2026 04:10:00.001 * Background saving started", False),
         ("812:M 23 Nov 2026 04:10:00.001 # Out of memory", True),
         ("Segmentation fault", True),

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 import logging
+import re
 
 import pytest
 
-from broker_core.log_lines import INDENT, LineFormatter, escaped
+from broker_core.log_lines import INDENT, JsonFormatter, LineFormatter, escaped, formatter
 
 FORGED = "2026-11-22 03:00:00,000 INFO broker_core - all is well"
 
@@ -101,3 +103,29 @@ def test_a_name_of_the_logger_is_escaped_with_the_line() -> None:
     record.name = "a\nb"
 
     assert LineFormatter("%(name)s %(message)s").format(record) == r"a\nb x"
+
+
+def test_a_record_is_one_json_object_on_one_line_whatever_a_peer_sends() -> None:
+    made = formatter("", {"TREBUCHET_LOG_FORMAT": "json"})
+    assert isinstance(made, JsonFormatter)
+
+    line = made.format(record_of("group=%s", f"x\n{FORGED}\u202e", error=raised("broken\nhere")))
+
+    assert line.isprintable()
+    assert line.isascii()
+    said = json.loads(line)
+    assert list(said)[:2] == ["time", "level"]
+    assert (said["level"], said["logger"]) == ("WARNING", "b")
+    assert said["message"] == f"group=x\n{FORGED}\u202e"
+    assert said["error"].endswith("ValueError: broken\nhere")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", said["time"])
+
+
+@pytest.mark.parametrize("environment", [{}, {"TREBUCHET_LOG_FORMAT": "lines"}])
+def test_lines_are_what_is_written_unless_asked_otherwise(environment: dict[str, str]) -> None:
+    assert isinstance(formatter("%(message)s", environment), LineFormatter)
+
+
+def test_another_format_is_refused() -> None:
+    with pytest.raises(ValueError, match="TREBUCHET_LOG_FORMAT is lines or json, not 'xml'"):
+        formatter("", {"TREBUCHET_LOG_FORMAT": "xml"})
