@@ -126,9 +126,7 @@ def build_processors(
         clients=ClientsAdmin(config.broker_name, consumers, store, access.gate),
         messages=MessagesAdmin(topics, consumers, storage.filters, store, long_answers),
         ha=ha,
-        transactions=TransactionAdmin(
-            storage.transactions, clients.transaction_check, foundation.steady, long_answers
-        ),
+        transactions=_undecided(foundation, storage, clients, long_answers),
         replication=promotion.admin,
         broker=BrokerAdmin(
             foundation.configuration,
@@ -233,6 +231,13 @@ def _sending(
             access.gate,
         ),
     )
+
+
+def _undecided(
+    foundation: Foundation, storage: StorageParts, clients: ClientParts, long_answers: LongAnswers
+) -> TransactionAdmin:
+    check = clients.transaction_check
+    return TransactionAdmin(storage.transactions, check, foundation.steady, long_answers)
 
 
 def _consuming(foundation: Foundation, storage: StorageParts, clients: ClientParts) -> Consuming:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from django.utils.translation import gettext as _, ngettext
+from django.utils.translation import gettext as _
 
 from console.files.changing import own_names, plan_of, read
 from console.files.entries import FileProblemsError, Lines, Problem, entries_of_text, problems_in
@@ -32,7 +32,7 @@ from console.files.schema import KEYS, NEEDED, is_made_by_brokers
 from console.gateway.files import ConfigFile, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from console.configs.plan import Plan, State
     from console.files.entries import Entries
@@ -346,8 +346,3 @@ def like(
 
 def narrowed(entries: Entries, name: str) -> Entries:
     return entries if not name else {each: entries[each] for each in entries if each == name}
-
-
-def counted(drifts: Iterable[Drift]) -> str:
-    count = len(list(drifts))
-    return ngettext("%d entry differs.", "%d entries differ.", count) % count

@@ -164,7 +164,7 @@ def test_a_lag_that_grows_is_said_before_a_rule_has_seen_enough(
 
     states = group_states(now_ms())
 
-    spark = Spark([0.0] * 55 + lags, 0)
+    spark = Spark([*[0.0] * 55, *lags], 0)
     assert states.of("billing", lag=spark).reading is reading
     assert states.rank("billing", spark) == list(Reading).index(reading)
 
