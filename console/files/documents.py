@@ -97,7 +97,7 @@ def read_document(text: str) -> Document:
     if text.lstrip().startswith("{"):
         return of_json(text)
     try:
-        found = yaml.load(text, NoAliases)
+        found = NoAliases(text).get_single_data()
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error) or type(error).__name__
