@@ -8,7 +8,7 @@ NOT_KEPT = "The {name} process could not be kept running: messages and pages are
 
 SENTENCES = {
     DESCRIPTION: """\
-启动整套设备（NameServer、Broker、控制台、报表），
+启动整套系统（NameServer、Broker、控制台、报表），
 并保持在前台；按 Ctrl-C 全部停止。""",
     EPILOG: """\
 环境变量：
@@ -40,7 +40,7 @@ SENTENCES = {
 
 端口：
   Broker 的端口和目录在其配置中设置：FILE，或数据目录中首次启动时写入的 broker.conf。
-  两套设备各有自己的 TREBUCHET_DATA、TREBUCHET_WEB、listenPort 和 namesrvListenPort
+  两套系统各有自己的 TREBUCHET_DATA、TREBUCHET_WEB、listenPort 和 namesrvListenPort
   即可并行运行。
 
 退出码：
@@ -90,7 +90,7 @@ SENTENCES = {
     "The data directory {data} cannot be read: {why}.": "数据目录 {data} 无法读取：{why}。",
     "The data directory {data} is in use by an appliance that runs already "
     "(process {holder}); stop that one, or set TREBUCHET_DATA to another directory.": (
-        "数据目录 {data} 正被运行中的另一套设备使用（进程 {holder}）；"
+        "数据目录 {data} 正被运行中的另一套系统使用（进程 {holder}）；"
         "停止它，或将 TREBUCHET_DATA 设为其他目录。"
     ),
     "The data directory {data} belongs to the user {owner}: set TREBUCHET_USER to "
@@ -99,7 +99,7 @@ SENTENCES = {
     ),
     "The directory {data} is root's and holds something else than an appliance's "
     "data: set TREBUCHET_DATA to a directory of its own.": (
-        "目录 {data} 属于 root，且含有设备数据以外的内容：将 TREBUCHET_DATA 设为单独的目录。"
+        "目录 {data} 属于 root，且含有系统数据以外的内容：将 TREBUCHET_DATA 设为单独的目录。"
     ),
     "{path} has another name (a hard link) outside the data directory: replace it by a "
     "copy, or hand it over yourself.": (
@@ -148,7 +148,7 @@ SENTENCES = {
         "TREBUCHET_WEB 为 {text!r}；应为 host:port，例如 {example}。"
     ),
     "TREBUCHET_USER is {user!r}: only root starts an appliance as another user.": (
-        "TREBUCHET_USER 为 {user!r}：只有 root 能以其他用户启动设备。"
+        "TREBUCHET_USER 为 {user!r}：只有 root 能以其他用户启动系统。"
     ),
     "Making the virtual environment {where}": "正在创建虚拟环境 {where}",
     "Installing {file} into .venv (the first time takes a few minutes)": (
@@ -190,7 +190,7 @@ SENTENCES = {
     "WARNING {link} is a symbolic link, and what it leads to is not {name}'s: "
     "if it is the appliance's, chown -hR {name}: {there}": (
         "WARNING {link} 是符号链接，其指向的内容不属于 {name}："
-        "若属于本设备，chown -hR {name}: {there}"
+        "若属于本系统，chown -hR {name}: {there}"
     ),
     "Not started as {user}: {why}.": "没有以 {user} 启动：{why}。",
     "WARNING everything runs as root: {why}. Change that, or set "

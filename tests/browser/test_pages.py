@@ -228,6 +228,33 @@ def test_a_page_fits_keeps_to_itself_and_is_for_everyone(
     assert problems == []
 
 
+def test_no_page_is_wider_than_a_phone_in_chinese(
+    world: World, browser: Browser, signed_in: dict[int, BrowserContext]
+) -> None:
+    """Looked at only as far as its width goes: the rest is the same in every language."""
+    context = browser.new_context(
+        viewport={"width": 390, "height": 900},
+        locale="zh-CN",
+        is_mobile=True,
+        has_touch=True,
+        storage_state=signed_in[390].storage_state(),
+    )
+    page = context.new_page()
+    problems = {}
+    try:
+        for name, queries in PAGES.items():
+            path = path_of(world, name, queries[0])
+            page.goto(f"{world.appliance.url}{path}")
+            assert page.locator("html").get_attribute("lang") == "zh-hans"
+            if (problem := too_wide(page)) is not None:
+                problems[path] = problem
+                page.screenshot(path=ARTIFACTS / f"{file_name(path, 390)}-zh.png", full_page=True)
+    finally:
+        context.close()
+
+    assert problems == {}
+
+
 @pytest.mark.parametrize("path", MAIN_PAGES)
 def test_a_main_page_is_painted_within_a_second_by_a_quarter_of_a_processor(
     world: World, signed_in: dict[int, BrowserContext], path: str

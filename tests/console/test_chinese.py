@@ -20,6 +20,30 @@ TRANSLATED = [entry for entry in ENTRIES if all(entry.said)]
 PLACEHOLDER = re.compile(r"%\(\w+\)[a-z]|%[sd%]|</?\w+[^>]*>|\{\w*\}")
 
 
+# A word of the English, and what stands for it (docs/translating.md).
+GLOSSARY = {
+    r"dead[- ]letters?": "死信",
+    r"consumer groups?": "消费组",
+    r"topics?": "Topic",
+    r"brokers?": "Broker",
+    r"queues?": "队列",
+    r"offsets?": "位点|偏移量|[Oo]ffset",
+    r"producers?": "生产",
+    r"retr(?:y|ies)": "重试",
+    r"alerts?": "告警",
+    r"slaves?": "从节点",
+    r"half messages?": "半消息",
+    r"members?": "成员",
+    r"silences?": "静默",
+    r"name servers?": "NameServer",
+    r"audit": "审计",
+    r"lake": "数据湖",
+    r"reports?": "报表",
+}
+# Names in a code's own spelling, and what stands for another word in one sentence.
+OTHERWISE = re.compile(r"%\(\w+\)[sd]|broker-a|brokers is|by=|topic:|too few brokers")
+
+
 def marks(text: str) -> Counter[str]:
     return Counter(PLACEHOLDER.findall(text))
 
@@ -47,3 +71,16 @@ def test_chinese_has_one_form_whatever_the_number() -> None:
     for source in SOURCES:
         assert "nplurals=1; plural=0;" in source.read_text(encoding="utf-8")
     assert [each for each in ENTRIES if len(each.said) != 1] == []
+
+
+def test_translations_keep_to_the_glossary() -> None:
+    wrong = [
+        (entry.english[0], said)
+        for entry in TRANSLATED
+        for word, said in GLOSSARY.items()
+        if not OTHERWISE.search(entry.english[-1])
+        and re.search(rf"\b{word}\b", entry.english[-1], re.IGNORECASE)
+        and not re.search(said, entry.said[0])
+    ]
+
+    assert wrong == []
