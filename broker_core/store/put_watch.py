@@ -55,7 +55,7 @@ class PutWatch:
         self._state.slow_at = self._monotonic() + NOTED_PUT_S - sum(self._waits.values())
 
     def tell(self, topic: str, queue_id: int, size: int) -> None:
-        """Log a put that took SLOW_PUT_S, and tell who notes one that ended after `slow_at`."""
+        """Log a put of more than SLOW_PUT_S, and tell who notes one that ended after `slow_at`."""
         now = self._monotonic()
         took_s = now - self._state.slow_at + NOTED_PUT_S
         # What this one waited for is not held against the next of its millisecond.
@@ -64,7 +64,8 @@ class PutWatch:
             state = self._state
             offset = state.file_from_offset + state.position - size
             asyncio.get_running_loop().call_soon(self.on_noted, offset, took_s)
-        if took_s < SLOW_PUT_S:
+        # In the milliseconds that would be told: a sum of times is not exact.
+        if round(took_s * 1000) <= SLOW_PUT_S * 1000:
             return
         waits = self._waits | {WRITING: took_s - sum(self._waits.values())}
         longest = sorted(waits.items(), key=lambda item: -item[1])
