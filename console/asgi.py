@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -15,11 +16,18 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 pages = get_asgi_application()
 
 from console.accounts.sessions import SignedInNow, is_cookie_signed_in  # noqa: E402  (needs loaded apps)
+from console.api.tokens import is_token_usable  # noqa: E402
 from console.flow.routing import websocket_urlpatterns as flow_urlpatterns  # noqa: E402
 from console.serving.body_limit import BodyLimit  # noqa: E402
 from console.serving.origin import SameOrigin  # noqa: E402
 from console.serving.sockets import not_found  # noqa: E402
 from console.tracing.routing import websocket_urlpatterns  # noqa: E402
+
+
+async def is_known(scope: dict[str, Any]) -> bool:
+    """Return whether a request is of somebody who signed in, or of a program with a token."""
+    return await is_cookie_signed_in(scope) or await is_token_usable(scope)
+
 
 # Channels routes to ASGI applications; Django's types know views only.
 elsewhere = re_path("", not_found)  # type: ignore[arg-type]
@@ -27,7 +35,7 @@ application = ProtocolTypeRouter(
     {
         "http": BodyLimit(
             pages,
-            is_cookie_signed_in,
+            is_known,
             bytes_max=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
             bytes_max_below=settings.TREBUCHET_BODY_BYTES_MAX_BELOW,
         ),

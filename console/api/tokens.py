@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from channels.db import database_sync_to_async
 
 from console.api.models import ApiToken
+from console.gateway.moment import now_ms as now
 from console.history.tiers import DAY_MS, MINUTE_MS
 
 if TYPE_CHECKING:
@@ -57,6 +60,20 @@ def token_of(header: str) -> ApiToken | None:
 def is_usable(token: ApiToken, now_ms: int) -> bool:
     """Whether a token opens anything: not when it has expired or its owner is switched off."""
     return now_ms < token.expires_ms and token.owner.is_active
+
+
+async def is_token_usable(scope: dict[str, Any]) -> bool:
+    """Return whether the Authorization header of an ASGI scope names a token that is usable now."""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            return bool(await database_sync_to_async(opens)(value.decode("latin-1")))
+    return False
+
+
+def opens(header: str) -> bool:
+    """Return whether an Authorization header names a token that is usable now."""
+    token = token_of(header)
+    return token is not None and is_usable(token, now())
 
 
 def note_use(token: ApiToken, address: str, now_ms: int) -> None:

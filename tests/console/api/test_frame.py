@@ -13,7 +13,7 @@ from django.utils import timezone
 from console.api.answers import KEPT_MS, KEYS_MAX
 from console.api.models import ApiToken, KeptAnswer
 from console.api.scopes import AREAS, covers, every_scope
-from console.api.tokens import TOKENS_MAX, digest_of
+from console.api.tokens import TOKENS_MAX, digest_of, opens
 from console.audit.models import Entry
 from console.gateway.errors import BrokerDownError
 from console.gateway.moment import now_ms
@@ -53,6 +53,15 @@ def test_without_a_token_of_ours_nothing_opens(header, programs, actors) -> None
         assert response.status_code == 401
         assert response["WWW-Authenticate"].startswith("Bearer")
         assert "token" in detail_of(response)
+
+
+def test_a_program_is_no_stranger_while_its_token_is_usable(programs, at) -> None:
+    header = f"Bearer {programs.reader.text}"
+
+    assert opens(header)
+    assert not opens("Bearer tba_guessed")
+    at(days=31)
+    assert not opens(header)
 
 
 def test_a_token_expires_by_the_clock(programs, at) -> None:
