@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from console.accounts.actions import Action
 from console.accounts.rights import refusal, rights_now
 from console.gateway.copies import Copies, MessageCopy
+from console.gateway.recorded import RecordedEvents
 from console.gateway.stored import Found, KeyFound, StoredMessage
 from console.masking.seeing import as_masked, every_rule
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         Gateway,
         GroupGateway,
         OffsetGateway,
+        RecorderGateway,
         RepairGateway,
         SendingGateway,
         TopicGateway,
@@ -82,7 +84,13 @@ RULES: dict[str, dict[str, Rule]] = {
             for topic in dict.fromkeys(each.queue.topic for each in outgoing)
         ],
         "end": lambda half, *, is_commit: need(half.queue.topic, Action.SEND),
+        "decide": lambda half, *, is_commit: need(half.topic, Action.SEND),
+        "check": lambda half: need(half.topic, Action.SEND),
         "deliver": lambda broker_name, offset_msg_id, group, client_id: need(group, Action.REPLAY),
+    },
+    "recorder": {
+        # Each event of the answer has a topic.
+        "recorded": lambda question, minutes, limit, wanted: (),
     },
 }
 FREE: dict[str, frozenset[str]] = {
@@ -92,7 +100,10 @@ FREE: dict[str, frozenset[str]] = {
     "files": frozenset({"read"}),
     "browse": frozenset(),
     "repair": frozenset({"writable"}),
-    "sending": frozenset(),
+    # The page counts those that it hides.
+    "sending": frozenset({"undecided"}),
+    # How much is traced is the administrators' page's to ask for.
+    "recorder": frozenset({"levels", "set_level"}),
 }
 """What tells names and figures."""
 
@@ -108,6 +119,7 @@ def guarded(plain: Gateway) -> Gateway:
         browse=cast("BrowseGateway", Guarded(plain.browse, RULES["browse"])),
         repair=cast("RepairGateway", Guarded(plain.repair, RULES["repair"])),
         sending=cast("SendingGateway", Guarded(plain.sending, RULES["sending"])),
+        recorder=cast("RecorderGateway", Guarded(plain.recorder, RULES["recorder"])),
     )
 
 
@@ -142,6 +154,11 @@ def shown(answer: Any, rights: Rights) -> Any:
     if isinstance(answer, StoredMessage):
         rights.require(Action.SEE, answer.topic)
         return as_seen(answer, rights, every_rule())
+    if isinstance(answer, dict):
+        return {name: shown(each, rights) for name, each in answer.items()}
+    if isinstance(answer, RecordedEvents):
+        events = (each for each in answer.events if rights.may(Action.SEE, str(each["topic"])))
+        return replace(answer, events=tuple(events))
     if isinstance(answer, Found | KeyFound):
         rules = every_rule()
         return replace(

@@ -9,9 +9,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy
 
-from console.accounts.actions import Action
 from console.accounts.permissions import administrators_action, page
-from console.accounts.rights import rights_on
 from console.audit.record import change
 from console.family.recorder import LABELS, STATES
 from console.family.waterfall import span_text
@@ -119,7 +117,7 @@ def recorded(request: HttpRequest) -> HttpResponse:
     rows: list[Row] = []
     try:
         wanted = parse_filter(words)
-        rows, problems = rows_of(request, question, minutes, wanted)
+        rows, problems = rows_of(question, minutes, wanted)
     except FilterError as error:
         problems = [str(error)]
     context: dict[str, Any] = {
@@ -136,21 +134,14 @@ def recorded(request: HttpRequest) -> HttpResponse:
     return render(request, "tracing/recorded.html", context)
 
 
-def rows_of(
-    request: HttpRequest, question: Question, minutes: int, wanted: WatchFilter
-) -> tuple[list[Row], list[str]]:
+def rows_of(question: Question, minutes: int, wanted: WatchFilter) -> tuple[list[Row], list[str]]:
     """Return the events of all brokers that somebody may see, and why some brokers have none."""
-    rights = rights_on(request)
     rows: list[Row] = []
     problems: list[str] = []
     answers = gateway().recorder.recorded(question, minutes, ROWS_MAX, wanted)
     for broker_name, answer in answers.items():
         if isinstance(answer, RecordedEvents):
-            rows += [
-                Row(event, broker_name)
-                for event in answer.events
-                if rights.may(Action.SEE, str(event["topic"]))
-            ]
+            rows += [Row(event, broker_name) for event in answer.events]
         else:
             problems.append(answer.what)
     is_slowest = question is Question.SLOWEST

@@ -40,6 +40,7 @@ EXCEPTIONS = {
     "api:token-create": TOKENS_MAKE_NO_TOKENS,
     "api:token-delete": TOKENS_MAKE_NO_TOKENS,
     "brokers:delays": "What waits is on the page alone so far.",
+    "brokers:transactions": "What has no outcome is on the page alone so far.",
     "browse:of-group": LEADS_ON,
     "family:export": "The family is there as JSON by its operation.",
     "files:alike": BY_COMMAND,
@@ -72,7 +73,7 @@ PREVIEWS = {"alerts:rule-preview", "dead_letters:preview", "offsets:preview"}
 
 # What only people do so far: version 1 reads it.
 BY_PEOPLE = {
-    *("demo:start", "demo:stop"),
+    *("brokers:decide", "demo:start", "demo:stop"),
     *("files:edit", "files:restore", "files:undo"),
     *("people:invite", "people:remove", "people:role", "people:role-create"),
     *("people:role-delete", "people:role-edit", "people:session-end", "people:sessions-end"),
