@@ -337,3 +337,23 @@ def test_a_burst_of_10_000_messages_is_shown_or_counted_and_the_page_stays_respo
     expect(river.page.locator("#river-seen")).to_have_text("10\u202f000")
     assert river.rows.count() <= 300
     assert river.page.evaluate("longest") < LONG_TASK_MS_MAX
+
+
+@pytest.mark.parametrize(
+    ("typed", "is_unfinished"),
+    [
+        ("t", True),
+        ("group:billing topic", True),
+        ("err", True),
+        ("errors", False),
+        ("topic:", False),
+        ("k-17", False),
+        ("topic ", False),
+        ("parcel", False),
+        ("", False),
+    ],
+)
+def test_a_word_that_may_become_a_field_hides_nothing_while_it_is_typed(
+    river: River, typed: str, is_unfinished: bool
+) -> None:
+    assert river.page.evaluate("FilterLine.isUnfinished", typed) is is_unfinished

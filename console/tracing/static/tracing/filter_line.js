@@ -38,6 +38,11 @@ const FilterLine = (() => {
     }
     return { fields, problem };
   }
+  /** Whether the last word may become the name of a field: nobody means a key by it yet. */
+  function isUnfinished(line) {
+    const [, word] = /(?:^|\s)([a-z]+)$/.exec(line) || [];
+    return Boolean(word) && [...NAMES, "errors"].some((name) => name.startsWith(word)) && word !== "errors";
+  }
   function compose(fields) {
     return NAMES.filter((name) => fields[name]).map((name) => {
       if (name === "stage" && fields.stage === "errors") return "errors";
@@ -113,5 +118,5 @@ const FilterLine = (() => {
       } else if ((event.key === "Enter" || event.key === "Tab") && chosen >= 0) { event.preventDefault(); take(chosen); }
     });
   }
-  return { NAMES, parse, compose, complete };
+  return { NAMES, parse, isUnfinished, compose, complete };
 })();

@@ -447,7 +447,11 @@
       if (stick && !Strip.brush) scroll.scrollTop = scroll.scrollHeight;
     });
     let typing = 0;
-    line.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(applyFilter, TYPING_MS); });
+    line.addEventListener("input", () => {
+      clearTimeout(typing);
+      if (!FilterLine.isUnfinished(line.value)) typing = setTimeout(applyFilter, TYPING_MS);
+    });
+    line.addEventListener("change", () => { clearTimeout(typing); applyFilter(); });
     $("river-filter").addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(typing); applyFilter(); });
     FilterLine.complete(line, $("river-offers"), pools);
     search.addEventListener("input", () => { LiveRows.sift(); showState(); });
