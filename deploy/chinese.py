@@ -34,6 +34,7 @@ SENTENCES = {
   TREBUCHET_LANGUAGE        en 或 zh-hans：本命令的语言，以及控制台对未选择语言者的语言
                             （默认：LANG 为 zh_CN 时为 zh-hans，否则为 en）
   TREBUCHET_LOG_LEVEL       控制台的日志级别（默认 INFO）
+  TREBUCHET_LOG_FORMAT      lines（默认）或 json：本产品各进程写入日志的格式
   DATABASE_URL              控制台的数据库，例如 postgres://user@host/name
                             （默认：数据目录内的 SQLite）
   JAVA_HOME                 运行报表的 Java 17 或更高版本（默认：PATH 中的 java）
