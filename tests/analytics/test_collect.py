@@ -13,6 +13,7 @@ from analytics.progress import ProgressLines
 from analytics.reports import traffic
 from analytics.reports.report import step_for
 from analytics.request import Request
+from analytics.session import require_executor
 from analytics.store.decode import FILE_GONE
 from analytics.store.reader import StoreReader
 from tests.analytics.store_builder import FILE_BYTES, START_MS, StoreBuilder
@@ -114,10 +115,9 @@ class NoWorkers:
 
 
 def test_a_cluster_without_a_worker_is_told_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("analytics.session.EXECUTOR_SECONDS_MAX", 0.0)
-    request = request_of(tmp_path, master="spark://127.0.0.1:7077")
 
     with pytest.raises(ReportError, match=r"No worker of the Spark cluster at spark://"):
-        collected(NoWorkers(), request)  # type: ignore[arg-type]
+        require_executor(NoWorkers(), "spark://127.0.0.1:7077")  # type: ignore[arg-type]
