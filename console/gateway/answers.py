@@ -460,6 +460,18 @@ class TraceBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchPlace:
+    """How far a watch had come when its connection was lost.
+
+    `last_seq` is the number of the last event that came, `received` how many came in all.
+    """
+
+    watch_id: str
+    last_seq: int
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
 class TracedMessage:
     """One message: its place, and its unique key, which its copies in other topics share."""
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         TraceBatch,
         Traffic,
         WatchFilter,
+        WatchPlace,
     )
     from console.gateway.configuration import BrokerKey
     from console.gateway.copies import Copies, MessageCopy
@@ -346,8 +347,13 @@ class RecorderGateway(Protocol):
 class Watch(Protocol):
     """One connection to one broker over which it pushes trace events. One event loop."""
 
-    async def ask_for(self, filters: Mapping[str, WatchFilter]) -> None:
+    async def ask_for(
+        self, filters: Mapping[str, WatchFilter], after: WatchPlace | None = None
+    ) -> bool:
         """Start the watch, or change which events it brings: what any of these filters matches.
+
+        Returns whether it goes on `after` where one with the same filters had come when its
+        connection was lost: then the broker sends what passed meanwhile, or counts it as dropped.
 
         Raises:
             RequestFailedError: the broker refuses.

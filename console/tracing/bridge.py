@@ -23,7 +23,7 @@ from django.utils.functional import Promise
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
-from console.gateway.answers import WatchFilter
+from console.gateway.answers import WatchFilter, WatchPlace
 from console.gateway.errors import GatewayError, RequestFailedError
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Viewer:
 
 @dataclass(slots=True)
 class WatchedBroker:
-    """One broker, and the state of its watch."""
+    """One broker, and the state of its watch: what came of it, and whether it missed nothing."""
 
     name: str
     address: str
@@ -180,6 +180,9 @@ class WatchedBroker:
     message: Sentence = ""
     watch_id: str = ""
     dropped: int = 0
+    last_seq: int = 0
+    received: int = 0
+    resumed: bool = False
     refilter: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -335,7 +338,8 @@ class TraceBridge:
         while True:
             watch = self._watches.open(broker.address, lambda batch: self._arrived(broker, batch))
             try:
-                await self._ask(broker, watch)
+                place = WatchPlace(broker.watch_id, broker.last_seq, broker.received)
+                broker.resumed = await self._ask(broker, watch, place if place.watch_id else None)
                 backoff_s = self._backoff_first_s
                 self._set(broker, "watching", "")
                 await self._hold(broker, watch)
@@ -353,9 +357,11 @@ class TraceBridge:
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
 
-    async def _ask(self, broker: WatchedBroker, watch: Watch) -> None:
+    async def _ask(
+        self, broker: WatchedBroker, watch: Watch, after: WatchPlace | None = None
+    ) -> bool:
         broker.refilter.clear()
-        await watch.ask_for({name: wanted for wanted, name in self._names.items()})
+        return await watch.ask_for({name: wanted for wanted, name in self._names.items()}, after)
 
     async def _hold(self, broker: WatchedBroker, watch: Watch) -> None:
         """Renew the watch whenever the filter changes; return when the connection has ended."""
@@ -376,9 +382,13 @@ class TraceBridge:
         """Hand a batch on to the viewers whose filters the broker says match."""
         if batch.watch_id != broker.watch_id:
             # A new watch counts from zero.
-            broker.watch_id, broker.dropped = batch.watch_id, 0
+            broker.watch_id = batch.watch_id
+            broker.dropped = broker.last_seq = broker.received = 0
         lost = max(0, batch.dropped - broker.dropped)
         broker.dropped = batch.dropped
+        broker.received += len(batch.events)
+        if batch.events:
+            broker.last_seq = int(batch.events[-1].get("seq", 0))
         viewers: dict[str | None, list[Viewer]] = {}
         for viewer in self._viewers:
             if lost:
@@ -413,6 +423,7 @@ class TraceBridge:
                     "address": broker.address,
                     "state": broker.state,
                     "message": broker.message,
+                    "resumed": broker.resumed,
                 }
                 for broker in self._brokers.values()
             ],

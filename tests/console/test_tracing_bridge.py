@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.gateway.answers import WatchFilter
+from console.gateway.answers import WatchFilter, WatchPlace
 from console.gateway.errors import BrokerDownError, NameServerDownError, RequestFailedError
 from console.tracing import bridge as bridge_module
 from console.tracing.bridge import (
@@ -310,6 +310,27 @@ async def test_a_broker_that_goes_away_is_tried_again_and_the_page_is_told(
     assert status["brokers"][0]["state"] == "away"
     assert "refused" in status["brokers"][0]["message"]
     assert viewer.seen == 1
+
+
+async def test_a_watch_goes_on_where_it_was_when_its_connection_was_lost(
+    bridge: TraceBridge, brokers: TracedBroker
+) -> None:
+    viewer = Viewer(1)
+    bridge.join(viewer)
+    await brokers.until_watched()
+    brokers.push([an_event(seq="7"), an_event(seq="9")], watch_id="w")
+    frames(viewer)
+
+    brokers.resumes = True
+    brokers.opened[0].lose()
+    said: list[dict[str, Any]] = []
+    while not any(broker["resumed"] for broker in said):
+        await asyncio.wait_for(viewer.until_news(), 5)
+        said += [broker for frame in frames(viewer) for broker in frame.get("brokers", ())]
+
+    assert said[-1]["state"] == "watching"
+    assert brokers.opened[0].after is None
+    assert brokers.opened[1].after == WatchPlace("w", 9, 2)
 
 
 async def test_a_broker_that_refuses_the_watch_is_quoted(

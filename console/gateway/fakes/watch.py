@@ -11,15 +11,20 @@ from console.gateway.answers import TraceBatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from console.gateway.answers import TraceEvent, WatchFilter
+    from console.gateway.answers import TraceEvent, WatchFilter, WatchPlace
     from console.gateway.fakes.broker import FakeBroker
 
 
 class FakeWatches:
-    """Remembers the watches it opened. Set `refuses` and every watch raises it when asked."""
+    """Remembers the watches it opened.
+
+    Set `refuses` and every watch raises it when asked; `resumes`, and one goes on where an earlier
+    one was.
+    """
 
     def __init__(self, broker: FakeBroker) -> None:
         self.refuses: Exception | None = None
+        self.resumes = False
         self.opened: list[FakeWatch] = []
         self._broker = broker
 
@@ -44,6 +49,7 @@ class FakeWatch:
         self, watches: FakeWatches, broker: FakeBroker, on_batch: Callable[[TraceBatch], None]
     ) -> None:
         self.asked: list[Mapping[str, WatchFilter]] = []
+        self.after: WatchPlace | None = None
         self._on_batch = on_batch
         self._watches = watches
         self._broker = broker
@@ -53,7 +59,9 @@ class FakeWatch:
     def is_closed(self) -> bool:
         return self._closed.is_set()
 
-    async def ask_for(self, filters: Mapping[str, WatchFilter]) -> None:
+    async def ask_for(
+        self, filters: Mapping[str, WatchFilter], after: WatchPlace | None = None
+    ) -> bool:
         await asyncio.sleep(0)
         if self._watches.refuses is not None:
             raise self._watches.refuses
@@ -61,6 +69,8 @@ class FakeWatch:
         if not self.asked:
             self._broker.watchers.append(self._stored)
         self.asked.append(filters)
+        self.after = after
+        return after is not None and self._watches.resumes
 
     async def until_closed(self) -> None:
         await self._closed.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker_core.protocol.codes import RequestCode
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
 
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
-    from console.gateway.answers import TraceBatch, WatchFilter
+    from console.gateway.answers import TraceBatch, WatchFilter, WatchPlace
 
 logger = logging.getLogger(__name__)
 
 # Both ends close a connection on which nothing moves for two minutes.
 KEEP_ALIVE_S = 30.0
+UNWATCH_S = 1.0
+"""A broker that hangs finds out by itself."""
 
 
 class RemoteWatches:
@@ -49,18 +52,26 @@ class RemoteWatch:
         )
         self._keep_alive: asyncio.Task[None] | None = None
 
-    async def ask_for(self, filters: Mapping[str, WatchFilter]) -> None:
-        await requests.trace_watch(self._asker, self._address, filters)
+    async def ask_for(
+        self, filters: Mapping[str, WatchFilter], after: WatchPlace | None = None
+    ) -> bool:
+        is_resumed = await requests.trace_watch(self._asker, self._address, filters, after)
         if self._keep_alive is None:
             self._keep_alive = asyncio.get_running_loop().create_task(
                 self._stay(), name=f"trace keep-alive {self._address}"
             )
+        return is_resumed
 
     async def until_closed(self) -> None:
         await self._closed.wait()
 
     async def close(self) -> None:
+        is_watching = self._keep_alive is not None and not self._closed.is_set()
         self._closed.set()
+        if is_watching:
+            with suppress(GatewayError, TimeoutError):
+                async with asyncio.timeout(UNWATCH_S):
+                    await requests.trace_unwatch(self._asker, self._address)
         if self._keep_alive is not None:
             self._keep_alive.cancel()
             await asyncio.gather(self._keep_alive, return_exceptions=True)

@@ -13,7 +13,7 @@ from console.gateway.requests.call import call
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from console.gateway.answers import WatchFilter
+    from console.gateway.answers import WatchFilter, WatchPlace
     from console.gateway.requests.call import Ask
 
 
@@ -28,9 +28,26 @@ class TraceEventsBody(msgspec.Struct):
 decode_events = msgspec.json.Decoder(TraceEventsBody).decode
 
 
-async def trace_watch(ask: Ask, address: str, filters: Mapping[str, WatchFilter]) -> None:
-    body = {"filters": {name: content_of(wanted) for name, wanted in filters.items()}}
-    await call(ask, address, RequestCode.TRACE_WATCH, body=msgspec.json.encode(body))
+async def trace_watch(
+    ask: Ask, address: str, filters: Mapping[str, WatchFilter], after: WatchPlace | None = None
+) -> bool:
+    """Watch, or change the watch; return whether it goes on after the place that it had reached."""
+    body: dict[str, Any] = {
+        "filters": {name: content_of(wanted) for name, wanted in filters.items()}
+    }
+    if after is not None:
+        body["resume"] = {
+            "watchId": after.watch_id,
+            "lastSeq": str(after.last_seq),
+            "received": str(after.received),
+        }
+    answer = await call(ask, address, RequestCode.TRACE_WATCH, body=msgspec.json.encode(body))
+    return answer.ext_fields.get("resumed") == "true"
+
+
+async def trace_unwatch(ask: Ask, address: str) -> None:
+    """End the watch at once: one whose connection is lost goes on for a while."""
+    await call(ask, address, RequestCode.TRACE_UNWATCH)
 
 
 def content_of(wanted: WatchFilter) -> dict[str, Any]:
