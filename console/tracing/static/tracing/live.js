@@ -20,6 +20,7 @@
     ["producerGroup", gettext("Producer group")],
     ["uniqKey", gettext("Message id")],
     ["offsetMsgId", gettext("Offset id")],
+    ["steps", gettext("Steps")],
   ];
 
   const $ = (id) => document.getElementById(id);
@@ -143,6 +144,8 @@
     $("river-details-stages").replaceChildren(...events.map((event) => stageOf(event, at)));
     const known = new Set(DETAILS.map(([name]) => name));
     const skipped = new Set(["matched", "seq", "stage", "timeMs", "latencyUs", "group", "client", "clientId", "asked", "atUs", "totalUs"]);
+    // Else it is said already.
+    if ([first.uniqKey, first.offsetMsgId].includes(first.messageId)) skipped.add("messageId");
     const more = Object.keys(first).filter((name) => !known.has(name) && !skipped.has(name)).map((name) => [name, name]);
     const list = $("river-details-list");
     list.replaceChildren();
@@ -153,6 +156,7 @@
       term.textContent = label;
       const text = document.createElement("dd");
       text.textContent = name === "bodySize" || name === "storeSize" ? `${Trebuchet.grouped(value)} B`
+        : name === "steps" ? stepsText(value)
         : typeof value === "object" ? JSON.stringify(value) : String(value);
       list.append(term, text);
     }
@@ -162,6 +166,10 @@
     // Acknowledgements of what nobody saw delivered cover many messages, or none; refusals none.
     $("river-follow").hidden = Boolean(only) || first.acknowledgedFrom != null || first.fromOffset != null || first.queueOffset == null;
     $("river-details").hidden = false;
+  }
+  /** `received 0 µs · validated 54 µs …`, as the broker took them one after the other. */
+  function stepsText(steps) {
+    return Object.entries(steps).map(([stage, us]) => `${LiveRows.wordOf(stage)} ${us < 1 ? "0 µs" : LiveRows.latencyText(us)}`).join(" · ");
   }
   function stageOf(event, began) {
     const item = document.createElement("li");
