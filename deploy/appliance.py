@@ -190,8 +190,8 @@ class Appliance:
                 return
             if time.monotonic() > remind_at:
                 log = self._supervisor.log_of(waiting[0])
-                names = ", ".join(waiting)
-                say(told("Still waiting for {names}; see {log}.", names=names, log=log))
+                missing = ", ".join(waiting)
+                say(told("Still waiting for {names}; see {log}.", names=missing, log=log))
                 if ESSENTIAL.isdisjoint(waiting):
                     # Messages and pages work without them; the Reports page says what is wrong.
                     return
