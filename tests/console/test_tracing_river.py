@@ -357,3 +357,17 @@ def test_a_word_that_may_become_a_field_hides_nothing_while_it_is_typed(
     river: River, typed: str, is_unfinished: bool
 ) -> None:
     assert river.page.evaluate("FilterLine.isUnfinished", typed) is is_unfinished
+
+
+def test_a_row_is_slow_by_a_delay_and_not_by_a_wait_that_harms_nobody(river: River) -> None:
+    river.feed(
+        an_event_of(1),
+        an_event_of(1, stage="woken", latencyUs=9_000_000),
+        an_event_of(1, stage="flushed", latencyUs=500_000),
+        an_event_of(2),
+        an_event_of(2, stage="delivered", latencyUs=150_000),
+    )
+
+    expect(river.rows).to_have_count(2)
+    expect(river.rows.nth(1)).to_have_attribute("data-state", "warn")
+    expect(river.rows.nth(0)).to_have_attribute("data-state", "")

@@ -50,7 +50,10 @@ const LiveRows = (() => {
   const timeText = (ms) => `${Times.clock(Number(ms))}.${String(Number(ms) % 1000).padStart(3, "0")}`;
   const wordOf = (stage) => WORDS[stage] || stage;
   const isError = (event) => ERRORS.includes(event.stage);
-  const isSlow = (event) => (event.latencyUs || 0) >= SLOW_US && !["stored", "deferred", "retried", "replayed"].includes(event.stage);
+  // Stages whose time is nobody's delay: a client's clock, a wait that was asked for, a pull that had
+  // nothing to bring, a disk that is not waited for.
+  const NEVER_SLOW = ["stored", "deferred", "retried", "replayed", "woken", "flushed"];
+  const isSlow = (event) => (event.latencyUs || 0) >= SLOW_US && !NEVER_SLOW.includes(event.stage);
   const isCopy = (topic) => /^%(RETRY|DLQ)%/.test(topic);
 
   /* The model. */
