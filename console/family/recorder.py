@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _, gettext_lazy
 
+from broker_core.message.names import TOOLS_CONSUMER_GROUP
 from console.family.steps import Source, Step, us
 from console.gateway.access import gateway
 from console.gateway.answers import TracedMessage, WatchFilter
@@ -87,7 +88,12 @@ def recorded_events(relatives: Relatives) -> list[TraceEvent]:
     events: list[TraceEvent] = []
     for broker_name, answer in answers.items():
         if isinstance(answer, RecordedEvents):
-            events += [event | {"brokerName": broker_name} for event in answer.events]
+            events += [
+                event | {"brokerName": broker_name}
+                for event in answer.events
+                # Who looks at a message, as this page does, consumes nothing.
+                if event.get("group") != TOOLS_CONSUMER_GROUP
+            ]
     return sorted(events, key=lambda event: (int(event["timeMs"]), int(event.get("atUs") or 0)))
 
 

@@ -146,7 +146,8 @@ def _ticks(moments: Sequence[int], at: dict[int, float]) -> list[Tick]:
     shown = [begin]
     for moment in moments:
         has_room = at[moment] - at[shown[-1]] >= TICK_APART_PERCENT
-        if has_room and (moment == end or at[end] - at[moment] >= TICK_APART_PERCENT):
+        # The last one's text stands before its place.
+        if has_room and (moment == end or at[end] - at[moment] >= 2 * TICK_APART_PERCENT):
             shown.append(moment)
     return [
         Tick(

@@ -248,11 +248,14 @@ def test_what_the_recorder_noted_takes_the_place_of_what_the_log_does_not_say(
         noted("flushed", 1_500, latencyUs=1_400, together=31),
         noted("delivered", 2_100, latencyUs=2_000, group="fraud-check"),
         noted("acknowledged", 4_000, latencyUs=1_900, group="fraud-check"),
+        noted("delivered", 4_500, latencyUs=4_400, group="TOOLS_CONSUMER"),
         noted("teleported", 5_000),
     ]
 
-    drawn = {each.step.stage: each for each in opened(actors, "orders").context["waterfall"].lines}
+    page = opened(actors, "orders")
+    drawn = {each.step.stage: each for each in page.context["waterfall"].lines}
 
+    assert "TOOLS_CONSUMER" not in page.content.decode()
     assert drawn["flushed"].label == "1.4 ms"
     assert drawn["validated"].label == "31 µs"
     assert (drawn["acknowledged"].step.begin_us or 0) - MOMENT_MS * 1_000 == 2_100
