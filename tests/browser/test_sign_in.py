@@ -40,7 +40,7 @@ def sign_in(page: Page, web: WebProcess, password: str) -> str:
     """Try a password; return what the page says, nothing when it opens."""
     fill(page, web, password)
     with page.expect_navigation():
-        page.click("button[type=submit]")
+        page.click("button.button--primary")
     alert = page.locator("[role=alert]")
     return alert.inner_text() if alert.count() else ""
 
@@ -60,7 +60,7 @@ def test_a_page_that_waits_says_so_and_is_sent_once(
 
     shown, disabled = page.evaluate(
         """() => {
-          const button = document.querySelector("button[type=submit]");
+          const button = document.querySelector("button.button--primary");
           button.click();
           button.click();
           return [button.textContent, button.disabled];
@@ -70,7 +70,7 @@ def test_a_page_that_waits_says_so_and_is_sent_once(
 
     assert (shown, disabled) == ("Signing in…", True)
     assert sent.count("POST") == 1
-    assert not page.locator("button[type=submit]").is_disabled()
+    assert not page.locator("button.button--primary").is_disabled()
 
 
 def test_a_locked_page_says_what_helps_and_a_known_browser_comes_in(
