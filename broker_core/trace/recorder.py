@@ -109,8 +109,14 @@ class Recorder:
         spans = self._spans.get(queue)
         if spans is not None:
             last = spans[-1]
-            if last.end == first and last.client == client and at_s - last.at_s < SPAN_SECONDS:
-                last.end = end
+            if (
+                # Side by side, or some of it once more.
+                last.first <= first <= last.end
+                and last.client == client
+                and at_s - last.at_s < SPAN_SECONDS
+            ):
+                if end > last.end:
+                    last.end = end
                 last.byte_count += byte_count
                 last.acknowledged_s = 0.0
                 if waited_ms > last.worst_ms:

@@ -1,0 +1,53 @@
+"""The flight recorder: deliveries side by side are one span."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_core.trace import recorder as module
+from broker_core.trace.recorder import Recorder, Span
+from tests.support.clock import ManualClock
+
+QUEUE = ("group", "Topic", 0)
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> Recorder:
+    monkeypatch.setattr(module, "store_timestamp_of", lambda records, position: clock.now_ms())
+    return Recorder(clock, 1 << 20, 10)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def deliver(recorder: Recorder, first: int, end: int, client: str = "c") -> None:
+    recorder.delivered(QUEUE, first, end, memoryview(b""), 100, client, is_cold=False)
+
+
+def spans(recorder: Recorder) -> list[tuple[int, int]]:
+    entries = recorder.snapshot(0.0)
+    return [(each.first, each.end) for each in entries if isinstance(each, Span)]
+
+
+def test_what_is_delivered_side_by_side_within_a_second_is_one_span(
+    recorder: Recorder, clock: ManualClock
+) -> None:
+    deliver(recorder, 0, 32)
+    deliver(recorder, 32, 64)
+    clock.advance_ms(1_100)
+    deliver(recorder, 64, 96)
+
+    assert spans(recorder) == [(0, 64), (64, 96)]
+
+
+def test_what_a_client_asks_for_again_and_again_takes_no_more_room(recorder: Recorder) -> None:
+    for _ in range(1_000):
+        deliver(recorder, 10, 42)
+    assert spans(recorder) == [(10, 42)]
+
+    deliver(recorder, 0, 32)
+    deliver(recorder, 0, 32, client="another")
+
+    assert spans(recorder) == [(10, 42), (0, 32), (0, 32)]
