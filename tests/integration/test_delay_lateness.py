@@ -117,7 +117,7 @@ async def test_what_became_due_meanwhile_is_delivered_within_seconds_of_the_star
     clock.advance_ms(3 * 3_600_000)
 
     before_s = thread_cpu_seconds()
-    monkeypatch.setattr(StoredTrace, "emit", on_delivered)
+    monkeypatch.setattr(StoredTrace, "due", on_delivered)
     async with running_broker(tmp_path, clock=clock) as broker:
         await asyncio.wait_for(all_came.wait(), OVERDUE_WAIT_S)
 
@@ -148,7 +148,7 @@ async def test_a_hundred_thousand_pending_messages_are_on_time(
         if not due_ms:
             all_came.set()
 
-    monkeypatch.setattr(StoredTrace, "emit", on_delivered)
+    monkeypatch.setattr(StoredTrace, "due", on_delivered)
     async with running_broker(
         tmp_path,
         messageDelayLevel=" ".join(f"{seconds}s" for seconds in LEVELS_S),
