@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
+from django.utils import translation
 
 from console.accounts.roles import Role, give_role
 from console.flow.pages import shared_flow
@@ -40,6 +41,13 @@ class Actors:
     operator: Client
     reader: Client
     stranger: Client
+
+
+@pytest.fixture(autouse=True)
+def language() -> Iterator[None]:
+    """A page leaves its language with the thread that made it; the next test begins without."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture
