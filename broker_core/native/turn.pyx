@@ -182,7 +182,7 @@ cdef class SendTurn:
     cdef int64_t _wait_limit, _requests
     cdef bint _is_loaded, _waits, _is_picking
     cdef Bytes _born_host
-    cdef Py_ssize_t _born_size
+    cdef Py_ssize_t _born_size, _head_size
 
     def __cinit__(self):
         self._answers = <uint8_t*>PyMem_Malloc(ANSWERS_MAX)
@@ -303,6 +303,7 @@ cdef class SendTurn:
         if self._born_size != 8 and self._born_size != HOST_MAX:
             return False
         self._born_host = <Bytes>PyBytes_AS_STRING(born_host)
+        self._head_size = 72 + self._born_size + PyBytes_GET_SIZE(self._store_host)
         parts = self._send.plain.answer_parts
         if parts is not self._parts:
             self._parts = parts
@@ -438,17 +439,14 @@ cdef class SendTurn:
                    int64_t body_size) except -1:
         """Put a message and write its answer, if that is plain; tell whether it is."""
         cdef _Place place = self._place_of(send)
-        cdef int64_t properties_size, head_size, size, offset, code, keys_size
-        cdef uint8_t* record
+        cdef int64_t properties_size, size, offset, code, keys_size
         cdef uint8_t* to
-        cdef uint8_t head[HEAD_MAX]
         cdef bint is_picked
         cdef object validated_s = None, appended_s = None
         if place is None:
             return False
         properties_size = properties.size + PyBytes_GET_SIZE(self._cluster)
-        head_size = 72 + self._born_size + PyBytes_GET_SIZE(self._store_host)
-        size = head_size + body_size + PyBytes_GET_SIZE(place.topic_field) + 2 + properties_size
+        size = self._overhead(place) + body_size + properties_size
         if (
             self._position < 0
             or place.position >= place.limit
@@ -475,26 +473,10 @@ cdef class SendTurn:
         if is_picked:
             validated_s = self._monotonic()
 
-        # The head comes last: a process that is killed here leaves zeros where it would be.
-        record = <uint8_t*>self._log.buf + self._position
-        to = record + head_size
-        memcpy(to, body, body_size)
-        to += body_size
-        memcpy(to, PyBytes_AS_STRING(place.topic_field), PyBytes_GET_SIZE(place.topic_field))
-        to += PyBytes_GET_SIZE(place.topic_field)
-        to[0] = <uint8_t>(properties_size >> 8)
-        to[1] = <uint8_t>properties_size
-        memcpy(to + 2, self._scratch, properties.size)
-        memcpy(
-            to + 2 + properties.size,
-            PyBytes_AS_STRING(self._cluster),
-            PyBytes_GET_SIZE(self._cluster),
-        )
-        self._head(head, send, send.flag, place, size, offset, body, body_size)
-        store_barrier()
-        memcpy(record, head, head_size)
-        store_barrier()
-        self._position += size
+        to = self._begin_record(place, body, body_size, properties_size)
+        memcpy(to, self._scratch, properties.size)
+        put_part(to + properties.size, self._cluster)
+        self._end_record(send, send.flag, place, size, offset, body, body_size)
         if is_picked:
             appended_s = self._monotonic()
 
@@ -562,7 +544,7 @@ cdef class SendTurn:
             text_size = self._batch_text_size(&item, common)
             if text_size > PROPERTIES_MAX:
                 return False
-            size += self._batch_overhead(place) + item.body.size + text_size
+            size += self._overhead(place) + item.body.size + text_size
             entries += 1 + characters(common.keys if common.keys.size else item.keys)
             count += 1
         answer_size = self._parts_size + NUMBERS_MAX
@@ -592,13 +574,6 @@ cdef class SendTurn:
         place.end = self._from + self._position
         return True
 
-    cdef Py_ssize_t _batch_overhead(self, _Place place) noexcept:
-        """Return what a record has beside its body and its properties."""
-        return (
-            72 + self._born_size + PyBytes_GET_SIZE(self._store_host)
-            + PyBytes_GET_SIZE(place.topic_field) + 2
-        )
-
     cdef Py_ssize_t _batch_text_size(self, Item* item, Properties* common) noexcept:
         """Return how many bytes the properties of a message have: its own, the common, the cluster."""
         cdef Py_ssize_t size = item.properties.size
@@ -612,13 +587,9 @@ cdef class SendTurn:
                           Bytes end) except -1:
         """Write the records, their units and the answer; there is room for all."""
         cdef Item item
-        cdef int64_t size, offset, code, first = place.next_offset
-        cdef Py_ssize_t head_size = 72 + self._born_size + PyBytes_GET_SIZE(self._store_host)
-        cdef uint8_t* record
+        cdef int64_t size, text_size, offset, code, first = place.next_offset
         cdef uint8_t* to
-        cdef uint8_t head[HEAD_MAX]
-        cdef uint8_t* begin = self._answers + self._answered
-        cdef uint8_t* answer = begin + PREFIX
+        cdef uint8_t* answer = self._answers + self._answered + PREFIX
         common_keys = text_of(common.keys) if common.keys.size else None
         common_uniq_key = text_of(common.uniq_key) if common.uniq_key.size else None
         while at < end:
@@ -633,21 +604,13 @@ cdef class SendTurn:
                 if keys is not None or uniq_key is not None:
                     entry = (place.seed, uniq_key, keys, offset, self._timestamp)
 
-            # The head comes last: a process that is killed here leaves zeros where it would be.
-            record = <uint8_t*>self._log.buf + self._position
-            to = record + head_size
-            memcpy(to, item.body.at, item.body.size)
-            to = put_part(to + item.body.size, place.topic_field)
-            size = self._batch_text_size(&item, common)
-            to[0] = <uint8_t>(size >> 8)
-            to[1] = <uint8_t>size
-            to = self._batch_text(to + 2, &item, common)
-            size = to - record
-            self._head(head, send, item.flag, place, size, offset, item.body.at, item.body.size)
-            store_barrier()
-            memcpy(record, head, head_size)
-            store_barrier()
-            self._position += size
+            text_size = self._batch_text_size(&item, common)
+            size = self._overhead(place) + item.body.size + text_size
+            to = self._begin_record(place, item.body.at, item.body.size, text_size)
+            self._batch_text(to, &item, common)
+            self._end_record(
+                send, item.flag, place, size, offset, item.body.at, item.body.size
+            )
 
             if common.tags.size:
                 code = java_hash(common.tags)
@@ -664,15 +627,10 @@ cdef class SendTurn:
             answer = put_hex(answer, offset)
             place.position += UNIT_SIZE
             place.next_offset += 1
-        answer = put_part(answer, <bytes>self._parts[1])
-        answer = put_part(put_decimal(answer, send.queue_id), <bytes>self._parts[2])
-        answer = put_part(put_decimal(answer, first), <bytes>self._parts[3])
-        answer = put_part(put_decimal(answer, send.opaque), <bytes>self._parts[4])
-        put32(put32(begin, <uint32_t>(answer - begin - 4)), <uint32_t>(answer - begin - PREFIX))
-        self._answered = answer - self._answers
+        self._end_answer(send, answer, first)
         return 0
 
-    cdef uint8_t* _batch_text(self, uint8_t* to, Item* item, Properties* common) noexcept:
+    cdef void _batch_text(self, uint8_t* to, Item* item, Properties* common) noexcept:
         """Write the properties of a message."""
         memcpy(to, item.properties.at, item.properties.size)
         to += item.properties.size
@@ -684,7 +642,34 @@ cdef class SendTurn:
             to += common.size
             to[0] = BETWEEN
             to += 1
-        return put_part(to, self._cluster)
+        put_part(to, self._cluster)
+
+    cdef int64_t _overhead(self, _Place place) noexcept:
+        """Return what a record has beside its body and its properties."""
+        return self._head_size + PyBytes_GET_SIZE(place.topic_field) + 2
+
+    cdef uint8_t* _begin_record(self, _Place place, Bytes body, int64_t body_size,
+                                int64_t properties_size) noexcept:
+        """Write a record from behind its head up to its properties; return where these go."""
+        cdef uint8_t* to = <uint8_t*>self._log.buf + self._position + self._head_size
+        memcpy(to, body, body_size)
+        to = put_part(to + body_size, place.topic_field)
+        to[0] = <uint8_t>(properties_size >> 8)
+        to[1] = <uint8_t>properties_size
+        return to + 2
+
+    cdef void _end_record(self, Send* send, int32_t flag, _Place place, int64_t size,
+                          int64_t offset, Bytes body, int64_t body_size) noexcept:
+        """Write a record's head and step behind the record.
+
+        The head comes last: a process that is killed before leaves zeros where it would be.
+        """
+        cdef uint8_t head[HEAD_MAX]
+        self._head(head, send, flag, place, size, offset, body, body_size)
+        store_barrier()
+        memcpy(<uint8_t*>self._log.buf + self._position, head, self._head_size)
+        store_barrier()
+        self._position += size
 
     cdef void _head(self, uint8_t* to, Send* send, int32_t flag, _Place place, int64_t size,
                     int64_t offset, Bytes body, int64_t body_size) noexcept:
@@ -715,11 +700,16 @@ cdef class SendTurn:
 
     cdef void _answer(self, Send* send, _Place place, int64_t offset) noexcept:
         """Write the answer behind those of the turn; `_run` has seen to the room."""
+        cdef uint8_t* to = self._answers + self._answered + PREFIX
+        to = put_hex(put_part(to, <bytes>self._parts[0]), offset)
+        self._end_answer(send, to, place.next_offset)
+
+    cdef void _end_answer(self, Send* send, uint8_t* to, int64_t queue_offset) noexcept:
+        """Write an answer from behind its message ids, and its sizes before it."""
         cdef uint8_t* begin = self._answers + self._answered
-        cdef uint8_t* to = put_part(begin + PREFIX, <bytes>self._parts[0])
-        to = put_part(put_hex(to, offset), <bytes>self._parts[1])
+        to = put_part(to, <bytes>self._parts[1])
         to = put_part(put_decimal(to, send.queue_id), <bytes>self._parts[2])
-        to = put_part(put_decimal(to, place.next_offset), <bytes>self._parts[3])
+        to = put_part(put_decimal(to, queue_offset), <bytes>self._parts[3])
         to = put_part(put_decimal(to, send.opaque), <bytes>self._parts[4])
         put32(put32(begin, <uint32_t>(to - begin - 4)), <uint32_t>(to - begin - PREFIX))
         self._answered = to - self._answers
