@@ -317,7 +317,8 @@ class SendProcessor:
             raise RequestRefusedError(*self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])
         wait = table.get(PROPERTY_WAIT_STORE_MSG_OK)
         table[PROPERTY_CLUSTER] = self._cluster_name
-        validated_s = self._clock.monotonic()
+        is_watched = self._tracer.watching
+        validated_s = self._clock.monotonic() if is_watched else 0.0
         result = self._store.put_batch(
             topic,
             queue_id,
@@ -331,7 +332,7 @@ class SendProcessor:
         if result.status is not PUT_OK:
             raise RequestRefusedError(*self._remarks[result.status])
         self._stats.put(topic, len(result.commit_log_offsets), result.wrote_size)
-        if self._tracer.watching:
+        if is_watched:
             self.trace.batch(header, connection, queue_id, result, validated_s)
         answer = self._stored(request, ResponseCode.SUCCESS, queue_id, result)
         outcome: Answer = answer

@@ -119,22 +119,7 @@ class SendTrace:
         body_size: int,
     ) -> None:
         """Emit "dead" for a retry that became a dead letter; the recorder keeps it, too."""
-        topic, queue_id = place
-        self.tracer.emit(
-            "dead",
-            topic,
-            queue_id,
-            result.queue_offset,
-            table,
-            commit_log_offset=str(result.commit_log_offset),
-            store_size=result.wrote_size,
-            body_size=body_size,
-            offset_msg_id=self._msg_id % result.commit_log_offset,
-            producer_group=header.producer_group,
-            group=names.group_of(header.topic),
-            client=connection.remote_address,
-            reconsume_times=header.reconsume_times or None,
-        )
+        self._emit("dead", header, connection, place, result, table, body_size, result.queue_offset)
 
     def waits(
         self,
@@ -146,28 +131,21 @@ class SendTrace:
         body_size: int,
     ) -> None:
         """Emit "withheld" for a half message, "deferred" for one that waits for its time."""
-        topic, queue_id = place
         more: dict[str, Any] = {}
         is_half = PROPERTY_DELAY_TIME_LEVEL not in table
         if not is_half:
             level = int(table[PROPERTY_DELAY_TIME_LEVEL])
             more["delay_level"] = level
             more["due_ms"] = str(result.store_timestamp + self._delay_of(level))
-        self.tracer.emit(
+        self._emit(
             "withheld" if is_half else "deferred",
-            topic,
-            queue_id,
-            None,
+            header,
+            connection,
+            place,
+            result,
             table,
-            commit_log_offset=str(result.commit_log_offset),
-            store_size=result.wrote_size,
-            body_size=body_size,
-            offset_msg_id=self._msg_id % result.commit_log_offset,
-            producer_group=header.producer_group,
-            group=names.group_of(header.topic),
-            client=connection.remote_address,
+            body_size,
             latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
-            reconsume_times=header.reconsume_times or None,
             **more,
         )
 
@@ -235,6 +213,37 @@ class SendTrace:
             steps=_steps(received_s, send.validated_s, send.appended_s, send.dispatched_s),
             reconsume_times=send.reconsume_times or None,
             replay=table.get(PROPERTY_REPLAYED),
+        )
+
+    def _emit(
+        self,
+        stage: str,
+        header: SendHeader,
+        connection: Connection,
+        place: tuple[str, int],
+        result: PutMessageResult,
+        table: Mapping[str, str],
+        body_size: int,
+        queue_offset: int | None = None,
+        **more: Any,
+    ) -> None:
+        """Emit a stage of a send that was put elsewhere than it was sent to."""
+        topic, queue_id = place
+        self.tracer.emit(
+            stage,
+            topic,
+            queue_id,
+            queue_offset,
+            table,
+            commit_log_offset=str(result.commit_log_offset),
+            store_size=result.wrote_size,
+            body_size=body_size,
+            offset_msg_id=self._msg_id % result.commit_log_offset,
+            producer_group=header.producer_group,
+            group=names.group_of(header.topic),
+            client=connection.remote_address,
+            reconsume_times=header.reconsume_times or None,
+            **more,
         )
 
     def slow_offset(self, commit_log_offset: int, took_s: float) -> None:
