@@ -87,13 +87,10 @@ def consumptions(
     return [(before, after) for before, after in pairs.values()]
 
 
-def _pub(fields: list[str]) -> ClientRecord:
-    _need(fields, 11)
-    tail = fields[11:]
-    offset_msg_id = tail[0] if len(tail) >= 2 else ""
-    success = tail[1] if len(tail) >= 2 else tail[0] if tail else ""
+def _of_producer(kind: str, fields: list[str]) -> ClientRecord:
+    """Return what both records of producers begin with."""
     return ClientRecord(
-        PUB,
+        kind,
         "",
         at_ms=_number(fields[0]),
         region=_text(fields[1]),
@@ -103,6 +100,16 @@ def _pub(fields: list[str]) -> ClientRecord:
         tags=_text(fields[5]),
         keys=_text(fields[6]),
         store_host=_text(fields[7]),
+    )
+
+
+def _pub(fields: list[str]) -> ClientRecord:
+    _need(fields, 11)
+    tail = fields[11:]
+    offset_msg_id = tail[0] if len(tail) >= 2 else ""
+    success = tail[1] if len(tail) >= 2 else tail[0] if tail else ""
+    return replace(
+        _of_producer(PUB, fields),
         body_bytes=_number(fields[8]),
         cost_ms=_number(fields[9]),
         message_type=_named(MESSAGE_TYPES, fields[10]),
@@ -147,17 +154,8 @@ def _sub_after(fields: list[str]) -> ClientRecord:
 
 def _end_transaction(fields: list[str]) -> ClientRecord:
     _need(fields, 11)
-    return ClientRecord(
-        END_TRANSACTION,
-        "",
-        at_ms=_number(fields[0]),
-        region=_text(fields[1]),
-        group=_text(fields[2]),
-        topic=_text(fields[3]),
-        message_id=_text(fields[4]),
-        tags=_text(fields[5]),
-        keys=_text(fields[6]),
-        store_host=_text(fields[7]),
+    return replace(
+        _of_producer(END_TRANSACTION, fields),
         message_type=_named(MESSAGE_TYPES, fields[8]),
         transaction_id=_text(fields[9]),
         transaction_state=_text(fields[10]),
