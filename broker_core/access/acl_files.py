@@ -54,6 +54,15 @@ TOOLS_FILE = "tools.yml"
 ACCOUNTS = "accounts"
 GLOBAL_WHITE_ADDRESSES = "globalWhiteRemoteAddresses"
 DATA_VERSION = "dataVersion"
+WRITTEN = (
+    "whiteRemoteAddress",
+    "admin",
+    "defaultTopicPerm",
+    "defaultGroupPerm",
+    "topicPerms",
+    "groupPerms",
+)
+"""What a request says of an account, beside its keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,8 @@ class AccessState:
     accounts: Mapping[str, Account] = field(default_factory=dict)
     global_white: tuple[AddressRule, ...] = ()
     global_white_texts: tuple[str, ...] = ()
+    global_white_of: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
+    """The same by the file that has them."""
     owners: Mapping[str, Path] = field(default_factory=dict)
     """access key -> the file that names it."""
     entries: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
@@ -135,23 +146,32 @@ class AclFiles(Service):
         logger.info("accounts read: files=%d accounts=%d", len(texts), len(self.state.accounts))
         return True
 
-    def put_account(self, wanted: Mapping[str, Any]) -> None:
+    def put_account(self, wanted: Mapping[str, Any], *, is_whole: bool = False) -> None:
         """Add an account, or change the given fields of one.
+
+        With `is_whole` the account of a known key keeps its secret unless another is given, and
+        whatever else of `WRITTEN` is not given goes.
 
         Raises:
             ValueError: the account is not valid.
         """
         access_key = text_of(wanted.get("accessKey"))
+        known = self.state.accounts.get(access_key or "")
+        if is_whole and known is not None and wanted.get("secretKey") is None:
+            wanted = {**wanted, "secretKey": known.secret_key}
         check_keys(access_key, text_of(wanted.get("secretKey")))
         for key in ("topicPerms", "groupPerms"):
             check_resources(lines_of(wanted.get(key), key))
         build_account(wanted)
         given = {key: value for key, value in wanted.items() if value is not None}
+        dropped = {key for key in WRITTEN if key not in given} if is_whole else set()
         is_new = access_key not in self.state.owners
         path = self.path if is_new else self.state.owners[access_key or ""]
         document = self._document(path)
         entries = [
-            {**entry, **given} if text_of(entry.get("accessKey")) == access_key else entry
+            {**{key: entry[key] for key in entry if key not in dropped}, **given}
+            if text_of(entry.get("accessKey")) == access_key
+            else entry
             for entry in _entries(document, path)
         ]
         if is_new:
@@ -307,13 +327,13 @@ def _parse_all(
 ) -> AccessState:
     accounts: dict[str, Account] = {}
     owners: dict[str, Path] = {}
-    white: list[str] = []
+    white: dict[Path, tuple[str, ...]] = {}
     entries: list[Mapping[str, Any]] = []
     versions = {default: DataVersion(timestamp=read_at_ms[default])}
     for path in sorted(texts, key=lambda one: (one == default, one)):
         document = _parse(path, texts[path])
         versions[path] = _version(document, read_at_ms[path])
-        white.extend(lines_of(document.get(GLOBAL_WHITE_ADDRESSES), GLOBAL_WHITE_ADDRESSES))
+        white[path] = tuple(lines_of(document.get(GLOBAL_WHITE_ADDRESSES), GLOBAL_WHITE_ADDRESSES))
         for entry in _entries(document, path):
             try:
                 account = build_account(entry)
@@ -329,8 +349,9 @@ def _parse_all(
             accounts[account.access_key] = account
             owners[account.access_key] = path
             entries.append(entry)
-    rules = tuple(parse_rule(text) for text in white)
-    return AccessState(accounts, rules, tuple(white), owners, tuple(entries), versions)
+    texts_of_white = tuple(text for each in white.values() for text in each)
+    rules = tuple(parse_rule(text) for text in texts_of_white)
+    return AccessState(accounts, rules, texts_of_white, white, owners, tuple(entries), versions)
 
 
 def _parse(path: Path, text: bytes) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from broker_core.access.account import Permission
 from broker_core.access.address_rule import parts_of
+from broker_core.access.explaining import decide
 from broker_core.access.freshness import Freshness, NotFreshError
-from broker_core.access.rules import RULES, Need
+from broker_core.access.rules import RULES, TRACE_NEED
 from broker_core.config.limits import LIMITS
 from broker_core.errors import RequestRefusedError
 from broker_core.message.names import RETRY_GROUP_TOPIC_PREFIX
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from broker_core.access.account import Account
     from broker_core.access.acl_files import AccessState
+    from broker_core.access.explaining import Decision
+    from broker_core.access.rules import Need
     from broker_core.clock import Clock
     from broker_core.config.limits import LimitsConfig
     from broker_core.protocol.command import RemotingCommand
@@ -36,8 +38,6 @@ logger = logging.getLogger(__name__)
 
 EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
 """The beginning of each refusal's remark; clients look for it."""
-TRACE_NEED = Need("RMQ_SYS_TRACE_TOPIC", Permission.PUB)
-"""Every account may send traces."""
 LOG_WINDOW_S = 10.0
 LOG_LINES_PER_WINDOW = 5
 SHOWN_CHARS_MAX = 64
@@ -147,6 +147,13 @@ class Authorizer:
             return False
         is_white = account.is_admin or account.white_address(address)
         return is_white or need == TRACE_NEED or account.may(need.action, need.resource)
+
+    def explain(self, access_key: str | None, host: str, need: Need | None) -> Decision:
+        """Say what would become of a rightly signed request of this account from this address.
+
+        `need` is what it would do to a topic or a group; None stands for what administrators do.
+        """
+        return decide(self._accounts.state, access_key, host, need, self._must_be_fresh)
 
     def _account(self, request: RemotingCommand, remote_address: str) -> Account | None:
         """Return the account that a request names; None for an address that may do everything."""

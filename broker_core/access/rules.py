@@ -36,6 +36,10 @@ class Need(NamedTuple):
     action: int
 
 
+TRACE_NEED = Need("RMQ_SYS_TRACE_TOPIC", Permission.PUB)
+"""Every account may send traces."""
+
+
 class Rule(NamedTuple):
     """A row: resource and action in words, and a function that finds them in the request."""
 
@@ -229,6 +233,7 @@ RULES: dict[int, Rule] = {
     RequestCode.GET_BROKER_CLUSTER_ACL_INFO: FOLLOWER,
     RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: ADMINISTRATOR,
     RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: ADMINISTRATOR,
+    RequestCode.EXPLAIN_ACCESS: ADMINISTRATOR,
     RequestCode.GET_BROKER_SAMPLE: ADMINISTRATOR,
     RequestCode.TRACE_WATCH: TRACE,
     RequestCode.TRACE_UNWATCH: TRACE,

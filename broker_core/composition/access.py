@@ -30,6 +30,8 @@ class AccessParts:
     """RocketMQ's own accounts; None when these are not asked."""
     gate: Gate | None
     """None lets everybody pass."""
+    plain: Authorizer | None = None
+    """What checks requests against `acl`: the gate itself, or one of those that it asks."""
 
 
 def build_access(foundation: Foundation) -> AccessParts:
@@ -43,9 +45,9 @@ def build_access(foundation: Foundation) -> AccessParts:
         acl = acl_files_of(foundation.configuration, foundation.clock, foundation.files)
     plain = None if acl is None else authorizer_of(foundation.configuration, acl, foundation.clock)
     if validators == [PLAIN_ACL]:
-        return AccessParts(acl, plain)
+        return AccessParts(acl, plain, plain)
     gate = AccessValidators(extensions.access_validators, plain, extensions.failures)
-    return AccessParts(acl, gate)
+    return AccessParts(acl, gate, plain)
 
 
 def authorizer_of(configuration: Configuration, acl: AclFiles, clock: Clock) -> Authorizer:

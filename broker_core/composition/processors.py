@@ -99,7 +99,7 @@ def build_processors(
         trace=TraceProcessor(
             storage.tracer, access.gate, Heads(store, foundation.store_host), clock
         ),
-        access=AccessAdmin(config, foundation.address, access.acl),
+        access=AccessAdmin(config, foundation.address, access.acl, access.plain),
         topics=TopicsAdmin(
             config,
             topics,

@@ -128,6 +128,7 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO: processors.access.versions,
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: processors.access.update_white_addresses,
         RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: processors.access.accounts,
+        RequestCode.EXPLAIN_ACCESS: processors.access.explain,
         RequestCode.GET_BROKER_SAMPLE: processors.sample.sample,
         RequestCode.GET_BROKER_HA_STATUS: processors.ha.ha_status,
         RequestCode.GET_ALL_CONSUMER_FILTER: processors.ha.all_filters,

@@ -279,3 +279,47 @@ async def test_who_has_not_signed_in_has_fewer_connections(tmp_path: Path) -> No
             assert await asyncio.to_thread(silent[-1].is_closed_by_peer)
             for each in (*strangers, *silent):
                 each.close()
+
+
+async def test_an_account_is_changed_without_its_secret_which_no_answer_holds(
+    broker: Broker,
+) -> None:
+    async with client_of(broker, "administrator") as admin:
+        changed = await admin.ask(
+            RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+            accessKey="application",
+            topicPerms="U=PUB",
+            whole="true",
+        )
+        white = await admin.ask(
+            RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, globalWhiteAddrs="10.0.0.{1,2},10.1.*.*"
+        )
+        told = await admin.ask(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, described="true")
+    async with client_of(broker, "application") as client:
+        sent = [(await client.send(topic)).code for topic in ("T", "U")]
+
+    assert (changed.code, white.code, sent) == (0, 0, [1, 0])
+    assert SECRET.encode() not in told.body
+    body = json_body(told)
+    (entry,) = [e for e in body["plainAccessConfigs"] if e["accessKey"] == "application"]
+    assert (entry["topicPerms"], entry["broker"], entry["file"]) == (["U=PUB"], False, body["file"])
+    assert "groupPerms" not in entry
+    assert body["globalWhiteAddrsByFile"] == {body["file"]: ["10.0.0.{1,2}", "10.1.*.*"]}
+
+
+async def test_a_broker_explains_whom_it_lets_do_what(broker: Broker) -> None:
+    question = {"accessKey": "application", "address": "10.9.9.9", "action": "SUB"}
+    async with client_of(broker, "administrator") as admin:
+        may = await admin.ask(RequestCode.EXPLAIN_ACCESS, group="g", **question)
+        may_not = await admin.ask(RequestCode.EXPLAIN_ACCESS, topic="U", **question)
+        nowhere = await admin.ask(
+            RequestCode.EXPLAIN_ACCESS, topic="U", **(question | {"address": "home"})
+        )
+    async with client_of(broker, "application") as client:
+        refused = await client.ask(RequestCode.EXPLAIN_ACCESS, topic="U", **question)
+
+    decided = {"allowed": True, "reason": "permission", "rule": "groupPerms: g=SUB", "fresh": False}
+    assert json_body(may) == decided
+    assert json_body(may_not)["rule"] == "defaultTopicPerm: DENY"
+    assert nowhere.remark == "'home' is not an address such as 10.1.2.3"
+    assert refused.remark.startswith(EXCEPTION + "Need admin permission")

@@ -3,17 +3,23 @@
 Source: broker/processor/AdminBrokerProcessor.java (4.9.7).
 Differs: no answer holds a secret key, not even that of GET_BROKER_CLUSTER_ACL_CONFIG; the wire may
 name only files that are known. Without access control the original does not answer some of these.
+Fields of ours: an update with `whole` leaves an account its secret and takes what is not given;
+GET_BROKER_CLUSTER_ACL_CONFIG with `described` tells the files, too. EXPLAIN_ACCESS is ours.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from broker_core.access.account import text_of
+from broker_core.access.address_rule import parts_of
+from broker_core.access.explaining import asked_need
 from broker_core.errors import RequestRefusedError
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import ResponseCode
@@ -23,25 +29,37 @@ from broker_core.protocol.signature import ACCESS_KEY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker_core.access.acl_files import AclFiles
+    from broker_core.access.acl_files import AccessState, AclFiles
+    from broker_core.access.authorizer import Authorizer
     from broker_core.config.broker import BrokerConfig
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
 
 logger = logging.getLogger(__name__)
 
+COMMA = re.compile(r",(?![^{]*\})")
+"""Between addresses, not within 10.1.2.{3,4}, where the original cuts as well and refuses both."""
+WHOLE, DESCRIBED = "whole", "described"
 SHOWN_TEXTS = ("accessKey", "defaultGroupPerm", "defaultTopicPerm", "whiteRemoteAddress")
 
 
 class AccessAdmin:
     """UPDATE_AND_CREATE_ACL_CONFIG, DELETE_ACL_CONFIG, GET_BROKER_CLUSTER_ACL_INFO,
-    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, GET_BROKER_CLUSTER_ACL_CONFIG. Event loop only.
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, GET_BROKER_CLUSTER_ACL_CONFIG, EXPLAIN_ACCESS (ours). Event
+    loop only.
     """
 
-    def __init__(self, config: BrokerConfig, broker_addr: str, files: AclFiles | None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker_addr: str,
+        files: AclFiles | None,
+        authorizer: Authorizer | None,
+    ) -> None:
         self._config = config
         self._broker_addr = broker_addr
         self._files = files
+        self._authorizer = authorizer
 
     def update_account(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """UPDATE_AND_CREATE_ACL_CONFIG. Answers SUCCESS or UPDATE_AND_CREATE_ACL_CONFIG_FAILED."""
@@ -58,7 +76,7 @@ class AccessAdmin:
             "groupPerms": _split(header, "groupPerms"),
         }
         try:
-            self._acl(failed).put_account(wanted)
+            self._acl(failed).put_account(wanted, is_whole=fields.boolean(header, WHOLE))
         except (ValueError, OSError) as error:
             raise RequestRefusedError(failed, _reason(error)) from error
         _log(request, connection, f"update of {wanted['accessKey']}")
@@ -90,7 +108,7 @@ class AccessAdmin:
         failed = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
         header = request.ext_fields
         text, path = fields.text(header, "globalWhiteAddrs"), header.get("aclFileFullPath")
-        addresses = [line.strip() for line in text.split(",") if line.strip()]
+        addresses = [line for each in COMMA.split(text) if (line := each.strip())]
         try:
             self._acl(failed).set_global_white_addresses(addresses, Path(path) if path else None)
         except (ValueError, OSError) as error:
@@ -119,12 +137,46 @@ class AccessAdmin:
 
     def accounts(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_BROKER_CLUSTER_ACL_CONFIG. Answers SUCCESS with all accounts, their secrets empty."""
-        state = self._acl(ResponseCode.SYSTEM_ERROR).state
-        body = {
+        files = self._acl(ResponseCode.SYSTEM_ERROR)
+        state = files.state
+        is_described = fields.boolean(request.ext_fields, DESCRIBED)
+        body: dict[str, Any] = {
             "globalWhiteAddrs": list(state.global_white_texts),
-            "plainAccessConfigs": [_shown(entry) for entry in state.entries],
+            "plainAccessConfigs": [
+                _shown(entry) | (_more(entry, state) if is_described else {})
+                for entry in state.entries
+            ],
         }
-        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
+        if is_described:
+            body["file"] = str(files.path)
+            body["globalWhiteAddrsByFile"] = {
+                str(path): list(texts) for path, texts in state.global_white_of.items()
+            }
+        answer = {DESCRIBED: "true"} if is_described else {}
+        return request.answer(ResponseCode.SUCCESS, None, answer, body=java_json.encode(body))
+
+    def explain(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+        """EXPLAIN_ACCESS: what a rightly signed request would be answered, and by which rule.
+
+        Fields: accessKey (none: no account), address, action (PUB, SUB, ADMIN), topic or group.
+        Answers SUCCESS, or SYSTEM_ERROR.
+        """
+        self._acl(ResponseCode.SYSTEM_ERROR)
+        assert self._authorizer is not None  # there are accounts
+        header = request.ext_fields
+        try:
+            need = asked_need(header.get("action", ""), header.get("topic"), header.get("group"))
+        except ValueError as error:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        address = fields.text(header, "address")
+        if not parts_of(address):
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"{address[:64]!r} is not an address such as 10.1.2.3"
+            )
+        decision = self._authorizer.explain(header.get("accessKey"), address, need)
+        return request.answer(
+            ResponseCode.SUCCESS, body=java_json.encode(dataclasses.asdict(decision))
+        )
 
     def _acl(self, code: ResponseCode) -> AclFiles:
         if self._files is None:
@@ -155,6 +207,16 @@ def _shown(entry: Mapping[str, Any]) -> dict[str, Any]:
         if entry.get(key) is not None:
             table[key] = [str(line) for line in entry[key]]
     return dict(sorted(table.items()))
+
+
+def _more(entry: Mapping[str, Any], state: AccessState) -> dict[str, Any]:
+    """Return what only our own console reads of an account."""
+    account = state.accounts[text_of(entry.get("accessKey")) or ""]
+    return {
+        "broker": account.is_broker,
+        "requireFreshSignature": account.requires_fresh_signature,
+        "file": str(state.owners[account.access_key]),
+    }
 
 
 def _split(header: Mapping[str, str], key: str) -> list[str] | None:

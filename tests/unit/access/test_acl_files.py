@@ -370,3 +370,20 @@ def test_a_private_file_is_no_warning(path, clock, caplog):
     AclFiles(path, clock, FileStorage()).load()
 
     assert not warnings_of(caplog)
+
+
+def test_a_whole_update_keeps_the_secret_and_takes_what_is_not_given(files, path):
+    files.load()
+    files.put_account(
+        {"accessKey": "RocketMQ", "admin": False, "groupPerms": ["g=SUB"]}, is_whole=True
+    )
+
+    (entry, _other) = yaml.safe_load(path.read_text())["accounts"]
+    assert entry == {
+        "accessKey": "RocketMQ",
+        "secretKey": "12345678",
+        "admin": False,
+        "groupPerms": ["g=SUB"],
+    }
+    with pytest.raises(ValueError, match="secretKey"):
+        files.put_account({"accessKey": "a-new-account"}, is_whole=True)
