@@ -140,6 +140,11 @@ def invite(request: HttpRequest) -> HttpResponse:
         status = 422 if form.is_bound else 200
         context = {"form": form, "meanings": [(each.label, MEANINGS[each]) for each in Role]}
         return render(request, "accounts/invite.html", context, status=status)
+    return render(request, "accounts/invited.html", invited(request, form))
+
+
+def invited(request: HttpRequest, form: InvitationForm) -> dict[str, Any]:
+    """Invite whom a form names; return the invitation with its link, which is not kept."""
     name, role = form.cleaned_data["name"], Role(form.cleaned_data["role"])
     mail = form.cleaned_data.get("mail", "")
     custom = list(form.cleaned_data.get("custom_roles", ()))
@@ -148,13 +153,12 @@ def invite(request: HttpRequest) -> HttpResponse:
         after["custom_roles"] = [each.name for each in custom]
     with change(request, "account.invite", name, after=after):
         invitation, link = invitations.invite(name, role, mail, request.user.get_username(), custom)
-    context = {
+    return {
         "invitation": invitation,
         "link": link,
         "days": INVITATION_LIFETIME.days,
         "mail_problem": invitations.send(invitation, link) if mail else "",
     }
-    return render(request, "accounts/invited.html", context)
 
 
 def withdrawal_of(invitation: Invitation) -> Danger:
@@ -175,10 +179,15 @@ def withdraw(request: HttpRequest, invitation: int) -> HttpResponse:
     question = unanswered(request, withdrawal_of(kept))
     if question is not None:
         return question
-    with change(request, "account.withdraw", kept.name, before={"role": kept.role}):
-        kept.delete()
-    messages.success(request, _("The invitation of %(name)s is void.") % {"name": kept.name})
+    messages.success(request, withdrawn(request, kept))
     return redirect("people:list")
+
+
+def withdrawn(request: HttpRequest, invitation: Invitation) -> str:
+    """Take an invitation back; return what was done."""
+    with change(request, "account.withdraw", invitation.name, before={"role": invitation.role}):
+        invitation.delete()
+    return _("The invitation of %(name)s is void.") % {"name": invitation.name}
 
 
 @administrators_page
@@ -222,6 +231,12 @@ def whole_numbers(texts: Iterable[str]) -> list[int]:
 @administrators_action
 def end_session(request: HttpRequest, person: int, session: int) -> HttpResponse:
     """End one session of somebody."""
+    messages.success(request, session_ended(request, person, session))
+    return redirect("people:detail", person)
+
+
+def session_ended(request: HttpRequest, person: int, session: int) -> str:
+    """End a session; return what was done."""
     row = get_object_or_404(SignedIn, pk=session, user_id=person)
     with change(
         request,
@@ -230,8 +245,7 @@ def end_session(request: HttpRequest, person: int, session: int) -> HttpResponse
         before={"browser": in_words(row.agent), "address": row.address},
     ):
         signed_in.end([row.session_key])
-    messages.success(request, _("The session is ended."))
-    return redirect("people:detail", person)
+    return _("The session is ended.")
 
 
 @administrators_action
@@ -239,11 +253,16 @@ def end_sessions(request: HttpRequest, person: int) -> HttpResponse:
     """End all sessions of somebody; of one's own, all but this one."""
     account = found(person).account
     here = request.session.session_key if account.pk == request.user.pk else None
+    messages.success(request, sessions_ended(request, account, here))
+    return redirect("people:detail", person)
+
+
+def sessions_ended(request: HttpRequest, account: User, here: str | None) -> str:
+    """End all sessions of an account but one; return what was done."""
     with change(request, "account.sessions-end", account.get_username()) as entry:
         count = signed_in.end_others(account, here)
         entry.after = {"ended": count}
-    messages.success(request, ended_in_words(count))
-    return redirect("people:detail", person)
+    return ended_in_words(count)
 
 
 @administrators_action
@@ -262,25 +281,42 @@ def changed(
     custom: Sequence[CustomRole] | None = None,
     enabled: bool | None = None,
 ) -> HttpResponse:
-    """Give an account a role or a state, unless that takes the last administrator."""
+    """Give an account a role or a state, and show it, or why that cannot be."""
     try:
-        with change(request, action, account.get_username(), before=audited(account)) as entry:
-            with administrator_remains():
-                if role is not None:
-                    give_role(account, role)
-                if custom is not None:
-                    account.custom_roles.set(custom)
-                if enabled is not None:
-                    account.is_active = enabled
-                    account.save(update_fields=["is_active"])
-            if enabled is False:
-                signed_in.end_others(account, None)
-            entry.after = audited(fresh(account.pk))
+        settle(request, account, action, role=role, custom=custom, enabled=enabled)
     except LastAdministratorError as error:
         messages.error(request, str(error))
     else:
         messages.success(request, _("%(name)s is changed.") % {"name": account.get_username()})
     return redirect("people:detail", account.pk)
+
+
+def settle(
+    request: HttpRequest,
+    account: User,
+    action: str,
+    *,
+    role: Role | None = None,
+    custom: Sequence[CustomRole] | None = None,
+    enabled: bool | None = None,
+) -> None:
+    """Give an account a role or a state.
+
+    Raises:
+        LastAdministratorError: nobody could see to people any more.
+    """
+    with change(request, action, account.get_username(), before=audited(account)) as entry:
+        with administrator_remains():
+            if role is not None:
+                give_role(account, role)
+            if custom is not None:
+                account.custom_roles.set(custom)
+            if enabled is not None:
+                account.is_active = enabled
+                account.save(update_fields=["is_active"])
+        if enabled is False:
+            signed_in.end_others(account, None)
+        entry.after = audited(fresh(account.pk))
 
 
 def removal_of(person: Person) -> Danger:
@@ -316,13 +352,23 @@ def remove(request: HttpRequest, person: int) -> HttpResponse:
     if question is not None:
         return question
     try:
-        with (
-            change(request, "account.remove", shown.name, before=audited(shown.account)),
-            administrator_remains(),
-        ):
-            shown.account.delete()
+        said = removed(request, shown)
     except LastAdministratorError as error:
         messages.error(request, str(error))
         return redirect("people:detail", person)
-    messages.success(request, _("%(name)s is removed.") % {"name": shown.name})
+    messages.success(request, said)
     return redirect("people:list")
+
+
+def removed(request: HttpRequest, person: Person) -> str:
+    """Remove an account; return what was done.
+
+    Raises:
+        LastAdministratorError: nobody could see to people any more.
+    """
+    with (
+        change(request, "account.remove", person.name, before=audited(person.account)),
+        administrator_remains(),
+    ):
+        person.account.delete()
+    return _("%(name)s is removed.") % {"name": person.name}

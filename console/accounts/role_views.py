@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
 from django.db.models import Count
@@ -37,10 +37,16 @@ def create(request: HttpRequest) -> HttpResponse:
     form = RoleForm(request.POST or None)
     if request.method != "POST" or not form.is_valid():
         return shown(request, form)
-    with change(request, "role.create", form.cleaned_data["name"]) as entry:
-        entry.after = form.save().as_kept
+    made(request, form)
     messages.success(request, _("Role %(name)s is made.") % {"name": form.instance.name})
     return redirect("people:roles")
+
+
+def made(request: HttpRequest, form: RoleForm) -> CustomRole:
+    with change(request, "role.create", form.cleaned_data["name"]) as entry:
+        role: CustomRole = form.save()
+        entry.after = role.as_kept
+    return role
 
 
 @administrators_form
@@ -51,11 +57,16 @@ def edit(request: HttpRequest, role: int) -> HttpResponse:
     form = RoleForm(request.POST or None, instance=kept)
     if request.method != "POST" or not form.is_valid():
         return shown(request, form, get_object_or_404(CustomRole, pk=role))
-    with change(request, "role.update", before["name"], before=before) as entry:
-        saved = form.save()
-        entry.after = saved.as_kept | {"name": saved.name}
+    saved = changed(request, form, before)
     messages.success(request, _("Role %(name)s is changed.") % {"name": saved.name})
     return redirect("people:roles")
+
+
+def changed(request: HttpRequest, form: RoleForm, before: dict[str, Any]) -> CustomRole:
+    with change(request, "role.update", before["name"], before=before) as entry:
+        role: CustomRole = form.save()
+        entry.after = role.as_kept | {"name": role.name}
+    return role
 
 
 def shown(request: HttpRequest, form: RoleForm, role: CustomRole | None = None) -> HttpResponse:
@@ -74,11 +85,16 @@ def delete(request: HttpRequest, role: int) -> HttpResponse:
     question = unanswered(request, deletion_of(kept))
     if question is not None:
         return question
-    before = kept.as_kept | {"members": [str(each) for each in kept.members.all()]}
-    with change(request, "role.delete", kept.name, before=before):
-        kept.delete()
-    messages.success(request, _("Role %(name)s is deleted.") % {"name": kept.name})
+    messages.success(request, deleted(request, kept))
     return redirect("people:roles")
+
+
+def deleted(request: HttpRequest, role: CustomRole) -> str:
+    """Delete a role; return what was done."""
+    before = role.as_kept | {"members": [str(each) for each in role.members.all()]}
+    with change(request, "role.delete", role.name, before=before):
+        role.delete()
+    return _("Role %(name)s is deleted.") % {"name": role.name}
 
 
 def deletion_of(role: CustomRole) -> Danger:

@@ -161,8 +161,24 @@ def take_off(request: HttpRequest) -> HttpResponse:
 def take_off_other(request: HttpRequest, person: int) -> HttpResponse:
     """Take the second step off somebody's account: the app and the recovery codes are lost."""
     account = found(person).account
+    question = unanswered(request, taking_off(account))
+    if question is not None:
+        return question
+    messages.success(request, taken_off(request, account))
+    return redirect("people:detail", person)
+
+
+def taken_off(request: HttpRequest, account: User) -> str:
+    """Take the second step off an account; return what was done."""
     name = account.get_username()
-    danger = Danger(
+    with change(request, "account.second-step-off", name):
+        second_step.take_off(account)
+    return _("%(name)s signs in with a password alone.") % {"name": name}
+
+
+def taking_off(account: User) -> Danger:
+    name = account.get_username()
+    return Danger(
         title=_("Take the second step off %(name)s?") % {"name": name},
         text=_(
             "The password alone opens the account then. Make sure that it is %(name)s who asks, "
@@ -173,16 +189,9 @@ def take_off_other(request: HttpRequest, person: int) -> HttpResponse:
         undo=_("The person sets it up anew, with another key."),
         action=_("Take it off"),
         keep=_("Keep it"),
-        address=reverse("people:second-step-off", args=[person]),
-        back=reverse("people:detail", args=[person]),
+        address=reverse("people:second-step-off", args=[account.pk]),
+        back=reverse("people:detail", args=[account.pk]),
         refusal=""
         if second_step.device_of(account) is not None
         else _("The account has no second step."),
     )
-    question = unanswered(request, danger)
-    if question is not None:
-        return question
-    with change(request, "account.second-step-off", name):
-        second_step.take_off(account)
-    messages.success(request, _("%(name)s signs in with a password alone.") % {"name": name})
-    return redirect("people:detail", person)

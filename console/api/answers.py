@@ -48,9 +48,10 @@ def claim(token: ApiToken, key: str, digest: str, now_ms: int) -> tuple[KeptAnsw
     return made, True
 
 
-def keep(row: KeptAnswer, response: HttpResponse) -> None:
-    """Keep an answer; of one that is too large only its status."""
-    body = response.content if len(response.content) <= BYTES_MAX else b""
+def keep(row: KeptAnswer, response: HttpResponse, *, has_body: bool = True) -> None:
+    """Keep an answer; of one that is too large, or told once, only its status."""
+    is_small = len(response.content) <= BYTES_MAX
+    body = response.content if has_body and is_small else b""
     KeptAnswer.objects.filter(pk=row.pk).update(
         status=response.status_code,
         content_type=response.get("Content-Type", "")[:100],

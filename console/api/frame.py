@@ -30,6 +30,12 @@ SCHEMA = "/api/v1/openapi.json"
 """People who have signed in may read it, too."""
 HELD_TOKEN = "trebuchet.api_token"
 SAFE = frozenset({"GET", "HEAD"})
+UNKEPT = "trebuchet.answer_unkept"
+
+
+def keep_no_answer(request: HttpRequest) -> None:
+    """Keep no answer of a request that tells something once: repeated, it is empty."""
+    request.META[UNKEPT] = True
 
 
 def token_on(request: HttpRequest) -> ApiToken:
@@ -101,7 +107,7 @@ class ApiFrame:
         row, is_new = answers.claim(token, key, digest, now)
         if is_new:
             response = self._plain(request)
-            answers.keep(row, response)
+            answers.keep(row, response, has_body=UNKEPT not in request.META)
             return response
         if row.digest != digest:
             detail = _("This idempotency key was used for another request; take a new one.")

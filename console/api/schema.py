@@ -18,14 +18,18 @@ from console.api.v1 import (
     files,
     groups,
     history,
+    labels,
     lake,
     marks,
     messages,
     offsets,
     people,
     reports,
+    roles,
     sending,
     topics,
+    tracing,
+    waiting,
 )
 
 # Each adds its operations when it is imported.
@@ -45,6 +49,10 @@ AREAS = (
     lake,
     audit,
     people,
+    roles,
+    tracing,
+    waiting,
+    labels,
 )
 
 

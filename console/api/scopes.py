@@ -30,6 +30,9 @@ AREAS: dict[str, Promise | str] = {
     "people": _("People"),
 }
 
+BY_NAME_ALONE = frozenset({"people"})
+"""Areas that `*:write` does not let change: who may make accounts outlives any token."""
+
 
 def scope_of(area: str, *, writes: bool) -> str:
     return f"{area}:{WRITE if writes else READ}"
@@ -43,4 +46,5 @@ def every_scope() -> list[str]:
 def covers(scopes: Collection[str], area: str, *, writes: bool) -> bool:
     """Whether scopes let a program look at an area or change it; who may change it may look."""
     verbs = (WRITE,) if writes else (READ, WRITE)
-    return any(f"{each}:{verb}" in scopes for each in (EVERYTHING, area) for verb in verbs)
+    areas = (area,) if writes and area in BY_NAME_ALONE else (EVERYTHING, area)
+    return any(f"{each}:{verb}" in scopes for each in areas for verb in verbs)

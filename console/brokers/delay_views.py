@@ -18,17 +18,37 @@ from console.ui.lists import asked_text
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from django.http import HttpRequest, HttpResponse
 
-    from console.brokers.delays import Waiting
+    from console.brokers.delays import Level, Waiting
+    from console.gateway.answers import BrokerNode
+
+
+def master(broker_name: str, broker_id: int) -> BrokerNode:
+    node = found(broker_name, broker_id)
+    if not node.is_master:
+        raise MissingError(_("A slave delivers nothing; look at its master."))
+    return node
+
+
+def level_in(levels: Sequence[Level], number: int) -> Level:
+    """Return one of the levels.
+
+    Raises:
+        MissingError: the broker has no such level.
+    """
+    level = next((each for each in levels if each.number == number), None)
+    if level is None:
+        raise MissingError(_("The broker has no such delay level."))
+    return level
 
 
 @page
 def delays(request: HttpRequest, broker_name: str, broker_id: int) -> HttpResponse:
     """Show the levels; the messages of one, or those with a key, in the order of delivery."""
-    node = found(broker_name, broker_id)
-    if not node.is_master:
-        raise MissingError(_("A slave delivers nothing; look at its master."))
+    node = master(broker_name, broker_id)
     levels = levels_of(node)
     asked = whole(request.GET.get("level", ""))
     level = next((each for each in levels if each.number == asked), None)

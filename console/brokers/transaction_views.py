@@ -59,40 +59,64 @@ def transactions(request: HttpRequest, broker_name: str, broker_id: int) -> Http
 def decide(request: HttpRequest, broker_name: str, broker_id: int, offset: int) -> HttpResponse:
     """Commit, roll back or check a transaction, once it is confirmed."""
     node = master(broker_name, broker_id)
+    half = half_at(request, broker_name, offset)
+    wanted = decision(request.POST.get("do") or request.GET.get("do", ""))
+    back = reverse("brokers:transactions", args=[node.broker_name, node.broker_id])
+    if request.method != "POST":
+        return ask(request, danger_of(half, wanted, back, request.path))
+    try:
+        messages.success(request, decided(request, half, wanted))
+    except GatewayError as error:
+        messages.error(request, f"{error.what} {error.advice}".strip())
+    return redirect(back)
+
+
+def half_at(request: HttpRequest, broker_name: str, offset: int) -> Half:
+    """Return a transaction that waits, to whoever may send to its topic.
+
+    Raises:
+        MissingError: there is none (any more).
+    """
     halves = gateway().sending.undecided(broker_name, offset)
-    half = (
-        next((each for each in halves.halves if each.queue_offset == offset), None)
-        if (halves is not None)
-        else None
-    )
+    rows = () if halves is None else halves.halves
+    half = next((each for each in rows if each.queue_offset == offset), None)
     if half is None:
         raise MissingError(
             _("This transaction has an outcome by now, or was asked about: look at the list again.")
         )
     require(request, Action.SEND, half.topic)
-    wanted = request.POST.get("do") or request.GET.get("do", "")
-    if wanted not in (COMMIT, ROLL_BACK, CHECK):
+    return half
+
+
+def decision(asked: str) -> str:
+    """Return what shall become of a transaction.
+
+    Raises:
+        MissingError: it is nothing that could.
+    """
+    if asked not in (COMMIT, ROLL_BACK, CHECK):
         raise MissingError(_("A transaction is committed, rolled back or checked."))
-    back = reverse("brokers:transactions", args=[node.broker_name, node.broker_id])
-    if request.method != "POST":
-        return ask(request, danger_of(half, wanted, back, request.path))
+    return asked
+
+
+def decided(request: HttpRequest, half: Half, wanted: str) -> str:
+    """Commit, roll back or check a transaction; return what was done.
+
+    Raises:
+        GatewayError: its broker refused.
+    """
     subject = f"{half.topic} {half.uniq_key or half.queue_offset}"
-    try:
-        with change(request, f"transaction.{wanted}", subject, before={"group": half.group}):
-            if wanted == CHECK:
-                gateway().sending.check(half)
-            else:
-                gateway().sending.decide(half, is_commit=wanted == COMMIT)
-    except GatewayError as error:
-        messages.error(request, f"{error.what} {error.advice}".strip())
-        return redirect(back)
+    with change(request, f"transaction.{wanted}", subject, before={"group": half.group}):
+        if wanted == CHECK:
+            gateway().sending.check(half)
+        else:
+            gateway().sending.decide(half, is_commit=wanted == COMMIT)
     said = {
         COMMIT: _("The transaction is committed: its message is in %(topic)s."),
         ROLL_BACK: _("The transaction is rolled back: nobody gets its message."),
         CHECK: _("A producer of %(group)s is asked; its answer decides the transaction."),
     }
-    messages.success(request, said[wanted] % {"topic": half.topic, "group": half.group})
-    return redirect(back)
+    return said[wanted] % {"topic": half.topic, "group": half.group}
 
 
 def danger_of(half: Half, wanted: str, back: str, address: str) -> Danger:

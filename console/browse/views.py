@@ -51,12 +51,16 @@ def unmask(
     request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
 ) -> HttpResponse:
     """Show one message with what is masked in it, this once; the audit knows who saw which."""
-    queue = BrokerQueue(broker_name, queue_id)
+    found = revealed(request, topic, BrokerQueue(broker_name, queue_id), offset)
+    return shown(request, found, is_unmasked=True)
+
+
+def revealed(request: HttpRequest, topic: str, queue: BrokerQueue, offset: int) -> StoredMessage:
+    """Return a message with what is masked in it, once it is written down who sees it."""
     rules = list(stored_at(topic, queue, offset).masked_by)
     after = {"queue": str(queue), "offset": str(offset), "rules": rules}
     with change(request, "message.unmask", topic, after=after), unmasked():
-        found = stored_at(topic, queue, offset)
-    return shown(request, found, is_unmasked=True)
+        return stored_at(topic, queue, offset)
 
 
 def shown(request: HttpRequest, found: StoredMessage, *, is_unmasked: bool = False) -> HttpResponse:

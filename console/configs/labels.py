@@ -95,13 +95,21 @@ def edit(request: HttpRequest, pages: ConfigPages, name: str) -> HttpResponse:
     before = values_of(label)
     form = LabelForm(pages.kind, request.POST or None, initial=before)
     if request.method == "POST" and form.is_valid():
-        after = {**before, **form.cleaned_data}
-        with change(request, f"{pages.kind}.label", name, before=before, after=after) as entry:
-            put(label, after)
+        entry = labelled(request, pages, name, form.cleaned_data)
         tell(request, _("The label of %(name)s is changed.") % {"name": name}, entry)
         return redirect(pages.detail_name, name)
     context = {"form": form, "pages": pages, "name": name}
     return render(request, "configs/label.html", context)
+
+
+def labelled(request: HttpRequest, pages: ConfigPages, name: str, said: dict[str, str]) -> Entry:
+    """Keep what a label says."""
+    label = label_of(pages.kind, name)
+    before = values_of(label)
+    after = {**before, **said}
+    with change(request, f"{pages.kind}.label", name, before=before, after=after) as entry:
+        put(label, after)
+    return entry
 
 
 def undo(request: HttpRequest, pages: ConfigPages, entry: int) -> HttpResponse:
@@ -109,19 +117,41 @@ def undo(request: HttpRequest, pages: ConfigPages, entry: int) -> HttpResponse:
 
     A GET shows the form with what would come back.
     """
+    done = done_entry(request, pages, entry)
+    name = done.subject
+    if request.method == "POST" and not is_overtaken(pages, done):
+        undoing = unlabelled(request, pages, done)
+        tell(request, _("The label of %(name)s is what it was.") % {"name": name}, undoing)
+        return redirect(pages.detail_name, name)
+    form = LabelForm(pages.kind, initial=done.before or {})
+    context = {
+        "form": form,
+        "pages": pages,
+        "name": name,
+        "is_overtaken": is_overtaken(pages, done),
+    }
+    return render(request, "configs/label.html", context)
+
+
+def done_entry(request: HttpRequest, pages: ConfigPages, entry: int) -> Entry:
+    """Return the entry of a label that was changed, to whoever may change it."""
     done = get_object_or_404(
         Entry, pk=entry, action=f"{pages.kind}.label", outcome=Entry.Outcome.DONE
     )
-    name, before, after = done.subject, done.before or {}, done.after or {}
-    require(request, pages.action, name)
-    label = label_of(pages.kind, name)
+    require(request, pages.action, done.subject)
+    return done
+
+
+def is_overtaken(pages: ConfigPages, done: Entry) -> bool:
+    """Whether the label says something else by now than the change left."""
+    return values_of(label_of(pages.kind, done.subject)) != (done.after or {})
+
+
+def unlabelled(request: HttpRequest, pages: ConfigPages, done: Entry) -> Entry:
+    """Put back what a label said before a change."""
+    label, before = label_of(pages.kind, done.subject), done.before or {}
     now = values_of(label)
-    if request.method == "POST" and now == after:
-        with change(request, done.action, name, before=now, after=before) as undoing:
-            undoing.remark = _("Undoes entry %(entry)d.") % {"entry": done.pk}
-            put(label, before)
-        tell(request, _("The label of %(name)s is what it was.") % {"name": name}, undoing)
-        return redirect(pages.detail_name, name)
-    form = LabelForm(pages.kind, initial=before)
-    context = {"form": form, "pages": pages, "name": name, "is_overtaken": now != after}
-    return render(request, "configs/label.html", context)
+    with change(request, done.action, done.subject, before=now, after=before) as undoing:
+        undoing.remark = _("Undoes entry %(entry)d.") % {"entry": done.pk}
+        put(label, before)
+    return undoing

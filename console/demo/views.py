@@ -21,30 +21,37 @@ if TYPE_CHECKING:
 @administrators_action
 def start(request: HttpRequest) -> HttpResponse:
     """Start the demo, unless it runs."""
+    is_new, said = started(request)
+    (messages.success if is_new else messages.info)(request, said)
+    return back(request)
+
+
+def started(request: HttpRequest) -> tuple[bool, str]:
+    """Start the demo; return whether it was not running, and what was done."""
     minutes = DEMO_SECONDS // 60
     with change(request, "demo.start", ""):
-        started = demo_process.start()
-    if started:
-        messages.success(
-            request,
-            _("Demo traffic is starting; it ends by itself in %(minutes)s minutes.")
-            % {"minutes": minutes},
-        )
-    else:
-        messages.info(request, _("Demo traffic is already running."))
-    return back(request)
+        is_new = demo_process.start()
+    if is_new:
+        said = _("Demo traffic is starting; it ends by itself in %(minutes)s minutes.")
+        return True, said % {"minutes": minutes}
+    return False, _("Demo traffic is already running.")
 
 
 @administrators_action
 def stop(request: HttpRequest) -> HttpResponse:
     """Stop the demo, if it runs."""
-    with change(request, "demo.stop", ""):
-        stopped = demo_process.stop()
-    if stopped:
-        messages.success(request, _("Demo traffic has stopped; its messages stay in the log."))
-    else:
-        messages.info(request, _("Demo traffic was not running."))
+    is_ended, said = stopped(request)
+    (messages.success if is_ended else messages.info)(request, said)
     return back(request)
+
+
+def stopped(request: HttpRequest) -> tuple[bool, str]:
+    """Stop the demo; return whether it was running, and what was done."""
+    with change(request, "demo.stop", ""):
+        is_ended = demo_process.stop()
+    if is_ended:
+        return True, _("Demo traffic has stopped; its messages stay in the log.")
+    return False, _("Demo traffic was not running.")
 
 
 def back(request: HttpRequest) -> HttpResponse:

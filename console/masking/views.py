@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
 from django.shortcuts import get_object_or_404, redirect, render
@@ -33,10 +33,16 @@ def create(request: HttpRequest) -> HttpResponse:
     form = RuleForm(request.POST or None)
     if request.method != "POST" or not form.is_valid() or "try" in request.POST:
         return shown(request, form)
-    with change(request, "masking.create", form.cleaned_data["name"]) as entry:
-        entry.after = form.save().as_kept
+    made(request, form)
     messages.success(request, _("Rule %(name)s is made.") % {"name": form.instance.name})
     return redirect("masking:list")
+
+
+def made(request: HttpRequest, form: RuleForm) -> MaskingRule:
+    with change(request, "masking.create", form.cleaned_data["name"]) as entry:
+        rule: MaskingRule = form.save()
+        entry.after = rule.as_kept
+    return rule
 
 
 @administrators_form
@@ -47,46 +53,62 @@ def edit(request: HttpRequest, rule: int) -> HttpResponse:
     form = RuleForm(request.POST or None, instance=kept)
     if request.method != "POST" or not form.is_valid() or "try" in request.POST:
         return shown(request, form, get_object_or_404(MaskingRule, pk=rule))
-    with change(request, "masking.update", before["name"], before=before) as entry:
-        saved = form.save()
-        entry.after = saved.as_kept | {"name": saved.name}
+    saved = changed(request, form, before)
     messages.success(request, _("Rule %(name)s is changed.") % {"name": saved.name})
     return redirect("masking:list")
 
 
+def changed(request: HttpRequest, form: RuleForm, before: dict[str, Any]) -> MaskingRule:
+    with change(request, "masking.update", before["name"], before=before) as entry:
+        rule: MaskingRule = form.save()
+        entry.after = rule.as_kept | {"name": rule.name}
+    return rule
+
+
 def shown(request: HttpRequest, form: RuleForm, rule: MaskingRule | None = None) -> HttpResponse:
     """Show the form, with what the rule makes of the sample."""
-    tried = None
-    if form.is_bound and form.is_valid():
-        kind, what = form.cleaned_data["kind"], form.cleaned_data["what"]
-        sample = form.cleaned_data["sample"].encode()
-        if kind == MaskingRule.Kind.PATTERN:
-            sample = by_pattern(what, sample, is_cut=False)
-        elif kind == MaskingRule.Kind.PATH and sample:
-            sample = by_path(path_of(what), sample)
-        tried = sample.decode()
+    tried = tried_on_sample(form) if form.is_bound and form.is_valid() else None
     context = {"form": form, "rule": rule, "tried": tried}
     return render(request, "masking/rule.html", context, status=422 if form.errors else 200)
+
+
+def tried_on_sample(form: RuleForm) -> str:
+    """Return what a rule leaves of the sample."""
+    kind, what = form.cleaned_data["kind"], form.cleaned_data["what"]
+    sample: bytes = form.cleaned_data["sample"].encode()
+    if kind == MaskingRule.Kind.PATTERN:
+        sample = by_pattern(what, sample, is_cut=False)
+    elif kind == MaskingRule.Kind.PATH and sample:
+        sample = by_path(path_of(what), sample)
+    return sample.decode()
 
 
 @administrators_form
 def delete(request: HttpRequest, rule: int) -> HttpResponse:
     """Delete a rule: what it hid is shown to all who read bodies."""
     kept = get_object_or_404(MaskingRule, pk=rule)
-    danger = Danger(
-        title=_("Delete rule %(name)s?") % {"name": kept.name},
+    question = unanswered(request, deletion_of(kept))
+    if question is not None:
+        return question
+    messages.success(request, deleted(request, kept))
+    return redirect("masking:list")
+
+
+def deleted(request: HttpRequest, rule: MaskingRule) -> str:
+    """Delete a rule; return what was done."""
+    with change(request, "masking.delete", rule.name, before=rule.as_kept):
+        rule.delete()
+    return _("Rule %(name)s is deleted.") % {"name": rule.name}
+
+
+def deletion_of(rule: MaskingRule) -> Danger:
+    return Danger(
+        title=_("Delete rule %(name)s?") % {"name": rule.name},
         text=_("What it hides is shown again to everyone who may read bodies of these topics."),
         undo=_("This cannot be undone; the audit keeps what the rule said."),
         action=_("Delete rule"),
         keep=_("Keep it"),
-        address=reverse("masking:delete", args=[kept.pk]),
-        back=reverse("masking:edit", args=[kept.pk]),
-        name=kept.name,
+        address=reverse("masking:delete", args=[rule.pk]),
+        back=reverse("masking:edit", args=[rule.pk]),
+        name=rule.name,
     )
-    question = unanswered(request, danger)
-    if question is not None:
-        return question
-    with change(request, "masking.delete", kept.name, before=kept.as_kept):
-        kept.delete()
-    messages.success(request, _("Rule %(name)s is deleted.") % {"name": kept.name})
-    return redirect("masking:list")

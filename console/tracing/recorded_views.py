@@ -47,6 +47,13 @@ LEVEL_LABELS = {
 WORDS = ("topic", "group", "tag", "key", "client")
 
 
+class LevelError(ValueError):
+    """Nobody can trace as much as this."""
+
+    def __init__(self) -> None:
+        super().__init__(_("A level is off, recorder, or full for 1 to 60 minutes."))
+
+
 class Row(NamedTuple):
     """An event, ready to be shown."""
 
@@ -161,23 +168,28 @@ def levels() -> list[tuple[str, TraceLevel, str]]:
 @administrators_action
 def level(request: HttpRequest) -> HttpResponse:
     """Set how much all brokers trace: everything ends by itself."""
-    asked = request.POST.get("level", "")
     minutes = whole(request.POST.get("minutes", "")) or 0
-    is_full = asked == Level.FULL
-    back = redirect("tracing:recorded")
-    if asked not in set(Level) or (is_full and not 1 <= minutes <= FULL_MINUTES_MAX):
-        messages.error(request, _("A level is off, recorder, or full for 1 to 60 minutes."))
-        return back
-    wanted = Level(asked)
-    after = {"level": str(wanted)} | ({"minutes": minutes} if is_full else {})
     try:
-        with change(request, "trace.level", "", after=after):
-            gateway().recorder.set_level(wanted, minutes if is_full else None)
+        messages.success(request, levelled(request, request.POST.get("level", ""), minutes))
+    except LevelError as error:
+        messages.error(request, str(error))
     except GatewayError as error:
         messages.error(request, error.what)
-        return back
-    messages.success(
-        request,
-        _("Brokers trace: %(level)s.") % {"level": str(LEVEL_LABELS[wanted])},
-    )
-    return back
+    return redirect("tracing:recorded")
+
+
+def levelled(request: HttpRequest, asked: str, minutes: int) -> str:
+    """Set how much all brokers trace; return what was done.
+
+    Raises:
+        LevelError: there is no such level.
+        GatewayError: a broker refused it.
+    """
+    is_full = asked == Level.FULL
+    if asked not in set(Level) or (is_full and not 1 <= minutes <= FULL_MINUTES_MAX):
+        raise LevelError
+    wanted = Level(asked)
+    after = {"level": str(wanted)} | ({"minutes": minutes} if is_full else {})
+    with change(request, "trace.level", "", after=after):
+        gateway().recorder.set_level(wanted, minutes if is_full else None)
+    return _("Brokers trace: %(level)s.") % {"level": str(LEVEL_LABELS[wanted])}

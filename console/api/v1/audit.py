@@ -25,7 +25,7 @@ from console.api.schemas import (
     Text,
     newest,
 )
-from console.api.v1 import configuring
+from console.api.v1 import configuring, labels
 from console.api.v1.brokers import key_restored
 from console.api.v1.configuring import Accept
 from console.api.v1.offsets import restored
@@ -95,7 +95,10 @@ def audit(
     "POST",
     "/audit/{entry}/undo",
     area="audit",
-    pages=("topics:undo", "groups:undo", "offsets:restore", "brokers:undo"),
+    pages=(
+        *("topics:undo", "groups:undo", "offsets:restore", "brokers:undo"),
+        *("topics:label-undo", "groups:label-undo"),
+    ),
     response=Done | PlanOut,
 )
 def audit_undo(
@@ -112,6 +115,8 @@ def audit_undo(
     if pages is None:
         detail = _("What this entry says cannot be taken back here.")
         raise ProblemError(HTTPStatus.CONFLICT, detail)
+    if found.action == f"{kind}.label":
+        return labels.restored(request, pages, entry, dry_run=dry_run)
     rights_on(request).require(pages.action, found.subject)
     plan = pages.undoing(entry)
     return configuring.settled(request, pages, plan, dry_run=dry_run, accept=accept)

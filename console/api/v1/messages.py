@@ -13,6 +13,7 @@ from pydantic import Field
 
 from console.accounts.actions import Action
 from console.accounts.rights import rights_on
+from console.api.frame import keep_no_answer
 from console.api.operations import operation
 from console.api.problems import ProblemError
 from console.api.schemas import Cursor, Number, Text, cursor_of, place_of
@@ -20,7 +21,7 @@ from console.browse import lookups, search_views
 from console.browse.distribution import distribution_of
 from console.browse.readers import readers_of
 from console.browse.scanning import Progress, step
-from console.browse.views import stored_at
+from console.browse.views import revealed, stored_at
 from console.family.views import family_of
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue
@@ -284,6 +285,25 @@ def message_family(
     return {"root": found.root, "steps": found.steps, "problems": found.relatives.problems}
 
 
+# Before the address of a message, which would take it for a broker's name.
+@operation(
+    "POST",
+    "/messages/unmask/{broker_name}/{queue_id}/{offset}/{path:topic}",
+    area="messages",
+    need=Action.UNMASK,
+    named="topic",
+    pages=("browse:unmask",),
+    response=MessageDetailOut,
+)
+def message_unmask(
+    request: HttpRequest, broker_name: Text, queue_id: Number, offset: Number, topic: Text
+) -> dict[str, Any]:
+    """Show one message with what is masked in it, this once; the audit says who saw which."""
+    keep_no_answer(request)
+    found = revealed(request, topic, BrokerQueue(broker_name, queue_id), offset)
+    return detail_out(request, found)
+
+
 @operation(
     "GET",
     "/messages/{broker_name}/{queue_id}/{offset}/{path:topic}",
@@ -295,10 +315,12 @@ def message(
     request: HttpRequest, broker_name: Text, queue_id: Number, offset: Number, topic: Text
 ) -> dict[str, Any]:
     """Show one message: its properties, its body, and who consumed it."""
-    found = stored_at(topic, BrokerQueue(broker_name, queue_id), offset)
-    body, encoding = (
-        body_of(found) if rights_on(request).may(Action.READ, topic) else (None, "hidden")
-    )
+    return detail_out(request, stored_at(topic, BrokerQueue(broker_name, queue_id), offset))
+
+
+def detail_out(request: HttpRequest, found: StoredMessage) -> dict[str, Any]:
+    may_read = rights_on(request).may(Action.READ, found.topic)
+    body, encoding = body_of(found) if may_read else (None, "hidden")
     return {
         **MessageOut.from_orm(found).dict(),
         "body": body,

@@ -1,28 +1,42 @@
-"""People: who may sign in, and as what."""
+"""People: who may sign in, and as what; their sessions, and who is invited."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from django.utils.translation import gettext as _
 from ninja import Schema
 
-from console.accounts.models import CustomRole
-from console.accounts.people_views import Person, found, people_of
+from console.accounts import people_views as views
+from console.accounts.forms import InvitationForm
+from console.accounts.models import CustomRole, Invitation
+from console.accounts.people import LastAdministratorError, fresh
+from console.accounts.people_views import Person, found, ms_of, people_of
+from console.accounts.roles import Role
+from console.accounts.second_step_views import taken_off, taking_off
+from console.accounts.signed_in import sessions_of
+from console.api.frame import keep_no_answer
 from console.api.operations import Need, operation
-from console.api.schemas import LIMIT, Cursor, Limit, Listed, Number, Text, newest
-from console.masking.models import MaskingRule
-
-
-class RoleOut(Schema):
-    """A role made here: actions on topics and groups whose names fit its patterns."""
-
-    id: int
-    name: str
-    actions: list[str]
-    topics: list[str]
-    groups: list[str]
+from console.api.problems import ProblemError
+from console.api.requestbody import filled, given
+from console.api.schemas import (
+    LIMIT,
+    Cursor,
+    Done,
+    DryRun,
+    Limit,
+    Listed,
+    Number,
+    PlanOut,
+    Text,
+    newest,
+    plan_of,
+)
 
 
 class PersonOut(Schema):
@@ -79,37 +93,273 @@ def person(request: HttpRequest, person: Number) -> dict[str, Any]:
     return person_out(found(person))
 
 
-@operation(
-    "GET",
-    "/roles",
-    area="people",
-    need=Need.ADMINISTER,
-    pages=("people:roles", "people:role-edit"),
-    response=list[RoleOut],
-)
-def roles(request: HttpRequest) -> Any:
-    """List the roles made here."""
-    return list(CustomRole.objects.all())
+class SessionOut(Schema):
+    """A browser that somebody is signed in with."""
+
+    id: int
+    since_ms: int
+    seen_ms: int
+    ends_ms: int
+    address: str
+    browser: str
 
 
-class MaskingRuleOut(Schema):
-    """What is hidden in messages of some topics: `kind` says how `what` is read."""
+class InvitationOut(Schema):
+    """An invitation that nobody has taken up."""
 
     id: int
     name: str
-    topics: list[str]
-    kind: str
-    what: str
+    role: str
+    roles: list[str]
+    by: str
+    made_ms: int | None
+    expires_ms: int | None
+
+
+class InvitedOut(InvitationOut):
+    """A new invitation: its link is told this once."""
+
+    link: str
+    mail_problem: str
+
+
+ROLES: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "role": {"enum": list(Role.values), "description": "One of the console's own."},
+        "roles": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "The names of all roles made here that the person has.",
+        },
+    },
+}
+SWITCH: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["enabled"],
+    "properties": {"enabled": {"type": "boolean", "description": "Whether they may sign in."}},
+}
+
+
+def unprocessable(detail: str) -> ProblemError:
+    return ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+
+
+def custom_roles(names: object) -> list[CustomRole]:
+    """Return the roles of these names, all of which there have to be."""
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise unprocessable(_("roles is a list of names."))
+    known = {each.name: each for each in CustomRole.objects.all()}
+    if unknown := sorted(set(names) - set(known)):
+        raise unprocessable(_("There is no role named %(name)s.") % {"name": unknown[0]})
+    return [known[each] for each in dict.fromkeys(names)]
+
+
+def settled(request: HttpRequest, person: int, action: str, **wanted: Any) -> dict[str, Any]:
+    account = found(person).account
+    try:
+        views.settle(request, account, action, **wanted)
+    except LastAdministratorError as error:
+        raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
+    return person_out(found(fresh(account.pk).pk))
+
+
+@operation(
+    "PATCH",
+    "/people/{person}",
+    area="people",
+    need=Need.ADMINISTER,
+    pages=("people:role",),
+    body=ROLES,
+    response=PersonOut,
+)
+def person_change(request: HttpRequest, person: Number) -> dict[str, Any]:
+    """Give a person other roles; it holds from their next request on."""
+    asked = given(request, tuple(ROLES["properties"]))
+    role, names = asked.get("role"), asked.get("roles")
+    if role is not None and role not in Role.values:
+        raise unprocessable(_("There is no such role."))
+    return settled(
+        request,
+        person,
+        "account.role",
+        role=None if role is None else Role(role),
+        custom=None if names is None else custom_roles(names),
+    )
+
+
+@operation(
+    "POST",
+    "/people/{person}/switch",
+    area="people",
+    need=Need.ADMINISTER,
+    pages=("people:switch",),
+    body=SWITCH,
+    response=PersonOut,
+)
+def person_switch(request: HttpRequest, person: Number) -> dict[str, Any]:
+    """Let a person sign in, or no longer: their sessions end at once."""
+    enabled = given(request, tuple(SWITCH["properties"])).get("enabled")
+    if not isinstance(enabled, bool):
+        raise unprocessable(_("enabled is true or false."))
+    return settled(request, person, "account.switch", enabled=enabled)
+
+
+@operation(
+    "DELETE",
+    "/people/{person}",
+    area="people",
+    need=Need.ADMINISTER,
+    pages=("people:remove",),
+    response=Done | PlanOut,
+)
+def person_remove(request: HttpRequest, person: Number, dry_run: DryRun = False) -> Done | PlanOut:
+    """Remove an account, with what is theirs alone."""
+    shown = found(person)
+    danger = views.removal_of(shown)
+    if dry_run:
+        return plan_of(danger)
+    if danger.refusal:
+        raise ProblemError(HTTPStatus.CONFLICT, danger.refusal)
+    try:
+        return Done(detail=views.removed(request, shown))
+    except LastAdministratorError as error:
+        raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
+
+
+@operation(
+    "POST",
+    "/people/{person}/second-step/off",
+    area="people",
+    need=Need.ADMINISTER,
+    pages=("people:second-step-off",),
+    response=Done | PlanOut,
+)
+def person_second_step_off(
+    request: HttpRequest, person: Number, dry_run: DryRun = False
+) -> Done | PlanOut:
+    """Take the second step off an account whose app and recovery codes are lost."""
+    account = found(person).account
+    danger = taking_off(account)
+    if dry_run:
+        return plan_of(danger)
+    if danger.refusal:
+        raise ProblemError(HTTPStatus.CONFLICT, danger.refusal)
+    return Done(detail=taken_off(request, account))
 
 
 @operation(
     "GET",
-    "/masking",
+    "/people/{person}/sessions",
     area="people",
     need=Need.ADMINISTER,
-    pages=("masking:list", "masking:edit"),
-    response=list[MaskingRuleOut],
+    pages=("people:detail",),
+    response=list[SessionOut],
 )
-def masking(request: HttpRequest) -> Any:
-    """List the rules that hide parts of messages."""
-    return list(MaskingRule.objects.all())
+def person_sessions(request: HttpRequest, person: Number) -> list[dict[str, Any]]:
+    """List where a person is signed in, last used first."""
+    return [
+        {
+            "id": each.pk,
+            "since_ms": each.since_ms,
+            "seen_ms": each.seen_ms,
+            "ends_ms": each.ends_ms,
+            "address": each.address,
+            "browser": each.browser,
+        }
+        for each in sessions_of(found(person).account, None)
+    ]
+
+
+@operation(
+    "DELETE",
+    "/people/{person}/sessions",
+    area="people",
+    need=Need.ADMINISTER,
+    pages=("people:sessions-end",),
+    response=Done,
+)
+def person_sessions_end(request: HttpRequest, person: Number) -> Done:
+    """Sign a person out everywhere."""
+    return Done(detail=views.sessions_ended(request, found(person).account, None))
+
+
+@operation(
+    "DELETE",
+    "/people/{person}/sessions/{session}",
+    area="people",
+    need=Need.ADMINISTER,
+    pages=("people:session-end",),
+    response=Done,
+)
+def person_session_end(request: HttpRequest, person: Number, session: Number) -> Done:
+    """End one session of a person."""
+    return Done(detail=views.session_ended(request, person, session))
+
+
+def invitation_out(invitation: Invitation) -> dict[str, Any]:
+    return {
+        "id": invitation.pk,
+        "name": invitation.name,
+        "role": invitation.role,
+        "roles": [each.name for each in invitation.custom_roles.all()],
+        "by": invitation.by,
+        "made_ms": ms_of(invitation.made_at),
+        "expires_ms": ms_of(invitation.expires_at),
+    }
+
+
+@operation(
+    "GET",
+    "/invitations",
+    area="people",
+    need=Need.ADMINISTER,
+    pages=("people:list",),
+    response=list[InvitationOut],
+)
+def invitations(request: HttpRequest) -> list[dict[str, Any]]:
+    """List the invitations that nobody has taken up."""
+    return [invitation_out(each) for each in Invitation.objects.all()]
+
+
+@operation(
+    "POST",
+    "/invitations",
+    area="people",
+    need=Need.ADMINISTER,
+    pages=("people:invite",),
+    form=InvitationForm,
+    response=InvitedOut,
+    status=201,
+)
+def invitation_make(request: HttpRequest) -> dict[str, Any]:
+    """Invite somebody; the link is in this answer and nowhere else."""
+    form = filled(request, lambda data: InvitationForm(data, has_mail=bool(settings.EMAIL_HOST)))
+    keep_no_answer(request)
+    made = views.invited(request, form)
+    mail_problem = made["mail_problem"]
+    return {
+        **invitation_out(made["invitation"]),
+        "link": made["link"],
+        "mail_problem": mail_problem,
+    }
+
+
+@operation(
+    "DELETE",
+    "/invitations/{invitation}",
+    area="people",
+    need=Need.ADMINISTER,
+    pages=("people:withdraw",),
+    response=Done | PlanOut,
+)
+def invitation_withdraw(
+    request: HttpRequest, invitation: Number, dry_run: DryRun = False
+) -> Done | PlanOut:
+    """Take an invitation back: its link opens nothing any more."""
+    kept = get_object_or_404(Invitation, pk=invitation)
+    if dry_run:
+        return plan_of(views.withdrawal_of(kept))
+    return Done(detail=views.withdrawn(request, kept))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from django.contrib.auth.models import User
 
-WHOLE = (f"{EVERYTHING}:{READ}", f"{EVERYTHING}:{WRITE}")
+WHOLE = (f"{EVERYTHING}:{READ}", f"{EVERYTHING}:{WRITE}", f"people:{WRITE}")
 
 
 class Program:
@@ -51,6 +51,16 @@ class Program:
 
     def delete(self, path: str, **headers: str) -> Any:
         return self.ask("DELETE", path, **headers)
+
+
+class FakeDemo:
+    """A demo that starts and stops nothing."""
+
+    def start(self) -> bool:
+        return True
+
+    def stop(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,6 @@ EXCEPTIONS = {
     "api:openapi": ELSEWHERE,
     "api:token-create": TOKENS_MAKE_NO_TOKENS,
     "api:token-delete": TOKENS_MAKE_NO_TOKENS,
-    "brokers:delays": "What waits is on the page alone so far.",
-    "brokers:transactions": "What has no outcome is on the page alone so far.",
     "browse:of-group": LEADS_ON,
     "family:export": "The family is there as JSON by its operation.",
     "files:alike": BY_COMMAND,
@@ -61,7 +59,6 @@ EXCEPTIONS = {
     "preferences:theme": OF_PEOPLE,
     "readyz": ELSEWHERE,
     "reports:png": "A picture of points that the run has as numbers.",
-    "tracing:recorded": "What the recorder kept is on the live page alone so far.",
     "tracing:river": "A stream over a WebSocket, which asks brokers while somebody watches.",
     "tracing:topics": "Names for a field of the live page; the list of topics has them.",
     "words": OF_PEOPLE,
@@ -73,14 +70,7 @@ PREVIEWS = {"alerts:rule-preview", "dead_letters:preview", "offsets:preview"}
 
 # What only people do so far: version 1 reads it.
 BY_PEOPLE = {
-    *("brokers:decide", "demo:start", "demo:stop"),
     *("files:edit", "files:restore", "files:undo"),
-    *("people:invite", "people:remove", "people:role", "people:role-create"),
-    *("people:role-delete", "people:role-edit", "people:session-end", "people:sessions-end"),
-    *("people:switch", "people:withdraw"),
-    *("browse:unmask", "masking:create", "masking:delete", "masking:edit"),
-    *("groups:label", "groups:label-undo", "topics:label", "topics:label-undo"),
-    *("people:second-step-off", "tracing:level"),
     *("sql:cancel", "sql:delete", "sql:right-take", "sql:rights", "sql:run", "sql:save"),
     *("sql:schedule", "sql:schedule-end"),
 }

@@ -16,6 +16,7 @@ from console.api.schema import openapi
 from console.dead_letters import replaying
 from console.demo import views as demo_views
 from console.reports import health, tasks
+from tests.console.api.conftest import FakeDemo
 
 pytestmark = pytest.mark.django_db
 
@@ -80,7 +81,7 @@ def test_no_call_is_answered_by_a_failure(programs, brokers, monkeypatch, settin
     monkeypatch.setattr(replaying, "launch", lambda _run: None)
     monkeypatch.setattr(health, "problems", list)
     monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_how: None)
-    monkeypatch.setattr(demo_views, "demo_process", None)
+    monkeypatch.setattr(demo_views, "demo_process", FakeDemo())
     brokers.add_topic("Orders")
     brokers.add_group("billing")
     brokers.put("Orders", 0, 1_000)

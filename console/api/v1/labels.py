@@ -1,0 +1,129 @@
+"""Labels: owner and description of topics and groups, which the console keeps."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from ninja import Schema
+
+from console.accounts.actions import Action
+from console.api.operations import operation
+from console.api.problems import ProblemError
+from console.api.requestbody import filled, schema_of
+from console.api.schemas import Done, PlanOut, Text
+from console.configs import labels
+from console.configs.labels import LabelForm, label_of, values_of
+from console.configs.pages import refuse_system
+from console.groups.views import PAGES as GROUP_PAGES, found as found_group
+from console.topics.views import PAGES as TOPIC_PAGES, found as found_topic
+
+if TYPE_CHECKING:
+    from console.audit.models import Entry
+    from console.configs.pages import ConfigPages
+
+
+class LabelOut(Schema):
+    """What people say of a topic or a group."""
+
+    owner: str
+    description: str
+    message_type: str
+
+
+TOPIC_LABEL = schema_of(LabelForm)
+GROUP_LABEL: dict[str, Any] = {
+    **TOPIC_LABEL,
+    "properties": {
+        name: each for name, each in TOPIC_LABEL["properties"].items() if name != "message_type"
+    },
+}
+
+
+def settled(request: HttpRequest, pages: ConfigPages, name: str) -> Done:
+    """Change what the body names of a label."""
+    before = values_of(label_of(pages.kind, name))
+    form = filled(request, lambda data: LabelForm(pages.kind, data, initial=before))
+    said = {**before, **form.cleaned_data}
+    if said == before:
+        return Done(detail=_("It is like this already; nothing was done."))
+    entry = labels.labelled(request, pages, name, form.cleaned_data)
+    return Done(detail=_("The label of %(name)s is changed.") % {"name": name}, entry=entry.pk)
+
+
+def restored(
+    request: HttpRequest, pages: ConfigPages, entry: int, *, dry_run: bool
+) -> Done | PlanOut:
+    """Take back what an entry says was changed of a label."""
+    done: Entry = labels.done_entry(request, pages, entry)
+    name = done.subject
+    now, wanted = values_of(label_of(pages.kind, name)), done.before or {}
+    changes = {"seen": done.after, "now": now, "wanted": wanted}
+    if dry_run:
+        return PlanOut(title=f"{done.action} {name}", changes=changes)
+    if now == wanted:
+        return Done(detail=_("It is like this already; nothing was done."))
+    if labels.is_overtaken(pages, done):
+        detail = _("Somebody changed it meanwhile; nothing was done.")
+        raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
+    undoing = labels.unlabelled(request, pages, done)
+    detail = _("The label of %(name)s is what it was.") % {"name": name}
+    return Done(detail=detail, entry=undoing.pk)
+
+
+@operation(
+    "GET",
+    "/labels/topics/{path:topic}",
+    area="topics",
+    pages=("topics:label",),
+    response=LabelOut,
+)
+def topic_label(request: HttpRequest, topic: Text) -> dict[str, str]:
+    """Show whose a topic is, and what it is for."""
+    return values_of(label_of(TOPIC_PAGES.kind, found_topic(topic).name))
+
+
+@operation(
+    "PATCH",
+    "/labels/topics/{path:topic}",
+    area="topics",
+    need=Action.TOPIC,
+    named="topic",
+    pages=("topics:label",),
+    body=TOPIC_LABEL,
+    response=Done,
+)
+def topic_label_change(request: HttpRequest, topic: Text) -> Done:
+    """Say whose a topic is, and what it is for; without any words the label goes."""
+    refuse_system(found_topic(topic))
+    return settled(request, TOPIC_PAGES, topic)
+
+
+@operation(
+    "GET",
+    "/labels/groups/{path:group}",
+    area="groups",
+    pages=("groups:label",),
+    response=LabelOut,
+)
+def group_label(request: HttpRequest, group: Text) -> dict[str, str]:
+    """Show whose a group is, and what it is for."""
+    return values_of(label_of(GROUP_PAGES.kind, found_group(group).name))
+
+
+@operation(
+    "PATCH",
+    "/labels/groups/{path:group}",
+    area="groups",
+    need=Action.GROUP,
+    named="group",
+    pages=("groups:label",),
+    body=GROUP_LABEL,
+    response=Done,
+)
+def group_label_change(request: HttpRequest, group: Text) -> Done:
+    """Say whose a group is, and what it is for; without any words the label goes."""
+    refuse_system(found_group(group))
+    return settled(request, GROUP_PAGES, group)

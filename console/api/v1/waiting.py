@@ -1,0 +1,202 @@
+"""What waits in a master: delayed messages, transactions without an outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Schema
+
+from console.accounts.actions import Action
+from console.accounts.rights import rights_on
+from console.api.operations import operation
+from console.api.schemas import (
+    Cursor,
+    Done,
+    DryRun,
+    Number,
+    PlanOut,
+    Text,
+    cursor_of,
+    place_of,
+    plan_of,
+)
+from console.api.v1.messages import MessageOut
+from console.brokers import delay_views, transaction_views
+from console.brokers.delays import Waiting, levels_of, next_in, with_key
+from console.gateway.access import gateway
+
+
+class LevelOut(Schema):
+    """A delay level; `delay_ms` None: the broker's configuration has it no more."""
+
+    number: int
+    delay_ms: int | None
+    count: int
+    first_due_ms: int | None
+    last_due_ms: int | None
+    is_late: bool
+
+
+class WaitingOut(Schema):
+    """A message that waits for its delay, and where it goes then."""
+
+    topic: str
+    due_ms: int
+    message: MessageOut
+
+
+class WaitingListOut(Schema):
+    """Messages of a level in the order of delivery; `hidden` counts those of other topics."""
+
+    items: list[WaitingOut]
+    next: str | None
+    hidden: int
+
+
+class HalfOut(Schema):
+    """A transaction without an outcome."""
+
+    queue_offset: int
+    topic: str
+    group: str
+    uniq_key: str
+    keys: str
+    tags: str
+    body_bytes: int
+    born_ms: int
+    born_host: str
+    age_ms: int
+    check_times: int
+
+
+class HalvesOut(Schema):
+    """Transactions without an outcome; `is_told` false: this broker does not tell what waits."""
+
+    is_told: bool
+    total: int
+    items: list[HalfOut]
+    next: str | None
+    hidden: int
+
+
+@operation(
+    "GET",
+    "/brokers/{broker_name}/{broker_id}/delays",
+    area="brokers",
+    pages=("brokers:delays",),
+    response=list[LevelOut],
+)
+def delays(request: HttpRequest, broker_name: Text, broker_id: Number) -> list[dict[str, Any]]:
+    """List the delay levels of a master: how many messages wait, and until when."""
+    return [
+        {
+            "number": each.number,
+            "delay_ms": each.delay_ms,
+            "count": each.count,
+            "first_due_ms": None if each.first is None else each.first.due_ms,
+            "last_due_ms": None if each.last is None else each.last.due_ms,
+            "is_late": each.is_late,
+        }
+        for each in levels_of(delay_views.master(broker_name, broker_id))
+    ]
+
+
+def waiting_out(
+    request: HttpRequest, waiting: list[Waiting], more: int | None = None
+) -> dict[str, Any]:
+    rights = rights_on(request)
+    shown = [each for each in waiting if rights.may(Action.SEE, each.topic)]
+    return {
+        "items": [
+            {"topic": each.topic, "due_ms": each.due_ms, "message": each.stored} for each in shown
+        ],
+        "next": None if more is None else cursor_of(more),
+        "hidden": len(waiting) - len(shown),
+    }
+
+
+@operation(
+    "GET",
+    "/brokers/{broker_name}/{broker_id}/delays/{level}",
+    area="messages",
+    pages=("brokers:delays",),
+    response=WaitingListOut,
+)
+def delayed(
+    request: HttpRequest, broker_name: Text, broker_id: Number, level: Number, cursor: Cursor = ""
+) -> dict[str, Any]:
+    """List what waits in a level, the next one first."""
+    node = delay_views.master(broker_name, broker_id)
+    found = delay_views.level_in(levels_of(node), level)
+    place = place_of(cursor, (int,))
+    if not found.count:
+        return waiting_out(request, [])
+    return waiting_out(request, *next_in(node, found, 0 if place is None else max(0, place[0])))
+
+
+@operation(
+    "GET",
+    "/brokers/{broker_name}/{broker_id}/delayed",
+    area="messages",
+    pages=("brokers:delays",),
+    response=WaitingListOut,
+)
+def delayed_find(
+    request: HttpRequest, broker_name: Text, broker_id: Number, key: Text
+) -> dict[str, Any]:
+    """Find what waits by its key or unique key."""
+    node = delay_views.master(broker_name, broker_id)
+    return waiting_out(request, with_key(node, levels_of(node), key) if key else [])
+
+
+@operation(
+    "GET",
+    "/brokers/{broker_name}/{broker_id}/transactions",
+    area="messages",
+    pages=("brokers:transactions",),
+    response=HalvesOut,
+)
+def broker_transactions(
+    request: HttpRequest, broker_name: Text, broker_id: Number, cursor: Cursor = ""
+) -> dict[str, Any]:
+    """List the transactions of a master that have no outcome, the oldest first."""
+    transaction_views.master(broker_name, broker_id)
+    place = place_of(cursor, (int,))
+    halves = gateway().sending.undecided(broker_name, 0 if place is None else max(0, place[0]))
+    if halves is None:
+        return {"is_told": False, "total": 0, "items": [], "next": None, "hidden": 0}
+    rights = rights_on(request)
+    shown = [each for each in halves.halves if rights.may(Action.SEE, each.topic)]
+    return {
+        "is_told": True,
+        "total": halves.total,
+        "items": shown,
+        "next": None if halves.next_offset is None else cursor_of(halves.next_offset),
+        "hidden": len(halves.halves) - len(shown),
+    }
+
+
+@operation(
+    "POST",
+    "/brokers/{broker_name}/{broker_id}/transactions/{offset}/{deed}",
+    area="messages",
+    need=Action.SEND,
+    pages=("brokers:decide",),
+    response=Done | PlanOut,
+)
+def broker_transaction_decide(
+    request: HttpRequest,
+    broker_name: Text,
+    broker_id: Number,
+    offset: Number,
+    deed: Text,
+    dry_run: DryRun = False,
+) -> Done | PlanOut:
+    """Commit a transaction, roll it back, or check it: `commit`, `roll-back`, `check`."""
+    transaction_views.master(broker_name, broker_id)
+    half = transaction_views.half_at(request, broker_name, offset)
+    wanted = transaction_views.decision(deed)
+    if dry_run:
+        return plan_of(transaction_views.danger_of(half, wanted, "", ""))
+    return Done(detail=transaction_views.decided(request, half, wanted))
