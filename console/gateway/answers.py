@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_core.message.versions import version_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MASTER_ID = 0
 PERM_READ = 4
@@ -450,13 +453,14 @@ names the filters of its watch that it matches."""
 class TraceBatch:
     """Events that a broker pushed.
 
-    `dropped` counts the events that the broker's ring lost since the watch began; a new watch has
-    another `watch_id` and counts from zero.
+    `dropped` counts the events that the broker's ring lost since the watch began, `offered` by
+    stage those that matched; a new watch has another `watch_id` and counts from zero.
     """
 
     events: list[TraceEvent]
     watch_id: str
     dropped: int
+    offered: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,8 +491,10 @@ class WatchFilter:
 
     `topic` is a name or, with * and ?, a pattern; `group` is that of consumers or of producers;
     `key` is one of the keys, the unique key or the offset id; `client` is a client id, an address
-    or its host; `named` is a property and its value; `sample` follows one of so many messages;
-    `message` is all that happens to one message, its copies in other topics included.
+    or its host; `named` is a property and its value; `min_latency_us` pairs stages with the least
+    that they take; `min_total_ms` counts since a message was stored; `sample` follows one of so
+    many messages; `message` is all that happens to one message, its copies in other topics
+    included.
     """
 
     topic: str | None = None
@@ -500,5 +506,7 @@ class WatchFilter:
     stages: frozenset[str] | None = None
     errors_only: bool = False
     min_latency_ms: int = 0
+    min_latency_us: tuple[tuple[str, int], ...] = ()
+    min_total_ms: int = 0
     sample: int = 1
     message: TracedMessage | None = None

@@ -61,7 +61,8 @@ class Viewer:
     """One open Live page. Event loop only.
 
     `seen` events matched its filter; `dropped` of them never reached the page, since the queue
-    overflowed; the broker's own ring lost `broker_dropped` before the filter. `round` numbers the
+    overflowed; the broker's own ring lost `broker_dropped` before the filter. `lost` has both by
+    stage, as far as stages are known: a broker tells them once nothing waits. `round` numbers the
     page's filters and clearings: events from before the last filter carry an older number, and the
     page picks from them itself. Messages of topics that it may not see are nothing to it. By its
     `token` a page that lost its connection comes back; what was sent last is kept until then, since
@@ -80,6 +81,7 @@ class Viewer:
         self.seen = 0
         self.dropped = 0
         self.broker_dropped = 0
+        self.lost: Counter[str] = Counter()
         # Each with the round that it came in.
         self._queue: deque[tuple[int, TraceEvent]] = deque()
         self._sent: deque[tuple[int, TraceEvent]] = deque(maxlen=QUEUE_EVENTS_MAX)
@@ -90,8 +92,9 @@ class Viewer:
     def offer(self, event: TraceEvent) -> None:
         self.seen += 1
         if len(self._queue) >= QUEUE_EVENTS_MAX:
-            self._queue.popleft()
+            _round, oldest = self._queue.popleft()
             self.dropped += 1
+            self.lost[oldest["stage"]] += 1
         self._queue.append((self.round, event))
         self._news.set()
 
@@ -103,19 +106,28 @@ class Viewer:
         self.broker_dropped += count
         self._news.set()
 
+    def broker_lost_of(self, stages: Mapping[str, int]) -> None:
+        """Take note of what stages those were that a broker lost."""
+        self.lost.update(stages)
+        self._news.set()
+
     def clear(self, number: int = 0) -> None:
         """Drop what waits and count from zero, as for a page just opened."""
         self.round = number
         self._queue.clear()
-        self.seen = self.dropped = self.broker_dropped = 0
-        self._news.set()
+        self.seen = 0
+        self._count_anew()
 
     def show(self, wanted: WatchFilter, number: int = 0) -> None:
         """Show what another filter matches from now on; what waits keeps its round."""
         self.filter = wanted
         self.round = number
         self.seen = len(self._queue)
+        self._count_anew()
+
+    def _count_anew(self) -> None:
         self.dropped = self.broker_dropped = 0
+        self.lost.clear()
         self._news.set()
 
     def go_back_to(self, count: int) -> None:
@@ -163,6 +175,7 @@ class Viewer:
                     "seen": self.seen,
                     "dropped": self.dropped,
                     "brokerDropped": self.broker_dropped,
+                    "lost": self.lost,
                     "waiting": len(self._queue),
                 }
             )
@@ -182,6 +195,8 @@ class WatchedBroker:
     dropped: int = 0
     last_seq: int = 0
     received: int = 0
+    come: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
     resumed: bool = False
     refilter: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
@@ -384,6 +399,7 @@ class TraceBridge:
             # A new watch counts from zero.
             broker.watch_id = batch.watch_id
             broker.dropped = broker.last_seq = broker.received = 0
+            broker.come, broker.lost = Counter(), Counter()
         lost = max(0, batch.dropped - broker.dropped)
         broker.dropped = batch.dropped
         broker.received += len(batch.events)
@@ -395,11 +411,25 @@ class TraceBridge:
                 viewer.broker_lost(lost)
             viewers.setdefault(self._names.get(viewer.filter), []).append(viewer)
         for event in batch.events:
+            broker.come[event["stage"]] += 1
             event["brokerName"] = broker.name
             for name in event.pop("matched", ()):
                 for viewer in viewers.get(name, ()):
                     if viewer.may_see(str(event.get("topic", ""))):
                         viewer.offer(event)
+        self._tell_lost_stages(broker, batch)
+
+    def _tell_lost_stages(self, broker: WatchedBroker, batch: TraceBatch) -> None:
+        """Say what stages a broker has lost: while events wait there, nobody knows."""
+        if broker.received + broker.dropped != sum(batch.offered.values()):
+            return
+        lost = Counter(batch.offered)
+        lost.subtract(broker.come)
+        news = lost - broker.lost
+        if news:
+            broker.lost = lost
+            for viewer in self._viewers:
+                viewer.broker_lost_of(news)
 
     def _set(self, broker: WatchedBroker, state: str, message: Sentence) -> None:
         if (state, message) != (broker.state, broker.message):

@@ -28,10 +28,12 @@ STAGES = (
 WORD_CHARS_MAX = 255
 OFFSET_MAX = 2**63 - 1
 LATENCY_MS_MAX = 7 * 86_400_000
+LEAST_STAGES_MAX = 32
 SAMPLE_MAX = 1_000_000
 FIELDS = {
     *("type", "round", "topic", "group", "tag", "key", "client", "property"),
-    *("stages", "errorsOnly", "minLatencyMs", "sample", "message"),
+    *("stages", "errorsOnly", "minLatencyMs", "minLatencyUs"),
+    *("minTotalMs", "sample", "message"),
 }
 
 
@@ -62,6 +64,8 @@ def parse_filter(content: Mapping[str, Any]) -> WatchFilter:
         stages=frozenset(stages) if stages else None,
         errors_only=content.get("errorsOnly") is True,
         min_latency_ms=_number(content, "minLatencyMs", 0, LATENCY_MS_MAX),
+        min_latency_us=_least_by_stage(content.get("minLatencyUs")),
+        min_total_ms=_number(content, "minTotalMs", 0, LATENCY_MS_MAX),
         sample=_number(content, "sample", 1, SAMPLE_MAX),
         message=traced_message(content.get("message")),
     )
@@ -75,6 +79,20 @@ def _property_of(content: Mapping[str, Any]) -> tuple[str, str] | None:
     if not name or not value:
         raise FilterError(_("A property is asked for as name=value."))
     return name, value
+
+
+def _least_by_stage(content: object) -> tuple[tuple[str, int], ...]:
+    """Return how many microseconds each of some stages takes at least, by stage."""
+    if content is None:
+        return ()
+    if (
+        not isinstance(content, dict)
+        or not 0 < len(content) <= LEAST_STAGES_MAX
+        or not all(stage in STAGES for stage in content)
+    ):
+        raise FilterError(_("Stages are a list of %(stages)s.") % {"stages": ", ".join(STAGES)})
+    most = LATENCY_MS_MAX * 1_000
+    return tuple((stage, _number(content, stage, 0, most)) for stage in sorted(content))
 
 
 def _number(content: Mapping[str, Any], name: str, least: int, most: int) -> int:

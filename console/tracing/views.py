@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest, HttpResponse
 
-NAMES = ("topic", "group", "tag", "key", "client", "stage", "property", "latency", "sample")
+NAMES = (
+    *("topic", "group", "tag", "key", "client", "stage", "property"),
+    *("latency", "total", "took", "sample"),
+)
 SCRIPTS = [f"tracing/{name}.js" for name in ("strip", "rows", "filter_line", "recording", "live")]
 NAMES_OFFERED_MAX = 2_000
 

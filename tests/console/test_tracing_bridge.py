@@ -132,6 +132,8 @@ def test_a_filter_is_what_the_page_says() -> None:
         "stages": ["stored"],
         "errorsOnly": True,
         "minLatencyMs": 5,
+        "minLatencyUs": {"flushed": 800, "delivered": 5_000},
+        "minTotalMs": 200,
         "sample": 100,
     }
 
@@ -142,6 +144,8 @@ def test_a_filter_is_what_the_page_says() -> None:
         stages=frozenset({"stored"}),
         errors_only=True,
         min_latency_ms=5,
+        min_latency_us=(("delivered", 5_000), ("flushed", 800)),
+        min_total_ms=200,
         sample=100,
     )
 
@@ -162,6 +166,10 @@ def test_a_filter_is_what_the_page_says() -> None:
         {"property": "=red"},
         {"minLatencyMs": -1},
         {"minLatencyMs": "5"},
+        {"minLatencyUs": {"lost": 5}},
+        {"minLatencyUs": {"stored": -1}},
+        {"minLatencyUs": {}},
+        {"minTotalMs": 0.5},
         {"sample": 0},
         {"sample": True},
     ],
@@ -275,6 +283,23 @@ async def test_what_the_broker_dropped_is_told_once(
     brokers.push([an_event()], dropped=2, watch_id="2")
 
     assert viewer.broker_dropped == 9
+
+
+async def test_what_stages_the_broker_dropped_is_told_once_nothing_waits_there(
+    bridge: TraceBridge, brokers: TracedBroker
+) -> None:
+    viewer = Viewer(1)
+    bridge.join(viewer)
+    await brokers.until_watched()
+
+    brokers.push([an_event()], dropped=2, offered={"stored": 3, "flushed": 2})
+    waits = frames(viewer)[-1]
+    brokers.push([an_event()], dropped=3, offered={"stored": 3, "flushed": 2})
+    brokers.push([], dropped=4, offered={"stored": 3, "flushed": 3})
+
+    assert (waits["brokerDropped"], waits["lost"]) == (2, {})
+    frame = frames(viewer)[-1]
+    assert (frame["brokerDropped"], frame["lost"]) == (4, {"stored": 1, "flushed": 3})
 
 
 async def test_a_new_filter_is_sent_to_the_broker_on_the_same_connection(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.console.conftest import Actors
 
 
-@pytest.mark.parametrize("name", ["topic", "group", "tag", "key", "client", "property"])
+@pytest.mark.parametrize("name", ["topic", "group", "tag", "key", "client", "property", "took"])
 def test_a_word_of_the_address_is_in_the_filter(
     actors: Actors, brokers: FakeBroker, name: str
 ) -> None:

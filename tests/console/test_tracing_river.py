@@ -53,13 +53,14 @@ class River:
         return self.sent()
 
     def feed(self, *events: dict[str, Any], round_: int | None = None, dropped: int = 0) -> None:
-        frame = {
+        frame: dict[str, Any] = {
             "type": "events",
             "round": self.sent()["round"] if round_ is None else round_,
             "events": events,
             "seen": len(events),
             "dropped": dropped,
             "brokerDropped": 0,
+            "lost": {},
             "waiting": 0,
             "upTo": len(events),
         }
@@ -166,6 +167,19 @@ def test_a_word_is_completed_and_a_wrong_one_is_named(river: River) -> None:
     line.press("Tab")
     river.until_sent("said.topic === 'payments'")
 
+    line.type("total:1s took:del")
+    expect(river.page.locator("#river-offers li")).to_contain_text(["delivered>"])
+    line.press("ArrowDown")
+    line.press("Tab")
+    line.type("5ms,flushed>800us ")
+    said = river.until_sent("said.minLatencyUs?.flushed")
+    assert said["minLatencyUs"] == {"delivered": 5000, "flushed": 800}
+    assert said["minTotalMs"] == 1000
+    assert "&total=1000&took=delivered%3E5ms%2Cflushed%3E800us" in river.page.url
+    line.fill("topic:payments ")
+    river.until_sent("!said.minTotalMs")
+
+    line.press("End")
     line.type("colour:red")
 
     expect(river.page.locator("#river-problems")).to_contain_text("There is no field colour.")

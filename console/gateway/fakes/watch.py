@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from console.gateway.answers import TraceBatch
 
@@ -37,9 +37,9 @@ class FakeWatches:
     def open_ones(self) -> list[FakeWatch]:
         return [watch for watch in self.opened if not watch.is_closed]
 
-    def push(self, events: list[TraceEvent], *, dropped: int = 0, watch_id: str = "1") -> None:
+    def push(self, events: list[TraceEvent], **counts: Any) -> None:
         """Have the newest open watch bring a batch."""
-        self.open_ones[-1].bring(events, dropped=dropped, watch_id=watch_id)
+        self.open_ones[-1].bring(events, **counts)
 
 
 class FakeWatch:
@@ -84,11 +84,18 @@ class FakeWatch:
         if self._stored in self._broker.watchers:
             self._broker.watchers.remove(self._stored)
 
-    def bring(self, events: list[TraceEvent], *, dropped: int = 0, watch_id: str = "1") -> None:
+    def bring(
+        self,
+        events: list[TraceEvent],
+        *,
+        dropped: int = 0,
+        watch_id: str = "1",
+        offered: Mapping[str, int] | None = None,
+    ) -> None:
         """Bring what of these events the filters match."""
         named = [(event, self._matched(event)) for event in events]
         wanted = [event | {"matched": names} for event, names in named if names]
-        self._on_batch(TraceBatch(wanted, watch_id, dropped))
+        self._on_batch(TraceBatch(wanted, watch_id, dropped, offered or {}))
 
     def _stored(self, event: TraceEvent) -> None:
         self.bring([event])

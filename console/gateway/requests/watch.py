@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 
 class TraceEventsBody(msgspec.Struct):
-    """The body of TRACE_EVENTS; `dropped` is a 64-bit number and therefore text."""
+    """The body of TRACE_EVENTS; counts are 64-bit numbers and therefore text."""
 
     events: list[TraceEvent]
     watch_id: str = msgspec.field(default="", name="watchId")
     dropped: str = "0"
+    offered: dict[str, str] = {}
 
 
 decode_events = msgspec.json.Decoder(TraceEventsBody).decode
@@ -62,6 +63,8 @@ def content_of(wanted: WatchFilter) -> dict[str, Any]:
         "stages": None if wanted.stages is None else sorted(wanted.stages),
         "errorsOnly": wanted.errors_only,
         "minLatencyMs": wanted.min_latency_ms,
+        "minLatencyUs": dict(wanted.min_latency_us) or None,
+        "minTotalMs": wanted.min_total_ms,
         "sample": wanted.sample,
         "message": message
         and {
@@ -86,4 +89,5 @@ def trace_batch(body: bytes) -> TraceBatch:
         ValueError: the body is no batch of events.
     """
     decoded = decode_events(body)
-    return TraceBatch(decoded.events, decoded.watch_id, int(decoded.dropped))
+    offered = {stage: int(count) for stage, count in decoded.offered.items()}
+    return TraceBatch(decoded.events, decoded.watch_id, int(decoded.dropped), offered)

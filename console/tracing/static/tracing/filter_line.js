@@ -3,15 +3,18 @@
 "use strict";
 
 const FilterLine = (() => {
-  const NAMES = ["topic", "group", "tag", "key", "client", "stage", "property", "latency", "sample"];
+  const NAMES = ["topic", "group", "tag", "key", "client", "stage", "property", "latency", "total", "took", "sample"];
   const HINTS = {
     topic: gettext("a name, or a pattern with * and ?"), group: gettext("of consumers or of producers"),
     tag: gettext("the tag, exactly"), key: gettext("a key, the unique key or an id"),
     client: gettext("id, address or host"), stage: gettext("one stage, or several with commas"),
     property: gettext("name=value"), latency: gettext("at least so many milliseconds"),
+    total: gettext("so many milliseconds since it was stored"), took: gettext("how long a stage takes at least: delivered>5ms,flushed>800us"),
     sample: gettext("one of so many messages, all of its stages"), errors: gettext("what went wrong"),
   };
   const SHOWN_MAX = 12;
+  // What may stand behind a field, by its name; known once the line is completed.
+  let pools = null;
   const TOKEN = /([a-z]+):("[^"]*"?|\S*)|("[^"]*"?|\S+)/g;
   const bare = (text) => text.replace(/^"|"$/g, "");
   const quoted = (text) => (/\s/.test(text) ? `"${text}"` : text);
@@ -26,10 +29,15 @@ const FilterLine = (() => {
       else if (!NAMES.includes(name)) problem ||= interpolate(gettext("There is no field %s."), [name]);
       else if (bare(value)) fields[name] = bare(value);
     }
-    if (fields.latency) {
-      const [, number, unit] = /^[>=]*(\d{1,9})(ms|s)?$/.exec(fields.latency) || [];
-      if (number) fields.latency = String(Number(number) * (unit === "s" ? 1000 : 1));
-      else { problem ||= gettext("A latency is a number of milliseconds."); delete fields.latency; }
+    for (const name of ["latency", "total"]) {
+      if (!fields[name]) continue;
+      const [, number, unit] = /^[>=]*(\d{1,9})(ms|s)?$/.exec(fields[name]) || [];
+      if (number) fields[name] = String(Number(number) * (unit === "s" ? 1000 : 1));
+      else { problem ||= gettext("A latency is a number of milliseconds."); delete fields[name]; }
+    }
+    if (fields.took && !leastOf(fields.took)) {
+      problem ||= gettext("Write stages with how long they take at least: delivered>5ms,flushed>800us.");
+      delete fields.took;
     }
     if (fields.sample) {
       const [, number] = /^(?:1\/)?(\d{1,7})$/.exec(fields.sample) || [];
@@ -37,6 +45,16 @@ const FilterLine = (() => {
       else { problem ||= gettext("A sample is a number, as in 1/100."); delete fields.sample; }
     }
     return { fields, problem };
+  }
+  /** The least microseconds by stage of `delivered>5ms,flushed>800us`; null where it is none of this. */
+  function leastOf(text) {
+    const least = {};
+    for (const part of (text || "").split(",")) {
+      const [, stage, number, unit] = /^([a-z_]+)>=?(\d{1,9})(us|ms|s)?$/.exec(part.trim()) || [];
+      if (!stage || pools && !pools.stage.has(stage) || stage === "errors") return null;
+      least[stage] = Number(number) * { us: 1, ms: 1000, s: 1000000 }[unit || "ms"];
+    }
+    return least;
   }
   /** Whether the last word may become the name of a field: nobody means a key by it yet. */
   function isUnfinished(line) {
@@ -50,8 +68,9 @@ const FilterLine = (() => {
     }).join(" ");
   }
 
-  /** Offer names and values under a field; `pools` has the values by name. */
-  function complete(input, list, pools) {
+  /** Offer names and values under a field; `values` has the values by name. */
+  function complete(input, list, values) {
+    pools = values;
     let chosen = -1;
     let offers = [];
     function token() {
@@ -67,6 +86,11 @@ const FilterLine = (() => {
         offers = [...pools[name]].filter((each) => each.toLowerCase().includes(typed) && each !== value)
           .sort((one, other) => other.toLowerCase().startsWith(typed) - one.toLowerCase().startsWith(typed))
           .map((each) => ({ text: `${name}:${quoted(each)} `, label: each, hint: name }));
+      } else if (name === "took") {
+        // One stage after the other, each with its own time.
+        const [, before, typed] = /^(.*,)?(.*)$/.exec(value);
+        offers = [...pools.stage].filter((each) => each.startsWith(typed) && each !== "errors")
+          .map((each) => ({ text: `took:${before || ""}${each}>`, label: `${each}>`, hint: HINTS.took }));
       } else if (name) offers = [];
       else {
         offers = [...NAMES.map((each) => ({ text: `${each}:`, label: `${each}:`, hint: HINTS[each] })),
@@ -118,5 +142,5 @@ const FilterLine = (() => {
       } else if ((event.key === "Enter" || event.key === "Tab") && chosen >= 0) { event.preventDefault(); take(chosen); }
     });
   }
-  return { NAMES, parse, isUnfinished, compose, complete };
+  return { NAMES, parse, isUnfinished, leastOf, compose, complete };
 })();

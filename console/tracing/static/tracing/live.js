@@ -34,7 +34,8 @@
   let stick = true;
   let selected = null;
   let arrived = 0;
-  let counters = { seen: 0, dropped: 0, brokerDropped: 0, waiting: 0 };
+  let counters = { seen: 0, dropped: 0, brokerDropped: 0, waiting: 0, lost: {} };
+  const came = new Map();
   let last = { seen: 0, arrived: 0, at: performance.now() };
   let status = { problem: "", brokers: [] };
   let notice = "";
@@ -68,15 +69,21 @@
     return texts.filter(Boolean).join("\n").toLowerCase();
   }
   function matches(event) {
-    const { topic, group, tag, key, client, property, stages, errorsOnly, minLatencyMs } = wanted();
+    const { topic, group, tag, key, client, property, stages, errorsOnly, minLatencyMs, minLatencyUs, minTotalMs } = wanted();
     // Events carry no properties, so what is here came because it matched, or is not known to.
     if (property && event.asked !== property || topic && !fits(event.topic, topic) || tag && event.tags !== tag) return false;
     if (stages && !stages.includes(event.stage) || errorsOnly && !LiveRows.ERRORS.includes(event.stage)) return false;
     if (client && ![event.clientId, event.client, (event.client || "").replace(/:\d+$/, "")].includes(client)) return false;
     if (minLatencyMs && (event.latencyUs || 0) < minLatencyMs * 1000) return false;
+    if (minTotalMs && (event.totalUs || 0) < minTotalMs * 1000 || minLatencyUs && !tookAsLong(event, minLatencyUs)) return false;
     if (group && group !== event.group && group !== event.producerGroup) return false;
     if (key && ![event.uniqKey, event.offsetMsgId, ...(event.keys || "").split(" ")].includes(key)) return false;
     return !only || isOf(event, only);
+  }
+  function tookAsLong(event, least) {
+    if ((event.latencyUs || 0) >= (least[event.stage] ?? Infinity)) return true;
+    const steps = Object.entries(event.steps || {});
+    return steps.some(([step, us], at) => us - (at && steps[at - 1][1]) >= (least[step] ?? Infinity));
   }
   const expressions = new Map();
   function fits(name, pattern) {
@@ -101,7 +108,7 @@
     const errorsOnly = stages.includes("errors");
     return {
       ...words, stages: stages.length && !errorsOnly ? stages : null, errorsOnly,
-      minLatencyMs: number("latency"), sample: number("sample"), message: only,
+      minLatencyMs: number("latency"), minTotalMs: number("total"), minLatencyUs: FilterLine.leastOf(fields.took), sample: number("sample"), message: only,
     };
   }
 
@@ -205,6 +212,25 @@
     $("river-dropped-box").dataset.state = dropped ? "warn" : "off";
     $("river-waiting-box").hidden = !paused || !counters.waiting;
     $("river-waiting").textContent = Trebuchet.grouped(counters.waiting);
+    showStages();
+  }
+  /** What came and what was dropped of each stage; of some it is told late, or never, which stage they were. */
+  function showStages() {
+    if (!$("river-by-stage").open) return;
+    const { lost } = counters;
+    const rows = [...new Set([...came.keys(), ...Object.keys(lost)])].map((stage) => [stage, LiveRows.wordOf(stage), came.get(stage) || 0, lost[stage] || 0]);
+    const unknown = counters.dropped + counters.brokerDropped - Object.values(lost).reduce((sum, each) => sum + each, 0);
+    if (unknown > 0) rows.push(["", gettext("not known"), 0, unknown]);
+    $("river-stages").replaceChildren(...rows.map(([stage, word, count, dropped]) => {
+      const row = document.createElement("tr");
+      row.dataset.stage = stage;
+      for (const [text, css] of [[word, ""], [Trebuchet.grouped(count), "num"], [Trebuchet.grouped(dropped), "num"]]) {
+        const cell = row.insertCell();
+        cell.className = css;
+        cell.textContent = text;
+      }
+      return row;
+    }));
   }
   function showSpeed() {
     const now = performance.now();
@@ -215,8 +241,9 @@
     last = { seen: counters.seen, arrived, at: now };
   }
   function resetCounters() {
-    counters = { seen: 0, dropped: 0, brokerDropped: 0, waiting: 0 };
+    counters = { seen: 0, dropped: 0, brokerDropped: 0, waiting: 0, lost: {} };
     arrived = 0;
+    came.clear();
     last = { seen: 0, arrived: 0, at: performance.now() };
     showCounters();
   }
@@ -368,7 +395,10 @@
     const events = frame.round === round ? frame.events : frame.events.filter(matches);
     arrived += events.length;
     LiveRows.take(events);
-    for (const event of events) learn(event);
+    for (const event of events) {
+      came.set(event.stage, (came.get(event.stage) || 0) + 1);
+      learn(event);
+    }
     showCounters();
   }
   function learn(event) {
@@ -465,6 +495,7 @@
     search.addEventListener("input", () => { LiveRows.sift(); showState(); });
     $("river-pause").addEventListener("click", () => setPaused(!paused));
     $("river-clear").addEventListener("click", clear);
+    $("river-by-stage").addEventListener("toggle", showStages);
     for (const button of page.querySelectorAll("[data-save]")) button.addEventListener("click", () => saveRecording(button.dataset.save));
     $("river-recording").addEventListener("change", (event) => {
       if (event.target.files[0]) playRecording(event.target.files[0]);
