@@ -1,4 +1,4 @@
-"""Native: the compiled turn for plain sends, wired to the objects that it moves."""
+"""Native: the compiled turn for plain requests, wired to the objects that it moves."""
 
 from __future__ import annotations
 
@@ -8,19 +8,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from broker_core.composition.foundation import Foundation
     from broker_core.composition.storage import StorageParts
+    from broker_core.native.turn import PullTurn, SendTurn
+    from broker_core.processors.pull import PullProcessor
     from broker_core.processors.send import SendProcessor
-    from broker_core.remoting.plain_sends import PlainSends
+    from broker_core.remoting.plain_requests import PlainRequests
 
 logger = logging.getLogger(__name__)
 
 
-def build_plain_sends(
-    foundation: Foundation, storage: StorageParts, send: SendProcessor
-) -> PlainSends | None:
-    """Return who serves plain sends before the dispatcher sees them; None: nobody."""
+def build_plain_requests(
+    foundation: Foundation, storage: StorageParts, send: SendProcessor, pull: PullProcessor
+) -> PlainRequests | None:
+    """Return who serves plain requests before the dispatcher sees them; None: nobody."""
+    native = foundation.native
+    logger.info("plain requests are served by: %s", native.words)
+    if native.turn is None:
+        return None
+    return native.turn(_sends(foundation, storage, send), _pulls(foundation, storage, pull))
+
+
+def _sends(foundation: Foundation, storage: StorageParts, send: SendProcessor) -> SendTurn | None:
     native, store = foundation.native, storage.store
     puts = store.own_puts
-    logger.info("plain sends are served by: %s", native.words)
     if native.send_turn is None or puts is None or puts.is_guarded or store.files.pool is not None:
         # A plug-in wants to see every put; records that are guarded or written elsewhere first are
         # not plain.
@@ -31,6 +40,16 @@ def build_plain_sends(
         foundation.configuration.store,
         storage.stats,
         storage.tracer,
-        storage.store.acknowledge,
+        store.acknowledge,
         foundation.clock,
+    )
+
+
+def _pulls(foundation: Foundation, storage: StorageParts, pull: PullProcessor) -> PullTurn | None:
+    native, store = foundation.native, storage.store
+    if native.pull_turn is None or pull.plain is None or store.own_reads is None:
+        # A hook or a plug-in wants to see every pull.
+        return None
+    return native.pull_turn(
+        pull, store.own_reads, store.files.put_state, storage.stats, foundation.clock
     )

@@ -82,7 +82,7 @@ def build_processors(
     topics, groups, offsets = storage.topics, storage.groups, storage.offsets
     store, stats, consumers = storage.store, storage.stats, clients.consumers
     sending = _sending(foundation, storage, clients, access)
-    consuming = _consuming(foundation, storage, clients)
+    consuming = build_consuming(foundation, storage, clients)
     long_answers = LongAnswers()
     live_update = LiveUpdate(
         foundation, topics, naming.registration, sending.send, clients.slow_consumers
@@ -240,7 +240,10 @@ def _undecided(
     return TransactionAdmin(storage.transactions, check, foundation.steady, long_answers)
 
 
-def _consuming(foundation: Foundation, storage: StorageParts, clients: ClientParts) -> Consuming:
+def build_consuming(
+    foundation: Foundation, storage: StorageParts, clients: ClientParts
+) -> Consuming:
+    """Build what hands out messages."""
     config, clock = foundation.configuration.broker, foundation.clock
     store, consumers = storage.store, clients.consumers
     consumer_trace = ConsumerTrace(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broker_core.clock import thread_cpu_seconds
 from broker_core.composition.around import surrounded
 from broker_core.composition.foundation import server_limits_of
-from broker_core.composition.native import build_plain_sends
+from broker_core.composition.native import build_plain_requests
 from broker_core.composition.processors import build_processors
 from broker_core.metadata.progress import Progress
 from broker_core.metrics.readings import Readings, ReadParts
@@ -94,7 +94,7 @@ def build_requests(
         lambda: water_mark.late_ms,
         readings,
     )
-    plain_sends = build_plain_sends(foundation, storage, processors.send)
+    plain_requests = build_plain_requests(foundation, storage, processors.send, processors.pull)
     refusals = RefusalTrace(storage.tracer, clients.consumers)
 
     def on_connection_lost(connection: Connection) -> None:
@@ -118,7 +118,7 @@ def build_requests(
             proxies=proxies,
             on_connection_lost=on_connection_lost,
             on_turn=storage.stats.put_latency.end_turn,
-            plain_sends=plain_sends,
+            plain_requests=plain_requests,
             on_refused=refusals.refused,
         )
 

@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 
 
 class TagFilter:
-    """Matches ConsumeQueue units by their tags_code. Holds no state."""
+    """Matches ConsumeQueue units by their tags_code. Holds no state.
 
-    __slots__ = ("_codes",)
+    Attributes:
+        codes: the hashes of the tags that are wanted.
+    """
+
+    __slots__ = ("codes",)
 
     units_max = FILTERED_UNITS_MAX
 
     def __init__(self, codes: frozenset[int]) -> None:
-        self._codes = codes
+        self.codes = codes
 
     @classmethod
     def of(cls, subscription: SubscriptionData) -> TagFilter | None:
@@ -39,10 +43,10 @@ class TagFilter:
         return cls(frozenset(built.code_set)) if built.code_set else None
 
     def by_tags_code(self, tags_code: int) -> bool:
-        return tags_code in self._codes or tags_code <= ADDRESS_MAX
+        return tags_code in self.codes or tags_code <= ADDRESS_MAX
 
     def by_ext_unit(self, unit: CqExtUnit) -> bool:
-        return unit.tags_code in self._codes
+        return unit.tags_code in self.codes
 
     def by_record(self, record: memoryview) -> bool:
         """Return True: the client tells two tags with the same hash apart."""

@@ -179,7 +179,7 @@ def process_metrics(
 
 def native_metrics(*, is_native: bool) -> Iterator[Family]:
     """Yield which of the twins serves plain sends."""
-    yield _gauge("native", "Whether plain sends are served by compiled code", float(is_native))
+    yield _gauge("native", "Whether plain requests are served by compiled code", float(is_native))
 
 
 def _gauge(name: str, text: str, value: Number) -> Family:

@@ -1,4 +1,4 @@
-"""Loading: which of the twins serves plain sends, replays plain records on a slave, reads logs."""
+"""Loading: which of the twins serves plain requests, replays a slave's records, reads logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-    from broker_core.native.turn import NativePlainReplay, SendTurn
+    from broker_core.native.turn import NativePlainReplay, PullTurn, SendTurn, Turn
 
     Bytes = bytes | bytearray | memoryview
 
@@ -34,6 +34,8 @@ class Native(NamedTuple):
     plain_replay: type[NativePlainReplay] | None = None
     sampled: Callable[[memoryview, int], list[memoryview]] | None = None
     """See broker_core.trace.records."""
+    turn: type[Turn] | None = None
+    pull_turn: type[PullTurn] | None = None
 
 
 class NativeRecords(Protocol):
@@ -78,7 +80,13 @@ def load(environment: Mapping[str, str] = os.environ) -> Native:
             ) from error
         return Native(None, f"Python, since {reason}; `{COMMAND}` compiles it")
     return Native(
-        module.SendTurn, "compiled", module.crc32, module.NativePlainReplay, module.sampled
+        module.SendTurn,
+        "compiled",
+        module.crc32,
+        module.NativePlainReplay,
+        module.sampled,
+        module.Turn,
+        module.PullTurn,
     )
 
 

@@ -11,13 +11,16 @@ from libc.string cimport memchr, memcmp, memcpy
 ctypedef const uint8_t* Bytes
 
 cdef enum:
+    PULL_MESSAGE = 11
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
+    LITE_PULL_MESSAGE = 361
     NAME_VALUE = 1
     BETWEEN = 2
     PROPERTIES_MAX = 32767
     SPECIAL_MAX = 16
     COMMON_MAX = 32
+    FIELDS_MAX = 100
     ITEM_HEAD = 20
     ITEM_MIN = 22
 
@@ -27,6 +30,27 @@ cdef struct Text:
     Py_ssize_t size
     # It holds \-escapes, none of them half of a surrogate pair.
     bint is_escaped
+
+
+cdef struct Head:
+    int32_t code
+    int32_t opaque
+
+
+cdef struct Pull:
+    int32_t code
+    int32_t opaque
+    Text group
+    Text topic
+    Text subscription
+    Text expression_type
+    int32_t queue_id
+    int32_t max_msg_nums
+    int32_t sys_flag
+    int64_t queue_offset
+    int64_t commit_offset
+    int64_t suspend_timeout_ms
+    int64_t sub_version
 
 
 cdef struct Send:
@@ -292,13 +316,87 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send) noexcept nogi
     return at + 1
 
 
-cdef inline bint read_send(Bytes at, Bytes end, Send* send) noexcept nogil:
-    """Read a whole JSON header of a send in the short form that is answered; tell if it is one."""
+cdef inline Bytes read_pull_fields(Bytes at, Bytes end, Pull* pull) noexcept nogil:
+    """Read the ext fields of a pull, each at most once; others are passed over."""
+    cdef uint32_t seen = 0, bit
+    cdef int64_t number = 0
+    cdef int64_t most64 = 999999999999999999
+    cdef Text key, text
+    cdef int count = 0
+    # Of nothing, but not nowhere.
+    text.at = at
+    text.size = 0
+    text.is_escaped = False
+    pull.subscription = pull.expression_type = text
+    pull.commit_offset = pull.suspend_timeout_ms = pull.sub_version = 0
+    if at >= end or at[0] != 123:
+        return NULL
+    at += 1
+    while True:
+        at = read_text(at, end, &key)
+        if at == NULL or key.is_escaped or at >= end or at[0] != 58 or count == FIELDS_MAX:
+            return NULL
+        at += 1
+        count += 1
+        if is_text(key, b"consumerGroup", 13):
+            bit = 1
+            at = read_text(at, end, &pull.group)
+        elif is_text(key, b"topic", 5):
+            bit = 2
+            at = read_text(at, end, &pull.topic)
+        elif is_text(key, b"queueId", 7):
+            bit = 4
+            at = read_int_text(at, end, INT32_LEAST, INT32_MOST, &number)
+            pull.queue_id = <int32_t>number
+        elif is_text(key, b"queueOffset", 11):
+            bit = 8
+            at = read_int_text(at, end, -most64, most64, &pull.queue_offset)
+        elif is_text(key, b"maxMsgNums", 10):
+            bit = 16
+            at = read_int_text(at, end, INT32_LEAST, INT32_MOST, &number)
+            pull.max_msg_nums = <int32_t>number
+        elif is_text(key, b"sysFlag", 7):
+            bit = 32
+            at = read_int_text(at, end, INT32_LEAST, INT32_MOST, &number)
+            pull.sys_flag = <int32_t>number
+        elif is_text(key, b"commitOffset", 12):
+            bit = 64
+            at = read_int_text(at, end, -most64, most64, &pull.commit_offset)
+        elif is_text(key, b"suspendTimeoutMillis", 20):
+            bit = 128
+            at = read_int_text(at, end, 0, most64, &pull.suspend_timeout_ms)
+        elif is_text(key, b"subscription", 12):
+            bit = 256
+            at = read_text(at, end, &pull.subscription)
+        elif is_text(key, b"subVersion", 10):
+            bit = 512
+            at = read_int_text(at, end, -most64, most64, &pull.sub_version)
+        elif is_text(key, b"expressionType", 14):
+            bit = 1024
+            at = read_text(at, end, &pull.expression_type)
+        else:
+            bit = 0
+            at = read_text(at, end, &text)
+        if at == NULL or at >= end or seen & bit:
+            return NULL
+        seen |= bit
+        if at[0] == 44:
+            at += 1
+        elif at[0] == 125:
+            break
+        else:
+            return NULL
+    # What has no default must be there.
+    return NULL if seen & 63 != 63 else at + 1
+
+
+cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
+                             Pull* pull) noexcept nogil:
+    """Read a whole JSON header of a request that is answered, with the fields of one kind."""
     cdef uint32_t seen = 0, bit
     cdef int64_t number = 0
     cdef Text key, text
-    send.opaque = 0
-    send.is_batch = False
+    head.code = head.opaque = 0
     if at >= end or at[0] != 123:
         return False
     at += 1
@@ -309,15 +407,15 @@ cdef inline bint read_send(Bytes at, Bytes end, Send* send) noexcept nogil:
         at += 1
         if is_text(key, b"code", 4):
             bit = 1
-            at = read_int(at, end, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, &number)
-            send.code = <int32_t>number
+            at = read_int(at, end, INT32_LEAST, INT32_MOST, &number)
+            head.code = <int32_t>number
         elif is_text(key, b"flag", 4):
             bit = 2
             at = read_int(at, end, 0, 0, &number)
         elif is_text(key, b"opaque", 6):
             bit = 4
             at = read_int(at, end, INT32_LEAST, INT32_MOST, &number)
-            send.opaque = <int32_t>number
+            head.opaque = <int32_t>number
         elif is_text(key, b"version", 7):
             bit = 8
             at = read_int(at, end, INT32_LEAST, INT32_MOST, &number)
@@ -332,7 +430,10 @@ cdef inline bint read_send(Bytes at, Bytes end, Send* send) noexcept nogil:
             at = read_text(at, end, &text)
         elif is_text(key, b"extFields", 9):
             bit = 128
-            at = read_ext_fields(at, end, send)
+            if send != NULL:
+                at = read_ext_fields(at, end, send)
+            else:
+                at = read_pull_fields(at, end, pull)
         else:
             return False
         if at == NULL or at >= end or seen & bit:
@@ -345,8 +446,27 @@ cdef inline bint read_send(Bytes at, Bytes end, Send* send) noexcept nogil:
         else:
             return False
     # Without a flag it is 0, without an opaque as well.
-    if at + 1 != end or seen & 129 != 129:
+    return at + 1 == end and seen & 129 == 129
+
+
+cdef inline bint read_pull(Bytes at, Bytes end, Pull* pull) noexcept nogil:
+    """Read a whole JSON header of a pull; tell if it is one."""
+    cdef Head head
+    if not read_header(at, end, &head, NULL, pull):
         return False
+    pull.code = head.code
+    pull.opaque = head.opaque
+    return head.code == PULL_MESSAGE or head.code == LITE_PULL_MESSAGE
+
+
+cdef inline bint read_send(Bytes at, Bytes end, Send* send) noexcept nogil:
+    """Read a whole JSON header of a send in the short form; tell if it is one."""
+    cdef Head head
+    send.is_batch = False
+    if not read_header(at, end, &head, send, NULL):
+        return False
+    send.code = head.code
+    send.opaque = head.opaque
     if send.code == SEND_BATCH_MESSAGE:
         send.is_batch = True
     return send.code == SEND_MESSAGE_V2 or send.is_batch

@@ -13,11 +13,19 @@ class SendTurn:
         acknowledge: object,
         clock: object,
     ) -> None: ...
+
+class PullTurn:
+    def __init__(
+        self, pull: object, reader: object, put_state: object, stats: object, clock: object
+    ) -> None: ...
+
+class Turn:
+    def __init__(self, sends: SendTurn | None, pulls: PullTurn | None) -> None: ...
     def serve(
         self,
+        connection: object,
         decoder: object,
         dispatcher: object,
-        born_host: bytes,
         room: int,
         requests_max: int,
     ) -> bytes | Later: ...

@@ -1,5 +1,5 @@
 # cython: language_level=3, cdivision=True, embedsignature=False
-"""The turn of the loop for plain sends and batches, compiled.
+"""The turn of the loop for plain sends, batches and pulls, compiled.
 
 Load, run, store: a turn reads positions and buffers out of the objects of the broker, serves as
 many plain sends as the received bytes hold, and writes back at its end. In between no Python code
@@ -7,7 +7,7 @@ runs that could look at these objects, and nothing is remembered beyond the end 
 by identity at the next beginning. So there is nothing to invalidate.
 
 A frame that is not plain ends the turn; the Python twin serves it: `processors/send.py` with
-`store/put.py`, whose bytes and counts these are. All puts of a turn have the time of its first, as
+`store/put.py`, or `processors/pull.py` with `store/reads.py`, whose bytes and counts these are. All puts of a turn have the time of its first, as
 if the clock had stood still; the watch of slow puts is asked once, about the last.
 
 Invariant, as of the twin: of a record the head is written last, then its unit.
@@ -28,6 +28,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from broker_core.native.pack cimport (
     CRC_MASK,
+    DECIMAL_MAX,
     HEX_SIZE,
     UNIT_SIZE,
     crc32_begin,
@@ -41,12 +42,16 @@ from broker_core.native.pack cimport (
 )
 from broker_core.native.scan cimport (
     BETWEEN,
+    LITE_PULL_MESSAGE,
     PROPERTIES_MAX,
+    PULL_MESSAGE,
     SEND_BATCH_MESSAGE,
+    SEND_MESSAGE_V2,
     SPECIAL_MAX,
     Bytes,
     Item,
     Properties,
+    Pull,
     Send,
     Special,
     Text,
@@ -58,7 +63,9 @@ from broker_core.native.scan cimport (
     read_item,
     read_item_properties,
     read_properties,
+    read_pull,
     read_send,
+    unescape,
 )
 
 from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK
@@ -75,8 +82,8 @@ cdef enum:
     ANSWERS_MAX = 262144
     MAGIC = 0xDAA320A7
 
-cdef const char* SEND_BEGINS = b'{"code":3'
-cdef Py_ssize_t SEND_BEGINS_SIZE = 9
+cdef const char* BEGINS = b'{"code":'
+cdef Py_ssize_t BEGINS_SIZE = 8
 cdef const char* UNIQ_KEY = b'UNIQ_KEY\x01'
 cdef Py_ssize_t UNIQ_KEY_SIZE = 9
 
@@ -239,31 +246,20 @@ cdef class SendTurn:
         self._open = 0
         self._is_loaded = False
 
-    def serve(self, decoder, dispatcher, bytes born_host not None, Py_ssize_t room,
-              int64_t requests_max):
+    cdef object serve(self, Bytes begin, Py_ssize_t size, decoder, dispatcher, bytes born_host,
+                      Py_ssize_t room, int64_t requests_max):
         """Serve the plain sends that come next; return their answers, b"" when there is none.
 
         Ends behind `room` bytes of answers and `requests_max` requests at the latest. Puts that do
         not count at once are told of together: then this returns a Later.
         """
-        cdef Py_buffer view
-        cdef Bytes begin
         cdef Py_ssize_t taken = 0
-        rest = decoder.rest
-        if rest is None:
-            return b""
-        PyObject_GetBuffer(rest, &view, PyBUF_SIMPLE)
         self._answered = 0
         try:
-            begin = <Bytes>view.buf
-            if (
-                view.len < PREFIX + SEND_BEGINS_SIZE
-                or memcmp(begin + PREFIX, SEND_BEGINS, SEND_BEGINS_SIZE) != 0
-                or not self._may_serve(dispatcher, born_host)
-            ):
+            if not self._may_serve(dispatcher, born_host):
                 return b""
             try:
-                taken = self._run(begin, begin + view.len, decoder.frame_max, room, requests_max)
+                taken = self._run(begin, begin + size, decoder.frame_max, room, requests_max)
             finally:
                 self._store()
                 if self._picked:
@@ -278,7 +274,6 @@ cdef class SendTurn:
                 self._from + self._position, answers, self._requests, taken
             )
         finally:
-            PyBuffer_Release(&view)
             self._born_host = NULL
             self._dispatcher = None
 
@@ -782,4 +777,56 @@ cdef inline str text_of(Text text):
     return PyUnicode_DecodeUTF8(<const char*>text.at, text.size, NULL)
 
 
+include "gather.pxi"
 include "replay.pxi"
+
+
+cdef class Turn:
+    """Serves the plain requests of one broker. Event loop only."""
+
+    cdef SendTurn _sends
+    cdef PullTurn _pulls
+
+    def __init__(self, SendTurn sends, PullTurn pulls):
+        """Either may be None: then its requests are the Python twin's."""
+        self._sends = sends
+        self._pulls = pulls
+
+    def serve(self, connection, decoder, dispatcher, Py_ssize_t room, int64_t requests_max):
+        """See PlainRequests."""
+        cdef Py_buffer view
+        cdef Bytes begin
+        cdef int code
+        rest = decoder.rest
+        if rest is None:
+            return b""
+        PyObject_GetBuffer(rest, &view, PyBUF_SIMPLE)
+        try:
+            begin = <Bytes>view.buf
+            if view.len < START or memcmp(begin + PREFIX, BEGINS, BEGINS_SIZE) != 0:
+                return b""
+            code = code_at(begin + PREFIX + BEGINS_SIZE)
+            if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE:
+                if self._sends is not None:
+                    return self._sends.serve(
+                        begin, view.len, decoder, dispatcher, connection.remote_host, room,
+                        requests_max
+                    )
+            elif code == PULL_MESSAGE or code == LITE_PULL_MESSAGE:
+                if self._pulls is not None:
+                    return self._pulls.serve(begin, view.len, connection, decoder, dispatcher, code)
+            return b""
+        finally:
+            PyBuffer_Release(&view)
+
+
+cdef inline int code_at(Bytes at) noexcept:
+    """Return the number of two or three digits that ends with a comma, -1 for anything else."""
+    cdef int i, code = 0
+    for i in range(4):
+        if at[i] == 44 and i >= 2:
+            return code
+        if not 48 <= at[i] <= 57:
+            return -1
+        code = code * 10 + at[i] - 48
+    return -1

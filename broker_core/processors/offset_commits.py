@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 
 
 class OffsetCommits:
-    """Stores offsets; tells watchers and consume hooks of those that moved. Event loop only."""
+    """Stores offsets; tells watchers and consume hooks of those that moved. Event loop only.
+
+    Attributes:
+        offsets: where they are stored.
+    """
 
     def __init__(
         self, offsets: ConsumerOffsets, trace: ConsumerTrace, hooks: ConsumeHooks | None = None
     ) -> None:
-        self._offsets = offsets
+        self.offsets = offsets
         self._trace = trace
         self._tracer = trace.tracer
         self._hooks = hooks
@@ -32,12 +36,12 @@ class OffsetCommits:
         if recorder.is_on:
             recorder.acknowledged((group, topic, queue_id), offset, connection.remote_address)
         if self._tracer.watching or self._hooks is not None:
-            before = self._offsets.query(group, topic, queue_id)
-            self._offsets.commit(group, topic, queue_id, offset)
+            before = self.offsets.query(group, topic, queue_id)
+            self.offsets.commit(group, topic, queue_id, offset)
             if before != offset:
                 self._tell(QueuePlace(group, topic, queue_id, before), offset, connection)
         else:
-            self._offsets.commit(group, topic, queue_id, offset)
+            self.offsets.commit(group, topic, queue_id, offset)
 
     def _tell(self, before: QueuePlace, offset: int, connection: Connection) -> None:
         if self._tracer.watching:

@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from broker_core.delivery.tag_filter import TagFilter
 from broker_core.errors import RequestRefusedError
 from broker_core.processors.around.consume_hooks import QueuePlace
 from broker_core.processors.consumer_trace import Answered
 from broker_core.processors.which_broker import MASTER
 from broker_core.protocol.codes import ResponseCode
+from broker_core.protocol.command import answer_template, parts_of
 from broker_core.protocol.headers import fields
 from broker_core.remoting.dispatch import refused
-from broker_core.store.results import GetMessageResult, GetMessageStatus
+from broker_core.store.results import FILTERED_UNITS_MAX, GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from broker_core.clock import Clock
     from broker_core.config.broker import BrokerConfig
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import MessageFilter
+    from broker_core.trace.tracer import Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +78,24 @@ class PullWatchers:
     hooks: ConsumeHooks | None = None
 
 
+class PlainPulls(NamedTuple):
+    """What the native turn needs to know of this module to serve plain pulls."""
+
+    filter_of: Callable[..., MessageFilter | None]
+    """See SubscriptionCheck."""
+    filter_type: type[TagFilter]
+    """Other filters are not plain."""
+    filtered_units_max: int
+    commits: OffsetCommits
+    which_broker: WhichBroker
+    tracer: Tracer
+    slow_consumers: SlowConsumers
+    config: BrokerConfig
+    answer_parts: tuple[bytes, ...]
+    """A header of messages found, cut where suggestWhichBrokerId, the next, the lowest and the
+    highest offset and the opaque stand."""
+
+
 class PullProcessor:
     """PULL_MESSAGE (11), LITE_PULL_MESSAGE (361). Event loop only."""
 
@@ -104,6 +125,26 @@ class PullProcessor:
         self._stats = stats
         self._counted_log = counted_log
         self._clock = clock
+
+    @property
+    def plain(self) -> PlainPulls | None:
+        """What plain pulls need; None where a hook wants to see every pull."""
+        if self._hooks is not None:
+            return None
+        names = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
+        places = b",".join(b'"%b":"%%d"' % name.encode() for name in names)
+        remark = GetMessageStatus.FOUND.name.encode()
+        return PlainPulls(
+            self._check.filter_of,
+            TagFilter,
+            FILTERED_UNITS_MAX,
+            self._commits,
+            self.which_broker,
+            self._tracer,
+            self._slow_consumers,
+            self._config,
+            parts_of(answer_template(b"{" + places + b"}", remark)),
+        )
 
     def pull_message(
         self, request: RemotingCommand, connection: Connection

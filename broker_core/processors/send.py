@@ -29,7 +29,13 @@ from broker_core.message.properties import (
 from broker_core.message.sys_flag import TRANSACTION_MASK
 from broker_core.processors.send_trace import SLOW_PUT_S
 from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
-from broker_core.protocol.command import RemotingCommand, SendCommand, answer_template, framed
+from broker_core.protocol.command import (
+    RemotingCommand,
+    SendCommand,
+    answer_template,
+    framed,
+    parts_of,
+)
 from broker_core.protocol.frame import FrameDecoder
 from broker_core.protocol.headers.send_message import SHORT_NAMES, SendHeader
 from broker_core.remoting.dispatch import refused
@@ -521,17 +527,6 @@ class _Together(Later):
             # Other sends wait for the same report.
             outcome = error
         self.finish(outcome)
-
-
-def parts_of(template: bytes) -> tuple[bytes, ...]:
-    """Return the texts between the places of a %-template."""
-    parts = [b""]
-    for piece in re.split(rb"(%%|%d|%016X)", template):
-        if piece in (b"%d", b"%016X"):
-            parts.append(b"")
-        else:
-            parts[-1] += b"%" if piece == b"%%" else piece
-    return tuple(parts)
 
 
 def producer_fields(config: BrokerConfig) -> dict[str, str]:

@@ -13,6 +13,7 @@ Source: remoting/protocol/RemotingCommand.java (4.9.7).
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING, Literal
 
@@ -237,20 +238,32 @@ def _from_header(header: Header) -> RemotingCommand:
     )
 
 
-_ANSWER = (
-    b'{"code":%d,"extFields":%b,"flag":1,"language":"PYTHON","opaque":%d,'
-    b'"serializeTypeCurrentRPC":"JSON","version":' + str(BROKER_VERSION).encode() + b"}"
-)
+_ANSWER_BEGINS = b'{"code":0,"extFields":'
+_ANSWER_GOES_ON = b',"flag":1,"language":"PYTHON","opaque":%d,'
+_ANSWER_ENDS = b'"serializeTypeCurrentRPC":"JSON","version":%d}' % BROKER_VERSION
 
 
-def answer_template(ext_fields: bytes) -> bytes:
+def answer_template(ext_fields: bytes, remark: bytes | None = None) -> bytes:
     """Return a %-template of the header of SUCCESS answers; the opaque is its last value.
 
     For a processor that knows its answer's shape: ext_fields is a JSON object that may hold
-    %-places. Only for a request whose `serialize_type` is JSON. It saves the command, the dict
-    and their encoding: 0.4 µs instead of the 1.1 µs of `answer` and `encode`.
+    %-places, remark a text that needs no escaping. Only for a request whose `serialize_type`
+    is JSON. It saves the command, the dict and their encoding: 0.4 µs instead of the 1.1 µs of
+    `answer` and `encode`.
     """
-    return _ANSWER.replace(b"%d", b"0", 1).replace(b"%b", ext_fields)
+    said = b"" if remark is None else b'"remark":"' + remark + b'",'
+    return _ANSWER_BEGINS + ext_fields + _ANSWER_GOES_ON + said + _ANSWER_ENDS
+
+
+def parts_of(template: bytes) -> tuple[bytes, ...]:
+    """Return the texts between the places of a %-template."""
+    parts = [b""]
+    for piece in re.split(rb"(%%|%d|%016X)", template):
+        if piece in (b"%d", b"%016X"):
+            parts.append(b"")
+        else:
+            parts[-1] += b"%" if piece == b"%%" else piece
+    return tuple(parts)
 
 
 def framed(header: bytes) -> bytes:

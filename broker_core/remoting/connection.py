@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker_core.remoting.dispatch import Dispatcher
     from broker_core.remoting.later import Later
     from broker_core.remoting.limits import PeerLog, RemotingLimits, StrangerLimits
-    from broker_core.remoting.plain_sends import PlainSends
+    from broker_core.remoting.plain_requests import PlainRequests
     from broker_core.service import Service
 
 RECEIVE_BYTES = 256 * 1024
@@ -41,7 +41,7 @@ class Wire:
     connection holds no buffer.
 
     Attributes:
-        plain_sends: is asked before each frame; None for nobody.
+        plain_requests: is asked before each frame; None for nobody.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Wire:
         "on_turn",
         "owner",
         "peer_log",
-        "plain_sends",
+        "plain_requests",
         "receive_buffer",
         "signer",
     )
@@ -90,7 +90,7 @@ class Wire:
         self.on_lost = on_lost
         self.on_signed_in = on_signed_in
         self.signer = signer
-        self.plain_sends: PlainSends | None = None
+        self.plain_requests: PlainRequests | None = None
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
         self.connections: set[Connection] = set()
         self.kept_bytes = 0
@@ -441,10 +441,10 @@ class Connection(asyncio.BufferedProtocol):
         dispatch = self._dispatch
         out = self._out
         wire = self._wire
-        plain_sends = wire.plain_sends
+        plain_requests = wire.plain_requests
         started = self.turn_began = wire.clock.monotonic() if wire.on_turn is not None else 0.0
         self._is_handling = True
-        frames = 0 if plain_sends is None else self._serve_plain(plain_sends)
+        frames = 0 if plain_requests is None else self._serve_plain(plain_requests)
         has_room = self._is_writable and not self._is_crowded
         try:
             for command in self._decoder.commands() if has_room else ():
@@ -463,8 +463,8 @@ class Connection(asyncio.BufferedProtocol):
                         self._flush()
                         if not self._is_writable:
                             break
-                if plain_sends is not None:
-                    self._serve_plain(plain_sends)
+                if plain_requests is not None:
+                    self._serve_plain(plain_requests)
                     if self._is_crowded or not self._is_writable:
                         break
         except FrameError as error:
@@ -480,25 +480,26 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_stopped:
             self._settle(frames)
 
-    def _serve_plain(self, plain_sends: PlainSends) -> int:
-        """Serve the plain sends that come next; return 0 if there is none."""
-        answers = plain_sends.serve(
-            self._decoder,
-            self._wire.dispatcher,
-            self.remote_host,
-            FLUSH_BYTES - self._out_bytes,
-            self._limits.requests_in_flight_max - self._in_flight,
-        )
-        if not isinstance(answers, bytes):
-            self._begin(answers.frame_bytes, answers.requests)
-            answers.when_done(self._answered_together)
-            return answers.requests
-        if answers:
-            self._out.append(answers)
-            self._out_bytes += len(answers)
-            if self._out_bytes >= FLUSH_BYTES:
-                self._flush()
-        return len(answers)
+    def _serve_plain(self, plain_requests: PlainRequests) -> int:
+        """Serve the plain requests that come next; return 0 if there is none."""
+        served = 0
+        while self._is_writable and not self._is_crowded:
+            room = FLUSH_BYTES - self._out_bytes
+            most = self._limits.requests_in_flight_max - self._in_flight
+            answers = plain_requests.serve(self, self._decoder, self._wire.dispatcher, room, most)
+            if not isinstance(answers, bytes):
+                self._begin(answers.frame_bytes, answers.requests)
+                answers.when_done(self._answered_together)
+                served += answers.requests
+            elif answers:
+                self._out.append(answers)
+                self._out_bytes += len(answers)
+                if self._out_bytes >= FLUSH_BYTES:
+                    self._flush()
+                served += len(answers)
+            else:
+                break
+        return served
 
     def _catch_up(self) -> None:
         """Serve the frames received before the pause, then resume reading."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock, Timer
-    from broker_core.remoting.plain_sends import PlainSends
+    from broker_core.remoting.plain_requests import PlainRequests
     from broker_core.remoting.proxies import TrustedProxies
     from broker_core.remoting.tls import TlsGate
 
@@ -32,7 +32,7 @@ class RemotingServer(Service):
     `start` once, `shutdown` once. `tls` decides which connections are secured. With `proxies`
     each connection must come from one of them and begin with a PROXY header. `on_connection_lost`
     is called with each connection that ended, `on_turn` with the seconds that each turn of a
-    connection's requests took. `plain_sends` may serve frames before their handlers are asked;
+    connection's requests took. `plain_requests` may serve frames before their handlers are asked;
     `on_refused` is told of each request that a handler refuses.
     """
 
@@ -47,7 +47,7 @@ class RemotingServer(Service):
         proxies: TrustedProxies | None = None,
         on_connection_lost: Callable[[Connection], None] | None = None,
         on_turn: Callable[[float], None] | None = None,
-        plain_sends: PlainSends | None = None,
+        plain_requests: PlainRequests | None = None,
         on_refused: OnRefused | None = None,
     ) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class RemotingServer(Service):
             on_signed_in=self._signed_in,
             on_turn=on_turn,
         )
-        self._wire.plain_sends = plain_sends
+        self._wire.plain_requests = plain_requests
 
     @property
     def connections(self) -> frozenset[Connection]:

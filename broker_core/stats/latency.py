@@ -58,6 +58,7 @@ class Latency:
         self._monotonic = monotonic
         self._counts = [0] * (len(FINE_MS) + 1)
         self._samples: deque[tuple[int, ...]] = deque([tuple(self._counts)], WINDOW_SAMPLES)
+        self._timed: dict[Any, Any] = {}
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -120,20 +121,28 @@ class Latency:
     ) -> Callable[[A, B], Any]:
         """Return the handler with its time recorded; an answer that must wait counts its wait."""
         monotonic = self._monotonic
-        record = self.record
+        answered = self.answered
 
         def serve(request: A, connection: B) -> Any:
             started = monotonic()
             answer = handler(request, connection)
             if isinstance(answer, is_answer):
-                took = monotonic() - started
-                record(took)
-                if took > self._longest_s:
-                    self._longest_s = took
+                answered(monotonic() - started)
                 return answer
             return None if answer is None else self._after(started, answer)
 
+        self._timed[serve] = handler
         return serve
+
+    def untimed(self, handler: object) -> object:
+        """Return what `timed` made a handler of; the handler itself if it is not of `timed`."""
+        return self._timed.get(handler, handler)
+
+    def answered(self, seconds: float) -> None:
+        """Count one request that held the loop until it was answered."""
+        self.record(seconds)
+        if seconds > self._longest_s:
+            self._longest_s = seconds
 
     async def _after(self, started: float, answer: Awaitable[Any]) -> Any:
         result = await answer

@@ -54,6 +54,7 @@ class MessageStore(Service):
     Attributes:
         put_message, put_batch: see MessagePut.
         own_puts: whose these are; None when something is interposed.
+        own_reads: whose `get_message` is; None when something is interposed.
         get_message, look_message, query_message, units, extended_units, min_offset_in_queue,
             max_offset_in_queue, offset_in_queue_by_time, store_timestamp, is_in_memory, glance: see
             MessageReader.
@@ -107,6 +108,7 @@ class MessageStore(Service):
             config, clock, store_host, self.files, self.availability, self._visibility
         )
         self.own_puts: MessagePut | None = puts
+        self.own_reads: MessageReader | None = self._reader
         self._put_watch = puts.watch
         self.queue_flusher = ConsumeQueueFlusher(
             config, clock, storage, self.files, self._flusher, self._write_failed
@@ -143,6 +145,7 @@ class MessageStore(Service):
             self.query_message,
         )
         self.own_puts = None
+        self.own_reads = None
         calls = wrap(own)
         self.put_message = calls.put_message
         self.put_batch = calls.put_batch

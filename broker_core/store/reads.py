@@ -44,6 +44,9 @@ class MessageReader:
     Attributes:
         get_found_times, get_miss_times: gets that returned messages, and those that did not.
         transferred_messages: how many messages gets returned.
+        memory_bytes: so much of the log's end is taken to be in memory.
+        config, log, queues, quarantine, visibility: what gets look at, for a get that is not
+            written in Python.
     """
 
     def __init__(
@@ -57,17 +60,17 @@ class MessageReader:
         self.get_found_times = 0
         self.get_miss_times = 0
         self.transferred_messages = 0
-        self._config = config
-        self._log = files.log
-        self._queues = files.queues
+        self.config = config
+        self.log = files.log
+        self.queues = files.queues
         self._index = files.index
-        self._quarantine = files.quarantine
+        self.quarantine = files.quarantine
         self._has_pool = files.pool is not None
-        self._visibility = visibility
+        self.visibility = visibility
         self._availability = availability
         self._cold_reads = cold_reads
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._memory_bytes = memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self.memory_bytes = memory_bytes * config.access_message_in_memory_max_ratio // 100
 
     def get_message(
         self,
@@ -81,7 +84,7 @@ class MessageReader:
 
         Awaitable when they are likely not in memory.
         """
-        queue = self._queues.find(topic, queue_id)
+        queue = self.queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
             self.get_miss_times += 1
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
@@ -98,7 +101,7 @@ class MessageReader:
         max_msg_nums: int,
         message_filter: MessageFilter | None,
     ) -> GetMessageResult | Awaitable[GetMessageResult]:
-        log = self._log
+        log = self.log
         max_offset = log.max_offset
         by_unit = by_record = None
         units_max = FILTERED_UNITS_MAX
@@ -112,15 +115,15 @@ class MessageReader:
         units = queue.units(queue_offset, units_max)
         plan = plan_transfer(
             units,
-            transfer_limits(self._config, max_msg_nums),
+            transfer_limits(self.config, max_msg_nums),
             LogWindow(
                 log.min_offset,
                 max_offset,
-                self._visibility.read_limit,
-                max_offset - self._memory_bytes,
+                self.visibility.read_limit,
+                max_offset - self.memory_bytes,
             ),
             log.file_at,
-            self._quarantine.contains if self._quarantine.ranges else None,
+            self.quarantine.contains if self.quarantine.ranges else None,
             by_unit,
             by_record,
         )
@@ -130,7 +133,7 @@ class MessageReader:
         if not plan.scanned:
             self.get_miss_times += 1
             return _nothing_yet(result, is_end=len(units) > 0)
-        result.suggest_pulling_from_slave = max_offset - plan.last_offset > self._memory_bytes
+        result.suggest_pulling_from_slave = max_offset - plan.last_offset > self.memory_bytes
         if not plan.message_count:
             self.get_miss_times += 1
             result.status = (
@@ -170,12 +173,12 @@ class MessageReader:
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Return the first readable queue_offset; 0 for an unknown queue."""
-        queue = self._queues.find(topic, queue_id)
+        queue = self.queues.find(topic, queue_id)
         return 0 if queue is None else queue.min_offset
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Return the queue_offset behind the last readable message; 0 for an unknown queue."""
-        queue = self._queues.find(topic, queue_id)
+        queue = self.queues.find(topic, queue_id)
         return 0 if queue is None else queue.max_offset
 
     def units(
@@ -185,7 +188,7 @@ class MessageReader:
 
         None of them when that is outside what may be read; fewer than count at a file's end.
         """
-        queue = self._queues.find(topic, queue_id)
+        queue = self.queues.find(topic, queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return []
         return [
@@ -197,7 +200,7 @@ class MessageReader:
         self, topic: str, queue_id: int, queue_offset: int, count: int
     ) -> list[tuple[int, int, int, CqExtUnit | None]]:
         """Return what `units` does, with codes as they are stored and what addresses lead to."""
-        queue = self._queues.find(topic, queue_id)
+        queue = self.queues.find(topic, queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return []
         return [
@@ -212,21 +215,21 @@ class MessageReader:
 
         0 for an unknown queue.
         """
-        queue = self._queues.find(topic, queue_id)
+        queue = self.queues.find(topic, queue_id)
         if queue is None:
             return 0
         bound = timestamp_ms + 1 if upper else timestamp_ms
         found = queue.lower_bound(
             queue.min_offset,
             lambda offset: self._timestamp_at(offset) < bound,
-            self._quarantine.contains,
+            self.quarantine.contains,
         )
         found = min(found, queue.max_offset)
         return max(found - 1, queue.min_offset) if upper else found
 
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return when a message was stored, -1 when it is not there."""
-        queue = self._queues.find(topic, queue_id)
+        queue = self.queues.find(topic, queue_id)
         unit = None if queue is None else queue.unit(queue_offset)
         if (
             queue is None
@@ -235,23 +238,23 @@ class MessageReader:
             or queue_offset >= queue.max_offset
         ):
             return -1
-        if self._quarantine.contains(unit[0]):
+        if self.quarantine.contains(unit[0]):
             return -1
         return self._timestamp_at(unit[0])
 
     @property
     def earliest_message_timestamp(self) -> int:
         """When the oldest message was stored, -1 when there is none."""
-        offset = self._log.min_offset
+        offset = self.log.min_offset
         return -1 if self._examine(offset) is None else self._timestamp_at(offset)
 
     def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool | None:
         """Tell whether a message is likely in memory, None when there is no such message."""
-        queue = self._queues.find(topic, queue_id)
+        queue = self.queues.find(topic, queue_id)
         unit = None if queue is None else queue.unit(queue_offset)
         if unit is None:
             return None
-        return self._log.max_offset - unit[0] <= self._memory_bytes
+        return self.log.max_offset - unit[0] <= self.memory_bytes
 
     def _code(self, queue: ConsumeQueue, commit_log_offset: int, code: int) -> int:
         """Return the tags code of a unit that has an address in its place; 0 when it is lost."""
@@ -280,12 +283,12 @@ class MessageReader:
 
         None for one that is gone, may not be read yet, or lies on the disk.
         """
-        log = self._log
+        log = self.log
         file = log.file_at(commit_log_offset)
-        if file is None or log.max_offset - commit_log_offset > self._memory_bytes:
+        if file is None or log.max_offset - commit_log_offset > self.memory_bytes:
             return None
         position = commit_log_offset - file.file_from_offset
-        end = min(log.max_offset, self._visibility.read_limit) - file.file_from_offset
+        end = min(log.max_offset, self.visibility.read_limit) - file.file_from_offset
         view = file.view[position : max(position, min(end, file.size))]
         try:
             head = examine(view, 0, len(view), commit_log_offset, check_crc=False)
@@ -302,7 +305,7 @@ class MessageReader:
         """
         if self._index is None:
             return []
-        max_num = min(max_num, self._config.max_msgs_num_batch)
+        max_num = min(max_num, self.config.max_msgs_num_batch)
         seed = unsigned_hash(topic + "#")
         found = self._index.find(seed, key, max_num, begin_ms, end_ms)
         records: list[memoryview] = []
@@ -313,7 +316,7 @@ class MessageReader:
         return records
 
     def _look_unflushed(self, commit_log_offset: int) -> memoryview | None:
-        view = self._log.written_view(commit_log_offset)
+        view = self.log.written_view(commit_log_offset)
         if view is None:
             return None
         try:
@@ -323,9 +326,9 @@ class MessageReader:
         return None if head.is_blank else memoryview(bytes(view[: head.size]))
 
     def _timestamp_at(self, commit_log_offset: int) -> int:
-        if commit_log_offset >= self._visibility.read_limit:
+        if commit_log_offset >= self.visibility.read_limit:
             return NO_LIMIT  # later than all that may be read
-        file = self._log.file_at(commit_log_offset)
+        file = self.log.file_at(commit_log_offset)
         if file is None:
             return -1
         position = commit_log_offset - file.file_from_offset
@@ -335,11 +338,11 @@ class MessageReader:
 
     def _examine(self, commit_log_offset: int) -> tuple[memoryview, RecordHead] | None:
         """Return a record and its head with positions in the record."""
-        file = self._log.file_at(commit_log_offset)
+        file = self.log.file_at(commit_log_offset)
         if file is None:
             return None
         position = commit_log_offset - file.file_from_offset
-        limit = min(self._log.max_offset, self._visibility.read_limit) - file.file_from_offset
+        limit = min(self.log.max_offset, self.visibility.read_limit) - file.file_from_offset
         limit = min(limit, file.size)
         if position >= limit:
             return None
@@ -351,7 +354,7 @@ class MessageReader:
                 len(view),
                 commit_log_offset,
                 check_crc=True,
-                is_guarded=self._config.enabled_append_prop_crc,
+                is_guarded=self.config.enabled_append_prop_crc,
             )
         except CorruptRecordError:
             return None

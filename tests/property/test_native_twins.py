@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_core.config.loading import build
-from tests.support import send_frames
+from tests.support import pull_frames, send_frames
 from tests.support.twins import LISTENED, Twin, is_compiled, settled
 from tests.support.waiting import until_async
 
@@ -104,6 +104,9 @@ def puts_by_native(pair: Pair) -> int:
         ({"mappedFileSizeConsumeQueue": 2000, "mappedFileSizeCommitLog": 1 << 17}, ("1.2.3.4", 1)),
         ({"maxIndexNum": 300}, ("1.2.3.4", 1)),
         ({"enabledAppendPropCRC": "true"}, ("1.2.3.4", 1)),
+        ({"maxTransferCountOnMessageInMemory": 5, "slaveReadEnable": "true"}, ("1.2.3.4", 1)),
+        ({"maxTransferBytesOnMessageInMemory": 3000}, ("1.2.3.4", 1)),
+        ({"longPollingEnable": "false"}, ("1.2.3.4", 1)),
         ({"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": 65536}, ("1.2.3.4", 1)),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else value[0],
@@ -117,7 +120,7 @@ async def test_mixed_frames_in_random_pieces_leave_the_same(
             stream = b""
             for _ in range(FRAMES_A_ROUND):
                 opaque += 1
-                stream += send_frames.any_frame(rng, TOPICS, opaque - 50)
+                stream += pull_frames.any_request(rng, TOPICS, opaque - 50)
             for piece in send_frames.pieces(rng, stream):
                 await pair.feed(piece)
             pair.same()
@@ -148,7 +151,7 @@ async def test_sends_that_wait_for_a_slave_leave_the_same(
             store.acknowledge.replicated(0)
         for number in range(ROUNDS * 8):
             stream = b"".join(
-                send_frames.any_frame(rng, TOPICS, number * 100 + each) for each in range(20)
+                pull_frames.any_request(rng, TOPICS, number * 100 + each) for each in range(20)
             )
             for piece in send_frames.pieces(rng, stream):
                 await pair.feed(piece)
@@ -191,7 +194,7 @@ async def test_sends_that_wait_for_the_disk_leave_the_same(rng: random.Random) -
 async def test_fuzzed_frames_leave_the_same(rng: random.Random) -> None:
     async with Pair(configuration()) as pair:
         for number in range(FUZZED_FRAMES):
-            data = send_frames.any_frame(rng, TOPICS, number)
+            data = pull_frames.any_request(rng, TOPICS, number)
             if rng.random() < 0.7:
                 data = send_frames.damaged(rng, data)
             await pair.feed(data, settle=number % FRAMES_A_TURN == 0)

@@ -1,4 +1,4 @@
-"""Two brokers' send paths side by side: one with the compiled turn, one of Python alone.
+"""Two brokers' sends and pulls side by side: one with the compiled turn, one of Python alone.
 
 Each has a store in memory, one connection whose bytes a test gives it, and a clock that stands
 still. What can be observed of them must be the same.
@@ -7,15 +7,21 @@ still. What can be observed of them must be the same.
 from __future__ import annotations
 
 import asyncio
+import math
 import zlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from broker_core.clients.consumers import ConsumerMember
+from broker_core.composition.clients import build_clients
 from broker_core.composition.foundation import build_foundation
-from broker_core.composition.native import build_plain_sends
+from broker_core.composition.native import build_plain_requests
+from broker_core.composition.processors import build_consuming
 from broker_core.composition.storage import build_storage, load_storage
+from broker_core.message.subscription import build_subscription
 from broker_core.message.topic_config import TopicConfig
 from broker_core.native import loading
+from broker_core.processors.around.latency import time_requests
 from broker_core.processors.send import SendProcessor
 from broker_core.protocol.codes import RequestCode
 from broker_core.remoting.connection import Connection, Wire
@@ -25,14 +31,16 @@ from broker_core.sending.dead_letters import DeadLetters
 from broker_core.sending.detours import Detours
 from broker_core.sending.placement import Placement
 from broker_core.service import Service
+from tests.support import pull_frames
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
     from pathlib import Path
 
     from broker_core.config.configuration import Configuration
+    from broker_core.remoting.dispatch import Handler
 
 LISTENED = "Listened"
 """The topic that somebody waits for."""
@@ -84,6 +92,21 @@ class SeenTransport(asyncio.Transport):
     abort = close
 
 
+class WaitingClient:
+    """A client that is told nothing."""
+
+    remote_address = "10.9.9.9:1"
+    is_writable = False
+    is_open = True
+    on_close: ClassVar[list[Any]] = []
+
+    def oneway(self, command: object) -> None:
+        """Nobody looks."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class WaitingPull:
     """A parked pull that is never content, and counts its attempts."""
 
@@ -112,14 +135,19 @@ class Twin:
         self.parts = build_storage(foundation)
         self._tasks = Service()
         self._build_send()
+        self.clients = build_clients(foundation, self.parts, None)
+        self.pulls = build_consuming(foundation, self.parts, self.clients).pull
+        stats = self.parts.stats
+        handlers: dict[int, Handler] = {
+            RequestCode.SEND_MESSAGE: self.send.send_message,
+            RequestCode.SEND_MESSAGE_V2: self.send.send_message_v2,
+            RequestCode.SEND_BATCH_MESSAGE: self.send.send_batch_message,
+            RequestCode.PULL_MESSAGE: self.pulls.pull_message,
+            RequestCode.LITE_PULL_MESSAGE: self.pulls.pull_message,
+        }
+        time_requests(handlers, stats.put_latency, stats.get_latency)
         self.wire = Wire(
-            dispatcher=Dispatcher(
-                {
-                    RequestCode.SEND_MESSAGE: self.send.send_message,
-                    RequestCode.SEND_MESSAGE_V2: self.send.send_message_v2,
-                    RequestCode.SEND_BATCH_MESSAGE: self.send.send_batch_message,
-                }
-            ),
+            dispatcher=Dispatcher(handlers),
             clock=self.clock,
             limits=RemotingLimits(),
             owner=self._tasks,
@@ -128,7 +156,9 @@ class Twin:
             on_lost=lambda _: None,
             on_turn=self.parts.stats.put_latency.end_turn,
         )
-        self.wire.plain_sends = build_plain_sends(foundation, self.parts, self.send)
+        self.wire.plain_requests = build_plain_requests(
+            foundation, self.parts, self.send, self.pulls
+        )
         self._peer = peer
         self.pull = WaitingPull()
 
@@ -153,9 +183,26 @@ class Twin:
         await self.parts.store.start()
         for topic in (*topics, LISTENED):
             await self.make_topic(topic)
+        self._subscribe(topics)
         for queue_id in range(QUEUES):
             self.parts.parked_pulls.park(LISTENED, queue_id, self.pull, 1 << 40)
         self.connect()
+
+    def _subscribe(self, topics: Sequence[str]) -> None:
+        """Have a group that reads by subscriptions: all of the first topic, two tags of others."""
+        self.clients.consumers.register(
+            WaitingClient(),
+            pull_frames.SUBSCRIBED,
+            ConsumerMember("client", "JAVA", 407, 0.0),
+            "CONSUME_PASSIVELY",
+            "CLUSTERING",
+            "CONSUME_FROM_FIRST_OFFSET",
+            [
+                build_subscription(topic, "TagA || größe" if number else "*", pull_frames.VERSION)
+                for number, topic in enumerate(topics)
+            ],
+            notify=False,
+        )
 
     def connect(self) -> None:
         """Begin a connection, instead of the one there is."""
@@ -188,7 +235,8 @@ class Twin:
         """Return what can be observed now, without changing it."""
         parts, files = self.parts, self.parts.store.files
         state = files.put_state
-        stats = parts.stats
+        stats, reads = parts.stats, parts.store.own_reads
+        assert reads is not None
         queues = [queue for each in files.queues.table.values() for queue in each.values()]
         return {
             "answers": bytes(self.transport.written),
@@ -216,6 +264,13 @@ class Twin:
                 for name, table in stats.sets.items()
             },
             "latency": (stats.put_latency.counts, stats.put_latency.served),
+            "get_latency": stats.get_latency.counts,
+            "got": (stats.got_total, reads.get_found_times, reads.get_miss_times),
+            "transferred": reads.transferred_messages,
+            "offsets": {key: dict(queues) for key, queues in parts.offsets.table.items()},
+            "groups": list(parts.groups.table),
+            "parked": len(parts.parked_pulls),
+            "recorded": parts.tracer.recorder.snapshot(-math.inf),
             "attempts": self.pull.attempts,
             "read_limit": parts.store.acknowledge.acknowledged_where,
         }

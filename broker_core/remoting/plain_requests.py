@@ -1,0 +1,31 @@
+"""PlainRequests: who may serve frames of a connection before the dispatcher sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker_core.protocol.frame import FrameDecoder
+    from broker_core.remoting.connection import Connection
+    from broker_core.remoting.dispatch import Dispatcher
+    from broker_core.remoting.later import Later
+
+
+class PlainRequests(Protocol):
+    """Serves requests of a few kinds that need nothing unusual. Event loop only."""
+
+    def serve(
+        self,
+        connection: Connection,
+        decoder: FrameDecoder,
+        dispatcher: Dispatcher,
+        room: int,
+        requests_max: int,
+    ) -> bytes | Later:
+        """Take such requests from the decoder's rest, up to the first that is not plain.
+
+        Returns the answers of some, little more than `room` bytes or one answer at most, for
+        `requests_max` requests at most; b"" when it took none. Answers that must wait come as one
+        Later, with its `requests` and their `frame_bytes`.
+        """
+        ...
