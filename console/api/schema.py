@@ -27,6 +27,7 @@ from console.api.v1 import (
     reports,
     roles,
     sending,
+    sql,
     topics,
     tracing,
     waiting,
@@ -53,6 +54,7 @@ AREAS = (
     tracing,
     waiting,
     labels,
+    sql,
 )
 
 

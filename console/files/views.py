@@ -320,16 +320,27 @@ def restore(request: HttpRequest, pk: int) -> HttpResponse:
 @administrators_form
 def undo(request: HttpRequest, entry: int) -> HttpResponse:
     """Show what undoing a change would do; a POST does it while nobody has changed it since."""
-    done = get_object_or_404(Entry, pk=entry, action=planning.ACTION, outcome=Entry.Outcome.DONE)
-    try:
-        broker_name, kind = subject_in(done.subject)
-    except ValueError:
-        raise Http404 from None
+    done, (broker_name, kind) = applied_in(entry)
     back = reverse("files:show", args=[broker_name, kind])
     if "token" in request.POST:
         return planning.apply(request, back)
-    now = read(broker_name, kind)
-    plan = plan_of(broker_name, kind, done.after or {}, now, done.before or {})
+    plan = undoing(entry)
     if request.method != "POST":
         return planning.show(request, [plan], back=back, undoes=done.pk)
     return planning.finish(request, [plan], back=back, undoes=done.pk)
+
+
+def applied_in(entry: int) -> tuple[Entry, tuple[str, ConfigFile]]:
+    """Return the entry of a plan that was applied, with its broker and file."""
+    done = get_object_or_404(Entry, pk=entry, action=planning.ACTION, outcome=Entry.Outcome.DONE)
+    try:
+        return done, subject_in(done.subject)
+    except ValueError:
+        raise Http404 from None
+
+
+def undoing(entry: int) -> Plan:
+    """Return the plan that takes back what an entry says."""
+    done, (broker_name, kind) = applied_in(entry)
+    now = read(broker_name, kind)
+    return plan_of(broker_name, kind, done.after or {}, now, done.before or {})

@@ -62,12 +62,7 @@ def rights(request: HttpRequest) -> HttpResponse:
         request.POST if is_post else None, whom=whom(), initial={"scope": "some", "topics": ""}
     )
     if is_post and form.is_valid():
-        who, wanted = found(form.cleaned_data["who"]), form.cleaned_data["wanted"]
-        given = {key_of(one): topics for one, topics in every_right()}
-        before = audited(given[key_of(who)]) if key_of(who) in given else None
-        with change(request, "account.sql", str(who), before=before, after=audited(wanted)):
-            give(who, wanted)
-        messages.success(request, _("%(name)s may ask the lake.") % {"name": who})
+        messages.success(request, given_by(request, form))
         return redirect("sql:rights")
     rows = [
         {"key": key_of(who), "name": str(who), "is_group": isinstance(who, Group), "topics": topics}
@@ -80,8 +75,22 @@ def rights(request: HttpRequest) -> HttpResponse:
 @administrators_action
 def take_away(request: HttpRequest) -> HttpResponse:
     """Take the permission from a person or a group."""
-    who = found(request.POST.get("who", ""))
+    messages.success(request, taken(request, found(request.POST.get("who", ""))))
+    return redirect("sql:rights")
+
+
+def given_by(request: HttpRequest, form: RightForm) -> str:
+    """Let whom a form names ask the lake; return what was done."""
+    who, wanted = found(form.cleaned_data["who"]), form.cleaned_data["wanted"]
+    given = {key_of(one): topics for one, topics in every_right()}
+    before = audited(given[key_of(who)]) if key_of(who) in given else None
+    with change(request, "account.sql", str(who), before=before, after=audited(wanted)):
+        give(who, wanted)
+    return _("%(name)s may ask the lake.") % {"name": who}
+
+
+def taken(request: HttpRequest, who: User | Group) -> str:
+    """Let somebody ask the lake no more; return what was done."""
     with change(request, "account.sql", str(who), before=audited(given_to(who)), after=None):
         take(who)
-    messages.success(request, _("%(name)s may not ask the lake any more.") % {"name": who})
-    return redirect("sql:rights")
+    return _("%(name)s may not ask the lake any more.") % {"name": who}

@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
-from django.http import Http404
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
@@ -19,8 +18,8 @@ from console.reports import schedules
 from console.reports.forms import ScheduleForm
 from console.reports.presenting import milliseconds
 from console.sql.access import guarded, sql_action
-from console.sql.models import visible_to
 from console.sql.scheduled import new_schedule, schedule_of, unschedule
+from console.sql.views import own_query
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -29,15 +28,6 @@ if TYPE_CHECKING:
     from console.sql.models import SavedQuery
 
 RUNS_SHOWN = 30
-
-
-def own_query(request: HttpRequest, pk: int) -> SavedQuery:
-    """Return a kept query that may be changed: one's own, or any as an administrator."""
-    assert request.user.is_authenticated
-    kept = get_object_or_404(visible_to(request.user), pk=pk)
-    if kept.owner_id != request.user.pk and not request.user.is_staff:
-        raise Http404
-    return kept
 
 
 @guarded
@@ -57,10 +47,7 @@ def schedule(request: HttpRequest, pk: int) -> HttpResponse:
         may_tell=may_administer(request.user),
     )
     if posted is not None and form.is_valid():
-        before = None if found is None else initial_of(found)
-        with change(request, "sql.schedule", query.name, before=before) as entry:
-            save(given, form)
-            entry.after = initial_of(given)
+        kept(request, query, given, form)
         messages.success(request, _("The schedule of %(name)s is kept.") % {"name": query.name})
         return redirect("sql:schedule", pk=query.pk)
     now = timezone.now()
@@ -81,12 +68,26 @@ def schedule(request: HttpRequest, pk: int) -> HttpResponse:
 def end_schedule(request: HttpRequest, pk: int) -> HttpResponse:
     """Let a kept query run no more by itself."""
     query = own_query(request, pk)
+    messages.success(request, ended(request, query))
+    return redirect("sql:schedule", pk=query.pk)
+
+
+def kept(request: HttpRequest, query: SavedQuery, given: PeriodicTask, form: ScheduleForm) -> None:
+    """Keep a query's schedule as the form says."""
+    found = schedule_of(query)
+    before = None if found is None else initial_of(found)
+    with change(request, "sql.schedule", query.name, before=before) as entry:
+        save(given, form)
+        entry.after = initial_of(given)
+
+
+def ended(request: HttpRequest, query: SavedQuery) -> str:
+    """Take a query's schedule away; return what was done."""
     found = schedule_of(query)
     before = None if found is None else initial_of(found)
     with change(request, "sql.unschedule", query.name, before=before):
         unschedule(query)
-    messages.success(request, _("%(name)s runs by itself no more.") % {"name": query.name})
-    return redirect("sql:schedule", pk=query.pk)
+    return _("%(name)s runs by itself no more.") % {"name": query.name}
 
 
 def initial_of(found: PeriodicTask | None) -> dict[str, Any]:

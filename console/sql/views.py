@@ -90,17 +90,28 @@ def run(request: HttpRequest) -> HttpResponse:
         return redirect("sql:editor")
     if not form.is_valid():
         return refused(request, form)
+    try:
+        asked = started(request, form)
+    except DeskError as error:
+        sql = form.cleaned_data["sql"]
+        return page_of(request, sql, {"problem": str(error)}, status=409)
+    return redirect("sql:result", run_id=asked.id)
+
+
+def started(request: HttpRequest, form: QueryForm) -> Run:
+    """Start a query, and wait for a quick answer.
+
+    Raises:
+        DeskError: it cannot be started now.
+    """
     user = request.user
     assert user.is_authenticated
     sql, zone = form.cleaned_data["sql"], form.cleaned_data["zone"]
     asked = new_run(sql, zone, user.pk, user.get_username(), topics_of(user))
-    try:
-        with change(request, "sql.run", asked.first_line[:SUBJECT_CHARACTERS], after={"sql": sql}):
-            desk.start(asked)
-    except DeskError as error:
-        return page_of(request, sql, {"problem": str(error)}, status=409)
+    with change(request, "sql.run", asked.first_line[:SUBJECT_CHARACTERS], after={"sql": sql}):
+        desk.start(asked)
     desk.wait(asked.id, WAITED_S)
-    return redirect("sql:result", run_id=asked.id)
+    return asked
 
 
 def refused(request: HttpRequest, form: Form) -> HttpResponse:
@@ -192,15 +203,24 @@ def chart(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def cancel(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """End a query now; its own author's, or anybody's for an administrator."""
     found, _outcome = found_run(request, run_id)
-    if found.user_id != request.user.pk and not request.user.is_staff:
+    if not may_cancel(request, found):
         messages.error(request, _("Only its author and administrators cancel a query."))
-        return redirect("sql:result", run_id=run_id)
-    with change(request, "sql.cancel", found.first_line[:SUBJECT_CHARACTERS]):
-        if desk.cancel(found.id):
-            desk.wait(found.id, WAITED_S)
-        else:
-            messages.info(request, _("The query had ended already."))
+    elif not cancelled(request, found):
+        messages.info(request, _("The query had ended already."))
     return redirect("sql:result", run_id=run_id)
+
+
+def may_cancel(request: HttpRequest, found: Run) -> bool:
+    return found.user_id == request.user.pk or bool(request.user.is_staff)
+
+
+def cancelled(request: HttpRequest, found: Run) -> bool:
+    """End a query; return whether it was running."""
+    with change(request, "sql.cancel", found.first_line[:SUBJECT_CHARACTERS]):
+        is_ending = desk.cancel(found.id)
+        if is_ending:
+            desk.wait(found.id, WAITED_S)
+    return is_ending
 
 
 @sql_action
@@ -232,31 +252,61 @@ def save(request: HttpRequest) -> HttpResponse:
     form = SaveForm(request.POST)
     if not form.is_valid():
         return refused(request, form)
+    try:
+        kept = saved(request, form)
+    except TooManyError as error:
+        return page_of(request, form.cleaned_data["sql"], {"problem": str(error)}, status=422)
+    messages.success(request, _("The query %(name)s is kept.") % {"name": kept.name})
+    return redirect(f"{request.path.removesuffix('save/')}?saved={kept.pk}")
+
+
+class TooManyError(Exception):
+    """Somebody keeps as many queries as there may be."""
+
+    def __init__(self) -> None:
+        said = _("You keep %(count)d queries already: delete one first.")
+        super().__init__(said % {"count": SAVED_MAX})
+
+
+def saved(request: HttpRequest, form: SaveForm) -> SavedQuery:
+    """Keep a query.
+
+    Raises:
+        TooManyError: there is no room for another.
+    """
     data, user = form.cleaned_data, request.user
     assert user.is_authenticated
     before = SavedQuery.objects.filter(owner=user, name=data["name"]).first()
     if before is None and SavedQuery.objects.filter(owner=user).count() >= SAVED_MAX:
-        problem = _("You keep %(count)d queries already: delete one first.") % {"count": SAVED_MAX}
-        return page_of(request, data["sql"], {"problem": problem}, status=422)
+        raise TooManyError
     after = {"sql": data["sql"], "is_shared": data["is_shared"]}
     old = None if before is None else {"sql": before.sql, "is_shared": before.is_shared}
     with change(request, "sql.save", data["name"], before=old, after=after):
         kept, _is_new = SavedQuery.objects.update_or_create(
             owner=user, name=data["name"], defaults=after
         )
-    messages.success(request, _("The query %(name)s is kept.") % {"name": kept.name})
-    return redirect(f"{request.path.removesuffix('save/')}?saved={kept.pk}")
+    return kept
 
 
 @sql_action
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Delete a query that is kept: one's own, or any as an administrator."""
+    messages.success(request, deleted(request, own_query(request, pk)))
+    return redirect("sql:editor")
+
+
+def own_query(request: HttpRequest, pk: int) -> SavedQuery:
+    """Return a kept query that may be changed: one's own, or any as an administrator."""
     assert request.user.is_authenticated
     kept = get_object_or_404(visible_to(request.user), pk=pk)
     if kept.owner_id != request.user.pk and not request.user.is_staff:
         raise Http404
-    with change(request, "sql.delete", kept.name, before={"sql": kept.sql}):
-        unschedule(kept)
-        kept.delete()
-    messages.success(request, _("The query %(name)s is deleted.") % {"name": kept.name})
-    return redirect("sql:editor")
+    return kept
+
+
+def deleted(request: HttpRequest, query: SavedQuery) -> str:
+    """Delete a kept query with its schedule; return what was done."""
+    with change(request, "sql.delete", query.name, before={"sql": query.sql}):
+        unschedule(query)
+        query.delete()
+    return _("The query %(name)s is deleted.") % {"name": query.name}

@@ -28,9 +28,11 @@ from console.api.schemas import (
 from console.api.v1 import configuring, labels
 from console.api.v1.brokers import key_restored
 from console.api.v1.configuring import Accept
+from console.api.v1.files import file_restored
 from console.api.v1.offsets import restored
 from console.audit.models import Entry
 from console.audit.views import narrowed
+from console.files import planning
 from console.groups.views import PAGES as GROUP_PAGES
 from console.topics.views import PAGES as TOPIC_PAGES
 
@@ -97,7 +99,7 @@ def audit(
     area="audit",
     pages=(
         *("topics:undo", "groups:undo", "offsets:restore", "brokers:undo"),
-        *("topics:label-undo", "groups:label-undo"),
+        *("topics:label-undo", "groups:label-undo", "files:undo"),
     ),
     response=Done | PlanOut,
 )
@@ -111,6 +113,8 @@ def audit_undo(
         return restored(request, entry, dry_run=dry_run)
     if found.action == "broker.configure":
         return key_restored(request, found, dry_run=dry_run)
+    if found.action == planning.ACTION:
+        return file_restored(request, found, dry_run=dry_run, accept=accept)
     pages = {"topic": TOPIC_PAGES, "group": GROUP_PAGES}.get(kind)
     if pages is None:
         detail = _("What this entry says cannot be taken back here.")

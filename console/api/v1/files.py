@@ -1,17 +1,47 @@
-"""The JSON files of brokers, as they are, and their versions."""
+"""The JSON files of brokers: as they are, planned, changed, and their versions."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Any
 
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from ninja import Schema
+from pydantic import Field
 
 from console.api.operations import Need, operation
-from console.api.schemas import LIMIT, Cursor, Limit, Listed, Number, Text, newest
-from console.files.models import FileVersion
-from console.files.views import file_of, known, masters, row_of
+from console.api.problems import ProblemError
+from console.api.schemas import (
+    LIMIT,
+    Cursor,
+    Done,
+    DryRun,
+    Limit,
+    Listed,
+    Number,
+    PlanOut,
+    Text,
+    newest,
+)
+from console.api.v1.configuring import Accept
+from console.audit.models import Entry
+from console.audit.record import change
+from console.configs.plan import Plan
+from console.files import planning
+from console.files.changing import merged, plan_of, read
+from console.files.models import REASON_CHARACTERS_MAX, FileVersion, keep
+from console.files.schema import EDITABLE, WHY_NOT
+from console.files.views import (
+    checked,
+    difference,
+    file_of,
+    known,
+    masters,
+    row_of,
+    undoing,
+)
 from console.gateway.access import gateway
 from console.gateway.files import ConfigFile
 from console.ui.missing import MissingError
@@ -119,3 +149,139 @@ def file_versions(
     versions = FileVersion.objects.filter(broker_name=broker_name, file=file_of(file))
     page, following = newest(versions.defer("packed"), cursor, limit)
     return {"items": page, "next": following}
+
+
+Reason = Annotated[str, Field(max_length=REASON_CHARACTERS_MAX, description="For the audit.")]
+Opened = Annotated[
+    str,
+    Field(
+        max_length=20,
+        pattern=r"^[0-9]*$",
+        description="`seen` of a dry run: entries that others have changed since refuse it.",
+    ),
+]
+DOCUMENT: dict[str, Any] = {
+    "type": "object",
+    "description": "The whole file, as GET shows it.",
+}
+
+
+def editable(broker_name: str, file: str) -> ConfigFile:
+    kind = known(broker_name, file)
+    if kind not in EDITABLE:
+        raise MissingError(str(WHY_NOT[kind]))
+    return kind
+
+
+def settled(
+    request: HttpRequest,
+    plan: Plan,
+    *,
+    dry_run: bool,
+    accept: bool,
+    reason: str,
+    undoes: int | None = None,
+    seen: str = "",
+) -> Done | PlanOut:
+    """Show the plan of a file, or carry it out."""
+    shown = planning.shown(plan)
+    refusal, objection = " ".join(shown.refusals), " ".join(shown.costs)
+    changes = {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
+    if dry_run:
+        title = f"{planning.ACTION} {plan.name}"
+        return PlanOut(
+            title=title, refusal=refusal, objection=objection, changes=changes, seen=seen
+        )
+    if plan.is_idle:
+        return Done(detail=_("It is like this already; nothing was done."))
+    if plan.is_overtaken:
+        detail = _("Somebody changed it meanwhile; nothing was done.")
+        raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
+    if refusal or (objection and not accept):
+        more = {"refusal": refusal, "objection": objection}
+        raise ProblemError(HTTPStatus.CONFLICT, refusal or objection, more=more)
+    entry = planning.apply_one(partial(change, request), shown, " ".join(reason.split()), undoes)
+    said = _("%(count)d entries of %(subject)s are changed.")
+    values = {"count": sum(shown.counts.values()), "subject": plan.name}
+    return Done(detail=said % values, entry=entry.pk)
+
+
+@operation(
+    "PUT",
+    "/files/{broker_name}/{file}",
+    area="brokers",
+    need=Need.ADMINISTER,
+    pages=("files:edit",),
+    body=DOCUMENT,
+    response=Done | PlanOut,
+)
+def file_change(
+    request: HttpRequest,
+    broker_name: Text,
+    file: Text,
+    dry_run: DryRun = False,
+    accept: Accept = False,
+    seen: Opened = "",
+    reason: Reason = "",
+) -> Done | PlanOut:
+    """Make a file what the body says, entry by entry, by requests to the broker."""
+    kind = editable(broker_name, file)
+    try:
+        text = request.body.decode()
+    except UnicodeDecodeError as error:
+        detail = _("The body has to be a JSON object.")
+        raise ProblemError(HTTPStatus.BAD_REQUEST, detail) from error
+    problems, mine = checked(kind, text)
+    if problems:
+        errors = [{"field": f"line {each.line or 1}", "problem": each.text} for each in problems]
+        detail = " ".join(each.text for each in problems)
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=errors)
+    now = read(broker_name, kind)
+    base = version_of(broker_name, kind, seen).entries if seen else now
+    plan = plan_of(broker_name, kind, base, now, merged(base, mine, now))
+    opened = str(keep(broker_name, kind, now).pk) if dry_run else ""
+    return settled(request, plan, dry_run=dry_run, accept=accept, reason=reason, seen=opened)
+
+
+def version_of(broker_name: str, kind: ConfigFile, seen: str) -> FileVersion:
+    number = min(int(seen), 2**63 - 1)
+    found = FileVersion.objects.filter(broker_name=broker_name, file=kind, pk=number).first()
+    if found is None:
+        detail = _("What you opened is not kept any more; open the file again.")
+        raise ProblemError(HTTPStatus.CONFLICT, detail)
+    return found
+
+
+@operation(
+    "POST",
+    "/files/versions/{version}/restore",
+    area="brokers",
+    need=Need.ADMINISTER,
+    pages=("files:restore",),
+    response=Done | PlanOut,
+)
+def file_restore(
+    request: HttpRequest,
+    version: Number,
+    dry_run: DryRun = False,
+    accept: Accept = False,
+    reason: Reason = "",
+) -> Done | PlanOut:
+    """Make a file what a version of it says."""
+    found = FileVersion.objects.filter(pk=version).first()
+    if found is None:
+        raise MissingError(_("There is no such version (any more)."))
+    kind = editable(found.broker_name, found.file)
+    now = read(found.broker_name, kind)
+    plan = plan_of(found.broker_name, kind, now, now, difference(now, found.entries))
+    return settled(request, plan, dry_run=dry_run, accept=accept, reason=reason)
+
+
+def file_restored(
+    request: HttpRequest, done: Entry, *, dry_run: bool, accept: bool
+) -> Done | PlanOut:
+    """Take back what an entry says was changed of a file."""
+    Need.ADMINISTER.require(request)
+    return settled(
+        request, undoing(done.pk), dry_run=dry_run, accept=accept, reason="", undoes=done.pk
+    )

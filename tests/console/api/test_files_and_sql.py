@@ -1,0 +1,191 @@
+"""Configuration files and SQL by the API: planned, changed, taken back; asked, kept, scheduled."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Group
+
+from console.audit.models import Entry
+from console.files.models import FileVersion
+from console.sql.models import SavedQuery
+from console.sql.rights import every_right, give
+from tests.console.worlds import sql_world
+
+pytestmark = pytest.mark.django_db
+
+TOPICS = "/files/broker-a/topics.json"
+OFFSETS = "/files/broker-a/consumerOffset.json"
+
+
+@pytest.fixture
+def orders(programs, brokers):
+    brokers.add_topic("Orders")
+    brokers.add_group("billing")
+    brokers.put("Orders", 0, 1_000)
+    brokers.offsets["billing", "Orders", 0] = 0
+    return brokers
+
+
+def with_perm(programs, perm: int, topic: str = "Orders"):
+    document = programs.admin.get(TOPICS).json()
+    document["topicConfigTable"][topic]["perm"] = perm
+    return document
+
+
+def test_a_file_is_planned_then_changed_then_taken_back(programs, orders) -> None:
+    document = with_perm(programs, 4)
+    plan = programs.admin.ask("PUT", f"{TOPICS}?dry_run=true", document).json()
+    assert plan["changes"]["wanted"]["Orders"]["perm"] == 4
+    assert orders.topic_configs["Orders"].perm == 6
+    assert not Entry.objects.exists()
+
+    done = programs.admin.ask("PUT", f"{TOPICS}?seen={plan['seen']}&reason=freeze", document)
+
+    entry = Entry.objects.get(pk=done.json()["entry"])
+    assert orders.topic_configs["Orders"].perm == 4
+    assert (entry.action, entry.remark) == ("config.apply", "freeze")
+    assert entry.token == programs.admin.token.name
+    undone = programs.admin.post(f"/audit/{entry.pk}/undo")
+    assert undone.status_code == 200
+    assert orders.topic_configs["Orders"].perm == 6
+
+
+def test_an_entry_that_both_have_changed_is_refused_and_others_stay(programs, orders) -> None:
+    orders.add_topic("Bills")
+    seen = programs.admin.ask("PUT", f"{TOPICS}?dry_run=true", with_perm(programs, 4)).json()
+    document = with_perm(programs, 4)
+    programs.admin.patch("/topics/Bills", {"perm": 2})
+
+    beside = programs.admin.ask("PUT", f"{TOPICS}?seen={seen['seen']}", document)
+    assert beside.status_code == 200
+    assert orders.topic_configs["Bills"].perm == 2
+
+    document["topicConfigTable"]["Bills"]["perm"] = 4
+    late = programs.admin.ask("PUT", f"{TOPICS}?seen={seen['seen']}", document)
+    assert late.status_code == 409
+    assert orders.topic_configs["Bills"].perm == 2
+
+
+def test_what_it_costs_has_to_be_accepted(programs, orders) -> None:
+    document = programs.admin.get(OFFSETS).json()
+    document["offsetTable"]["Orders@billing"]["0"] = 1
+
+    refused = programs.admin.ask("PUT", OFFSETS, document)
+    done = programs.admin.ask("PUT", f"{OFFSETS}?accept=true", document)
+
+    assert refused.status_code == 409
+    assert "1 are skipped" in refused.json()["objection"]
+    assert done.status_code == 200
+    assert orders.offsets["billing", "Orders", 0] == 1
+
+
+def test_a_version_comes_back(programs, orders) -> None:
+    programs.admin.get("/files")
+    version = FileVersion.objects.get(file="topics.json")
+    programs.admin.ask("PUT", TOPICS, with_perm(programs, 4))
+
+    programs.admin.post(f"/files/versions/{version.pk}/restore")
+
+    assert orders.topic_configs["Orders"].perm == 6
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        (TOPICS, {"topicConfigTable": {"Orders": {"perm": 99}}}, 422),
+        (TOPICS, {"topics": {}}, 422),
+        (TOPICS, ["x"], 422),
+        (f"{TOPICS}?seen=99", {"topicConfigTable": {}}, 409),
+        (f"{TOPICS}?seen=x", {"topicConfigTable": {}}, 422),
+        ("/files/broker-a/delayOffset.json", {"offsetTable": {}}, 404),
+        ("/files/other/topics.json", {"topicConfigTable": {}}, 404),
+    ],
+)
+def test_what_is_no_such_file_is_refused_and_changes_nothing(
+    path, body, status, programs, orders
+) -> None:
+    refused = programs.admin.ask("PUT", path, body)
+
+    assert refused.status_code == status, refused.content
+    assert not Entry.objects.filter(outcome="done").exists()
+
+
+def test_files_are_for_administrators(programs, orders) -> None:
+    refused = programs.operator.ask("PUT", TOPICS, {"topicConfigTable": {}})
+
+    assert refused.status_code == 403
+
+
+@pytest.fixture
+def lake(programs, admin_account, settings, monkeypatch, tmp_path):
+    sql_world(admin_account, settings, monkeypatch, tmp_path)
+    monkeypatch.setattr("console.sql.views.WAITED_S", 0)
+    return SavedQuery.objects.get()
+
+
+HOURLY = {"enabled": True, "kind": "interval", "every": 2, "period": "hours"}
+WRITES = [
+    ("POST", "/sql/runs", {"sql": "SELECT 1"}, "sql.run"),
+    ("POST", "/sql/saved", {"sql": "SELECT 2", "name": "two"}, "sql.save"),
+    ("DELETE", "/sql/saved/{query}", None, "sql.delete"),
+    ("PATCH", "/sql/saved/{query}/schedule", HOURLY, "sql.schedule"),
+    ("DELETE", "/sql/saved/{query}/schedule", None, "sql.unschedule"),
+    ("PUT", "/sql/rights/group:7", {"topics": ["Ord*"]}, "account.sql"),
+    ("DELETE", "/sql/rights/group:7", None, "account.sql"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "action"), WRITES)
+def test_a_deed_about_sql_is_done_and_written_down(
+    method, path, body, action, programs, lake
+) -> None:
+    done = programs.admin.ask(method, path.format(query=lake.pk), body)
+
+    assert done.status_code in (200, 201), done.content
+    entry = Entry.objects.get()
+    assert (entry.action, entry.outcome) == (action, "done")
+    assert entry.token == programs.admin.token.name
+
+
+@pytest.mark.parametrize(("method", "path", "body", "action"), WRITES)
+def test_who_may_not_ask_the_lake_does_none_of_it(
+    method, path, body, action, programs, lake
+) -> None:
+    assert programs.operator.ask(method, path.format(query=lake.pk), body).status_code == 403
+
+
+def test_others_queries_are_shared_and_not_changed(programs, lake, operator_account) -> None:
+    give(operator_account, None)
+    SavedQuery.objects.update(is_shared=True)
+
+    refused = programs.operator.delete(f"/sql/saved/{lake.pk}")
+
+    assert refused.status_code == 404
+    assert SavedQuery.objects.exists()
+
+
+def test_a_right_is_for_the_topics_that_were_named(programs, lake) -> None:
+    programs.admin.ask("PUT", "/sql/rights/group:7", {"topics": ["Ord*", "bills"]})
+    assert [topics for _who, topics in every_right()] == [("Ord*", "bills")]
+
+    programs.admin.ask("PUT", "/sql/rights/group:7", {"topics": None})
+    assert [(str(who), topics) for who, topics in every_right()] == [("analysts", None)]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/sql/runs", {}, 422),
+        ("PATCH", "/sql/saved/{query}/schedule", {"kind": "cron", "cron": "x"}, 422),
+        ("PUT", "/sql/rights/group:7", {}, 422),
+        ("PUT", "/sql/rights/group:7", {"topics": "Ord*"}, 422),
+        ("PUT", "/sql/rights/group:99", {"topics": None}, 404),
+        ("DELETE", "/sql/rights/nobody", None, 404),
+    ],
+)
+def test_what_makes_no_sense_is_refused(method, path, body, status, programs, lake) -> None:
+    refused = programs.admin.ask(method, path.format(query=lake.pk), body)
+
+    assert refused.status_code == status, refused.content
+    assert Group.objects.exists()
+    assert not Entry.objects.filter(outcome="done").exists()
