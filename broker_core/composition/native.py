@@ -30,9 +30,8 @@ def build_plain_requests(
 def _sends(foundation: Foundation, storage: StorageParts, send: SendProcessor) -> SendTurn | None:
     native, store = foundation.native, storage.store
     puts = store.own_puts
-    if native.send_turn is None or puts is None or puts.is_guarded or store.files.pool is not None:
-        # A plug-in wants to see every put; records that are guarded or written elsewhere first are
-        # not plain.
+    if native.send_turn is None or puts is None or store.files.pool is not None:
+        # A plug-in wants to see every put; records that are written elsewhere first are not plain.
         return None
     return native.send_turn(
         send,

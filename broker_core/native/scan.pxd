@@ -11,6 +11,7 @@ from libc.string cimport memchr, memcmp, memcpy
 ctypedef const uint8_t* Bytes
 
 cdef enum:
+    SEND_MESSAGE = 10
     PULL_MESSAGE = 11
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
@@ -28,7 +29,7 @@ cdef enum:
 cdef struct Text:
     Bytes at
     Py_ssize_t size
-    # It holds \-escapes, none of them half of a surrogate pair.
+    # It holds \-escapes; surrogates only as pairs.
     bint is_escaped
 
 
@@ -127,6 +128,17 @@ cdef inline int hex_code(Bytes at) noexcept nogil:
     return code
 
 
+cdef inline int paired_code(Bytes at, Bytes end, int high) noexcept nogil:
+    """Return the character of a surrogate and the escape that follows it, -1 if that is no pair."""
+    cdef int low
+    if not 0xD800 <= high <= 0xDBFF or end - at < 6 or at[0] != 92 or at[1] != 117:
+        return -1
+    low = hex_code(at + 2)
+    if not 0xDC00 <= low <= 0xDFFF:
+        return -1
+    return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00)
+
+
 cdef inline int utf8_size(Bytes at, Bytes end) noexcept nogil:
     """Return how long the character at a byte >= 0x80 is, 0 when it is no UTF-8."""
     cdef uint8_t first = at[0]
@@ -180,9 +192,13 @@ cdef inline Bytes read_text(Bytes at, Bytes end, Text* text) noexcept nogil:
                 if end - at < 6:
                     return NULL
                 code = hex_code(at + 2)
-                if code < 0 or 0xD800 <= code <= 0xDFFF:
+                if code < 0:
                     return NULL
                 at += 6
+                if 0xD800 <= code <= 0xDFFF:
+                    if paired_code(at, end, code) < 0:
+                        return NULL
+                    at += 6
             elif c == 34 or c == 92 or c == 47 or c == 98 or c == 102 or c == 110 or c == 114 \
                     or c == 116:
                 at += 2
@@ -247,13 +263,47 @@ cdef enum:
     INT32_MOST = 2147483647
 
 
-cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send) noexcept nogil:
-    """Read the ext fields of SEND_MESSAGE_V2, each letter at most once."""
+cdef inline uint8_t letter_of(Text name) noexcept nogil:
+    """Return the letter that stands for a long name of a send's field, 0 for other names."""
+    if is_text(name, b"producerGroup", 13):
+        return 97
+    if is_text(name, b"topic", 5):
+        return 98
+    if is_text(name, b"defaultTopic", 12):
+        return 99
+    if is_text(name, b"defaultTopicQueueNums", 21):
+        return 100
+    if is_text(name, b"queueId", 7):
+        return 101
+    if is_text(name, b"sysFlag", 7):
+        return 102
+    if is_text(name, b"bornTimestamp", 13):
+        return 103
+    if is_text(name, b"flag", 4):
+        return 104
+    if is_text(name, b"properties", 10):
+        return 105
+    if is_text(name, b"reconsumeTimes", 14):
+        return 106
+    if is_text(name, b"unitMode", 8):
+        return 107
+    if is_text(name, b"maxReconsumeTimes", 17):
+        return 108
+    if is_text(name, b"batch", 5):
+        return 109
+    if is_text(name, b"brokerName", 10):
+        return 110
+    return 0
+
+
+cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send, bint is_long) noexcept nogil:
+    """Read the ext fields of a send, each at most once; among long names others are passed over."""
     cdef uint32_t seen = 0, bit
     cdef uint8_t letter
     cdef int64_t number = 0
     cdef int64_t most64 = 999999999999999999
-    cdef Text text
+    cdef Text name, text
+    cdef int count = 0
     # Of nothing, but not nowhere: what is copied must have a place.
     send.properties.at = at
     send.properties.size = 0
@@ -264,17 +314,25 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send) noexcept nogi
         return NULL
     at += 1
     while True:
-        # "x":
-        if end - at < 5 or at[0] != 34 or at[2] != 34 or at[3] != 58:
-            return NULL
-        letter = at[1]
-        if not 97 <= letter <= 110:
-            return NULL
-        bit = <uint32_t>1 << (letter - 97)
+        if is_long:
+            at = read_text(at, end, &name)
+            if at == NULL or name.is_escaped or at >= end or at[0] != 58 or count == FIELDS_MAX:
+                return NULL
+            at += 1
+            count += 1
+            letter = letter_of(name)
+        else:
+            # "x":
+            if end - at < 5 or at[0] != 34 or at[2] != 34 or at[3] != 58:
+                return NULL
+            letter = at[1]
+            if not 97 <= letter <= 110:
+                return NULL
+            at += 4
+        bit = <uint32_t>1 << (letter - 97) if letter else 0
         if seen & bit:
             return NULL
         seen |= bit
-        at += 4
         if letter == 98:  # b: topic
             at = read_text(at, end, &send.topic)
             if at == NULL or send.topic.is_escaped:
@@ -396,6 +454,7 @@ cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
     cdef uint32_t seen = 0, bit
     cdef int64_t number = 0
     cdef Text key, text
+    cdef bint is_long = False
     head.code = head.opaque = 0
     if at >= end or at[0] != 123:
         return False
@@ -431,7 +490,9 @@ cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
         elif is_text(key, b"extFields", 9):
             bit = 128
             if send != NULL:
-                at = read_ext_fields(at, end, send)
+                # Its code stands before it, or it is not plain.
+                is_long = seen & 1 and head.code == SEND_MESSAGE
+                at = read_ext_fields(at, end, send, is_long)
             else:
                 at = read_pull_fields(at, end, pull)
         else:
@@ -446,7 +507,9 @@ cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
         else:
             return False
     # Without a flag it is 0, without an opaque as well.
-    return at + 1 == end and seen & 129 == 129
+    return at + 1 == end and seen & 129 == 129 and is_long == (
+        send != NULL and head.code == SEND_MESSAGE
+    )
 
 
 cdef inline bint read_pull(Bytes at, Bytes end, Pull* pull) noexcept nogil:
@@ -460,7 +523,7 @@ cdef inline bint read_pull(Bytes at, Bytes end, Pull* pull) noexcept nogil:
 
 
 cdef inline bint read_send(Bytes at, Bytes end, Send* send) noexcept nogil:
-    """Read a whole JSON header of a send in the short form; tell if it is one."""
+    """Read a whole JSON header of a send; tell if it is one."""
     cdef Head head
     send.is_batch = False
     if not read_header(at, end, &head, send, NULL):
@@ -469,7 +532,8 @@ cdef inline bint read_send(Bytes at, Bytes end, Send* send) noexcept nogil:
     send.opaque = head.opaque
     if send.code == SEND_BATCH_MESSAGE:
         send.is_batch = True
-    return send.code == SEND_MESSAGE_V2 or send.is_batch
+        return True
+    return send.code == SEND_MESSAGE_V2 or send.code == SEND_MESSAGE
 
 
 cdef inline Py_ssize_t unescape(Text text, uint8_t* out) noexcept nogil:
@@ -502,6 +566,15 @@ cdef inline Py_ssize_t unescape(Text text, uint8_t* out) noexcept nogil:
                 to[0] = <uint8_t>(0xC0 | code >> 6)
                 to[1] = <uint8_t>(0x80 | code & 0x3F)
                 to += 2
+            elif 0xD800 <= code <= 0xDFFF:
+                # `read_text` has seen that it is half of a pair.
+                code = paired_code(at, end, code)
+                at += 6
+                to[0] = <uint8_t>(0xF0 | code >> 18)
+                to[1] = <uint8_t>(0x80 | code >> 12 & 0x3F)
+                to[2] = <uint8_t>(0x80 | code >> 6 & 0x3F)
+                to[3] = <uint8_t>(0x80 | code & 0x3F)
+                to += 4
             else:
                 to[0] = <uint8_t>(0xE0 | code >> 12)
                 to[1] = <uint8_t>(0x80 | code >> 6 & 0x3F)

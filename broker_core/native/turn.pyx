@@ -26,6 +26,9 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy
 
+cdef extern from "<string.h>" nogil:
+    void* memmem(const void* data, size_t size, const void* word, size_t word_size)
+
 from broker_core.native.pack cimport (
     CRC_MASK,
     DECIMAL_MAX,
@@ -45,6 +48,7 @@ from broker_core.native.scan cimport (
     LITE_PULL_MESSAGE,
     PROPERTIES_MAX,
     PULL_MESSAGE,
+    SEND_MESSAGE,
     SEND_BATCH_MESSAGE,
     SEND_MESSAGE_V2,
     SPECIAL_MAX,
@@ -68,6 +72,7 @@ from broker_core.native.scan cimport (
     unescape,
 )
 
+from broker_core.formats.record import CRC_DIGITS, CRC_NAME, CRC_ROOM, CRC_SEPARATOR
 from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK
 
 cdef enum:
@@ -77,6 +82,7 @@ cdef enum:
     PLACES_MAX = 64
     PARTS = 5
     NUMBERS_MAX = 96
+    GUARD_DIGITS = 10
     HOST_MAX = 20
     HEAD_MAX = 72 + 2 * HOST_MAX
     ANSWERS_MAX = 262144
@@ -168,15 +174,19 @@ cdef class SendTurn:
     """Serves plain sends of one broker. Event loop only."""
 
     cdef object _send, _handler, _raw, _batch_handler, _raw_batch, _dispatcher
+    cdef object _long_handler, _raw_long
     cdef object _puts, _config, _state, _queues, _index, _stats
     cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
     cdef object _waiting, _timestamp, _picking, _trace, _received_s
     cdef list _picked
     cdef tuple _parts
     cdef tuple _special_names
-    cdef bytes _store_host, _store_host_hex, _cluster
+    cdef bytes _store_host, _store_host_hex, _cluster, _guard_name
+    # What follows the cluster's pair; with guarded records room for their checksums.
+    cdef bytes _ending
+    cdef bint _is_guarded
     cdef list _places
-    cdef bint _is_raw, _is_raw_batch
+    cdef bint _is_raw, _is_raw_batch, _is_raw_long
     cdef int _open
     cdef Special _special
     cdef int32_t _kept_flags, _refused_flags, _set_flags, _v6_flag
@@ -208,8 +218,9 @@ cdef class SendTurn:
         self._send = send
         self._raw = send.send_message_v2
         self._raw_batch = send.send_batch_message
-        self._handler = self._batch_handler = self._dispatcher = None
-        self._is_raw = self._is_raw_batch = False
+        self._raw_long = send.send_message
+        self._handler = self._batch_handler = self._long_handler = self._dispatcher = None
+        self._is_raw = self._is_raw_batch = self._is_raw_long = False
         self._puts = puts
         self._config = store_config
         self._state = puts.state
@@ -226,6 +237,15 @@ cdef class SendTurn:
         self._plain_queues = plain.queues
         self._unwritten = plain.unwritten_topics
         self._cluster = plain.cluster_pair
+        self._is_guarded = puts.is_guarded
+        self._ending = CRC_SEPARATOR + CRC_ROOM if self._is_guarded else b""
+        self._guard_name = CRC_NAME[:-1]
+        if self._is_guarded and (
+            self._guard_name in self._cluster
+            or CRC_DIGITS != GUARD_DIGITS
+            or len(CRC_ROOM) != len(CRC_NAME) + GUARD_DIGITS + 1
+        ):
+            raise ValueError("records are guarded in another way than the turn does it")
         self._store_host = puts.store_host
         self._store_host_hex = puts.store_host.hex().upper().encode()
         self._kept_flags = plain.kept_sys_flags & ~HOST_V6_MASK
@@ -308,9 +328,17 @@ cdef class SendTurn:
         self._dispatcher = dispatcher
         return True
 
-    cdef bint _may_serve_batch(self) except -1:
-        """Tell whether a SEND_BATCH_MESSAGE would go to the raw processor."""
-        handler = self._dispatcher.find(SEND_BATCH_MESSAGE)
+    cdef bint _may_serve_code(self, int32_t code) except -1:
+        """Tell whether a send of this code would go to the raw processor."""
+        if code == SEND_MESSAGE_V2:
+            # `_may_serve` has asked.
+            return True
+        handler = self._dispatcher.find(code)
+        if code == SEND_MESSAGE:
+            if handler is not self._long_handler:
+                self._long_handler = handler
+                self._is_raw_long = handler == self._raw_long
+            return self._is_raw_long
         if handler is not self._batch_handler:
             self._batch_handler = handler
             self._is_raw_batch = handler == self._raw_batch
@@ -337,12 +365,10 @@ cdef class SendTurn:
             if total + 4 > end - at:
                 break
             body = at + PREFIX + header
-            if not read_send(at + PREFIX, body, &send):
+            if not read_send(at + PREFIX, body, &send) or not self._may_serve_code(send.code):
                 break
             if send.is_batch:
                 if not read_common(send.properties, self._scratch, &self._special, &properties):
-                    break
-                if send.code == SEND_BATCH_MESSAGE and not self._may_serve_batch():
                     break
             elif not read_properties(send.properties, self._scratch, &self._special, &properties):
                 break
@@ -438,9 +464,10 @@ cdef class SendTurn:
         cdef uint8_t* to
         cdef bint is_picked
         cdef object validated_s = None, appended_s = None
-        if place is None:
+        if place is None or (self._is_guarded and self._names_guard(properties.size)):
             return False
         properties_size = properties.size + PyBytes_GET_SIZE(self._cluster)
+        properties_size += PyBytes_GET_SIZE(self._ending)
         size = self._overhead(place) + body_size + properties_size
         if (
             self._position < 0
@@ -470,7 +497,7 @@ cdef class SendTurn:
 
         to = self._begin_record(place, body, body_size, properties_size)
         memcpy(to, self._scratch, properties.size)
-        put_part(to + properties.size, self._cluster)
+        put_part(put_part(to + properties.size, self._cluster), self._ending)
         self._end_record(send, send.flag, place, size, offset, body, body_size)
         if is_picked:
             appended_s = self._monotonic()
@@ -529,8 +556,8 @@ cdef class SendTurn:
         cdef Item item
         if place is None or end - body > self._body_max or send.sys_flag & self._refused_flags:
             return False
-        if place.one_of:
-            # Somebody may want to see it.
+        if place.one_of or self._is_guarded:
+            # Somebody may want to see it; or each message ends in a checksum.
             return False
         while at < end:
             at = read_item(at, end, &item)
@@ -664,7 +691,26 @@ cdef class SendTurn:
         store_barrier()
         memcpy(<uint8_t*>self._log.buf + self._position, head, self._head_size)
         store_barrier()
+        if self._is_guarded:
+            self._guard(<uint8_t*>self._log.buf + self._position, size)
         self._position += size
+
+    cdef bint _names_guard(self, Py_ssize_t size) noexcept:
+        """Tell whether the properties may hold a checksum already, which Python takes out."""
+        return memmem(
+            self._scratch, size, PyBytes_AS_STRING(self._guard_name),
+            PyBytes_GET_SIZE(self._guard_name)
+        ) != NULL
+
+    cdef void _guard(self, uint8_t* record, int64_t size) noexcept:
+        """Write a record's checksum into its room, the last digit first."""
+        cdef int64_t guarded = size - PyBytes_GET_SIZE(self._ending) + 1
+        cdef uint32_t left = crc32_of(record, guarded) & CRC_MASK
+        cdef uint8_t* to = record + size - 1 - GUARD_DIGITS
+        cdef int i
+        for i in range(GUARD_DIGITS):
+            to[i] = <uint8_t>(48 + left % 10)
+            left //= 10
 
     cdef void _head(self, uint8_t* to, Send* send, int32_t flag, _Place place, int64_t size,
                     int64_t offset, Bytes body, int64_t body_size) noexcept:
@@ -806,7 +852,7 @@ cdef class Turn:
             if view.len < START or memcmp(begin + PREFIX, BEGINS, BEGINS_SIZE) != 0:
                 return b""
             code = code_at(begin + PREFIX + BEGINS_SIZE)
-            if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE:
+            if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE or code == SEND_MESSAGE:
                 if self._sends is not None:
                     return self._sends.serve(
                         begin, view.len, decoder, dispatcher, connection.remote_host, room,

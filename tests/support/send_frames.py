@@ -111,6 +111,24 @@ def common_of(rng: Random) -> str:
     return text + ("\x02" if rng.random() < 0.5 else "")
 
 
+def long_of(rng: Random, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a SEND_MESSAGE, one in three odd."""
+    long = {LONG_NAMES[letter]: value for letter, value in fields.items()}
+    match rng.randrange(12):
+        case 0:
+            long[rng.choice(("x", "a", "b", "brokerName"))] = rng.choice(WORDS)
+        case 1:
+            long.pop(rng.choice(list(long)))
+        case 2:
+            names = ("queueId", "sysFlag", "flag", "reconsumeTimes", "defaultTopicQueueNums")
+            long[rng.choice(names)] = rng.choice(NUMBERS)
+        case 3:
+            long["sysFlag"] = rng.choice(("1", "4", "8", "16"))
+        case _:
+            pass
+    return long
+
+
 def any_frame(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
     """Return a send: two thirds are plain, the others odd in one way or another."""
     topic, queue_id = rng.choice(topics), rng.randrange(4)
@@ -136,8 +154,14 @@ def any_frame(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
         case 5:
             fields["f"] = str(rng.choice((1, 2, 4, 8, 12, 16, 32, 64, 0x7FFFFFFF, -1)))
         case 6:
-            long = {LONG_NAMES[letter]: value for letter, value in fields.items()}
-            return send(long, body_of(rng), opaque, code=SEND_MESSAGE, client=client)
+            return send(
+                long_of(rng, fields), body_of(rng), opaque, code=SEND_MESSAGE, client=client
+            )
+        case 15:
+            fields |= {"i": common_of(rng), "m": "true"}
+            return send(
+                long_of(rng, fields), batch_body(rng), opaque, code=SEND_MESSAGE, client=client
+            )
         case 7:
             return send(fields, body_of(rng), opaque, flag=rng.choice((2, 0, 4)), client=client)
         case 8:

@@ -12,6 +12,7 @@ import pytest
 from broker_core.config.loading import build
 from broker_core.config.update import update
 from broker_core.errors import ConfigError
+from broker_core.formats.record import examine
 from broker_core.native import build as native_build, loading, place
 from broker_core.protocol.command import parts_of
 from broker_core.store.results import DamagedRange
@@ -218,6 +219,50 @@ async def test_batches_of_clients_are_served_by_the_compiled_turn(twin: Twin, cl
 
 
 @compiled
+@pytest.mark.parametrize("is_batch", [False, True])
+async def test_sends_in_the_long_form_are_served_by_the_compiled_turn(
+    twin: Twin, is_batch: bool
+) -> None:
+    # Which makes room in the index.
+    await twin.feed(a_send(properties="KEYS\x01k"))
+    fields = send_frames.fields_of(TOPIC, 0, "UNIQ_KEY\x01AC1\x02KEYS\x01k", is_batch=is_batch)
+    long = {send_frames.LONG_NAMES[letter]: value for letter, value in fields.items()}
+    long["aFieldOfTomorrow"] = "yes"
+    body = send_frames.batch_item(b"x", b"") if is_batch else b"x"
+    frame = send_frames.send(long, body, 1, code=10)
+
+    assert await served(twin, frame * 3 + a_send()) == 4
+
+    twin.wire.dispatcher.override({10: lambda *_: None})
+    assert await served(twin, frame) == 0
+
+
+@compiled
+@pytest.mark.parametrize("client", ["JAVA", "PYTHON", "CPP"])
+async def test_names_and_values_of_any_script_are_served_by_the_compiled_turn(
+    twin: Twin, client: str
+) -> None:
+    await twin.feed(a_send(properties="KEYS\x01k"))
+    text = "KEYS\x01größe 注文 𝄞\x02TAGS\x01𝄞𝄢\x02"
+    fields = send_frames.fields_of(TOPIC, 0, text)
+
+    assert await served(twin, send_frames.send(fields, b"x", 1, client=client)) == 1
+
+    assert text.encode() in bytes(twin.parts.store.files.put_state.buffer)
+
+
+@compiled
+@pytest.mark.parametrize("half", ["\\ud834", "\\udd1e", "\\ud834\\ud834", "\\ud834x"])
+async def test_half_a_character_is_left_to_python(twin: Twin, half: str) -> None:
+    await twin.feed(a_send(properties="KEYS\x01k"))
+    frame = bytearray(a_send(properties="KEYS\x01" + "#" * len(half)))
+    at = frame.index(b"#")
+    frame[at : at + len(half)] = half.encode()
+
+    assert await served(twin, bytes(frame)) == 0
+
+
+@compiled
 async def test_a_batch_is_stored_whole_or_left_to_python(twin: Twin) -> None:
     good = send_frames.batch_item(b"good", b"")
     fields = send_frames.fields_of(TOPIC, 0, "", is_batch=True)
@@ -402,11 +447,8 @@ async def test_who_watches_the_logs_growth_is_told_by_the_compiled_turn(twin: Tw
 
 
 @compiled
-@pytest.mark.parametrize(
-    "keys", [{"enabledAppendPropCRC": "true"}, {"transientStorePoolEnable": "true"}], ids=str
-)
-async def test_records_that_are_not_plain_are_put_by_python(keys: dict[str, object]) -> None:
-    async for twin in a_twin(**keys):
+async def test_records_that_are_not_plain_are_put_by_python() -> None:
+    async for twin in a_twin(transientStorePoolEnable="true"):
         assert await served(twin, a_send() * 3) == 0
         assert twin.parts.store.files.put_state.put_times == 3
 
@@ -417,10 +459,22 @@ def a_pull(queue_offset: int = 0, opaque: int = 1, *, flags: int = 2, **more: An
 
 
 @compiled
-async def test_guarded_records_are_pulled_by_the_turn() -> None:
+async def test_guarded_records_are_put_and_pulled_by_the_turn(rng: random.Random) -> None:
     async for twin in a_twin(enabledAppendPropCRC="true"):
-        await twin.feed(a_send() * 3)
+        await twin.feed(a_send(properties="UNIQ_KEY\x01A\x02"))
+        texts = ("", "TAGS\x01größe", "UNIQ_KEY\x01A\x02WAIT\x01true\x02")
+        for text in texts:
+            assert await served(twin, a_send(properties=text, body=rng.randbytes(1000))) == 1
+        state = twin.parts.store.files.put_state
 
+        offset = 0
+        with memoryview(state.buffer) as view:
+            for _ in range(4):
+                end = state.position
+                head = examine(view, offset, end, offset, check_crc=True, is_guarded=True)
+                offset += head.size
+        assert offset == state.position
+        assert await served(twin, a_send(properties="__CRC32#\x010123456789\x02")) == 0
         assert await served(twin, a_pull()) == 1
 
 
