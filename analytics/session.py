@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from analytics import class_archive
 from analytics.errors import ReportError
 from analytics.guest import JAVA_OPTIONS, is_guest
 from analytics.java import require_java
@@ -69,7 +71,11 @@ logger.hadoop.level = error
 
 
 def settings(
-    scratch: Path, *, master: str = MASTER_DEFAULT, driver_host: str = LOOPBACK
+    scratch: Path,
+    *,
+    master: str = MASTER_DEFAULT,
+    driver_host: str = LOOPBACK,
+    java_options: str = "",
 ) -> dict[str, str]:
     """Return all settings of a session; `scratch` holds all its files."""
     return {
@@ -85,7 +91,9 @@ def settings(
         "spark.driver.maxResultSize": str(RESULT_BYTES_MAX),
         "spark.driver.extraJavaOptions": (
             f'"-Djava.io.tmpdir={scratch}" -XX:-UsePerfData -XX:+ExitOnOutOfMemoryError'
+            f' "-Dlog4j2.configurationFile={_log_settings(scratch)}"'
             + (f" {JAVA_OPTIONS}" if is_guest() else "")
+            + (f" {java_options}" if java_options else "")
         ),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
@@ -108,7 +116,7 @@ def authentication(master: str) -> dict[str, str]:
         ReportError: the file that the environment names cannot be read, or is empty.
     """
     known = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
-    if master.startswith("local"):
+    if is_local(master):
         return known
     secret_file = os.environ.get(SECRET_FILE_VARIABLE, "")
     if not secret_file:
@@ -126,6 +134,11 @@ def authentication(master: str) -> dict[str, str]:
         "spark.authenticate.secret": lines[0].strip(),
         "spark.io.encryption.enabled": "true",
     }
+
+
+def is_local(master: str) -> bool:
+    """Return whether Spark works in its own Java process, not in a cluster."""
+    return master.startswith("local")
 
 
 def require_master(master: str) -> None:
@@ -200,7 +213,12 @@ class Spark:
         context = self._gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
         return int(context.getExecutorMemoryStatus().size()) - 1  # the driver counts itself
 
-    def stop(self) -> None:
+    def end(self) -> None:
+        """End a Spark that nobody else has a part in: its Java process holds nothing of worth."""
+        self._java.kill()
+        self._java.wait()
+
+    def stop(self, seconds: float = JAVA_EXIT_SECONDS) -> None:
         """Stop Spark and wait for its Java process to end, so that its files can be removed."""
         try:
             self.session.stop()
@@ -210,9 +228,9 @@ class Spark:
         if self._java.stdin is not None:
             self._java.stdin.close()  # the Java side lives as long as this pipe
         try:
-            self._java.wait(timeout=JAVA_EXIT_SECONDS)
+            self._java.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
-            logger.warning("Spark's Java process did not end in %d s: killed", JAVA_EXIT_SECONDS)
+            logger.warning("Spark's Java process did not end in %d s: killed", seconds)
             self._java.kill()
             self._java.wait()
 
@@ -231,39 +249,53 @@ def start_spark(
     master: str = MASTER_DEFAULT,
     driver_host: str = LOOPBACK,
     more: Mapping[str, str] | None = None,
+    java_options: str | None = None,
 ) -> Spark:
     """Start Spark with our data sources registered; blocks for seconds.
 
-    `scratch` must exist, belong to this run only, and be removed by the caller afterwards.
+    `scratch` must exist, belong to this run only, and be removed by the caller afterwards. Without
+    `java_options`, Java takes the archive of Spark's classes where there is one.
 
     Raises:
         ReportError: no usable Java, no master that answers, or a secret that cannot be read.
     """
-    require_java()
+    java = require_java()
     require_master(master)
     scratch.chmod(0o700)
-    _prepare_environment(scratch, authentication(master))
-    wanted = settings(scratch, master=master, driver_host=driver_host) | dict(more or {})
+    classes = class_archive.directory()
+    _prepare_environment(scratch, authentication(master), classes)
+    if java_options is None:
+        java_options = class_archive.options_for(classes, java)
+    wanted = settings(
+        scratch, master=master, driver_host=driver_host, java_options=java_options
+    ) | dict(more or {})
     conf = SparkConf(loadDefaults=False).setAll(list(wanted.items()))
     gateway: JavaGateway = launch_gateway(conf)  # type: ignore[no-untyped-call]  # PySpark's
     context = SparkContext(conf=conf, gateway=gateway)
     session = SparkSession(context)
-    if not master.startswith("local"):
+    if not is_local(master):
         context.addPyFile(str(_packed_code(scratch)))
     for source in (CommitLogDataSource, RocketMqDataSource):
         session.dataSource.register(source)
     return Spark(session, gateway)
 
 
-def _prepare_environment(scratch: Path, secrets: Mapping[str, str]) -> None:
+def _log_settings(scratch: Path) -> Path:
+    return scratch / "settings" / "log4j2.properties"
+
+
+def _prepare_environment(scratch: Path, secrets: Mapping[str, str], classes: Path | None) -> None:
     """Set what Java and the Python workers inherit: nothing of another Spark, no secret."""
-    conf = scratch / "conf"
-    conf.mkdir(mode=0o700, exist_ok=True)
-    (conf / "log4j2.properties").write_text(_LOG_SETTINGS)
+    log_settings = _log_settings(scratch)
+    log_settings.parent.mkdir(mode=0o700, exist_ok=True)
+    log_settings.write_text(_LOG_SETTINGS)
     # By file: other settings travel in the arguments of the Java process, which anyone may read.
-    defaults = conf / "spark-defaults.conf"
-    defaults.touch(mode=0o600)
-    defaults.write_text("".join(f"{key} {value}\n" for key, value in secrets.items()))
+    properties = log_settings.parent / "spark.properties"
+    properties.touch(mode=0o600)
+    properties.write_text("".join(f"{key} {value}\n" for key, value in secrets.items()))
+    # It is on the class path, and nothing in it: an archive of classes fits no other.
+    conf = scratch / "conf" if classes is None else class_archive.conf_in(classes)
+    conf.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = without_secrets(os.environ)
     foreign = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_MASTER"}
     for name in [name for name in os.environ if name in foreign or name not in kept]:
@@ -271,6 +303,7 @@ def _prepare_environment(scratch: Path, secrets: Mapping[str, str]) -> None:
     paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ |= {
         "SPARK_CONF_DIR": str(conf),
+        "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(properties))} pyspark-shell",
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_DIRS": str(scratch),
         "PYSPARK_PYTHON": sys.executable,

@@ -98,6 +98,9 @@ def variables(
         "TREBUCHET_LAKE_BROKER": broker.name,
         "TREBUCHET_LANGUAGE": os.environ.get("TREBUCHET_LANGUAGE", "").strip() or language(),
         "TREBUCHET_NAMESRV": broker.console_namesrv,
+        "TREBUCHET_SPARK_CLASSES": os.environ.get(
+            "TREBUCHET_SPARK_CLASSES", str(asked.data / "spark-classes")
+        ),
         "TREBUCHET_STORE": broker.store,
         "TREBUCHET_WEB": f"{asked.web_host}:{asked.web_port}",
     }

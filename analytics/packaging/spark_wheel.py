@@ -32,7 +32,6 @@ LAKE = (
     ROOT / "analytics" / "__main__.py",
     ROOT / "analytics" / "report_from_lake.py",
     ROOT / "analytics" / "bench.py",
-    ROOT / "analytics" / "bench_log.py",
     ROOT / "analytics" / "bench_sends.py",
     ROOT / "analytics" / "query",
 )

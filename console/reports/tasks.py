@@ -15,6 +15,7 @@ from console.alerts.telling import tell
 from console.celery import app
 from console.processes import signal_group
 from console.reports import schedules
+from console.reports.class_archive import Making
 from console.reports.models import (
     LOST_AFTER_S,
     LOST_SENTENCE,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOST_LOOKED_FOR_S = LOST_AFTER_S / 2
+class_archive = Making()
 STOPPED_SENTENCE = "The worker was stopped while this report ran; start the report again."
 
 
@@ -156,6 +158,7 @@ def forget_old_runs() -> None:
 @worker_ready.connect
 def on_worker_ready(sender: Any = None, **_: object) -> None:
     mark_lost(restarted=str(getattr(sender, "hostname", "")))
+    class_archive.begin()
     timer = getattr(sender, "timer", None)
     if timer is not None:
         # A process of this worker's pool may be killed while the worker itself lives on.
@@ -175,4 +178,5 @@ def look_for_lost() -> None:
 @worker_shutting_down.connect
 def on_worker_shutting_down(sender: str, **_: object) -> None:
     """End this worker's reports properly; otherwise the shutdown waits minutes for them."""
+    class_archive.end()
     ReportRun.objects.filter(state__in=WORKING, worker=sender).update(stop_reason=STOPPED_SENTENCE)

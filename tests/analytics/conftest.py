@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics import guest
 from analytics.errors import ReportError
 from analytics.java import require_java
 from analytics.session import start_spark
@@ -23,11 +27,15 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def java_17() -> Path:
-    """The Java that Spark runs on."""
+    """The Java that Spark runs on, with the archive of Spark's classes that all runs share."""
     try:
-        return require_java()
+        java = require_java()
     except ReportError as error:
         pytest.skip(str(error))
+    # In a process of its own: a process has one Spark in its life.
+    environment = {**os.environ, guest.VARIABLE: "false"}
+    subprocess.run([sys.executable, "-m", "analytics.class_archive"], env=environment, check=True)
+    return java
 
 
 @pytest.fixture(scope="session")

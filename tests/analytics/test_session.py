@@ -133,7 +133,8 @@ def test_its_files_are_its_own() -> None:
     scratch = Path(os.environ["SPARK_LOCAL_DIRS"])
 
     assert stat.S_IMODE(scratch.stat().st_mode) == 0o700
-    assert stat.S_IMODE((scratch / "conf").stat().st_mode) == 0o700
+    assert stat.S_IMODE((scratch / "settings").stat().st_mode) == 0o700
+    assert stat.S_IMODE((scratch / "settings" / "spark.properties").stat().st_mode) == 0o600
 
 
 @pytest.mark.spark

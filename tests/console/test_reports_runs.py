@@ -18,6 +18,7 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from console.processes import identity, is_running, start_ticks
 from console.reports import catalog, progress, results, runner, schedules, tasks
+from console.reports.class_archive import VARIABLE
 from console.reports.models import (
     LOG_TAIL_CHARS_MAX,
     LOST_AFTER_S,
@@ -40,8 +41,9 @@ PROGRAM = Path(__file__).with_name("fake_analytics.py")
 
 
 @pytest.fixture(autouse=True)
-def program(settings: Settings, tmp_path: Path) -> None:
+def program(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.clear()
+    monkeypatch.setenv(VARIABLE, "")
     settings.TREBUCHET_DATA = tmp_path
     settings.TREBUCHET_ANALYTICS_COMMAND = [sys.executable, str(PROGRAM)]
 
@@ -168,6 +170,31 @@ def test_a_program_that_does_not_heed_its_end_is_killed_within_three_seconds(
     assert run.state == RunState.CANCELLED
     assert start_ticks(pid) is None
     assert runner.CANCEL_ASKED_EVERY_S + runner.GRACE_S < 3
+
+
+def test_a_worker_makes_the_archive_of_spark_and_ends_that_with_itself(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "analytics"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "class_archive.py").write_text(
+        "import os, pathlib, time\n"
+        "path = pathlib.Path(os.environ['TREBUCHET_SPARK_CLASSES'])\n"
+        "path.with_suffix('.new').write_text(str(os.getpid()))\n"
+        "path.with_suffix('.new').rename(path)\n"
+        "time.sleep(600)\n"
+    )
+    settings.BASE_DIR = tmp_path
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "pid"))
+
+    tasks.on_worker_ready(sender=SimpleNamespace(hostname="test"))
+    until((tmp_path / "pid").exists, "the program to begin")
+    pid = int((tmp_path / "pid").read_text())
+    assert start_ticks(pid) is not None
+    tasks.on_worker_shutting_down(sender="test")
+
+    until(lambda: start_ticks(pid) is None, "its end")
 
 
 @pytest.mark.django_db(transaction=True)
