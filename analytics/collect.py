@@ -13,10 +13,12 @@ from analytics.facts import facts_of
 from analytics.progress import READING, reading_followed
 from analytics.reports.report import step_for
 from analytics.request import span_seconds
-from analytics.schemas import DAMAGE_COLUMN, messages_with
+from analytics.schemas import DAMAGE_COLUMN, MESSAGES_COLUMN, messages_with
 from analytics.sources import commitlog, rocketmq_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
@@ -59,16 +61,19 @@ def collect(
     report = request.report
     spark.session.sparkContext.setJobGroup(JOB_GROUP, report.title, interruptOnCancel=True)
     observed = Observation("reading")
-    read = _from_brokers(spark, request) if from_brokers else _messages(spark, request, plan)
+    step_seconds = step_for(report, span_seconds(request, plan.stored_from_ms))
+    grouped_by = () if from_brokers else report.grouped_by
+    if from_brokers:
+        read = _from_brokers(spark, request)
+    else:
+        read = _messages(spark, request, plan, grouped_by, step_seconds)
+    rows = F.sum(F.coalesce(MESSAGES_COLUMN, F.lit(1))) if grouped_by else F.count(F.lit(1))
     messages = read.observe(
-        observed,
-        F.count(F.lit(1)).alias("rows"),
-        F.collect_list(DAMAGE_COLUMN).alias("damages"),
+        observed, rows.alias("rows"), F.collect_list(DAMAGE_COLUMN).alias("damages")
     )
     sound = messages.where(F.col(DAMAGE_COLUMN).isNull()).drop(DAMAGE_COLUMN)
     if report.prepare is not None:
         sound = report.prepare(sound, facts_of(request.store))
-    step_seconds = step_for(report, span_seconds(request, plan.stored_from_ms))
     with reading_followed(
         spark,
         JOB_GROUP,
@@ -76,6 +81,7 @@ def collect(
         stage,
         total_bytes=plan.split_bytes,
         tasks=len(plan.shares(request.split_bytes)),
+        tells_rows=not grouped_by,
     ):
         table = report.transform(sound, request.parameters, step_seconds).toArrow()
     table = table.cast(to_arrow_schema(report.schema, timezone="UTC"))
@@ -83,10 +89,12 @@ def collect(
     damages = [row.asDict() for row in observed.get["damages"]]
     # A range of a queue has no place in the log.
     damages.sort(key=lambda damage: (damage["commit_log_from"] or 0, damage["file"]))
-    return Outcome(table, observed.get["rows"] - len(damages), damages, step_seconds)
+    return Outcome(table, (observed.get["rows"] or 0) - len(damages), damages, step_seconds)
 
 
-def _messages(spark: Spark, request: Request, plan: ReadPlan) -> DataFrame:
+def _messages(
+    spark: Spark, request: Request, plan: ReadPlan, grouped_by: Sequence[str], step_seconds: int
+) -> DataFrame:
     options = {
         "commitLogPath": request.commit_log,
         "startingTimestamp": request.from_ms,
@@ -99,9 +107,11 @@ def _messages(spark: Spark, request: Request, plan: ReadPlan) -> DataFrame:
         "includeSystemTopics": "true" if request.report.system_topics else None,
         # What expires meanwhile is a range that the result names.
         "failOnDataLoss": "false",
+        "groupBy": ",".join(grouped_by) or None,
+        "groupSeconds": step_seconds if grouped_by else None,
     }
     reader = spark.session.read.format(commitlog.FORMAT).schema(
-        messages_with(request.report.reads, damage=True)
+        messages_with(request.report.reads, damage=True, grouped_by=grouped_by)
     )
     for name, value in options.items():
         if value is not None:

@@ -70,11 +70,21 @@ class ProgressLines:
 
 @contextmanager
 def reading_followed(
-    spark: Spark, job_group: str, lines: ProgressLines, stage: str, *, total_bytes: int, tasks: int
+    spark: Spark,
+    job_group: str,
+    lines: ProgressLines,
+    stage: str,
+    *,
+    total_bytes: int,
+    tasks: int,
+    tells_rows: bool = True,
 ) -> Iterator[None]:
-    """Report the stage that reads the log, the first of the jobs to come, from a thread."""
+    """Report the stage that reads the log, the first of the jobs to come, from a thread.
+
+    Without `tells_rows`, Spark's rows are not messages, and are left out.
+    """
     stop = threading.Event()
-    reading = _Reading(spark, job_group, frozenset(_jobs(spark, job_group)))
+    reading = _Reading(spark, job_group, frozenset(_jobs(spark, job_group)), tells_rows)
     following = threading.Thread(
         target=_follow,
         args=(reading, lines, stage, total_bytes, tasks, stop),
@@ -96,6 +106,7 @@ class _Reading:
     spark: Spark
     job_group: str
     before: frozenset[int]
+    tells_rows: bool
 
     def first_stage(self) -> tuple[int, int]:
         """Return how many tasks of the first stage are done, and how many rows they have read."""
@@ -108,7 +119,8 @@ class _Reading:
         ]
         if not stages or (first := tracker.getStageInfo(min(stages))) is None:
             return 0, 0
-        return first.numCompletedTasks, self.spark.records_read(min(stages))
+        rows = self.spark.records_read(min(stages)) if self.tells_rows else 0
+        return first.numCompletedTasks, rows
 
 
 def _follow(

@@ -21,8 +21,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from analytics.store import grouping
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 # Hosts are "ip:port". The body is as stored: still compressed when sys_flag says so, unless the
 # reader is asked to decompress it. A born_timestamp is the client's word, and null where it is not
@@ -66,12 +68,21 @@ DAMAGE = StructType(
 )
 
 DAMAGE_COLUMN = "damage"
+MESSAGES_COLUMN = grouping.MESSAGES_COLUMN
 
 
-def messages_with(columns: Iterable[str], *, damage: bool = False) -> StructType:
+def messages_with(
+    columns: Iterable[str], *, damage: bool = False, grouped_by: Collection[str] = ()
+) -> StructType:
     """Return the columns of MESSAGES that a report reads; the source decodes nothing else.
 
-    With `damage`, rows whose other columns are null stand for ranges that could not be read.
+    With `damage`, rows whose other columns are null stand for ranges that could not be read. With
+    `grouped_by`, a row stands for as many messages as `messages` says, the rest are sums.
     """
-    fields = [MESSAGES[name] for name in columns]
+    fields = [
+        StructField(name, LongType()) if grouped_by and name not in grouped_by else MESSAGES[name]
+        for name in columns
+    ]
+    if grouped_by:
+        fields.append(StructField(MESSAGES_COLUMN, LongType()))
     return StructType([*fields, StructField(DAMAGE_COLUMN, DAMAGE)] if damage else fields)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from pyspark.sql import functions as F  # noqa: N812 - as in Spark's own documentation
 from pyspark.sql.types import (
     DataType,
     IntegerType,
@@ -17,6 +18,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+from analytics.schemas import MESSAGES_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -195,7 +198,9 @@ class Report:
     the step of time in seconds; the result is sorted by `sorted_by`. `prepare` comes before it and
     adds what the store's configuration files say. `find` says what matters in a result that has
     rows. `system_topics` shows the transform what the broker keeps for itself, too; `dead_letters`
-    says that they count in it. `lake` says the same as the transform where a lake can.
+    says that they count in it. `lake` says the same as the transform where a lake can. With
+    `grouped_by`, a source that can tells messages alike in these columns as one row: `messages`
+    says of how many, sizes are sums, and times are cut to the step; see `counted`.
     """
 
     name: str
@@ -217,11 +222,19 @@ class Report:
     lake: LakeQuery | None = None
     needs: tuple[Need, ...] = ()
     behind: Behind | None = None
+    grouped_by: tuple[str, ...] = ()
 
     @property
     def schema(self) -> StructType:
         """The shape of the result."""
         return StructType([StructField(column.name, column.type) for column in self.columns])
+
+
+def counted(messages: DataFrame) -> DataFrame:
+    """Return rows with how many messages each stands for: one, where the source tells each."""
+    if MESSAGES_COLUMN in messages.columns:
+        return messages
+    return messages.withColumn(MESSAGES_COLUMN, F.lit(1))
 
 
 def step_for(report: Report, span_seconds: int) -> int:

@@ -19,6 +19,7 @@ from analytics.reports.report import (
     LakeQuery,
     Report,
     Total,
+    counted,
     gettext_noop,
 )
 
@@ -38,9 +39,13 @@ def by_topic_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds:
     """
     step = F.lit(step_seconds)
     start = F.timestamp_seconds(F.floor(F.unix_seconds("store_timestamp") / step) * step)
-    traffic = messages.groupBy("topic", start.alias("time")).agg(
-        F.count(F.lit(1)).alias("messages"),
-        F.sum("store_size").alias("bytes"),
+    traffic = (
+        counted(messages)
+        .groupBy("topic", start.alias("time"))
+        .agg(
+            F.sum("messages").alias("messages"),
+            F.sum("store_size").alias("bytes"),
+        )
     )
     return traffic.select("topic", "time", "messages", "bytes")
 
@@ -121,4 +126,5 @@ REPORT = Report(
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("messages", "bytes")),
     needs=(JAVA,),
     behind=Behind(first="time"),
+    grouped_by=("topic", "store_timestamp"),
 )

@@ -28,6 +28,10 @@ would hold for the others. All options but the path may be left out:
     failOnDataLoss       true: reading fails when files have expired since it was planned, when one
                          is missing, or when the log ends before a stream's own progress. false:
                          what is gone is damage
+    groupBy              columns, with commas between them: messages that are alike in these are
+                         told as one row, or as a few. `messages` says how many it stands for,
+                         store_size and body_size are their sums; there are no other columns
+    groupSeconds         60; times that are grouped by are cut down to so many seconds
 
 A damaged range is logged and stepped over; a schema with the column `damage` has a row for it. How
 many rows there are depends on the options only, never on the columns.
@@ -58,6 +62,7 @@ from analytics.schemas import MESSAGES
 from analytics.sources.options import Options
 from analytics.sources.shape import arrow_schema_of
 from analytics.store.decode import CheckCrc, RowFilter
+from analytics.store.grouping import GROUPABLE, Grouping
 from analytics.store.plan import SPLIT_BYTES_DEFAULT
 from analytics.store.reader import StoreReader
 
@@ -86,7 +91,10 @@ OPTIONS = (
     "splitBytes",
     "checkCrc",
     "failOnDataLoss",
+    "groupBy",
+    "groupSeconds",
 )
+GROUP_SECONDS_DEFAULT = 60
 EARLIEST, LATEST = "earliest", "latest"
 OFFSET = "commit_log_offset"
 QUEUE_ID_MAX = 2**31 - 1
@@ -106,6 +114,7 @@ class Wanted:
     split_bytes: int
     check_crc: CheckCrc
     fail_on_data_loss: bool
+    grouping: Grouping | None
 
     def store(self) -> StoreReader:
         return StoreReader(
@@ -157,12 +166,23 @@ class _ShareReader:
     def __init__(self, wanted: Wanted, schema: StructType) -> None:
         self._wanted = wanted
         self._schema = schema
-        arrow_schema_of(FORMAT, schema)
+        self._arrow_schema()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        grouping, schema = self._wanted.grouping, self._arrow_schema()
+        if grouping is None:
+            return self._rows(partition.value, schema)
+        rows = self._rows(partition.value, grouping.read_schema(schema))
+        return grouping.grouped(rows, schema)
+
+    def _arrow_schema(self) -> pa.Schema:
+        grouping = self._wanted.grouping
+        return arrow_schema_of(FORMAT, self._schema, None if grouping is None else grouping.types())
+
+    def _rows(self, share: Share, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         wanted = self._wanted
-        store, schema = wanted.store(), arrow_schema_of(FORMAT, self._schema)
-        for part in partition.value:
+        store = wanted.store()
+        for part in share:
             yield from store.read(
                 part,
                 schema,
@@ -276,7 +296,22 @@ def parse_options(given: Mapping[str, str]) -> Wanted:
         split_bytes=options.number("splitBytes", least=1) or SPLIT_BYTES_DEFAULT,
         check_crc=CheckCrc(options.one_of("checkCrc", [each.value for each in CheckCrc])),
         fail_on_data_loss=options.truth("failOnDataLoss", default=True),
+        grouping=_grouping(options),
     )
+
+
+def _grouping(options: Options) -> Grouping | None:
+    if "groupBy" not in options:
+        if "groupSeconds" in options:
+            raise ReportError("commitlog's option groupSeconds is of use with groupBy only.")
+        return None
+    by = tuple(dict.fromkeys(part.strip() for part in options.text("groupBy").split(",")))
+    if not set(by) <= set(GROUPABLE):
+        raise options.refused(
+            "groupBy", f"columns with commas between them, of {', '.join(GROUPABLE)}"
+        )
+    seconds = options.number("groupSeconds", least=1) or GROUP_SECONDS_DEFAULT
+    return Grouping(by, seconds * 1_000_000)
 
 
 def _starting_offset(options: Options) -> int | str | None:

@@ -20,7 +20,7 @@ from analytics.sources.queue_offsets import EARLIEST, LATEST
 from analytics.sources.rocketmq_options import FORMAT
 from analytics.sources.shape import arrow_schema_of
 from analytics.store.bulk import chosen
-from analytics.store.decode import Damage, RecordDecoder
+from analytics.store.decode import COLUMN_TYPES, Damage, RecordDecoder
 from broker_core.formats.record_columns import RecordBuffer
 from broker_core.message import names
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from analytics.sources.rocketmq_options import Wanted
 
 logger = logging.getLogger(__name__)
+_TYPES = {BROKER_NAME: pa.string(), **COLUMN_TYPES}
 
 # Queues with fewer messages share a task.
 MESSAGES_A_TASK = 100_000
@@ -165,10 +166,10 @@ class QueueShareReader:
     def __init__(self, wanted: Wanted, schema: StructType) -> None:
         self._wanted = wanted
         self._schema = schema
-        arrow_schema_of(FORMAT, schema, **{BROKER_NAME: pa.string()})
+        arrow_schema_of(FORMAT, schema, _TYPES)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        schema = arrow_schema_of(FORMAT, self._schema, **{BROKER_NAME: pa.string()})
+        schema = arrow_schema_of(FORMAT, self._schema, _TYPES)
         with asyncio.Runner() as runner:
             cluster = runner.run(_connected(self._wanted))
             try:

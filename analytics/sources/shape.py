@@ -10,17 +10,21 @@ from analytics.errors import ReportError
 from analytics.store.decode import COLUMN_TYPES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
 
-def arrow_schema_of(source: str, schema: StructType, **more: pa.DataType) -> pa.Schema:
-    """Return the Arrow schema of a Spark schema; `more` are columns of this source alone.
+def arrow_schema_of(
+    source: str, schema: StructType, types: Mapping[str, pa.DataType] | None = None
+) -> pa.Schema:
+    """Return the Arrow schema of a Spark schema; `types` are what there is, without: a message's.
 
     Raises:
         ReportError: the source has no such column, or it has another type.
     """
-    types = {**more, **COLUMN_TYPES}
+    types = types or COLUMN_TYPES
     wanted = to_arrow_schema(schema, timezone="UTC")
     for field in wanted:
         if field.name not in types:

@@ -56,6 +56,10 @@ def test_options_have_types_and_defaults() -> None:
         ({"path": "/s", "startingOffset": "first"}, "'first'; it must be earliest, latest or a w"),
         ({"path": "/s", "endingOffset": "earliest"}, "'earliest'; it must be latest or a whole"),
         ({"path": "/s", "maxBytesPerTrigger": "0"}, "'0'; it must be a whole number from 1 on"),
+        ({"path": "/s", "groupBy": "topic,body"}, "'topic,body'; it must be columns with commas"),
+        ({"path": "/s", "groupBy": ""}, "groupBy is ''; it must be columns with commas"),
+        ({"path": "/s", "groupBy": "tags", "groupSeconds": "0"}, "'0'; it must be a whole number"),
+        ({"path": "/s", "groupSeconds": "60"}, "groupSeconds is of use with groupBy only"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_in_a_sentence(
@@ -264,3 +268,37 @@ def _count(reader: CommitLogReader) -> int:
 
 def _moment(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, tz=UTC)
+
+
+@pytest.mark.spark
+def test_messages_that_are_alike_are_told_as_one(spark: SparkSession, tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store").put_many(300, ("orders", "bills"))
+    store = str(builder.write())
+    schema = StructType(
+        [
+            StructField("topic", StringType()),
+            StructField("messages", LongType()),
+            StructField("store_size", LongType()),
+        ]
+    )
+    source = spark.read.format("commitlog").schema(schema)
+
+    rows = source.option("groupBy", "topic").option("splitBytes", "4096").load(store).collect()
+
+    for topic in ("orders", "bills"):
+        of_topic = [row for row in rows if row["topic"] == topic]
+        stored = [each for each in builder.stored if each.topic == topic]
+        assert sum(row["messages"] for row in of_topic) == len(stored) == 150
+        assert sum(row["store_size"] for row in of_topic) == sum(each.size for each in stored)
+    assert len(rows) < 100
+
+
+@pytest.mark.spark
+def test_a_column_that_no_group_has_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    store = str(StoreBuilder(tmp_path / "store").put_many(3).write())
+    schema = StructType([StructField("topic", StringType()), StructField("tags", StringType())])
+
+    with pytest.raises(PySparkException, match="commitlog has no column tags; it has topic, dam"):
+        spark.read.format("commitlog").schema(schema).option("groupBy", "topic").load(
+            store
+        ).collect()
