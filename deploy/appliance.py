@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from deploy import (
     broker_file,
+    brokers as own_brokers,
     java,
     options,
     ports,
@@ -28,7 +29,7 @@ from deploy import (
     programs,
     redis_server,
     secret_files,
-    slave as slave_broker,
+    slave,
 )
 from deploy.bootstrap import STARTED_AT
 from deploy.digest import LABEL, Digest
@@ -66,6 +67,8 @@ READY_LINES = {
 WITHOUT = {
     "collector": "The {name} process could not be kept running: messages and pages are served, "
     "no history is kept until it is back.",
+    "broker": "The {name} process could not be kept running: the other brokers and pages are "
+    "served, its own messages wait on its disk until it is back.",
     "lake": "The {name} process could not be kept running: messages and pages are served, "
     "the lake does not grow until it is back.",
     "slave": "The {name} process could not be kept running: messages and pages are served, "
@@ -97,16 +100,13 @@ class Appliance:
     def __init__(
         self,
         settings: Options,
-        broker: BrokerSettings,
+        brokers: Mapping[str, BrokerSettings],
         supervisor: Supervisor,
         chosen: Sequence[Program],
         redis_socket: Path | None,
-        slave: BrokerSettings | None = None,
     ) -> None:
         self._options = settings
-        self._brokers = {"broker": broker}
-        if slave is not None:
-            self._brokers[programs.SLAVE] = slave
+        self._brokers = brokers
         self._supervisor = supervisor
         self._programs = sorted(chosen, key=lambda one: one.priority)
         self._redis_socket = redis_socket
@@ -199,12 +199,12 @@ class Appliance:
             self._turn()
 
     def _is_ready(self, name: str) -> bool:
+        if name in self._brokers:
+            broker = self._brokers[name]
+            return all(ports.accepts(broker.bind_address, port) for _, port, _ in broker.ports)
         match name:
             case "redis":
                 return self._redis_socket is not None and redis_server.answers(self._redis_socket)
-            case "broker" | programs.SLAVE:
-                broker = self._brokers[name]
-                return all(ports.accepts(broker.bind_address, port) for _, port, _ in broker.ports)
             case "web":
                 return ports.is_healthy(self._options.web_host, self._options.web_port)
             case _:
@@ -224,7 +224,8 @@ class Appliance:
                     labelled(name, line)
                 if line.strip():
                     self._last_lines[name] = line.strip()
-                if name in READY_LINES and READY_LINES[name] in line:
+                ready = READY_LINES.get(_kind(name))
+                if ready is not None and ready in line:
                     self._ready_lines.add(name)
 
         counted = None if self._digest is None else self._digest.summary()
@@ -256,12 +257,17 @@ class Appliance:
             raise NotKeptRunningError(f"{what} {where}")
         now = time.monotonic()
         if name not in self._given_up:
-            without = told(WITHOUT.get(name, WITHOUT["worker"]), name=name)
+            without = told(WITHOUT.get(_kind(name), WITHOUT["worker"]), name=name)
             complain(f"{without} {where}")
             self._given_up[name] = now
         elif now - self._given_up[name] >= TRY_AGAIN_EVERY_S:
             self._given_up[name] = now
             self._supervisor.start_process(name)
+
+
+def _kind(name: str) -> str:
+    """Return what kind of process it is: `broker` for broker-b."""
+    return name.partition("-")[0]
 
 
 @contextlib.contextmanager
@@ -342,16 +348,18 @@ def require_writable(store: Path) -> None:
         )
 
 
-def require_free_ports(
-    asked: Options, broker: BrokerSettings, slave: BrokerSettings | None = None
-) -> None:
-    wanted = [
-        (broker.bind_address, port, f"{told(purpose)} ({key})")
-        for key, port, purpose in broker.ports
-    ]
-    if slave is not None:
-        purpose = told("slave (--slave), ten above the broker's listenPort")
-        wanted.append((slave.bind_address, slave.listen_port, purpose))
+def require_free_ports(asked: Options, brokers: Mapping[str, BrokerSettings]) -> None:
+    wanted = []
+    for name, broker in brokers.items():
+        if slave.is_one(name):
+            purpose = told("slave (--slave), ten above the broker's listenPort")
+            wanted.append((broker.bind_address, broker.listen_port, purpose))
+            continue
+        whose = "" if name == own_brokers.FIRST else f" {name}"
+        wanted += [
+            (broker.bind_address, port, f"{told(purpose)}{whose} ({key})")
+            for key, port, purpose in broker.ports
+        ]
     wanted.append((asked.web_host, asked.web_port, told("console (TREBUCHET_WEB)")))
     claimed: dict[int, str] = {}
     for host, port, purpose in wanted:
@@ -392,8 +400,7 @@ def prepare(environment: Mapping[str, str]) -> list[str]:
 
 def summary(
     asked: Options,
-    broker: BrokerSettings,
-    slave: BrokerSettings | None,
+    brokers: Mapping[str, BrokerSettings],
     words: Sequence[str],
     *,
     has_java: bool,
@@ -405,9 +412,11 @@ def summary(
     rows = [
         (told("console"), f"http://{shown}:{asked.web_port}/"),
         *(("", word) for word in words or (told("a new password: {command}", command=command),)),
-        (told("name server"), broker.namesrv),
-        (told("broker"), f"{broker.advertised}:{broker.listen_port}"),
-        *(() if slave is None else ((told("slave"), f"{slave.advertised}:{slave.listen_port}"),)),
+        (told("name server"), brokers[own_brokers.FIRST].namesrv),
+        *(
+            (told(_kind(name)) + name[len(_kind(name)) :], f"{one.advertised}:{one.listen_port}")
+            for name, one in brokers.items()
+        ),
         (told("data"), str(asked.data)),
         *(() if has_java else ((told("reports"), told(WITHOUT_JAVA)),)),
     ]
@@ -430,12 +439,17 @@ def bring_up(asked: Options, secrets: Mapping[str, str]) -> int:
         secrets_in(sockets / "secrets", secrets) as secret_variables,
     ):
         try:
-            broker = broker_file.settings(broker_file.effective_file(asked.broker_file, asked.data))
-            slave = slave_broker.settings(broker, asked.data) if asked.has_slave else None
+            first = broker_file.settings(broker_file.effective_file(asked.broker_file, asked.data))
+            require_writable(Path(first.store))
+            brokers = own_brokers.settings(first, asked)
         except broker_file.BrokerFileError as error:
             raise NotStartedError(str(error)) from error
-        require_writable(Path(broker.store))
-        require_free_ports(asked, broker, slave)
+        for one in brokers.values():
+            require_writable(Path(one.store))
+        require_free_ports(asked, brokers)
+        alone = own_brokers.left_alone(brokers, asked.data)
+        if alone:
+            complain(own_brokers.warning_of(alone, asked.data))
         has_java = java.ensure()
         redis_socket: Path | None = None
         redis_command: Sequence[str] | None = None
@@ -450,21 +464,21 @@ def bring_up(asked: Options, secrets: Mapping[str, str]) -> int:
         privileges.give_up_new_privileges()
         environment = {
             **os.environ,
-            **programs.variables(asked, broker, os.environ.get("TREBUCHET_BROKERS", ""), slave),
+            **programs.variables(asked, brokers, os.environ.get("TREBUCHET_BROKERS", "")),
             **secret_variables,
         }
         if asked.redis_url is None:
             # A socket has no password.
             environment["TREBUCHET_REDIS_URL"] = redis_url
         # The processes that stay up have no use for the administrator's password.
-        first = {name: secrets[name] for name in secrets if name == secret_files.ADMIN_PASSWORD}
-        words = prepare(environment | first)
+        once = {name: secrets[name] for name in secrets if name == secret_files.ADMIN_PASSWORD}
+        words = prepare(environment | once)
         with_queue = redis_command is not None or asked.redis_url is not None
-        chosen = programs.chosen(asked, broker, redis_command, slave=slave, with_queue=with_queue)
+        chosen = programs.chosen(asked, brokers, redis_command, with_queue=with_queue)
         supervisor = Supervisor(sockets, asked.data / "logs", chosen)
-        appliance = Appliance(asked, broker, supervisor, chosen, redis_socket, slave)
+        appliance = Appliance(asked, brokers, supervisor, chosen, redis_socket)
         return _run(
-            appliance, environment, lambda: summary(asked, broker, slave, words, has_java=has_java)
+            appliance, environment, lambda: summary(asked, brokers, words, has_java=has_java)
         )
 
 

@@ -44,6 +44,14 @@ class BrokerSettings:
     """The embedded name server's port; None when the configuration names others."""
     name: str
     """brokerName."""
+    cluster: str
+    """brokerClusterName."""
+    brokers: int
+    """How many masters the key `brokers` asks for."""
+    is_slave: bool
+    has_accounts: bool
+    admin_listener: str
+    """adminListenAddress."""
 
     @property
     def ports(self) -> list[tuple[str, int, str]]:
@@ -126,6 +134,11 @@ def settings(file: Path) -> BrokerSettings:
         console_namesrv=listener if is_led else namesrv,
         namesrv_port=namesrv_port,
         name=table["brokerName"],
+        cluster=table["brokerClusterName"],
+        brokers=int(table["brokers"]),
+        is_slave=table["brokerRole"] == "SLAVE" or table["brokerId"] != "0",
+        has_accounts=table["aclEnable"] == "true",
+        admin_listener=listener,
     )
 
 

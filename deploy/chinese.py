@@ -40,7 +40,8 @@ SENTENCES = {
   JAVA_HOME                 运行报表的 Java 17 或更高版本（默认：PATH 中的 java）
 
 端口：
-  Broker 的端口和目录在其配置中设置：FILE，或数据目录中首次启动时写入的 broker.conf。
+  Broker 的端口和目录在其配置中设置：FILE，或数据目录中首次启动时写入的 broker.conf；
+  其他主节点的在各自目录 brokers/broker-b 等的 broker.conf 中设置。
   两套系统各有自己的 TREBUCHET_DATA、TREBUCHET_WEB、listenPort 和 namesrvListenPort
   即可并行运行。
 
@@ -55,10 +56,36 @@ SENTENCES = {
         "Broker 配置文件，RocketMQ 的 key=value 格式"
         "（默认：数据目录中的 broker.conf，首次启动时写入）"
     ),
-    "start a second broker of the set beside the first, ten ports above it, with a store "
-    "of its own in the data directory: its slave (docs/replication.md)": (
-        "在第一个 Broker 旁启动第二个，端口加十，在数据目录中有自己的存储：它的从节点 "
-        "(docs/replication.md)"
+    "start N masters of one cluster, 1 to 16: one for each core that sends may use; each "
+    "twenty ports above the one before, with a directory of its own in the data directory "
+    "(default: the key brokers of the configuration, else 1; docs/operating.md)": (
+        "启动同一集群的 N 个主节点，1 至 16：发送可用的每个核心一个；端口依次加二十，"
+        "各自在数据目录中有单独的目录"
+        "（默认：配置中的 brokers，否则为 1；docs/operating.md）"
+    ),
+    "start a slave beside each master, ten ports above it, with a store of its own in the "
+    "data directory (docs/replication.md)": (
+        "在每个主节点旁启动一个从节点，端口加十，在数据目录中有自己的存储 (docs/replication.md)"
+    ),
+    "WARNING not started: {names}. Their messages stay in {place}, and nobody can read them "
+    "until brokers={count} starts them again.": (
+        "WARNING 未启动：{names}。其消息保留在 {place}，在以 brokers={count} 重新启动之前无法读取。"
+    ),
+    "Several brokers (brokers) are masters: {file} is a slave's.": (
+        "多个 Broker (brokers) 都是主节点：{file} 是从节点的配置。"
+    ),
+    "Several brokers (brokers) do not go with adminListenAddress, which leads to one "
+    "of them alone: take one of the two out of {file}.": (
+        "多个 Broker (brokers) 不能与 adminListenAddress 同用，它只通向其中一个："
+        "从 {file} 中去掉二者之一。"
+    ),
+    "brokerName is {name} in {file} and in {other}: each master needs a name of its own.": (
+        "{file} 和 {other} 中的 brokerName 都是 {name}：每个主节点需要自己的名称。"
+    ),
+    "brokerClusterName is {cluster} in {file} and {other} in {first}: brokers "
+    "that run together are one cluster.": (
+        "{file} 中的 brokerClusterName 为 {cluster}，{first} 中为 {other}："
+        "一起运行的 Broker 属于同一集群。"
     ),
     "show every line of the logs; without it warnings and a count a minute, once all runs": (
         "显示日志的每一行；不加此选项时，全部启动后只显示警告和每分钟的行数"
@@ -73,6 +100,10 @@ SENTENCES = {
     "Its log is {log}.": "其日志为 {log}。",
     "Its log {log} ends with: {last}": "其日志 {log} 的末尾：{last}",
     "The {name} process could not be kept running.": "进程 {name} 无法保持运行。",
+    "The {name} process could not be kept running: the other brokers and pages are "
+    "served, its own messages wait on its disk until it is back.": (
+        "进程 {name} 无法保持运行：其他 Broker 和页面正常，其消息留在磁盘上，等待恢复。"
+    ),
     NOT_KEPT + "no history is kept until it is back.": (
         "进程 {name} 无法保持运行：消息和页面正常，恢复之前不保存历史。"
     ),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from broker_core.environment import without_secrets
-from deploy import broker_file, options, programs, redis_server, secret_files, units
+from deploy import broker_file, brokers, options, programs, redis_server, secret_files, units
 from deploy.requirements import ROOT
 from deploy.terminal import complain, say
 
@@ -86,7 +86,7 @@ def texts(
             f"{asked.broker_file} names no storePathRootDir: add one to it, such as "
             f"storePathRootDir={asked.data / 'store'}."
         )
-    broker = broker_file.settings(file)
+    own = brokers.settings(broker_file.settings(file), asked)
     redis_command: Sequence[str] | None = None
     has_own_redis = not (asked.redis_url or environment.get("TREBUCHET_REDIS_URL_FILE"))
     if has_own_redis:
@@ -96,10 +96,10 @@ def texts(
         socket = Path(units.REDIS_SOCKET)
         redis_command = redis_server.command(binary, socket, asked.data / "redis")
     chosen = sorted(
-        programs.chosen(asked, broker, redis_command, with_queue=True, as_root=False),
+        programs.chosen(asked, own, redis_command, with_queue=True, as_root=False),
         key=lambda one: one.priority,
     )
-    place = place_of(asked, broker, environment, has_own_redis=has_own_redis)
+    place = place_of(asked, own, environment, has_own_redis=has_own_redis)
     found = {
         units.name_of(one.name): units.service(one, [each.name for each in chosen[:index]], place)
         for index, one in enumerate(chosen)
@@ -108,7 +108,11 @@ def texts(
 
 
 def place_of(
-    asked: Options, broker: BrokerSettings, environment: Mapping[str, str], *, has_own_redis: bool
+    asked: Options,
+    own: Mapping[str, BrokerSettings],
+    environment: Mapping[str, str],
+    *,
+    has_own_redis: bool,
 ) -> units.Place:
     filed = {f"{name}_FILE" for name in secret_files.FILED}
     variables = {
@@ -117,7 +121,7 @@ def place_of(
         if value and (name in OTHERS or (name.startswith("TREBUCHET_") and not OWN.match(name)))
         if name not in filed
     }
-    variables |= programs.variables(asked, broker, environment.get("TREBUCHET_BROKERS", ""))
+    variables |= programs.variables(asked, own, environment.get("TREBUCHET_BROKERS", ""))
     if has_own_redis:
         variables["TREBUCHET_REDIS_URL"] = redis_server.url(Path(units.REDIS_SOCKET))
     elif asked.redis_url:
@@ -128,24 +132,28 @@ def place_of(
         if environment.get(f"{name}_FILE")
     }
     # A database or Redis elsewhere, name servers or brokers elsewhere: any address may be theirs.
-    own = {"127.0.0.1", "localhost", "::1", None}
+    near = {"127.0.0.1", "localhost", "::1", None}
     is_remote = (
         "DATABASE_URL" in credentials
         or "TREBUCHET_REDIS_URL" in credentials
-        or urlsplit(asked.redis_url or "").hostname not in own
-        or broker.namesrv_port is None
+        or urlsplit(asked.redis_url or "").hostname not in near
+        or own[brokers.FIRST].namesrv_port is None
         or bool(environment.get("TREBUCHET_BROKERS"))
         or "://" in (asked.lake or "")
     )
     lakes = [Path(asked.lake)] if asked.lake is not None and asked.lake.startswith("/") else []
+    stores = [Path(each) for one in own.values() for each in (one.store, one.commit_log)]
     return units.Place(
         user=asked.user or options.DEFAULT_USER,
-        reads=[ROOT, Path(sys.base_prefix), broker.file],
-        writes=[asked.data, Path(broker.store), Path(broker.commit_log), *lakes],
+        reads=[ROOT, Path(sys.base_prefix), *(one.file for one in own.values())],
+        writes=[asked.data, *stores, *lakes],
         variables=variables,
         credentials=credentials,
         listens={
-            "broker": [(broker.bind_address, port) for _, port, _ in broker.ports],
+            **{
+                name: [(one.bind_address, port) for _, port, _ in one.ports]
+                for name, one in own.items()
+            },
             "web": [(asked.web_host, asked.web_port)],
         },
         is_remote=is_remote,

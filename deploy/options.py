@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker_core.config.broker import BROKERS_MAX
 from deploy.usage import DESCRIPTION, EPILOG
 from deploy.virtualenv import ROOT
 from deploy.words import told
@@ -38,8 +39,10 @@ class Options:
     redis_url: str | None
     user: str | None
     """The user to run as, if somebody chose one."""
+    brokers: int | None = None
+    """How many masters run, if the command line says it; else the configuration does."""
     has_slave: bool = False
-    """Whether a second broker of the set runs beside the first."""
+    """Whether each master has a slave beside it."""
     is_verbose: bool = False
     """Whether the terminal shows every line of the logs."""
     lake: str | None = None
@@ -74,11 +77,22 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         ),
     )
     parser.add_argument(
+        "--brokers",
+        metavar="N",
+        type=int,
+        choices=range(1, BROKERS_MAX + 1),
+        help=told(
+            "start N masters of one cluster, 1 to 16: one for each core that sends may use; each "
+            "twenty ports above the one before, with a directory of its own in the data directory "
+            "(default: the key brokers of the configuration, else 1; docs/operating.md)"
+        ),
+    )
+    parser.add_argument(
         "--slave",
         action="store_true",
         help=told(
-            "start a second broker of the set beside the first, ten ports above it, with a store "
-            "of its own in the data directory: its slave (docs/replication.md)"
+            "start a slave beside each master, ten ports above it, with a store of its own in the "
+            "data directory (docs/replication.md)"
         ),
     )
     parser.add_argument(
@@ -98,6 +112,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         web_host=host,
         web_port=port,
         redis_url=environment.get("TREBUCHET_REDIS_URL", "").strip() or None,
+        brokers=given.brokers,
         has_slave=given.slave
         or environment.get("TREBUCHET_SLAVE", "").strip().lower() in ("1", "true", "yes"),
         is_verbose=given.verbose,

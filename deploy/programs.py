@@ -7,17 +7,16 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deploy import brokers, slave
 from deploy.requirements import ROOT
 from deploy.words import language
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deploy.broker_file import BrokerSettings
     from deploy.options import Options
 
-
-SLAVE = "slave"
 LAKE = "lake"
 
 
@@ -29,18 +28,21 @@ class Program:
     command: Sequence[str]
     priority: int
     stop_seconds: int
+    is_broker: bool = False
 
 
 def chosen(
     asked: Options,
-    broker: BrokerSettings,
+    own: Mapping[str, BrokerSettings],
     redis_command: Sequence[str] | None,
     *,
-    slave: BrokerSettings | None = None,
     with_queue: bool,
     as_root: bool | None = None,
 ) -> list[Program]:
-    """Return the processes; they start in the order of their priority."""
+    """Return the processes; they start in the order of their priority.
+
+    `own` are the brokers by the names of their processes.
+    """
     celery = [sys.executable]
     if as_root if as_root is not None else os.geteuid() == 0:
         # Celery warns of pickle, which the settings do not accept: tasks are JSON, and
@@ -61,18 +63,13 @@ def chosen(
         *(*celery, "beat", "--scheduler", "django_celery_beat.schedulers:DatabaseScheduler"),
         *("--loglevel", "INFO", "--pidfile", ""),
     ]
-    broker_command = [sys.executable, "-m", "broker_core", "-c", str(broker.file)]
     found = [
-        Program("broker", broker_command, priority=20, stop_seconds=60),
+        *(_broker(name, one) for name, one in own.items()),
         Program("web", web, priority=30, stop_seconds=15),
         Program("collector", collector, priority=35, stop_seconds=15),
     ]
     if asked.lake is not None:
-        lake = [sys.executable, "-m", "analytics.lake", "run"]
-        found.append(Program(LAKE, lake, priority=37, stop_seconds=60))
-    if slave is not None:
-        command = [sys.executable, "-m", "broker_core", "-c", str(slave.file)]
-        found.append(Program(SLAVE, command, priority=25, stop_seconds=60))
+        found += [_lake(name, one) for name, one in brokers.masters(own).items()]
     if redis_command is not None:
         found.append(Program("redis", redis_command, priority=10, stop_seconds=15))
     if with_queue:
@@ -83,16 +80,16 @@ def chosen(
 
 def variables(
     asked: Options,
-    broker: BrokerSettings,
+    own: Mapping[str, BrokerSettings],
     further_brokers: str,
-    slave: BrokerSettings | None = None,
 ) -> dict[str, str]:
     """Return what all processes find in their environment; no secrets."""
+    broker = own[brokers.FIRST]
     return {
         "DJANGO_SETTINGS_MODULE": "console.settings",
         "PYTHONPATH": str(ROOT),
         "PYTHONUNBUFFERED": "1",
-        "TREBUCHET_BROKERS": own_brokers(broker, further_brokers, slave),
+        "TREBUCHET_BROKERS": own_brokers(own, further_brokers),
         "TREBUCHET_COMMIT_LOG": broker.commit_log,
         "TREBUCHET_DATA": str(asked.data),
         "TREBUCHET_LAKE_BROKER": broker.name,
@@ -106,8 +103,24 @@ def variables(
     }
 
 
-def own_brokers(broker: BrokerSettings, further: str, slave: BrokerSettings | None = None) -> str:
+def own_brokers(own: Mapping[str, BrokerSettings], further: str) -> str:
     """Return the brokers that the console asks unconfirmed, as name servers may write them."""
-    own = f"{broker.advertised}:{broker.listen_port}"
-    slaves = "" if slave is None else f"{slave.advertised}:{slave.listen_port}"
-    return ";".join(each for each in (own, slaves, broker.console_namesrv, further) if each)
+    addresses = [f"{one.advertised}:{one.listen_port}" for one in own.values()]
+    console = own[brokers.FIRST].console_namesrv
+    return ";".join(each for each in (*addresses, console, further) if each)
+
+
+def _broker(name: str, one: BrokerSettings) -> Program:
+    command = [sys.executable, "-m", "broker_core", "-c", str(one.file)]
+    # The first carries the name server of the others; a slave asks its master.
+    priority = 25 if slave.is_one(name) else 20 if name == brokers.FIRST else 22
+    return Program(name, command, priority, stop_seconds=60, is_broker=True)
+
+
+def _lake(name: str, one: BrokerSettings) -> Program:
+    # The logs of several brokers go into one lake, each by a process of its own.
+    command = [
+        *(sys.executable, "-m", "analytics.lake", "run", "--broker", one.name),
+        *("--store", one.store, "--commit-log", one.commit_log),
+    ]
+    return Program(LAKE + name.removeprefix(brokers.FIRST), command, priority=37, stop_seconds=60)

@@ -133,7 +133,7 @@ def _process(program: Program, place: Place) -> Iterator[Setting]:
     else:
         for name, value in sorted(place.variables.items()):
             yield "Environment", _quoted(f"{name}={value}")
-    if program.name not in ("redis", "broker"):
+    if program.name != "redis" and not program.is_broker:
         for name, file in sorted(place.credentials.items()):
             yield "LoadCredential", f"{name.lower()}:{str(file).replace('%', '%%')}"
             yield "Environment", f'"{name}_FILE=%d/{name.lower()}"'
@@ -157,7 +157,7 @@ def _sandbox(name: str, place: Place) -> Iterator[Setting]:
     else:
         yield "MemoryDenyWriteExecute", "yes"
         yield "ProcSubset", "pid"
-    if name not in MAKES_ITSELF_LESS:
+    if name.partition("-")[0] not in MAKES_ITSELF_LESS:
         yield NO_RESOURCES
         yield OWN_LIMITS
     yield from _files(name, place)

@@ -37,7 +37,8 @@ environment:
 
 ports:
   The broker's ports and directories are set in its configuration: FILE, or broker.conf in the data
-  directory, which the first start writes. Two appliances run side by side when each has its own
+  directory, which the first start writes; those of further masters in broker.conf of their own
+  directories, brokers/broker-b and so on. Two appliances run side by side when each has its own
   TREBUCHET_DATA, TREBUCHET_WEB, listenPort and namesrvListenPort.
 
 exit code:

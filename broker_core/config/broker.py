@@ -12,6 +12,7 @@ from broker_core.config import checks
 from broker_core.config.lists import PLAIN_ACL
 from broker_core.config.setting import BYTES, MILLISECONDS, PERCENT, setting
 
+BROKERS_MAX = 16
 EXTENSIONS_MAX = 32
 HOUR_MS = 3_600_000
 PORT_MAX = 65_535
@@ -82,6 +83,8 @@ class BrokerConfig:
     max_error_rate_of_bloom_filter: int = setting(20, low=1, high=99, unit=PERCENT)
     expect_consumer_num_use_filter: int = setting(32, low=1, high=100_000)
     # Ours, beyond RocketMQ's keys.
+    brokers: int = setting(1, low=1, high=BROKERS_MAX)
+    """How many masters `deploy/up` starts; a broker itself is one."""
     bind_address: str = setting("127.0.0.1", check=checks.host, important=True)
     admin_listen_address: str = setting("", check=checks.admin_listener)
     """Where alone administration is served: host:port on loopback, or the path of a unix socket.

@@ -54,7 +54,7 @@ def test_a_slow_start_is_told_again_and_again_until_all_runs(
 ) -> None:
     supervisor = SlowSupervisor(tmp_path)
     chosen = [SimpleNamespace(name=name, priority=at) for at, name in enumerate(("broker", "web"))]
-    one = SlowAppliance(SimpleNamespace(), SimpleNamespace(), supervisor, chosen, None)
+    one = SlowAppliance(SimpleNamespace(), {}, supervisor, chosen, None)
     said: list[str] = []
     monkeypatch.setattr(module, "REMIND_EVERY_S", -1.0)
     monkeypatch.setattr(module, "say", said.append)

@@ -124,8 +124,8 @@ def test_the_console_knows_the_own_broker_wherever_it_is_asked(tmp_path: Path) -
     public.write_text(keys)
     led.write_text(f"{keys}adminListenAddress=127.0.0.1:12921\n")
 
-    known = own_brokers(broker_file.settings(public), "10.0.0.8:12911;10.0.0.9:12911")
-    administered = own_brokers(broker_file.settings(led), "")
+    known = own_brokers({"broker": broker_file.settings(public)}, "10.0.0.8:12911;10.0.0.9:12911")
+    administered = own_brokers({"broker": broker_file.settings(led)}, "")
 
     assert {"10.0.0.7:12911", "10.0.0.8:12911", "10.0.0.9:12911"} <= set(known.split(";"))
     assert administered.split(";") == ["10.0.0.7:12911", "127.0.0.1:12921"]

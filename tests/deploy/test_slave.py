@@ -72,8 +72,9 @@ def test_it_runs_between_the_broker_and_the_console_which_asks_it(data: Path) ->
     first = master(data)
     second = slave.settings(first, data)
 
-    chosen = programs.chosen(asked, first, None, slave=second, with_queue=False)
-    variables = programs.variables(asked, first, "", second)
+    own = {"broker": first, "slave": second}
+    chosen = programs.chosen(asked, own, None, with_queue=False)
+    variables = programs.variables(asked, own, "")
 
     names = [one.name for one in sorted(chosen, key=lambda one: one.priority)]
     assert names[:3] == ["broker", "slave", "web"]

@@ -194,9 +194,9 @@ class Visitor:
         with self._opener.open(f"{self._url}{path}", timeout=30) as response:
             return str(response.read().decode())
 
-    def post(self, path: str, **fields: str) -> str:
+    def post(self, path: str, **fields: str | list[str]) -> str:
         token = next(cookie.value for cookie in self._cookies if "csrf" in cookie.name)
-        form = urllib.parse.urlencode({"csrfmiddlewaretoken": token, **fields}).encode()
+        form = urllib.parse.urlencode({"csrfmiddlewaretoken": token, **fields}, doseq=True).encode()
         request = urllib.request.Request(
             f"{self._url}{path}", data=form, headers={"Referer": f"{self._url}{path}"}
         )

@@ -1,0 +1,200 @@
+"""The brokers of an appliance: the first, and further masters beside it (deploy/up --brokers N).
+
+One broker is one writer, so a machine with several cores runs several masters of one cluster.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import ascii_lowercase
+from typing import TYPE_CHECKING
+
+from broker_core.config.broker import BROKERS_MAX
+from broker_core.config.properties import edited, parse_properties
+from broker_core.protocol import java_json
+from deploy import broker_file, slave
+from deploy.broker_file import BrokerFileError
+from deploy.words import told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deploy.broker_file import BrokerSettings
+    from deploy.options import Options
+
+FIRST = "broker"
+"""The process of the broker that the configuration describes; it carries the name server."""
+PORT_STEP = 2 * slave.PORT_STEP
+"""Each master listens so far above the one before it: their slaves are between them."""
+TABLES = {"topics.json": "topicConfigTable", "subscriptionGroup.json": "subscriptionGroupTable"}
+"""What a new broker of a cluster has to know before clients find it, by file."""
+BROKER_FILE = "broker.conf"
+
+
+def settings(first: BrokerSettings, asked: Options) -> dict[str, BrokerSettings]:
+    """Return the settings of each broker by the name of its process, the first one first.
+
+    Each further master has a directory of its own in the data directory, and there a configuration
+    that is made from the first one's when it begins, with its topics and groups; afterwards it is
+    as much its own as its messages.
+
+    Raises:
+        BrokerFileError: a broker refuses its configuration, or they cannot be of one cluster.
+    """
+    found = {FIRST: first}
+    count = first.brokers if asked.brokers is None else asked.brokers
+    if count > 1:
+        _require_several(first)
+    for name in _names()[: count - 1]:
+        found[name] = _further(name, first, asked.data, len(found))
+    _require_one_cluster(found)
+    if asked.has_slave:
+        for name, master in list(found.items()):
+            own = slave.NAME + name.removeprefix(FIRST)
+            found[own] = slave.settings(master, asked.data, own)
+    return found
+
+
+def masters(brokers: Mapping[str, BrokerSettings]) -> dict[str, BrokerSettings]:
+    """Return those that clients send to."""
+    return {name: one for name, one in brokers.items() if not slave.is_one(name)}
+
+
+def left_alone(brokers: Mapping[str, BrokerSettings], data: Path) -> list[str]:
+    """Return the masters whose messages are here and that are not to run, by directory."""
+    return [
+        name
+        for name in _names()
+        if name not in brokers and (_directory(name, data) / BROKER_FILE).exists()
+    ]
+
+
+def warning_of(names: list[str], data: Path) -> str:
+    """Return what to say about masters that are left alone."""
+    return told(
+        "WARNING not started: {names}. Their messages stay in {place}, and nobody can read them "
+        "until brokers={count} starts them again.",
+        names=", ".join(names),
+        place=data / "brokers",
+        count=_names().index(names[-1]) + 2,
+    )
+
+
+def _names() -> list[str]:
+    return [f"{FIRST}-{letter}" for letter in ascii_lowercase[1:BROKERS_MAX]]
+
+
+def _directory(name: str, data: Path) -> Path:
+    return data / "brokers" / name
+
+
+def _further(name: str, first: BrokerSettings, data: Path, number: int) -> BrokerSettings:
+    directory = _directory(name, data)
+    file = directory / BROKER_FILE
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    naming = {"namesrvAddr": first.namesrv, "embeddedNamesrv": "false"}
+    if file.exists():
+        # The first may have moved; all else is this broker's own.
+        text = file.read_text(errors="replace")
+        table = parse_properties(text)
+        if {key: table.get(key) for key in naming} != naming:
+            _write(file, edited(text, naming))
+    else:
+        _copy_tables(first, _name_of(name, first), directory / "store")
+        _write(file, _first_text(name, first, directory, number) + _lines(naming))
+    return broker_file.settings(file)
+
+
+def _first_text(name: str, first: BrokerSettings, directory: Path, number: int) -> str:
+    table = parse_properties(first.file.read_text(errors="replace"))
+    for key in (*slave.MASTERS_OWN, "brokers", "namesrvAddr", "embeddedNamesrv"):
+        table.pop(key, None)
+    if first.has_accounts:
+        table.setdefault("aclFile", slave.accounts_of(first))
+    table |= slave.ports_above(table, first, number * PORT_STEP)
+    table |= {
+        "brokerName": _name_of(name, first),
+        "storePathRootDir": str(directory / "store"),
+    }
+    head = f"# Made from {first.file} when this broker began; from then on its own."
+    return f"{head}\n{_lines(table)}"
+
+
+def _name_of(name: str, first: BrokerSettings) -> str:
+    """Return the brokerName of a further master: broker-b beside broker-a, x-b beside x."""
+    return f"{first.name.removesuffix('-a')}{name.removeprefix(FIRST)}"
+
+
+def _copy_tables(first: BrokerSettings, own_name: str, store: Path) -> None:
+    """Give a new broker the topics and groups of the first, as far as they can be read."""
+    for file, key in TABLES.items():
+        ours = store / "config" / file
+        theirs = Path(first.store) / "config" / file
+        if ours.exists() or not theirs.exists():
+            continue
+        try:
+            table = java_json.decode(theirs.read_bytes())
+            entries = dict(table[key])
+        except (OSError, ValueError, TypeError, KeyError):
+            # The first one says itself what is wrong with it, and has a copy.
+            continue
+        # A broker makes a topic of its own name for itself.
+        for name in (first.name, own_name):
+            entries.pop(name, None)
+        ours.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ours.write_bytes(java_json.encode_pretty({**table, key: entries}))
+
+
+def _write(file: Path, text: str) -> None:
+    draft = file.with_suffix(".tmp")
+    # It may hold the secrets of the first one's.
+    draft.touch(mode=0o600)
+    draft.write_text(text)
+    draft.rename(file)
+
+
+def _lines(table: dict[str, str]) -> str:
+    return "".join(f"{key}={slave.escaped(value)}\n" for key, value in table.items())
+
+
+def _require_several(first: BrokerSettings) -> None:
+    if first.is_slave:
+        raise BrokerFileError(
+            told("Several brokers (brokers) are masters: {file} is a slave's.", file=first.file)
+        )
+    if first.admin_listener:
+        raise BrokerFileError(
+            told(
+                "Several brokers (brokers) do not go with adminListenAddress, which leads to one "
+                "of them alone: take one of the two out of {file}.",
+                file=first.file,
+            )
+        )
+
+
+def _require_one_cluster(brokers: dict[str, BrokerSettings]) -> None:
+    names: dict[str, BrokerSettings] = {}
+    first = brokers[FIRST]
+    for one in brokers.values():
+        other = names.setdefault(one.name, one)
+        if other is not one:
+            raise BrokerFileError(
+                told(
+                    "brokerName is {name} in {file} and in {other}: each master needs a name of "
+                    "its own.",
+                    name=one.name,
+                    file=one.file,
+                    other=other.file,
+                )
+            )
+        if one.cluster != first.cluster:
+            raise BrokerFileError(
+                told(
+                    "brokerClusterName is {cluster} in {file} and {other} in {first}: brokers "
+                    "that run together are one cluster.",
+                    cluster=one.cluster,
+                    file=one.file,
+                    other=first.cluster,
+                    first=first.file,
+                )
+            )

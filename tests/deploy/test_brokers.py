@@ -1,0 +1,205 @@
+"""deploy/up --brokers: further masters, their configurations and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.config.properties import edited, parse_properties
+from broker_core.protocol import java_json
+from deploy import appliance, broker_file, brokers, options, programs
+from tests.support.ports import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deploy.broker_file import BrokerSettings
+
+TOPICS = {
+    "dataVersion": {"counter": 3},
+    "topicConfigTable": {
+        "orders": {"topicName": "orders", "readQueueNums": 4, "writeQueueNums": 4},
+        "broker-a": {"topicName": "broker-a", "readQueueNums": 1, "writeQueueNums": 1},
+    },
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "run").mkdir()
+    return tmp_path
+
+
+def first(data: Path, **keys: object) -> BrokerSettings:
+    """Return the first broker of an appliance whose configuration has these keys besides."""
+    file = data / "broker.conf"
+    table = {"brokerName": "broker-a", "listenPort": 20911, "storePathRootDir": data / "store"}
+    lines = [f"{key}={value}\n" for key, value in (table | keys).items()]
+    file.write_text("".join(lines))
+    return broker_file.settings(file)
+
+
+def started(data: Path, *arguments: str, **keys: object) -> dict[str, BrokerSettings]:
+    asked = options.parse(arguments, {"TREBUCHET_DATA": str(data)})
+    return brokers.settings(first(data, **keys), asked)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keys", "expected"),
+    [
+        ([], {}, ["broker"]),
+        (["--brokers", "1"], {"brokers": 2}, ["broker"]),
+        (["--brokers", "3"], {}, ["broker", "broker-b", "broker-c"]),
+        ([], {"brokers": 2}, ["broker", "broker-b"]),
+        (["--slave"], {"brokers": 2}, ["broker", "broker-b", "slave", "slave-b"]),
+    ],
+)
+def test_the_option_wins_over_the_key(
+    data: Path, arguments: list[str], keys: dict[str, object], expected: list[str]
+) -> None:
+    assert list(started(data, *arguments, **keys)) == expected
+
+
+def test_each_has_a_name_and_ports_and_files_of_its_own(data: Path) -> None:
+    keys = {"haListenPort": 20950, "metricsListenPort": 5557, "storePathCommitLog": data / "log"}
+
+    found = started(data, "--brokers", "2", "--slave", flushDiskType="SYNC_FLUSH", **keys)
+
+    tables = {name: parse_properties(one.file.read_text()) for name, one in found.items()}
+    assert [one.name for one in found.values()] == ["broker-a", "broker-b", "broker-a", "broker-b"]
+    assert [one.listen_port for one in found.values()] == [20911, 20931, 20921, 20941]
+    assert found["broker-b"].ha_port == 20932
+    metrics = [table["metricsListenPort"] for table in tables.values()]
+    assert metrics == ["5557", "5577", "5567", "5587"]
+    assert len({one.commit_log for one in found.values()}) == 4
+    assert found["broker-b"].store == f"{data}/brokers/broker-b/store"
+    assert {table["flushDiskType"] for table in tables.values()} == {"SYNC_FLUSH"}
+    assert tables["broker-b"]["namesrvAddr"] == found["broker"].namesrv
+    assert {found[name].namesrv_port for name in ("broker-b", "slave", "slave-b")} == {None}
+    assert found["broker-b"].file.stat().st_mode & 0o077 == 0
+    assert tables["slave-b"]["brokerRole"] == "SLAVE"
+
+
+def test_a_broker_of_another_name_has_followers_of_its_name(data: Path) -> None:
+    found = started(data, "--brokers", "2", brokerName="orders")
+
+    assert found["broker-b"].name == "orders-b"
+
+
+def test_what_was_changed_in_a_masters_own_file_stays_and_the_name_server_follows(
+    data: Path,
+) -> None:
+    own = started(data, "--brokers", "2")["broker-b"].file
+    own.write_text(edited(own.read_text(), {"fileReservedTime": "7", "listenPort": "20971"}))
+
+    found = started(data, "--brokers", "2", namesrvListenPort=20976)["broker-b"]
+
+    table = parse_properties(own.read_text())
+    assert (table["fileReservedTime"], found.listen_port) == ("7", 20971)
+    assert table["namesrvAddr"] == found.namesrv == "127.0.0.1:20976"
+
+
+def test_a_new_master_has_the_topics_and_groups_of_the_first_and_keeps_its_own_later(
+    data: Path,
+) -> None:
+    theirs = data / "store" / "config"
+    theirs.mkdir(parents=True)
+    (theirs / "topics.json").write_bytes(java_json.encode(TOPICS))
+    (theirs / "subscriptionGroup.json").write_bytes(b"damaged")
+
+    started(data, "--brokers", "2")
+
+    ours = data / "brokers" / "broker-b" / "store" / "config"
+    table = java_json.decode((ours / "topics.json").read_bytes())
+    assert list(table["topicConfigTable"]) == ["orders"]
+    assert not (ours / "subscriptionGroup.json").exists()
+
+    (theirs / "topics.json").write_bytes(b"{}")
+    started(data, "--brokers", "2")
+
+    assert java_json.decode((ours / "topics.json").read_bytes()) == table
+
+
+def test_fewer_masters_leave_the_others_alone_and_say_what_remains(data: Path) -> None:
+    started(data, "--brokers", "3")
+    kept = {path: path.read_bytes() for path in (data / "brokers").rglob("broker.conf")}
+
+    found = started(data)
+
+    alone = brokers.left_alone(found, data)
+    assert alone == ["broker-b", "broker-c"]
+    said = brokers.warning_of(alone, data)
+    assert "broker-b, broker-c" in said
+    assert str(data / "brokers") in said
+    assert "brokers=3" in said
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert brokers.left_alone(started(data, "--brokers", "3"), data) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"brokerRole": "SLAVE", "brokerId": 1}, "is a slave's"),
+        ({"adminListenAddress": "127.0.0.1:20921"}, "adminListenAddress"),
+        ({"listenPort": 65520}, "listenPort"),
+        ({"brokers": 17}, "brokers"),
+        ({"brokers": 0}, "brokers"),
+    ],
+)
+def test_what_cannot_be_several_is_refused_with_a_sentence(
+    data: Path, keys: dict[str, object], words: str
+) -> None:
+    with pytest.raises(broker_file.BrokerFileError, match=words):
+        started(data, **({"brokers": 2} | keys))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("brokerName", "broker-a"), ("brokerClusterName", "Another")]
+)
+def test_masters_of_one_name_or_of_two_clusters_are_refused(
+    data: Path, key: str, value: str
+) -> None:
+    own = started(data, "--brokers", "2")["broker-b"].file
+    own.write_text(edited(own.read_text(), {key: value}))
+
+    with pytest.raises(broker_file.BrokerFileError, match=key) as error:
+        started(data, "--brokers", "2")
+
+    assert value in str(error.value)
+    assert str(own) in str(error.value)
+
+
+def test_a_port_that_two_masters_want_is_refused_and_both_are_named(data: Path) -> None:
+    port, other = free_port(), free_port()
+    found = started(data, "--brokers", "2", listenPort=port, namesrvListenPort=other)
+    own = found["broker-b"].file
+    own.write_text(edited(own.read_text(), {"listenPort": str(port)}))
+    again = started(data, "--brokers", "2", listenPort=port, namesrvListenPort=other)
+
+    with pytest.raises(appliance.NotStartedError, match=rf"{port}.*broker-b.*also.*listenPort"):
+        appliance.require_free_ports(options.parse([], {}), again)
+
+
+@pytest.mark.parametrize("text", ["0", "17", "two", ""])
+def test_a_number_that_makes_no_sense_ends_with_usage(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        options.parse(["--brokers", text], {})
+
+    assert ended.value.code == 2
+    assert "--brokers" in capsys.readouterr().err
+
+
+def test_all_run_before_the_console_which_asks_each(data: Path) -> None:
+    asked = options.parse(["--brokers", "2", "--slave"], {"TREBUCHET_DATA": str(data)})
+    found = brokers.settings(first(data), asked)
+
+    chosen = programs.chosen(asked, found, None, with_queue=False)
+    addresses = programs.variables(asked, found, "")["TREBUCHET_BROKERS"].split(";")
+
+    names = [one.name for one in sorted(chosen, key=lambda one: one.priority)]
+    assert names[:5] == ["broker", "broker-b", "slave", "slave-b", "web"]
+    assert [one.name for one in chosen if one.is_broker] == list(found)
+    assert addresses[:4] == [f"127.0.0.1:{one.listen_port}" for one in found.values()]
