@@ -100,6 +100,7 @@ INSTALLED_APPS = [
     "console.alerts",
     "console.marks",
     "console.brokers",
+    "console.broker_accounts",
     "console.topics",
     "console.groups",
     "console.offsets",

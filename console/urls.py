@@ -10,6 +10,7 @@ from console.ui import gallery, health, words
 urlpatterns = [
     path("", include("console.overview.urls")),
     path("live/", include("console.tracing.urls")),
+    path("brokers/accounts/", include("console.broker_accounts.urls")),
     path("brokers/", include("console.brokers.urls")),
     path("history/", include("console.history.urls")),
     path("marks/", include("console.marks.urls")),

@@ -13,6 +13,7 @@ from console.api.schemas import Problem
 from console.api.v1 import (
     alerts,
     audit,
+    broker_accounts,
     brokers,
     dead_letters,
     files,
@@ -36,6 +37,7 @@ from console.api.v1 import (
 # Each adds its operations when it is imported.
 AREAS = (
     brokers,
+    broker_accounts,
     files,
     topics,
     groups,

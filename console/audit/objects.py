@@ -20,6 +20,8 @@ LISTS = {
     "alert-channel": "alerts:channels",
     "alert-rule": "alerts:rules",
     "alert-window": "alerts:windows",
+    "broker-account": "broker_accounts:list",
+    "broker-white": "broker_accounts:list",
     "dead-letter": "dead_letters:list",
     "mark": "marks:list",
     "message": "browse:search",

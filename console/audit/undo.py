@@ -25,6 +25,9 @@ PAGES = {
     "group.label": "groups:label-undo",
     "offset.reset": "offsets:restore",
     "broker.configure": "brokers:undo",
+    "broker-account.create": "broker_accounts:undo",
+    "broker-account.update": "broker_accounts:undo",
+    "broker-white.update": "broker_accounts:undo",
     "config.apply": "files:undo",
 }
 

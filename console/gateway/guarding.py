@@ -2,8 +2,9 @@
 
 Each call of each way to the brokers has a rule here or is free for everyone who has signed in
 (`tests/console/test_guarding.py` counts them). A rule names what the call takes: actions, of which
-one is enough, and the topic or group. Whoever may see messages and not read them gets them without
-their bodies; what rules of masking hide is hidden here, too.
+one is enough, and the topic or group; no action stands for administrators alone. Whoever may see
+messages and not read them gets them without their bodies; what rules of masking hide is hidden
+here, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
 from console.accounts.actions import Action
-from console.accounts.rights import refusal, rights_now
+from console.accounts.rights import NotAllowedError, refusal, rights_now
+from console.accounts.roles import Role
 from console.gateway.copies import Copies, MessageCopy
 from console.gateway.recorded import RecordedEvents
 from console.gateway.stored import Found, KeyFound, StoredMessage
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from console.accounts.rights import Rights
     from console.gateway.ports import (
+        AccountGateway,
         BrowseGateway,
         FileGateway,
         Gateway,
@@ -44,6 +47,8 @@ def need(name: str, *actions: Action) -> tuple[Need]:
     return ((actions, name),)
 
 
+# Whoever may do everything, and nobody by any other right.
+ADMINISTER: tuple[Need] = (((), ""),)
 # Deleting a group may take its offsets, and undoing that brings them back.
 OFFSETS = (Action.OFFSET, Action.GROUP)
 RULES: dict[str, dict[str, Rule]] = {
@@ -88,6 +93,13 @@ RULES: dict[str, dict[str, Rule]] = {
         "check": lambda half: need(half.topic, Action.SEND),
         "deliver": lambda broker_name, offset_msg_id, group, client_id: need(group, Action.REPLAY),
     },
+    "accounts": {
+        "all": lambda: ADMINISTER,
+        "save": lambda node, account, secret: ADMINISTER,
+        "delete": lambda node, access_key: ADMINISTER,
+        "set_white_addresses": lambda node, addresses: ADMINISTER,
+        "explain": lambda node, question: ADMINISTER,
+    },
     "recorder": {
         # Each event of the answer has a topic.
         "recorded": lambda question, minutes, limit, wanted: (),
@@ -103,6 +115,7 @@ FREE: dict[str, frozenset[str]] = {
     # The page counts those that it hides.
     "sending": frozenset({"undecided"}),
     # How much is traced is the administrators' page's to ask for.
+    "accounts": frozenset(),
     "recorder": frozenset({"levels", "set_level"}),
 }
 """What tells names and figures."""
@@ -119,6 +132,7 @@ def guarded(plain: Gateway) -> Gateway:
         browse=cast("BrowseGateway", Guarded(plain.browse, RULES["browse"])),
         repair=cast("RepairGateway", Guarded(plain.repair, RULES["repair"])),
         sending=cast("SendingGateway", Guarded(plain.sending, RULES["sending"])),
+        accounts=cast("AccountGateway", Guarded(plain.accounts, RULES["accounts"])),
         recorder=cast("RecorderGateway", Guarded(plain.recorder, RULES["recorder"])),
     )
 
@@ -142,7 +156,9 @@ class Guarded:
             if rights is None:
                 return found(*args, **kwargs)
             for actions, subject in rule(*args, **kwargs):
-                if not any(rights.may(each, subject) for each in actions):
+                if not actions and not rights.is_all:
+                    raise NotAllowedError(Role.ADMINISTRATOR)
+                if actions and not any(rights.may(each, subject) for each in actions):
                     raise refusal(actions[0], subject)
             return shown(found(*args, **kwargs), rights)
 

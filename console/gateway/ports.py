@@ -1,8 +1,8 @@
 """What the console may ask brokers: one Protocol for each subject, without a word about the wire.
 
 `ClusterGateway`, `TopicGateway`, `GroupGateway`, `OffsetGateway`, `FileGateway`, `BrowseGateway`,
-`RepairGateway`, `SendingGateway` and `SampleGateway` block and serve views and the collector, from
-any thread; each call ends within the gateway's time limit.
+`RepairGateway`, `SendingGateway`, `AccountGateway` and `SampleGateway` block and serve views and
+the collector, from any thread; each call ends within the gateway's time limit.
 `MessageGateway` and `WatchGateway` hold connections and belong to one event loop.
 
 Every call raises `GatewayError`. A call that spans brokers raises when any of them fails, since a
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from broker_core.message.ids import OffsetMsgId
+    from console.gateway.accounts import (
+        AccessDecision,
+        AccessQuestion,
+        BrokerAccess,
+        BrokerAccount,
+    )
     from console.gateway.answers import (
         BrokerNode,
         BrokerQueue,
@@ -87,6 +93,31 @@ class ClusterGateway(Protocol):
         Raises:
             RequestFailedError: it is a master, or its master may be alive and `force` is not given.
         """
+
+
+class AccountGateway(Protocol):
+    """Accounts of brokers, one broker at a time: each keeps its own file.
+
+    Raises, where a broker is named:
+        RequestFailedError: it refuses, or its access control is off.
+    """
+
+    def all(self) -> dict[BrokerNode, BrokerAccess | GatewayError]:
+        """Return the access control of each registered broker, or why it says nothing."""
+
+    def save(self, node: BrokerNode, account: BrokerAccount, secret: str | None) -> None:
+        """Make an account, or make it exactly this; None leaves it its secret.
+
+        RocketMQ's own brokers refuse an account without a secret.
+        """
+
+    def delete(self, node: BrokerNode, access_key: str) -> None: ...
+
+    def set_white_addresses(self, node: BrokerNode, addresses: Sequence[str]) -> None:
+        """Replace the addresses that need no account, as the broker's own file lists them."""
+
+    def explain(self, node: BrokerNode, question: AccessQuestion) -> AccessDecision:
+        """Return whether the broker would let a request pass; RocketMQ's own do not say it."""
 
 
 class TopicGateway(Protocol):
@@ -376,7 +407,7 @@ class WatchGateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """The eleven ways to the brokers, for whoever needs one of them."""
+    """The ways to the brokers, for whoever needs one of them."""
 
     cluster: ClusterGateway
     topics: TopicGateway
@@ -390,3 +421,4 @@ class Gateway:
     messages: MessageGateway
     recorder: RecorderGateway
     watch: WatchGateway
+    accounts: AccountGateway

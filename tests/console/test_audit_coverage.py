@@ -30,7 +30,13 @@ from console.sending.models import HalfMessage
 from tests.console.configured import LABEL, ORDERS, TOPICS_TEXT, UNLABELLED, files_world
 from tests.console.plans import token_on
 from tests.console.test_addresses import ALL, BY_TOKEN, url_of
-from tests.console.worlds import second_step_data, sql_world
+from tests.console.worlds import (
+    ACCOUNT_CHANGES,
+    ACCOUNT_UNDONE,
+    accounts_world,
+    second_step_data,
+    sql_world,
+)
 from tests.support.addresses import OTHER_PAGES, PAGES
 from tests.support.something_of_everything import make
 
@@ -121,6 +127,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
         "api-token.create",
     ),
     "api:token-delete": ({}, "api-token.delete"),
+    **ACCOUNT_CHANGES,
     "brokers:key": ({"value": "30", "seen": "20"}, "broker.configure"),
     "brokers:decide": ({"do": "commit"}, "transaction.commit"),
     "brokers:undo": ({}, "broker.configure"),
@@ -198,6 +205,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
 }
 # The entry 1 that each of these takes back: action, subject, before, after.
 UNDONE: dict[str, tuple[str, str, object, object]] = {
+    "broker_accounts:undo": ACCOUNT_UNDONE,
     "brokers:undo": (
         "broker.configure",
         "broker-a:0",
@@ -276,6 +284,7 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
         **session_world(admin_account),
         **sql_world(admin_account, settings, monkeypatch, tmp_path),
         **dead_letters_world(brokers, monkeypatch),
+        **accounts_world(brokers),
         "brokers:key": reverse("brokers:key", args=["broker-a", 0, "transactionCheckMax"]),
         "audit:export": reverse("audit:export", args=["csv"]),
         "browse:export": reverse("browse:export", args=["csv"]) + "?topic=Orders",
@@ -394,6 +403,9 @@ def data_of(name: str, url: str, client: Client) -> dict[str, object]:
         "topics:edit",
         "groups:create",
         "groups:edit",
+        "broker_accounts:create",
+        "broker_accounts:edit",
+        "broker_accounts:white",
         "brokers:key",
         "files:edit",
         "files:import",

@@ -1,4 +1,4 @@
-"""What changes need before they can be made: a lake's query, a second step."""
+"""What changes need before they can be made: a lake's query, a second step, accounts of brokers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from django_otp.oath import TOTP
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
 from console.accounts.second_step import OFFERED_KEY
+from console.broker_accounts.changing import values_of
+from console.gateway.accounts import BrokerAccess, BrokerAccount
+from console.gateway.fakes.broker import ADDRESS
 from console.sql.desk import Desk
 from console.sql.models import SavedQuery
 from console.sql.runs import ROWS, Column, Outcome, new_run
@@ -18,6 +21,39 @@ from tests.console.conftest import PASSWORD
 
 if TYPE_CHECKING:
     from django.test import Client
+
+ORDER_SERVICE = BrokerAccount("order-service", topic_perms={"Orders": "PUB"})
+BROKER_ACCOUNT: dict[str, object] = {
+    "default_topic_perm": "DENY",
+    "default_group_perm": "SUB",
+    "topic_perms": "Orders=PUB",
+}
+ACCOUNT_CHANGES: dict[str, tuple[dict[str, object], str]] = {
+    "broker_accounts:create": (
+        {**BROKER_ACCOUNT, "access_key": "new-service"},
+        "broker-account.create",
+    ),
+    "broker_accounts:delete": ({"name": "order-service"}, "broker-account.delete"),
+    "broker_accounts:edit": (BROKER_ACCOUNT, "broker-account.update"),
+    "broker_accounts:renew": ({"name": "order-service"}, "broker-account.secret"),
+    "broker_accounts:undo": ({}, "broker-account.update"),
+    "broker_accounts:white": ({"addresses": "10.9.9.9"}, "broker-white.update"),
+}
+ACCOUNT_UNDONE = (
+    "broker-account.update",
+    "order-service",
+    {"broker-a": {**values_of(ORDER_SERVICE), "admin": True}},
+    {"broker-a": values_of(ORDER_SERVICE)},
+)
+
+
+def accounts_world(brokers) -> dict[str, str]:
+    """Give the broker access control with an account; return the account's addresses."""
+    brokers.access[ADDRESS] = BrokerAccess(True, (ORDER_SERVICE,), is_described=True)
+    return {
+        f"broker_accounts:{word}": reverse(f"broker_accounts:{word}", args=["order-service"])
+        for word in ("delete", "edit", "renew")
+    }
 
 
 def sql_world(account, settings, monkeypatch, tmp_path) -> dict[str, str]:

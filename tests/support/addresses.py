@@ -36,6 +36,9 @@ PAGES: dict[str, tuple[str, ...]] = {
     "api:token-create": ("",),
     "api:token-delete": ("",),
     "audit:list": ("",),
+    "broker_accounts:list": ("",),
+    "broker_accounts:may": ("", "?action=send&address=10.0.0.1&name={topic}"),
+    "broker_accounts:create": ("",),
     "brokers:configuration": ("", "?kind=live"),
     "brokers:delays": ("", "?level=3"),
     "brokers:detail": ("",),
@@ -108,8 +111,17 @@ PAGES: dict[str, tuple[str, ...]] = {
     "tracing:recorded": ("", "?ask=errors"),
     "tracing:river": ("",),
 }
-# Strangers see the first two, with a link of theirs the second; the last needs a slave.
-OTHER_PAGES = {"accounts:sign-in", "accounts:join", "brokers:promote"}
+# Strangers see the first two, with a link of theirs the second; the last needs a slave, and those
+# before it a broker with access control.
+OTHER_PAGES = {
+    "accounts:sign-in",
+    "accounts:join",
+    "broker_accounts:delete",
+    "broker_accounts:edit",
+    "broker_accounts:renew",
+    "broker_accounts:white",
+    "brokers:promote",
+}
 
 # Operations of the API take tokens and answer JSON; tests/console/api walks them.
 OPERATIONS = "api:v1:"

@@ -28,6 +28,7 @@ from console.gateway.errors import TOPIC_NOT_EXIST, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from console.gateway.accounts import BrokerAccess
     from console.gateway.answers import Replication, TraceEvent
     from console.gateway.errors import GatewayError
     from console.gateway.files import ConfigFile
@@ -104,6 +105,9 @@ class FakeBroker:
         self.node = BrokerNode("DefaultCluster", BROKER_NAME, 0, ADDRESS)
         self.runtime_values: dict[str, float | None] = {"put_tps": 12.5, "get_tps": 10.0}
         self.keys = {each.key: each for each in KEYS}
+        # Access control by address, and secrets by address and access key.
+        self.access: dict[str, BrokerAccess | GatewayError] = {}
+        self.secrets: dict[tuple[str, str], str] = {}
         self.store_refuses: str | None = None
         self.damaged_ranges = 0
         self.up_for_ms = 3_600_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from console.gateway.fakes.accounts import FakeAccounts
 from console.gateway.fakes.broker import FakeBroker
 from console.gateway.fakes.browse import FakeBrowse
 from console.gateway.fakes.cluster import FakeCluster
@@ -34,4 +35,5 @@ def fake_gateway(broker: FakeBroker | None = None) -> Gateway:
         messages=FakeMessages(broker),
         recorder=FakeRecorder(broker),
         watch=FakeWatches(broker),
+        accounts=FakeAccounts(broker),
     )

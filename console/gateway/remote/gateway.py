@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 
 from console.gateway.ports import Gateway
+from console.gateway.remote.accounts import RemoteAccounts
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.browse import RemoteBrowse
 from console.gateway.remote.cluster import RemoteCluster
@@ -40,4 +41,5 @@ def gateway_to(brokers: RemoteBrokers) -> Gateway:
         messages=RemoteMessages(brokers.name_servers, brokers.timeout_s),
         recorder=RemoteRecorder(brokers),
         watch=RemoteWatches(brokers.timeout_s),
+        accounts=RemoteAccounts(brokers),
     )

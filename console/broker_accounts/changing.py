@@ -1,0 +1,315 @@
+"""Changes of accounts as plans, broker by broker, and the secrets that some of them make.
+
+A secret is made here, sent to the brokers, shown to who asked, and kept nowhere.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from console.audit.models import Entry
+from console.audit.record import change
+from console.configs.plan import Plan
+from console.gateway.access import gateway
+from console.gateway.accounts import BrokerAccess, BrokerAccount
+from console.gateway.errors import GatewayError
+from console.ui.missing import MissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from django.http import HttpRequest
+
+    from console.configs.plan import State, Values
+    from console.gateway.answers import BrokerNode
+
+ACCOUNT, WHITE = "broker-account", "broker-white"
+SECRET_BYTES = 24
+NEW_SECRET = "secretKey"
+TOPIC, GROUP = "topicPerms ", "groupPerms "
+WHITE_KEY = "globalWhiteRemoteAddresses"
+WHITE_NAME = "plain_acl.yml"
+UNDONE = (f"{ACCOUNT}.create", f"{ACCOUNT}.update", f"{WHITE}.update")
+"""What can be taken back: no secret that was goes with it."""
+BETWEEN = " · "
+"""Between addresses, which may have commas themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What all brokers say of their access control, by their names for people."""
+
+    on: Mapping[str, tuple[BrokerNode, BrokerAccess]]
+    off: tuple[str, ...]
+    silent: Mapping[str, GatewayError]
+
+    def holders(self, access_key: str) -> dict[str, BrokerAccount]:
+        """Return an account as each broker that has it has it."""
+        found = {place: access.account(access_key) for place, (_node, access) in self.on.items()}
+        return {place: each for place, each in found.items() if each is not None}
+
+    def is_described(self, place: str) -> bool:
+        return self.on[place][1].is_described
+
+    @property
+    def access_keys(self) -> list[str]:
+        return sorted(
+            {each.access_key for _node, access in self.on.values() for each in access.accounts}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a change; `secret` where one was made, also when a later broker refused."""
+
+    entry: Entry
+    secret: str | None
+    done: tuple[str, ...]
+    problem: str
+
+
+def place_of(node: BrokerNode) -> str:
+    return node.broker_name if node.is_master else f"{node.broker_name}:{node.broker_id}"
+
+
+def found() -> Found:
+    """Ask all brokers."""
+    told = sorted(gateway().accounts.all().items(), key=lambda pair: place_of(pair[0]))
+    on, off, silent = {}, [], {}
+    for node, answer in told:
+        place = place_of(node)
+        if isinstance(answer, GatewayError):
+            silent[place] = answer
+        elif answer.is_on:
+            on[place] = (node, answer)
+        else:
+            off.append(place)
+    return Found(on, tuple(off), silent)
+
+
+def values_of(account: BrokerAccount) -> Values:
+    """Return an account as a plan's lines, in the words of its file."""
+    values: Values = {
+        "admin": account.is_admin,
+        "defaultTopicPerm": account.default_topic_perm,
+        "defaultGroupPerm": account.default_group_perm,
+    }
+    if account.white_address:
+        values["whiteRemoteAddress"] = account.white_address
+    values |= {f"{TOPIC}{name}": word for name, word in sorted(account.topic_perms.items())}
+    return values | {f"{GROUP}{name}": word for name, word in sorted(account.group_perms.items())}
+
+
+def account_of(access_key: str, values: Mapping[str, Any]) -> BrokerAccount:
+    """Return the account that a plan's lines say."""
+    return BrokerAccount(
+        access_key=access_key,
+        is_admin=bool(values["admin"]),
+        default_topic_perm=str(values["defaultTopicPerm"]),
+        default_group_perm=str(values["defaultGroupPerm"]),
+        topic_perms=named(values, TOPIC),
+        group_perms=named(values, GROUP),
+        white_address=str(values.get("whiteRemoteAddress", "")),
+    )
+
+
+def named(values: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    return {
+        key.removeprefix(prefix): str(word)
+        for key, word in values.items()
+        if key.startswith(prefix)
+    }
+
+
+def state_of(all_of: Found, access_key: str, places: Any) -> State:
+    held = all_of.holders(access_key)
+    return {place: values_of(held[place]) if place in held else None for place in places}
+
+
+def plan_of_account(
+    all_of: Found, wanted: BrokerAccount, *, is_new: bool, seen: Any = None
+) -> Plan:
+    """Return the plan of making an account on every broker, or of changing it where it is."""
+    places = list(all_of.on) if is_new else list(all_of.holders(wanted.access_key))
+    now = state_of(all_of, wanted.access_key, places)
+    then: State = dict.fromkeys(places, values_of(wanted))
+    return with_secrets(all_of, Plan(wanted.access_key, seen or now, now, then))
+
+
+def plan_of_white(all_of: Found, addresses: list[str], seen: Any = None) -> Plan:
+    now = white_state(all_of)
+    then: State = {place: {WHITE_KEY: BETWEEN.join(addresses)} for place in all_of.on}
+    return Plan(WHITE_NAME, seen or now, now, then)
+
+
+def white_state(all_of: Found) -> State:
+    return {
+        place: {WHITE_KEY: BETWEEN.join(access.white_addresses)}
+        for place, (_node, access) in all_of.on.items()
+    }
+
+
+def with_secrets(all_of: Found, plan: Plan) -> Plan:
+    """Return a plan with a new secret where it takes one.
+
+    A new account needs one. RocketMQ's own brokers do not change an account without, and then all
+    brokers of the account get the same.
+    """
+    if plan.is_idle:
+        return plan
+    changed = [place for place, values in plan.wanted.items() if values != plan.now.get(place)]
+    is_made = any(
+        plan.wanted[place] is not None
+        and (plan.now.get(place) is None or not all_of.is_described(place))
+        for place in changed
+    )
+    if not is_made:
+        return plan
+    # The text is a plan's, which a person reads, and an entry's of the audit.
+    said = _("a new one, shown once")
+    then = {
+        place: None if values is None else {**values, NEW_SECRET: said}
+        for place, values in plan.wanted.items()
+    }
+    return Plan(plan.name, plan.seen, plan.now, then, plan.undoes)
+
+
+def without_secrets(state: Any) -> State:
+    """Return a state of an entry or a plan as brokers tell it."""
+    return {
+        place: None
+        if values is None
+        else {key: each for key, each in values.items() if key != NEW_SECRET}
+        for place, values in state.items()
+    }
+
+
+def carried_out(
+    request: HttpRequest, all_of: Found, plan: Plan, secret: str | None = None
+) -> Outcome:
+    """Do what a plan says, broker by broker, under one entry; end at the first that refuses."""
+    used = (secret or new_secret()) if makes_secret(plan) else None
+    done: list[str] = []
+    problem = ""
+    with change(request, action_of(plan), plan.name, before=plan.now, after=plan.wanted) as entry:
+        if plan.undoes is not None:
+            entry.remark = _("Undoes entry %(entry)d.") % {"entry": plan.undoes}
+        for place, values in plan.wanted.items():
+            if values == plan.now.get(place):
+                continue
+            try:
+                one(all_of, plan.name, place, values, used)
+            except GatewayError as error:
+                problem = f"{place}: {error.what} {error.advice}".strip()
+                entry.outcome, entry.remark = Entry.Outcome.FAILED, problem
+                break
+            done.append(place)
+    return Outcome(entry, used if done else None, tuple(done), problem)
+
+
+def makes_secret(plan: Plan) -> bool:
+    return any(values and NEW_SECRET in values for values in plan.wanted.values())
+
+
+def action_of(plan: Plan) -> str:
+    """Return the audit's word for a plan."""
+    if all(values is not None and set(values) == {WHITE_KEY} for values in plan.wanted.values()):
+        return f"{WHITE}.update"
+    then = without_secrets(plan.wanted)
+    held = {place: values for place, values in plan.now.items() if values is not None}
+    if held and makes_secret(plan) and all(then[place] == held[place] for place in held):
+        return f"{ACCOUNT}.secret"
+    return f"{ACCOUNT}.{plan.verb}"
+
+
+def one(all_of: Found, name: str, place: str, values: Values | None, secret: str | None) -> None:
+    """Do a plan's part on one broker.
+
+    Raises:
+        GatewayError: it refuses, or does not answer any more.
+    """
+    if place not in all_of.on:
+        raise GatewayError(_("It does not answer, or its access control is off."))
+    node, _access = all_of.on[place]
+    accounts = gateway().accounts
+    if values is None:
+        accounts.delete(node, name)
+    elif WHITE_KEY in values:
+        texts = str(values[WHITE_KEY]).split(BETWEEN)
+        accounts.set_white_addresses(node, [each for each in texts if each])
+    else:
+        given = secret if NEW_SECRET in values else None
+        accounts.save(node, account_of(name, values), given)
+
+
+def new_secret() -> str:
+    return secrets.token_urlsafe(SECRET_BYTES)
+
+
+def plan_of_secret(all_of: Found, access_key: str) -> Plan:
+    """Return the plan of a new secret on every broker: who lacks the account gets it."""
+    held = all_of.holders(access_key)
+    first = next(iter(held.values()))
+    said = _("a new one, shown once")
+    now = state_of(all_of, access_key, all_of.on)
+    then: State = {
+        place: {**values_of(held.get(place, first)), NEW_SECRET: said} for place in all_of.on
+    }
+    return Plan(access_key, now, now, then)
+
+
+def current(data: Mapping[str, Any], all_of: Found) -> Plan:
+    """Return a plan that was shown, with what is there now.
+
+    Raises:
+        KeyError: it is the plan of something else.
+    """
+    name, wanted = str(data["name"]), data["wanted"]
+    sides = [each for side in (data.get("seen", {}), wanted) for each in side.values() if each]
+    is_white = all(set(each) == {WHITE_KEY} for each in sides)
+    if not sides or not (is_white or all("defaultGroupPerm" in each for each in sides)):
+        raise KeyError(name)
+    if is_white:
+        now = {place: each for place, each in white_state(all_of).items() if place in wanted}
+    else:
+        now = state_of(all_of, name, wanted)
+    return Plan(name, data.get("seen") or now, now, wanted, data.get("undoes"))
+
+
+def undoing(entry: Entry, all_of: Found) -> Plan:
+    """Return what undoing a change would do now."""
+    before, after = without_secrets(entry.before or {}), without_secrets(entry.after or {})
+    if entry.action.startswith(WHITE):
+        now = {place: each for place, each in white_state(all_of).items() if place in after}
+    else:
+        now = state_of(all_of, entry.subject, [place for place in after if place in all_of.on])
+    gone = [place for place in after if place not in now]
+    if gone:
+        said = _("%(brokers)s says nothing of its accounts now; undo it once it does.")
+        raise MissingError(said % {"brokers": ", ".join(gone)})
+    wanted = {place: before.get(place) for place in after}
+    plan = Plan(entry.subject, after, now, wanted, entry.pk)
+    return plan if entry.action.startswith(WHITE) else with_secrets(all_of, plan)
+
+
+def is_own(access_key: str) -> bool:
+    """Whether the console itself is known to brokers by this account."""
+    return access_key == settings.TREBUCHET_BROKER_ACCESS_KEY
+
+
+def objection_to(plan: Plan) -> str:
+    """Return why a plan would shut the console out; empty where it does not."""
+    if not is_own(plan.name):
+        return ""
+    for values in plan.wanted.values():
+        if values is None or NEW_SECRET in values or not values.get("admin"):
+            return _(
+                "The console itself uses this account: it would be shut out. Give the console "
+                "another one first (TREBUCHET_BROKER_ACCESS_KEY)."
+            )
+    return ""

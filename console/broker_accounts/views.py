@@ -1,0 +1,304 @@
+"""Pages of the accounts of brokers: who there is, what they may do, and changing it as a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from django.core import signing
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from console.accounts.permissions import administrators_form, administrators_page
+from console.audit.models import Entry
+from console.audit.undo import tell
+from console.broker_accounts import changing, listed
+from console.broker_accounts.forms import AccountForm, QuestionForm, WhiteForm
+from console.configs.plan import Plan, sealed_state, unsealed, unsealed_state
+from console.gateway.moment import now_ms
+from console.ui.danger import Danger, ask, unanswered
+from console.ui.missing import MissingError
+
+if TYPE_CHECKING:
+    from django import forms
+    from django.http import HttpRequest, HttpResponse
+
+    from console.broker_accounts.changing import Found
+    from console.gateway.accounts import BrokerAccount
+
+LIST = "broker_accounts:list"
+OVERTAKEN, UNPROCESSABLE = 409, 422
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWords:
+    """What the page of a plan says about its subject."""
+
+    plural: str
+    new: str
+    edit: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPages:
+    """What the page of a plan asks of the pages that it belongs to."""
+
+    words: PlanWords
+    list_name: str = LIST
+
+
+@administrators_page
+def listing(request: HttpRequest) -> HttpResponse:
+    """List the accounts of all brokers, with what differs between brokers."""
+    all_of = changing.found()
+    context = {
+        "found": all_of,
+        "rows": listed.rows_of(all_of),
+        "white": listed.white_rows(all_of),
+        "other_white": listed.other_white(all_of),
+        "is_original": any(not all_of.is_described(place) for place in all_of.on),
+        "read_at_ms": now_ms(),
+    }
+    return render(request, "broker_accounts/list.html", context)
+
+
+@administrators_page
+def may(request: HttpRequest) -> HttpResponse:
+    """Say whether an account may do something, broker by broker, and which rule decides."""
+    all_of = changing.found()
+    form = QuestionForm(request.GET if "action" in request.GET else None)
+    told = listed.told(all_of, form.question()) if form.is_bound and form.is_valid() else []
+    context = {"form": form, "told": told, "keys": all_of.access_keys, "found": all_of}
+    status = UNPROCESSABLE if form.is_bound and form.errors else 200
+    return render(request, "broker_accounts/may.html", context, status=status)
+
+
+@administrators_form
+def create(request: HttpRequest) -> HttpResponse:
+    """Make an account on every broker: form, plan, apply, and its secret once."""
+    all_of = changing.found()
+    if "token" in request.POST:
+        return apply(request, all_of)
+    form = AccountForm(request.POST or None)
+    if form.is_bound and "back" not in request.POST and form.is_valid():
+        wanted = form.wanted()
+        if all_of.holders(wanted.access_key):
+            form.add_error("access_key", _("There is an account of this key; change that one."))
+        elif not all_of.on:
+            form.add_error(None, _("Access control is on at no broker that answers."))
+        else:
+            plan = changing.plan_of_account(all_of, wanted, is_new=True)
+            return show_plan(request, plan, entries=entries_of(form))
+    return render(request, "broker_accounts/account.html", {"form": form})
+
+
+@administrators_form
+def edit(request: HttpRequest, access_key: str) -> HttpResponse:
+    """Change what an account may do, wherever it is: form, plan, apply."""
+    all_of = changing.found()
+    if "token" in request.POST:
+        return apply(request, all_of)
+    held = holders_or_404(all_of, access_key)
+    form = AccountForm(request.POST or None, account=next(iter(held.values())))
+    state = changing.state_of(all_of, access_key, held)
+    if form.is_bound and "back" not in request.POST and form.is_valid():
+        seen = seen_in(form)
+        plan = changing.plan_of_account(all_of, form.wanted(), is_new=False, seen=seen)
+        return show_plan(request, plan, entries=entries_of(form))
+    originals = [place for place in held if not all_of.is_described(place)]
+    context = {
+        "form": form,
+        "account": form.account,
+        "seen": form.data.get("seen") or sealed_state(state),
+        "places": list(held),
+        "originals": originals,
+        "differs": len({repr(each) for each in state.values()}) > 1,
+    }
+    return render(request, "broker_accounts/account.html", context)
+
+
+@administrators_form
+def white(request: HttpRequest) -> HttpResponse:
+    """Change the addresses that need no account, on every broker."""
+    all_of = changing.found()
+    if "token" in request.POST:
+        return apply(request, all_of)
+    if not all_of.on:
+        raise MissingError(_("Access control is on at no broker that answers."))
+    form = WhiteForm(request.POST or None)
+    if form.is_bound and "back" not in request.POST and form.is_valid():
+        plan = changing.plan_of_white(all_of, form.cleaned_data["addresses"], seen_in(form))
+        return show_plan(request, plan, entries=entries_of(form))
+    _node, first = next(iter(all_of.on.values()))
+    form.initial["addresses"] = "\n".join(first.white_addresses)
+    seen = form.data.get("seen") or sealed_state(changing.white_state(all_of))
+    context = {"form": form, "seen": seen, "places": list(all_of.on)}
+    return render(request, "broker_accounts/white.html", context)
+
+
+@administrators_form
+def renew(request: HttpRequest, access_key: str) -> HttpResponse:
+    """Give an account a new secret on every broker, once that is confirmed; show it once."""
+    all_of = changing.found()
+    holders_or_404(all_of, access_key)
+    plan = changing.plan_of_secret(all_of, access_key)
+    danger = Danger(
+        title=_("Make a new secret for %(key)s?") % {"key": access_key},
+        text=_(
+            "Clients with the old one are refused from then on, until they get the new one. A "
+            "broker that lacks the account gets it, with the same secret."
+        ),
+        undo=_("This cannot be undone: the old secret is kept nowhere."),
+        action=_("Make a new secret"),
+        keep=_("Keep the old one"),
+        address=reverse("broker_accounts:renew", args=[access_key]),
+        back=reverse(LIST),
+        name=access_key,
+        icon="key-round",
+        refusal=changing.objection_to(plan),
+    )
+    return settled(request, all_of, plan, danger)
+
+
+@administrators_form
+def delete(request: HttpRequest, access_key: str) -> HttpResponse:
+    """Delete an account on every broker, once that is confirmed."""
+    all_of = changing.found()
+    plan = deletion(all_of, access_key)
+    return settled(request, all_of, plan, danger_of_deletion(all_of, plan))
+
+
+def deletion(all_of: Found, access_key: str) -> Plan:
+    now = changing.state_of(all_of, access_key, holders_or_404(all_of, access_key))
+    return Plan(access_key, now, now, dict.fromkeys(now))
+
+
+def danger_of_deletion(all_of: Found, plan: Plan) -> Danger:
+    return Danger(
+        title=_("Delete the account %(key)s?") % {"key": plan.name},
+        text=_("Its clients are refused from then on, on %(brokers)s.")
+        % {"brokers": ", ".join(plan.now)},
+        undo=_("This cannot be undone: an account made anew has another secret."),
+        action=_("Delete account"),
+        keep=_("Keep it"),
+        address=reverse("broker_accounts:delete", args=[plan.name]),
+        back=reverse(LIST),
+        name=plan.name,
+        refusal=changing.objection_to(plan),
+    )
+
+
+def settled(request: HttpRequest, all_of: Found, plan: Plan, danger: Danger) -> HttpResponse:
+    if danger.refusal:
+        return ask(request, danger)
+    question = unanswered(request, danger)
+    if question is not None:
+        return question
+    return carry_out(request, all_of, plan, danger)
+
+
+@administrators_form
+def undo(request: HttpRequest, entry: int) -> HttpResponse:
+    """Show what undoing a change would do; a POST does it while nobody has changed it since."""
+    all_of = changing.found()
+    if "token" in request.POST:
+        return apply(request, all_of)
+    plan = changing.undoing(undoable(entry), all_of)
+    if request.method != "POST" or plan.is_overtaken or plan.is_idle:
+        return show_plan(request, plan)
+    return carry_out(request, all_of, plan)
+
+
+def undoable(entry: int) -> Entry:
+    found: Entry = get_object_or_404(
+        Entry, pk=entry, action__in=changing.UNDONE, outcome=Entry.Outcome.DONE
+    )
+    return found
+
+
+def apply(request: HttpRequest, all_of: Found) -> HttpResponse:
+    """Do what a plan showed, unless somebody has changed it since: then show both."""
+    try:
+        data = unsealed(request.POST["token"])
+        plan = changing.current(data, all_of)
+    except (signing.BadSignature, KeyError, TypeError, AttributeError) as error:
+        said = _("This plan is not one of a broker's accounts; nothing was done.")
+        raise MissingError(said) from error
+    if plan.is_overtaken or plan.is_idle or changing.objection_to(plan):
+        return show_plan(request, plan)
+    return carry_out(request, all_of, plan)
+
+
+def carry_out(
+    request: HttpRequest, all_of: Found, plan: Plan, danger: Danger | None = None
+) -> HttpResponse:
+    outcome = changing.carried_out(request, all_of, plan)
+    if outcome.secret is not None:
+        context = {"plan": plan, "outcome": outcome}
+        return render(request, "broker_accounts/secret.html", context)
+    if outcome.problem and danger is not None:
+        return ask(request, replace(danger, problem=outcome.problem))
+    if outcome.problem:
+        left = changing.current(
+            {"name": plan.name, "seen": {}, "wanted": plan.wanted, "undoes": plan.undoes},
+            changing.found(),
+        )
+        return show_plan(request, left, problem=outcome.problem)
+    tell(request, said(plan), outcome.entry)
+    return redirect(LIST)
+
+
+def said(plan: Plan) -> str:
+    if changing.action_of(plan).startswith(changing.WHITE):
+        return _("The addresses that need no account are changed.")
+    if plan.verb == "delete":
+        return _("The account %(key)s is deleted.") % {"key": plan.name}
+    return _("The account %(key)s is changed.") % {"key": plan.name}
+
+
+def show_plan(
+    request: HttpRequest,
+    plan: Plan,
+    *,
+    problem: str = "",
+    entries: list[tuple[str, str]] | None = None,
+) -> HttpResponse:
+    words = PlanWords(_("Broker accounts"), _("New account"), _("Change account"))
+    is_white = changing.action_of(plan).startswith(changing.WHITE)
+    if is_white:
+        words = PlanWords(words.plural, "", _("Addresses that need no account"))
+    context = {
+        "plan": plan,
+        "parts": [(part, list(part.lines({}))) for part in plan.parts],
+        "pages": PlanPages(words),
+        "is_new": plan.verb == "create" and not is_white,
+        "back": reverse(LIST),
+        "entries": entries or [],
+        "problem": problem,
+        "refusal": changing.objection_to(plan),
+    }
+    status = OVERTAKEN if plan.is_overtaken else UNPROCESSABLE if problem else 200
+    return render(request, "configs/plan.html", context, status=status)
+
+
+def entries_of(form: forms.Form) -> list[tuple[str, str]]:
+    """Return what was typed, for a way back to the form."""
+    return [(name, str(form.data[name])) for name in form.fields if name in form.data]
+
+
+def seen_in(form: forms.Form) -> Any:
+    """Return what a form was opened on, None where it does not say."""
+    try:
+        return unsealed_state(form.cleaned_data["seen"]) if form.cleaned_data["seen"] else None
+    except signing.BadSignature:
+        return None
+
+
+def holders_or_404(all_of: Found, access_key: str) -> dict[str, BrokerAccount]:
+    held = all_of.holders(access_key)
+    if not held:
+        raise MissingError(
+            _("No broker that answers has an account %(key)s.") % {"key": access_key}
+        )
+    return held
