@@ -15,7 +15,7 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deploy import checks, java, second_look, steps, system_packages
@@ -36,6 +36,12 @@ APART = {
     "reports": ("tests/analytics",),
 }
 """By step: parts of the quick tier that take as long as all the rest, and wait for processes."""
+TWIN_STEP = "python"
+TWIN = tuple(
+    f"tests/integration/test_{name}.py"
+    for name in ("send_and_pull", "groups", "transactions", "retry", "delay", "replay")
+)
+"""Served once more by Python alone, without the compiled turn: what sends and pulls go through."""
 TEST_SECONDS_MAX = 600
 STEP_SECONDS_MAX = 1800
 HEAVY_SECONDS_MAX = 4000
@@ -98,6 +104,8 @@ def stages_of(tier: str, seed: int) -> list[list[Step]]:
             for name, places in parts.items()
         ]
     ]
+    twin = tests(TWIN_STEP, f"not ({HEAVY})", *TWIN, seconds_max=STEP_SECONDS_MAX)
+    unit[0].append(replace(twin, command=["env", "TREBUCHET_NATIVE=0", *twin.command]))
     rest = [f"--ignore={place}" for place in HEAVY_APART.values()]
     heavy = [
         tests(name, HEAVY, *places, seconds_max=HEAVY_SECONDS_MAX)
@@ -187,8 +195,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def look_again(failed: Mapping[str, int], reports: Sequence[Path], seed: int) -> list[str]:
-    """Run what failed once more, alone; return these tests if all of them pass now, else none."""
-    tests = second_look.worth_it(failed.values(), reports) if failed else []
+    """Run what failed once more, alone; return these tests if all of them pass now, else none.
+
+    What failed with Python alone would be looked at with the compiled turn, and is not.
+    """
+    is_worth_it = failed and TWIN_STEP not in failed
+    tests = second_look.worth_it(failed.values(), reports) if is_worth_it else []
     if not tests:
         return []
     step = second_look.step_of(tests, options_of(seed), REPORTS / f"{second_look.NAME}.xml")

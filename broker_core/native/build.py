@@ -18,7 +18,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from broker_core.native.place import CYTHON, FLAGS, RECORDS, SOURCES, place
+from broker_core.native.place import CYTHON, RECORDS, SOURCES, flags, place
 
 ROOT = SOURCES.parent.parent
 SECONDS_MAX = 300
@@ -74,7 +74,7 @@ def _compile(directory: Path, compiler: str, include: Path, target: Path) -> Non
     pyx = (SOURCES / f"{name}.pyx").relative_to(ROOT)
     _run([sys.executable, "-m", "cython", "-3", str(pyx), "-o", str(source)])
     headers = [f"-I{include}", f"-I{SOURCES}"]
-    _run([compiler, *FLAGS, *headers, str(source), "-o", str(built)])
+    _run([compiler, *flags(), *headers, str(source), "-o", str(built)])
     built.chmod(0o755)
     # In one step, so that nobody loads half of it.
     built.replace(target)

@@ -13,7 +13,7 @@ SOURCES = Path(__file__).resolve().parent
 BUILT = SOURCES / "built"
 TURN, RECORDS = "turn", "records"
 CYTHON = "3.1.6"
-FLAGS = ("-O2", "-g0", "-fPIC", "-shared", "-fno-strict-aliasing", "-fwrapv")
+FLAGS: tuple[str, ...] = ("-O2", "-g0", "-fPIC", "-shared", "-fno-strict-aliasing", "-fwrapv")
 """As Python itself is built: what overflows wraps around."""
 
 
@@ -26,6 +26,11 @@ def place(module: str = TURN) -> Path:
     for source in sources():
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return BUILT / digest.hexdigest()[:16] / f"{module}{suffix}"
+
+
+def flags() -> tuple[str, ...]:
+    """Return what the compiler is told."""
+    return FLAGS
 
 
 def sources() -> list[Path]:

@@ -6,6 +6,7 @@ import pytest
 
 from deploy import checks, gate, steps
 from deploy.steps import Step
+from deploy.virtualenv import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,12 +49,20 @@ def test_the_tiers_together_leave_no_test_out() -> None:
     assert [selected(step) for step in quick] == [
         [f"not ({gate.HEAVY})", *(f"--ignore={place}" for place in apart)],
         *([f"not ({gate.HEAVY})", *places] for places in gate.APART.values()),
+        [f"not ({gate.HEAVY})", *gate.TWIN],
     ]
     assert len(set(apart)) == len(apart)
     assert [selected(step) for step in heavy] == [
         *([gate.HEAVY, place] for place in gate.HEAVY_APART.values()),
         [gate.HEAVY, *(f"--ignore={place}" for place in gate.HEAVY_APART.values())],
     ]
+
+
+def test_what_sends_and_pulls_go_through_is_served_by_python_alone_as_well() -> None:
+    twin = next(step for step in gate.stages_of("unit", 1)[0] if step.name == "python")
+
+    assert list(twin.command[:2]) == ["env", "TREBUCHET_NATIVE=0"]
+    assert all((ROOT / place).is_file() for place in gate.TWIN)
 
 
 def selected(step: Step) -> list[str]:
@@ -66,7 +75,7 @@ def selected(step: Step) -> list[str]:
 def test_each_step_has_a_report_of_its_own() -> None:
     reports = [step.report for stage in gate.stages_of("all", 1) for step in stage if step.report]
 
-    assert len(reports) == len(set(reports)) == 7
+    assert len(reports) == len(set(reports)) == 8
 
 
 def test_every_marker_that_is_declared_is_heavy(pytestconfig: pytest.Config) -> None:

@@ -2,96 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_core.config.loading import build
+from tests.property import native_fuzz
 from tests.support import pull_frames, send_frames
-from tests.support.twins import LISTENED, Twin, is_compiled, settled
+from tests.support.twins import TOPICS, Pair, Twin, configuration, is_compiled, settled
 from tests.support.waiting import until_async
 
 if TYPE_CHECKING:
-    from broker_core.config.configuration import Configuration
+    import random
 
 pytestmark = pytest.mark.skipif(
     not is_compiled(), reason="no compiled turn: python -m broker_core.native.build"
 )
 
-TOPICS = ("Orders", "größe", LISTENED)
 ROUNDS = 6
 FRAMES_A_ROUND = 100
-FUZZED_FRAMES = int(os.environ.get("TREBUCHET_FUZZED_FRAMES", "20000"))
+FUZZED_FRAMES = 4_000
+BULK_FRAMES = 200_000
 FRAMES_A_TURN = 8
 FRAMES_A_LOOK = 400
-
-
-def configuration(**keys: object) -> Configuration:
-    table = {
-        "storePathRootDir": "/data",
-        "autoCreateTopicEnable": "false",
-        "maxMessageSize": 4500,
-        "mappedFileSizeConsumeQueue": 60_000,
-        "mappedFileSizeCommitLog": 1 << 20,
-        "maxHashSlotNum": 1000,
-        "maxIndexNum": 4000,
-        **keys,
-    }
-    configuration, errors = build({key: str(value) for key, value in table.items()})
-    assert not errors, [str(error) for error in errors]
-    return configuration
-
-
-class Pair:
-    """Both twins, fed alike."""
-
-    def __init__(self, configuration: Configuration, **more: Any) -> None:
-        self.native = Twin(configuration, is_native=True, **more)
-        self.python = Twin(configuration, is_native=False, **more)
-        self._fed = 0
-
-    async def __aenter__(self) -> Pair:
-        for twin in (self.native, self.python):
-            await twin.load(*TOPICS)
-        return self
-
-    async def __aexit__(self, kind: object, *_: object) -> None:
-        native, python = [await twin.shutdown() for twin in (self.native, self.python)]
-        if kind is not None:
-            return
-        assert native.keys() == python.keys()
-        assert [path for path in native if native[path] != python[path]] == []
-
-    async def feed(self, data: bytes, *, settle: bool = True) -> None:
-        self._fed += 1
-        for twin in (self.native, self.python):
-            # A send to any queue goes to one by chance.
-            random.seed(self._fed)
-            twin.receive(data)
-        if settle:
-            await settled()
-
-    def reconnect(self) -> None:
-        for twin in (self.native, self.python):
-            twin.connect()
-
-    def same(self) -> dict[str, Any]:
-        """Return what is seen of both, which is the same."""
-        native, python = self.native.seen(), self.python.seen()
-        for name, value in native.items():
-            assert value == python[name], name
-        return native
-
-    def advance_ms(self, milliseconds: int) -> None:
-        for twin in (self.native, self.python):
-            twin.clock.advance_ms(milliseconds)
-
-
-def puts_by_native(pair: Pair) -> int:
-    """Return how many messages the compiled turn put, which Python's twin did not see."""
-    return pair.native.parts.store.files.put_state.put_times
 
 
 @pytest.mark.parametrize(
@@ -204,3 +136,11 @@ async def test_fuzzed_frames_leave_the_same(rng: random.Random) -> None:
                 assert pair.native.transport.written == pair.python.transport.written
                 pair.reconnect()
         pair.same()
+
+
+async def test_what_the_turn_takes_of_many_damaged_frames_is_what_python_makes_of_it(
+    rng: random.Random,
+) -> None:
+    taken = await native_fuzz.fuzz(rng, BULK_FRAMES)
+
+    assert taken > BULK_FRAMES // 20

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,6 +19,7 @@ from broker_core.composition.foundation import build_foundation
 from broker_core.composition.native import build_plain_requests
 from broker_core.composition.processors import build_consuming
 from broker_core.composition.storage import build_storage, load_storage
+from broker_core.config.loading import build
 from broker_core.message.subscription import build_subscription
 from broker_core.message.topic_config import TopicConfig
 from broker_core.native import loading
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 LISTENED = "Listened"
 """The topic that somebody waits for."""
+TOPICS = ("Orders", "größe", LISTENED)
 QUEUES = 4
 
 
@@ -285,3 +288,64 @@ class Twin:
             for path, inode in self.storage.files.items()
             if path.name != "topics.json"
         }
+
+
+def configuration(**keys: object) -> Configuration:
+    table = {
+        "storePathRootDir": "/data",
+        "autoCreateTopicEnable": "false",
+        "maxMessageSize": 4500,
+        "mappedFileSizeConsumeQueue": 60_000,
+        "mappedFileSizeCommitLog": 1 << 20,
+        "maxHashSlotNum": 1000,
+        "maxIndexNum": 4000,
+        **keys,
+    }
+    configuration, errors = build({key: str(value) for key, value in table.items()})
+    assert not errors, [str(error) for error in errors]
+    return configuration
+
+
+class Pair:
+    """Both twins, fed alike."""
+
+    def __init__(self, configuration: Configuration, **more: Any) -> None:
+        self.native = Twin(configuration, is_native=True, **more)
+        self.python = Twin(configuration, is_native=False, **more)
+        self._fed = 0
+
+    async def __aenter__(self) -> Pair:
+        for twin in (self.native, self.python):
+            await twin.load(*TOPICS)
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        native, python = [await twin.shutdown() for twin in (self.native, self.python)]
+        if kind is not None:
+            return
+        assert native.keys() == python.keys()
+        assert [path for path in native if native[path] != python[path]] == []
+
+    async def feed(self, data: bytes, *, settle: bool = True) -> None:
+        self._fed += 1
+        for twin in (self.native, self.python):
+            # A send to any queue goes to one by chance.
+            random.seed(self._fed)
+            twin.receive(data)
+        if settle:
+            await settled()
+
+    def reconnect(self) -> None:
+        for twin in (self.native, self.python):
+            twin.connect()
+
+    def same(self) -> dict[str, Any]:
+        """Return what is seen of both, which is the same."""
+        native, python = self.native.seen(), self.python.seen()
+        for name, value in native.items():
+            assert value == python[name], name
+        return native
+
+    def advance_ms(self, milliseconds: int) -> None:
+        for twin in (self.native, self.python):
+            twin.clock.advance_ms(milliseconds)

@@ -1,0 +1,82 @@
+"""A broker's sends and pulls with the compiled turn, and a count of what the turn serves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker_core.config.loading import build
+from broker_core.config.update import update
+from tests.support import send_frames
+from tests.support.twins import Twin
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from broker_core.protocol.frame import FrameDecoder
+    from broker_core.remoting.connection import Connection
+    from broker_core.remoting.dispatch import Dispatcher
+    from broker_core.remoting.later import Later
+    from broker_core.remoting.plain_requests import PlainRequests
+
+TOPIC = "Orders"
+
+
+class Counting:
+    """Counts what a turn serves."""
+
+    def __init__(self, turn: PlainRequests) -> None:
+        self._turn = turn
+        self.answers = 0
+
+    def serve(
+        self,
+        connection: Connection,
+        decoder: FrameDecoder,
+        dispatcher: Dispatcher,
+        room: int,
+        requests_max: int,
+    ) -> bytes | Later:
+        answers = self._turn.serve(connection, decoder, dispatcher, room, requests_max)
+        if isinstance(answers, bytes):
+            self.answers += answers.count(b'"msgId"') + answers.count(b'"remark":"FOUND"')
+        else:
+            self.answers += answers.requests
+        return answers
+
+
+async def a_twin(**keys: object) -> AsyncIterator[Twin]:
+    table = {
+        "storePathRootDir": "/data",
+        "mappedFileSizeCommitLog": 1 << 20,
+        "maxHashSlotNum": 1000,
+        "maxIndexNum": 4000,
+        **keys,
+    }
+    configuration, errors = build({key: str(value) for key, value in table.items()})
+    assert not errors
+    twin = Twin(configuration, is_native=True)
+    if twin.wire.plain_requests is not None:
+        twin.wire.plain_requests = Counting(twin.wire.plain_requests)
+    await twin.load(TOPIC)
+    yield twin
+    await twin.shutdown()
+
+
+def a_send(opaque: int = 1, properties: str = "", body: bytes = b"hello") -> bytes:
+    return send_frames.send(send_frames.fields_of(TOPIC, 0, properties), body, opaque)
+
+
+async def served(twin: Twin, data: bytes) -> int:
+    """Feed bytes; return how many of their requests the compiled turn has served."""
+    turn: Any = twin.wire.plain_requests
+    before = turn.answers
+    await twin.feed(data)
+    count: int = turn.answers - before
+    return count
+
+
+def change(twin: Twin, key: str, value: str) -> None:
+    """Change a key of the running broker, as LiveUpdate does."""
+    configuration = twin.foundation.configuration
+    assert update(configuration, {key: value}) == [key]
+    twin.send.reconfigure(configuration.store.max_message_size)
