@@ -1,11 +1,9 @@
-"""What a message costs the broker: processor time, of one checkout or of two alternately.
+"""What a message costs the broker: beside the real ones, or --against another checkout.
 
-    python -m tests.bench [--against OTHER_CHECKOUT] [--rounds 5]
-
-Each round starts a broker of each checkout and loads them in turn, slice by slice, with prepared
-frames; what counts is the processor time of the broker's threads, not the client's. The change is
-the median over pairs of slices in a row, so that a machine whose pace varies disturbs it little;
-still, use a quiet one.
+With --against, each round starts a broker of each checkout and loads them in turn, slice by slice,
+with prepared frames; what counts is the processor time of the broker's threads, not the client's.
+The change is the median over pairs of slices in a row, so that a machine whose pace varies disturbs
+it little; still, use a quiet one.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.bench import cells, compared, contenders
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.raw_remoting import create_topic, frame, pull_fields
 
@@ -161,25 +160,48 @@ def measure(checkouts: list[Path], found: dict[tuple[str, int], list[float]]) ->
                 broker.stop()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        description=f"{__doc__}\n{compared.__doc__}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--against", type=Path, help="another checkout of this project")
-    parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
-    checkouts = [*([asked.against.resolve()] if asked.against else []), ROOT]
+    parser.add_argument("--rounds", type=int, help="starts of each broker (3; --against: 5)")
+    parser.add_argument("--quick", action="store_true", help="four cells, two brokers, one round")
+    parser.add_argument("--cells", help="by comma: " + ", ".join(one.key for one in cells.CELLS))
+    parser.add_argument("--brokers", help="by comma: " + ", ".join(contenders.NAMES))
+    parser.add_argument("--seconds", type=float, help="of a slice (1; --quick: 0.5)")
+    parser.add_argument(
+        "--store-gib", type=float, default=4.0, help="of the store to start with (4), 0 for none"
+    )
+    parser.add_argument("--directory", type=Path, help="for the stores: some 30 GB; default: /tmp")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every slice there")
+    parser.add_argument(
+        "--write", type=Path, metavar="DOCS", help="put the figures into performance.md there"
+    )
+    return parser.parse_args()
+
+
+def main() -> int:
+    asked = parse()
+    return against(asked) if asked.against else compared.main(asked)
+
+
+def against(asked: argparse.Namespace) -> int:
+    """Compare two checkouts."""
+    rounds = asked.rounds or 5
+    checkouts = [asked.against.resolve(), ROOT]
     found: dict[tuple[str, int], list[float]] = {}
-    for _ in range(asked.rounds):
+    for _ in range(rounds):
         measure(checkouts, found)
-    print("µs of processor a message, medians of", asked.rounds, "x", SLICES, "slices")
+    print("µs of processor a message, medians of", rounds, "x", SLICES, "slices")
     for cell in CELLS:
         medians = [statistics.median(found[cell.name, number]) for number in range(len(checkouts))]
-        change = ""
-        if asked.against:
-            # What disturbs the machine for a while disturbs two slices in a row alike.
-            pairs = zip(found[cell.name, 0], found[cell.name, 1], strict=True)
-            ratio = statistics.median(after / before for before, after in pairs)
-            change = f"  {ratio - 1:+.1%}"
+        # What disturbs the machine for a while disturbs two slices in a row alike.
+        pairs = zip(found[cell.name, 0], found[cell.name, 1], strict=True)
+        ratio = statistics.median(after / before for before, after in pairs)
+        change = f"  {ratio - 1:+.1%}"
         print(f"{cell.name:<24}", *(f"{median:8.2f}" for median in medians), change)
     return 0
 

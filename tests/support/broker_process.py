@@ -44,6 +44,8 @@ class BrokerProcess:
         """What runs the command, such as `ip netns exec NAME`."""
         self.checkout = ROOT
         """Whose code runs."""
+        self.environment: dict[str, str] = {}
+        """Variables besides those of the tests."""
         self._has_namesrv = "namesrvAddr" not in keys
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -57,7 +59,7 @@ class BrokerProcess:
             self._process = subprocess.Popen(
                 [*self.prefix, sys.executable, "-m", *self.module, "-c", str(self.file)],
                 cwd=self.checkout,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

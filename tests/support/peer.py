@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,8 @@ class Peer:
         self.port = free_port()
         self.namesrv_port = free_port()
         self.store = directory / "store"
+        self.start_seconds = 0.0
+        """How long the broker took until it listened."""
         self._has_namesrv = "namesrvAddr" not in keys
         self._directory = directory
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -105,6 +108,7 @@ class Peer:
                 process.wait()
 
     def _start(self, jars: str, main: str, name: str, port: int) -> None:
+        began = time.monotonic()
         with (self._directory / f"{name}.out").open("wb") as output:
             process = subprocess.Popen(
                 [
@@ -123,6 +127,7 @@ class Peer:
             f"RocketMQ's {name} to listen",
             seconds=START_SECONDS,
         )
+        self.start_seconds = time.monotonic() - began
         words = (self._directory / f"{name}.out").read_text(errors="replace")
         assert process.poll() is None, f"RocketMQ's {name} ended at its start:\n{words}"
 

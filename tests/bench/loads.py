@@ -1,0 +1,258 @@
+"""What loads a broker and takes the time of each request, in one thread.
+
+It costs some microseconds a request itself, on the same machine: throughput beyond what it can send
+is not seen, the processor time of brokers is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import selectors
+import socket
+import struct
+import time
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.bench.cells import (
+    END_TO_END,
+    END_TO_END_RATE,
+    FIRST_OPAQUE,
+    GROUP,
+    KIB,
+    QUEUES,
+    TOPIC,
+    TRANSACTIONS,
+    a_send,
+)
+from tests.support.raw_remoting import (
+    GET_MAX_OFFSET,
+    PULL_MESSAGE,
+    RawClient,
+    frame,
+    parse_records,
+    pull_fields,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.bench.cells import Cell
+
+LENGTHS = struct.Struct(">ii")
+TIME = struct.Struct(">q")
+OPAQUE = re.compile(rb'"opaque":(\d+)')
+SUCCESS = re.compile(rb'"code":0\b')
+NEXT_OFFSET = re.compile(rb'"nextBeginOffset":"?(\d+)')
+MESSAGE_ID = re.compile(rb'"msgId":"([0-9A-Fa-f]+)"')
+QUEUE_OFFSET = re.compile(rb'"queueOffset":"?(\d+)')
+END_TRANSACTION, COMMIT, ONEWAY = 37, 8, 2
+LONG_POLL = 2 | 4
+"""sysFlag of a pull: it may wait, and has its subscription with it."""
+QUIET_SECONDS = 30.0
+
+
+class Loaded(NamedTuple):
+    """What a load came to: messages, from its first request to its last answer, and each time."""
+
+    messages: int
+    seconds: float
+    nanoseconds: list[int]
+
+
+def run(ports: Sequence[int], cell: Cell, seconds: float) -> Loaded:
+    """Load brokers for some seconds, connections in turn to each port."""
+    if cell.kind == END_TO_END:
+        return _end_to_end(ports[0], seconds)
+    times: list[int] = []
+    kind = TransactionLoader if cell.kind == TRANSACTIONS else Loader
+    began = time.perf_counter_ns()
+    deadline = began + int(seconds * 1e9)
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
+        loaders = []
+        for number in range(cell.connections):
+            loader = kind(ports[number % len(ports)], cell, deadline, times)
+            stack.callback(loader.socket.close)
+            selector.register(loader.socket, selectors.EVENT_READ, loader)
+            loaders.append(loader)
+        for loader in loaders:
+            loader.begin()
+        while any(loader.unanswered for loader in loaders):
+            ready = selector.select(QUIET_SECONDS)
+            assert ready, f"no answer for {QUIET_SECONDS:g} s"
+            for key, _ in ready:
+                key.data.read()
+        ended = time.perf_counter_ns()
+    return Loaded(len(times) * cell.messages, (ended - began) / 1e9, times)
+
+
+class Connection:
+    """A socket, and the frames that come."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._received = bytearray()
+
+    def frames(self) -> Iterator[tuple[bytes, bytes]]:
+        """Read once; yield header and body of each frame that is whole."""
+        data = self.socket.recv(1 << 20)
+        assert data, "the broker closed the connection"
+        received = self._received
+        received += data
+        at = 0
+        while len(received) - at >= LENGTHS.size:
+            length, header = LENGTHS.unpack_from(received, at)
+            end = at + 4 + length
+            if len(received) < end:
+                break
+            middle = at + 8 + (header & 0xFFFFFF)
+            yield bytes(received[at + 8 : middle]), bytes(received[middle:end])
+            at = end
+        del received[:at]
+
+
+class Loader(Connection):
+    """One connection that keeps its window full until the deadline."""
+
+    def __init__(self, port: int, cell: Cell, deadline: int, times: list[int]) -> None:
+        super().__init__(port)
+        self._frames = [
+            [
+                one.frame(FIRST_OPAQUE + slot, (slot + number) % QUEUES)
+                for number, one in enumerate(cell.requests)
+            ]
+            for slot in range(cell.window)
+        ]
+        self._sent_at = [0] * cell.window
+        self._sent = 0
+        self._deadline = deadline
+        self._times = times
+        self.unanswered = 0
+
+    def begin(self) -> None:
+        """Fill the window."""
+        now = time.perf_counter_ns()
+        self.socket.sendall(b"".join(self._next(slot, now) for slot in range(len(self._frames))))
+
+    def read(self) -> None:
+        """Take the answers that are there; ask again in each one's place."""
+        now = 0
+        more: list[bytes] = []
+        for header, _body in self.frames():
+            now = now or time.perf_counter_ns()
+            assert SUCCESS.search(header), header[:400]
+            found = OPAQUE.search(header)
+            assert found is not None
+            slot = int(found[1]) - FIRST_OPAQUE
+            self._times.append(now - self._sent_at[slot])
+            self.unanswered -= 1
+            self._answered(header, more)
+            if now < self._deadline:
+                more.append(self._next(slot, now))
+        if more:
+            self.socket.sendall(b"".join(more))
+
+    def _answered(self, header: bytes, more: list[bytes]) -> None:
+        """Nothing follows an answer but the next request."""
+
+    def _next(self, slot: int, now: int) -> bytes:
+        self._sent_at[slot] = now
+        self._sent += 1
+        self.unanswered += 1
+        frames = self._frames[slot]
+        return frames[self._sent % len(frames)]
+
+
+class TransactionLoader(Loader):
+    """Commits each half message that was answered; the next one follows at once."""
+
+    def _answered(self, header: bytes, more: list[bytes]) -> None:
+        message_id, queue_offset = MESSAGE_ID.search(header), QUEUE_OFFSET.search(header)
+        assert message_id is not None, header
+        assert queue_offset is not None, header
+        fields = {
+            "producerGroup": GROUP,
+            "tranStateTableOffset": queue_offset[1].decode(),
+            "commitLogOffset": str(int(message_id[1][-16:], 16)),
+            "commitOrRollback": str(COMMIT),
+            "fromTransactionCheck": "false",
+            "msgId": "AC11000100002A9F0000000000000001",
+        }
+        text = {"code": END_TRANSACTION, "extFields": fields, "flag": ONEWAY, "language": "JAVA"}
+        text |= {"opaque": 1, "serializeTypeCurrentRPC": "JSON", "version": 407}
+        more.append(frame(json.dumps(text).encode()))
+
+
+def pulled(port: int, cell: Cell) -> int:
+    """Return how many messages a pull of a cell finds."""
+    one = cell.requests[0]
+    with RawClient(port) as client:
+        answer = client.ask(one.code, one.fields)
+    assert answer.code == 0, answer
+    return len(parse_records(answer.body))
+
+
+class Consumer(Connection):
+    """Long-polls one queue from its end on."""
+
+    def __init__(self, port: int, queue: int) -> None:
+        super().__init__(port)
+        with RawClient(port) as client:
+            fields = {"topic": TOPIC, "queueId": str(queue)}
+            offset = client.ask(GET_MAX_OFFSET, fields).fields["offset"]
+        self._queue = queue
+        self._pull(int(offset))
+
+    def read(self, times: list[int]) -> None:
+        """Take the messages that are there, which say when they were sent; ask for more."""
+        for header, body in self.frames():
+            now = time.perf_counter_ns()
+            if body:
+                times += [now - TIME.unpack_from(each.body)[0] for each in parse_records(body)]
+            following = NEXT_OFFSET.search(header)
+            assert following is not None, header
+            self._pull(int(following[1]))
+
+    def _pull(self, offset: int) -> None:
+        fields = pull_fields(TOPIC, self._queue, offset)
+        fields |= {"sysFlag": str(LONG_POLL), "suspendTimeoutMillis": "15000"}
+        text = {"code": PULL_MESSAGE, "extFields": fields, "flag": 0, "language": "JAVA"}
+        text |= {"opaque": 1, "serializeTypeCurrentRPC": "JSON", "version": 407}
+        self.socket.sendall(frame(json.dumps(text).encode()))
+
+
+def _end_to_end(port: int, seconds: float) -> Loaded:
+    """Send at a rate to all queues; take the times until consumers have the messages."""
+    count = int(END_TO_END_RATE * seconds)
+    times: list[int] = []
+    heads = deque(a_send(KIB).frame(FIRST_OPAQUE, queue)[:-KIB] for queue in range(QUEUES))
+    producer = Connection(port)
+    consumers = [Consumer(port, queue) for queue in range(QUEUES)]
+    rest = bytes(KIB - TIME.size)
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
+        for one in (producer, *consumers):
+            stack.callback(one.socket.close)
+        selector.register(producer.socket, selectors.EVENT_READ, None)
+        for consumer in consumers:
+            selector.register(consumer.socket, selectors.EVENT_READ, consumer)
+        began = heard = time.perf_counter_ns()
+        sent = 0
+        while len(times) < count:
+            now = time.perf_counter_ns()
+            while sent < count and now >= began + sent * 1_000_000_000 // END_TO_END_RATE:
+                producer.socket.sendall(heads[0] + TIME.pack(time.perf_counter_ns()) + rest)
+                heads.rotate()
+                sent += 1
+            due = began + sent * 1_000_000_000 // END_TO_END_RATE - time.perf_counter_ns()
+            for key, _ in selector.select(max(0.0, due / 1e9) if sent < count else 1.0):
+                heard = time.perf_counter_ns()
+                if key.data is None:
+                    assert all(SUCCESS.search(header) for header, _ in producer.frames())
+                else:
+                    key.data.read(times)
+            assert time.perf_counter_ns() - heard < QUIET_SECONDS * 1e9, "messages do not come"
+        ended = time.perf_counter_ns()
+    return Loaded(count, (ended - began) / 1e9, times)

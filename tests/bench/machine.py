@@ -1,0 +1,43 @@
+"""What a measurement ran on: figures mean nothing without it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import sysconfig
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.support.broker_process import ROOT
+
+
+def about() -> dict[str, str]:
+    """Return the machine, the Python and the commit."""
+    is_optimized = "--enable-optimizations" in str(sysconfig.get_config_var("CONFIG_ARGS"))
+    built = "built with optimization" if is_optimized else "built without optimization"
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "commit": _said("git", "rev-parse", "--short=10", "HEAD") or "unknown",
+        "python": f"{platform.python_version()}, {built} ({sys.executable})",
+        "java": (_said("java", "-version").splitlines() or ["none"])[0],
+        "processor": f"{_model()}, {os.cpu_count()} cores",
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / (1 << 30):.0f} GiB",
+        "kernel": platform.release(),
+    }
+
+
+def _model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _said(*command: str) -> str:
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return (done.stdout or done.stderr).strip()

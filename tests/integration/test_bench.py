@@ -1,0 +1,148 @@
+"""The comparison with other brokers: what loads count is stored; figures say what is reached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bench import loads
+from tests.bench.cells import (
+    CELLS,
+    DELAYED_TOPIC,
+    FLUSH,
+    ONE_IN_TEN,
+    PAIR,
+    QUEUES,
+    TAGGED,
+    TOPIC,
+    Cell,
+)
+from tests.bench.contenders import OURS, PYTHON, running
+from tests.bench.results import BASE, Results, Sample
+from tests.support.raw_remoting import GET_MAX_OFFSET, RawClient
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.bench.contenders import Running
+
+BY_KEY = {cell.key: cell for cell in CELLS}
+SECONDS = 0.05
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(PYTHON, "ASYNC_FLUSH", tmp_path_factory.mktemp("bench")) as found:
+        yield found
+
+
+def stored(broker: Running, topic: str) -> int:
+    with RawClient(broker.ports[0]) as client:
+        fields = [{"topic": topic, "queueId": str(queue)} for queue in range(QUEUES)]
+        return sum(int(client.ask(GET_MAX_OFFSET, one).fields["offset"]) for one in fields)
+
+
+@pytest.mark.parametrize("key", ["send-16x16", "batch-100", "end-to-end"])
+def test_each_message_that_is_counted_is_stored(broker: Running, key: str) -> None:
+    before = stored(broker, TOPIC)
+
+    loaded = loads.run(broker.ports, BY_KEY[key], SECONDS)
+
+    assert loaded.messages == stored(broker, TOPIC) - before > 0
+    per_request = BY_KEY[key].messages
+    assert len(loaded.nanoseconds) * per_request == loaded.messages
+    assert min(loaded.nanoseconds) > 0
+
+
+def test_each_transaction_that_is_counted_is_committed(broker: Running) -> None:
+    before = stored(broker, TOPIC)
+
+    loaded = loads.run(broker.ports, BY_KEY["transaction"], SECONDS)
+
+    until(lambda: stored(broker, TOPIC) - before == loaded.messages, "every half to be committed")
+
+
+def test_one_message_in_ten_is_delayed_and_one_in_ten_has_the_tag(broker: Running) -> None:
+    delayed = loads.run(broker.ports, BY_KEY["delay"], SECONDS)
+    at_once = stored(broker, DELAYED_TOPIC)
+    loads.run(broker.ports, Cell("seeded", "", TAGGED), SECONDS)
+
+    assert delayed.messages - at_once <= delayed.messages // ONE_IN_TEN + 1
+    until(lambda: stored(broker, DELAYED_TOPIC) == delayed.messages, "delayed ones to be there")
+    with RawClient(broker.ports[0]) as client:
+        pull = BY_KEY["pull-tag"].requests[0]
+        answer = client.ask(pull.code, pull.fields)
+    found = loads.pulled(broker.ports[0], BY_KEY["pull-tag"])
+    passed = int(answer.fields["nextBeginOffset"])
+    assert passed // ONE_IN_TEN <= found <= passed // ONE_IN_TEN + 1
+
+
+def test_a_refused_request_ends_the_measurement(broker: Running) -> None:
+    wrong = Cell("wrong", "", BY_KEY["pull-1"].requests)
+    one = wrong.requests[0]
+    unknown = Cell("wrong", "", [type(one)(one.code, one.fields | {"topic": "Unknown"}, queue=0)])
+
+    with pytest.raises(AssertionError, match="Unknown"):
+        loads.run(broker.ports, unknown, SECONDS)
+
+
+def sample(cost: float, rate: float) -> Sample:
+    return Sample(rate, cost, 0.0, 1.0, 2.0, 3.0)
+
+
+def results(ours: list[Sample], theirs: list[Sample]) -> Results:
+    found = Results({"python": "3.11"}, [BY_KEY["send-64"]], [OURS, BASE])
+    found.samples["send-64", OURS] += ours
+    found.samples["send-64", BASE] += theirs
+    found.start_seconds[OURS, "an empty store"].append(0.5)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cost", "rate", "words"),
+    [
+        (2.5, 2000.0, "(reached: cost ≤ 0.25, rate ≥ 2)"),
+        (2.6, 2000.0, "(NOT reached: cost ≤ 0.25, rate ≥ 2)"),
+        (2.5, 1900.0, "(NOT reached: cost ≤ 0.25, rate ≥ 2)"),
+    ],
+)
+def test_a_cell_is_reached_when_cost_and_rate_are(cost: float, rate: float, words: str) -> None:
+    found = results([sample(cost, rate)], [sample(10.0, 1000.0)])
+
+    assert words in found.table()
+    assert words in found.markdown("command")
+
+
+def test_ratios_are_of_slices_side_by_side_so_a_slower_machine_changes_none() -> None:
+    ours, theirs = (
+        [sample(1.0, 400.0), sample(3.0, 100.0)],
+        [sample(5.0, 200.0), sample(15.0, 50.0)],
+    )
+
+    found = results(ours, theirs).verdict(BY_KEY["send-64"])
+
+    assert found is not None
+    assert (found.cost, found.rate) == (0.2, 2.0)
+
+
+def test_figures_replace_those_of_the_page_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    page = tmp_path / "performance.md"
+    page.write_text("before\n<!-- figures -->\nold\n<!-- end of figures -->\nafter\n")
+
+    results([sample(1.0, 2000.0)], [sample(10.0, 1000.0)]).write_into(tmp_path, "the command")
+
+    text = page.read_text()
+    assert text.startswith("before\n<!-- figures -->\n![")
+    assert text.endswith("<!-- end of figures -->\nafter\n")
+    assert "old" not in text
+    assert "the command" in text
+    assert "0.10" in (tmp_path / "images" / "performance.svg").read_text()
+
+
+def test_every_setting_has_cells_and_every_cell_a_name_of_its_own() -> None:
+    assert len(BY_KEY) == len({cell.name for cell in CELLS}) == len(CELLS)
+    assert {cell.setting for cell in CELLS} == {"ASYNC_FLUSH", FLUSH, PAIR}
