@@ -67,6 +67,18 @@ class Environment:
             raise refused(name, word, ", ".join(words[:-1]) + f" or {words[-1]}")
         return word
 
+    def mapping(self, name: str, words: Sequence[str]) -> dict[str, str]:
+        """Return pairs written as key=word, separated by semicolons; each word is one of these."""
+        found = {}
+        for pair in (each.strip() for each in self.text(name, "").split(";")):
+            if not pair:
+                continue
+            key, equals, word = (each.strip() for each in pair.rpartition("="))
+            if not equals or not key or word not in words:
+                raise refused(name, pair, "key=" + " or key=".join(words))
+            found[key] = word
+        return found
+
     def directory(self, name: str, default: Path) -> Path:
         """Return an absolute path; whether it exists is the caller's business."""
         return Path(self.text(name, str(default))).expanduser().resolve()
@@ -105,6 +117,19 @@ class Environment:
         if not line:
             raise ImproperlyConfigured(f"{name}_FILE names {file_name}, whose first line is empty.")
         return line
+
+    def issuer(self, name: str, *, client: str) -> str:
+        """Return the address of an identity provider, which takes a client; empty: none."""
+        issuer = self.text(name, "")
+        if not issuer:
+            return ""
+        parts = urlsplit(issuer)
+        is_here = parts.scheme == "http" and parts.hostname in {"127.0.0.1", "localhost", "::1"}
+        if not parts.hostname or not (parts.scheme == "https" or is_here):
+            raise refused(name, issuer, "https://…, or http:// on this machine")
+        if not self.text(client, ""):
+            raise ImproperlyConfigured(f"{name} is set, and {client} is not: both are needed.")
+        return issuer
 
     def database(self, name: str, default_file: Path) -> dict[str, Any]:
         """Return Django's description of a database given as a URL."""

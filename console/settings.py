@@ -265,6 +265,23 @@ TREBUCHET_ALERT_TARGETS_ONLY = env.flag("TREBUCHET_ALERT_TARGETS_ONLY", default=
 TREBUCHET_URL = env.text(
     "TREBUCHET_URL", f"{'https' if TREBUCHET_HTTPS else 'http'}://{TREBUCHET_WEB}"
 ).rstrip("/")
+
+# Signing in by OpenID Connect, off unless there is an issuer: console/accounts/oidc.py.
+ROLE_NAMES = ("limited", "viewer", "operator", "administrator")
+TREBUCHET_OIDC_ISSUER = env.issuer("TREBUCHET_OIDC_ISSUER", client="TREBUCHET_OIDC_CLIENT_ID")
+TREBUCHET_OIDC_CLIENT_ID = env.text("TREBUCHET_OIDC_CLIENT_ID", "")
+TREBUCHET_OIDC_CLIENT_SECRET = env.secret("TREBUCHET_OIDC_CLIENT_SECRET") or ""
+TREBUCHET_OIDC_NAME = env.text("TREBUCHET_OIDC_NAME", "OpenID Connect")
+TREBUCHET_OIDC_SCOPE = env.text("TREBUCHET_OIDC_SCOPE", "openid profile")
+# What of the ID token is the person's name here, and what lists their groups.
+TREBUCHET_OIDC_NAME_CLAIM = env.text("TREBUCHET_OIDC_NAME_CLAIM", "preferred_username")
+TREBUCHET_OIDC_CLAIM = env.text("TREBUCHET_OIDC_CLAIM", "groups")
+TREBUCHET_OIDC_ROLES = env.mapping("TREBUCHET_OIDC_ROLES", ROLE_NAMES)
+# For whom no group has a role: nobody comes in, unless this says otherwise.
+TREBUCHET_OIDC_DEFAULT_ROLE = env.choice(
+    "TREBUCHET_OIDC_DEFAULT_ROLE", ("none", "limited", "viewer"), default="none"
+)
+
 TREBUCHET_SMTP = env.text("TREBUCHET_SMTP", "")
 EMAIL_HOST, EMAIL_PORT = env.host_port("TREBUCHET_SMTP", ":25") if TREBUCHET_SMTP else ("", 25)
 EMAIL_HOST_USER = env.text("TREBUCHET_SMTP_USER", "")

@@ -23,6 +23,7 @@ AGENT_CHARACTERS_MAX = 300
 ROLE_CHARACTERS_MAX = 60
 DESCRIPTION_CHARACTERS_MAX = 200
 ROLES_MAX = 100
+SUBJECT_CHARACTERS_MAX = 255
 
 
 class FailedSignIn(models.Model):
@@ -115,6 +116,24 @@ class RecoveryCode(models.Model):
 
     def __str__(self) -> str:
         return str(self.user)
+
+
+class Identity(models.Model):
+    """Whose account it is at an identity provider: one subject of one issuer."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identity"
+    )
+    issuer = models.CharField(max_length=500)
+    subject = models.CharField(max_length=SUBJECT_CHARACTERS_MAX)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["issuer", "subject"], name="one_account_a_subject")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject} ({self.issuer})"
 
 
 class SignedIn(models.Model):

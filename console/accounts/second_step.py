@@ -63,6 +63,9 @@ def is_required(account: User | AnonymousUser) -> bool:
     mode = settings.TREBUCHET_SECOND_STEP
     if mode == OPTIONAL or not account.is_authenticated:
         return False
+    # Who has no password here signs in at a provider, whose step it is.
+    if not account.has_usable_password():
+        return False
     return mode == EVERYONE or account.is_staff
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from django.urls import path, reverse_lazy
 
-from console.accounts import second_step_views, views
+from console.accounts import oidc_views, second_step_views, views
 
 app_name = "accounts"
 urlpatterns = [
     path("sign-in/", views.SignIn.as_view(), name="sign-in"),
+    path("oidc/", oidc_views.begin, name="oidc"),
+    path("oidc/callback/", oidc_views.callback, name="oidc-callback"),
     path("code/", second_step_views.code, name="code"),
     path("second-step/", second_step_views.state, name="second-step"),
     path("second-step/set-up/", second_step_views.set_up, name="second-step-set-up"),

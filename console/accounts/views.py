@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import get_user_model, login, logout, views as auth
 from django.contrib.auth.decorators import login_not_required
@@ -13,7 +14,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from console.accounts import devices, invitations, second_step, signed_in, throttle
+from console.accounts import devices, invitations, oidc, second_step, signed_in, throttle
 from console.accounts.browsers import in_words
 from console.accounts.forms import ChangePasswordForm, JoinForm, SignInForm
 from console.accounts.models import SignedIn
@@ -41,6 +42,7 @@ class SignIn(auth.LoginView):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         context = super().get_context_data(**kwargs)
+        context["provider"] = settings.TREBUCHET_OIDC_NAME if oidc.is_on() else ""
         context["has_accounts"] = get_user_model().objects.exists()
         context["locked"] = any(code == "locked" for code, _ in problems(context["form"]))
         return context

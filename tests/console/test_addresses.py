@@ -16,7 +16,7 @@ POSTED_BY_STRANGERS = {"preferences:language"}
 # What a token in a header lets in, without an account.
 BY_TOKEN = {"marks:api"}
 # What a setting lets in, and nobody by default.
-OFF = {"metrics"}
+OFF = {"metrics", "accounts:oidc", "accounts:oidc-callback"}
 # What a signature in the address lets in; who comes with another one is told that it is none.
 SIGNED = {"accounts:join", "alerts:silence-link"}
 ARGUMENTS = {

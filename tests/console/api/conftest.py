@@ -12,12 +12,17 @@ from django.test import Client
 
 from console.api.scopes import EVERYTHING, READ, WRITE
 from console.api.tokens import made_token
+from console.dead_letters import replaying
+from console.demo import views as demo_views
 from console.gateway.moment import now_ms
+from console.reports import health, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from django.contrib.auth.models import User
+
+    from console.gateway.fakes.broker import FakeBroker
 
 WHOLE = (f"{EVERYTHING}:{READ}", f"{EVERYTHING}:{WRITE}", f"people:{WRITE}")
 
@@ -61,6 +66,19 @@ class FakeDemo:
 
     def stop(self) -> bool:
         return False
+
+
+@pytest.fixture
+def harmless(brokers: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A world in which whatever is asked starts no process and sends no replay."""
+    monkeypatch.setattr(replaying, "launch", lambda _run: None)
+    monkeypatch.setattr(health, "problems", list)
+    monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_how: None)
+    monkeypatch.setattr(demo_views, "demo_process", FakeDemo())
+    brokers.add_topic("Orders")
+    brokers.add_group("billing")
+    brokers.put("Orders", 0, 1_000)
+    brokers.give_up("billing", "Orders", 1_000)
 
 
 @dataclass(frozen=True)

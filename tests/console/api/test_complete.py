@@ -24,6 +24,8 @@ LEADS_ON = "It leads to another page."
 EXCEPTIONS = {
     "accounts:code": OF_BROWSERS,
     "accounts:join": OF_BROWSERS,
+    "accounts:oidc": OF_BROWSERS,
+    "accounts:oidc-callback": OF_BROWSERS,
     "accounts:password": OF_BROWSERS,
     "accounts:second-step": OF_BROWSERS,
     "accounts:second-step-codes": OF_BROWSERS,

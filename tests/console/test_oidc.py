@@ -1,0 +1,377 @@
+"""Signing in by OpenID Connect, at a real provider on loopback."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.cache import cache
+from django.core.exceptions import ImproperlyConfigured
+from django.test import Client
+from django.urls import reverse
+from joserfc.jwk import OctKey, RSAKey
+
+from console.accounts.models import Identity
+from console.accounts.roles import Role, role_of
+from console.audit.models import Entry
+from console.env import Environment
+from console.gateway.moment import now_ms
+from tests.support import oidc_provider
+from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(scope="module")
+def key() -> RSAKey:
+    return RSAKey.generate_key(2048, {"kid": "one"})
+
+
+@pytest.fixture(scope="module")
+def other_key() -> RSAKey:
+    return RSAKey.generate_key(2048, {"kid": "two"})
+
+
+@pytest.fixture
+def provider(key, settings, brokers, admin_account):
+    cache.clear()
+    with oidc_provider.running(key) as running:
+        settings.TREBUCHET_OIDC_ISSUER = running.issuer
+        settings.TREBUCHET_OIDC_CLIENT_ID = CLIENT_ID
+        settings.TREBUCHET_OIDC_CLIENT_SECRET = CLIENT_SECRET
+        settings.TREBUCHET_OIDC_NAME = "Example SSO"
+        settings.TREBUCHET_OIDC_ROLES = {"ops": "operator", "admins": "administrator"}
+        running.person["groups"] = ["staff", "ops"]
+        yield running
+    cache.clear()
+
+
+def begun(client: Client, next_url: str = "") -> str:
+    """Return the address at the provider that a browser is led to."""
+    answer = client.get(reverse("accounts:oidc"), {"next": next_url})
+    assert answer.status_code == 302, answer.content
+    return str(answer["location"])
+
+
+def returned(client: Client, address: str):
+    """Come back to an address of the console, as the browser is sent there."""
+    parts = urlsplit(address)
+    return client.get(f"{parts.path}?{parts.query}")
+
+
+def sign_in(provider, client: Client | None = None, next_url: str = ""):
+    browser = client or Client()
+    return returned(browser, provider.authorized(begun(browser, next_url)))
+
+
+def is_signed_in(client: Client) -> bool:
+    return "_auth_user_id" in client.session
+
+
+def refused_in(answer, status: int = 403) -> str:
+    assert answer.status_code == status, answer.content
+    (entry,) = Entry.objects.filter(action="account.sign-in")
+    assert entry.outcome == "refused"
+    return str(entry.remark)
+
+
+def test_somebody_comes_in_with_the_role_of_their_groups(provider) -> None:
+    browser = Client()
+
+    answer = sign_in(provider, browser, "/topics/")
+
+    assert (answer.status_code, answer["location"]) == (302, "/topics/")
+    account = get_user_model().objects.get(username="grace")
+    assert role_of(account) is Role.OPERATOR
+    assert not account.has_usable_password()
+    assert browser.get("/settings/").status_code == 200
+    entries = dict(Entry.objects.values_list("action", "after"))
+    assert entries["account.sign-in"] == {"with": provider.issuer}
+    assert entries["account.join"] == {"role": "operator"}
+
+
+def test_the_page_offers_it_only_where_it_is_on(provider, settings) -> None:
+    on = Client().get(reverse("accounts:sign-in"), {"next": "/topics/?q=a&b=c"}).content.decode()
+    settings.TREBUCHET_OIDC_ISSUER = ""
+    off = Client().get(reverse("accounts:sign-in")).content.decode()
+
+    assert "Sign in with Example SSO" in on
+    assert "?next=/topics/%3Fq%3Da%26b%3Dc" in on
+    assert "accounts/oidc" not in off
+    assert Client().get(reverse("accounts:oidc")).status_code == 404
+    assert Client().get(reverse("accounts:oidc-callback")).status_code == 404
+
+
+def test_what_is_asked_of_the_provider_cannot_be_guessed_or_used_twice(provider) -> None:
+    first, second = (parse_qs(urlsplit(begun(Client())).query) for _ in range(2))
+
+    for name in ("state", "nonce", "code_challenge"):
+        assert first[name] != second[name]
+        assert len(first[name][0]) >= 20
+    assert first["scope"] == ["openid profile"]
+    assert first["redirect_uri"] == ["http://127.0.0.1:8000/accounts/oidc/callback/"]
+
+
+def now_s() -> int:
+    return now_ms() // 1_000
+
+
+def expired(claims) -> None:
+    claims |= {"exp": now_s() - 120, "iat": now_s() - 420}
+
+
+def without_nonce(claims) -> None:
+    del claims["nonce"]
+
+
+BENT = {
+    "wrong nonce": lambda claims: claims.update(nonce="another"),
+    "no nonce": without_nonce,
+    "wrong issuer": lambda claims: claims.update(iss="http://127.0.0.1:1"),
+    "another client's token": lambda claims: claims.update(aud="other"),
+    "another client's token, ours authorized": lambda claims: claims.update(
+        aud=["other"], azp=CLIENT_ID
+    ),
+    "expired": expired,
+    "from the future": lambda claims: claims.update(iat=now_s() + 3_600, nbf=now_s() + 3_600),
+    "nobody": lambda claims: claims.pop("sub"),
+}
+
+
+@pytest.mark.parametrize("bend", BENT.values(), ids=BENT)
+def test_a_token_that_is_not_for_this_sign_in_lets_nobody_in(bend, provider) -> None:
+    provider.bend = bend
+    browser = Client()
+
+    sentence = refused_in(sign_in(provider, browser))
+
+    assert "not to be trusted" in sentence
+    assert not is_signed_in(browser)
+    assert not Identity.objects.exists()
+
+
+@pytest.mark.parametrize("kind", ["another key", "the client's secret", "none"])
+def test_a_signature_of_somebody_else_lets_nobody_in(kind, provider, other_key) -> None:
+    if kind == "another key":
+        provider.signing_key = other_key
+    elif kind == "the client's secret":
+        provider.algorithm = "HS256"
+        provider.signing_key = OctKey.import_key(CLIENT_SECRET)
+    else:
+        provider.algorithm = "none"
+        provider.signing_key = OctKey.import_key("x" * 32)
+    browser = Client()
+
+    answer = sign_in(provider, browser)
+
+    assert answer.status_code in (403, 503)
+    assert not is_signed_in(browser)
+    assert not Identity.objects.exists()
+
+
+def test_clocks_may_differ_by_less_than_a_minute(provider) -> None:
+    now = now_s()
+    provider.bend = lambda claims: claims.update(exp=now - 20, iat=now - 320)
+
+    assert sign_in(provider).status_code == 302
+
+
+def test_an_answer_counts_once_and_in_the_browser_that_asked(provider) -> None:
+    browser, other = Client(), Client()
+    address = provider.authorized(begun(browser))
+
+    stolen = returned(other, address)
+    first = returned(browser, address)
+    again = returned(browser, address)
+
+    assert (stolen.status_code, first.status_code, again.status_code) == (403, 302, 403)
+    assert not is_signed_in(other)
+
+
+@pytest.mark.parametrize("query", ["", "code=x", "state=x", "code=x&state=x"])
+def test_an_answer_that_nobody_asked_for_lets_nobody_in(query, provider) -> None:
+    browser = Client()
+
+    answer = browser.get(f"{reverse('accounts:oidc-callback')}?{query}")
+
+    assert answer.status_code == 403
+    assert not is_signed_in(browser)
+
+
+def test_what_the_provider_refuses_is_said_and_never_quoted(provider) -> None:
+    denied = Client().get(reverse("accounts:oidc-callback"), {"error": "access_denied"})
+    strange = Client().get(reverse("accounts:oidc-callback"), {"error": "<b>call 0900</b>"})
+
+    assert "did not let you in" in denied.content.decode()
+    assert "0900" not in strange.content.decode()
+
+
+def test_who_has_no_role_does_not_come_in_unless_a_setting_says_so(provider, settings) -> None:
+    provider.person["groups"] = ["staff"]
+    assert "no role" in refused_in(sign_in(provider))
+    assert not get_user_model().objects.filter(username="grace").exists()
+
+    settings.TREBUCHET_OIDC_DEFAULT_ROLE = "viewer"
+    sign_in(provider)
+
+    assert role_of(get_user_model().objects.get(username="grace")) is Role.VIEWER
+
+
+@pytest.mark.parametrize("groups", [None, 7, {"ops": True}, [["ops"]], [None], "op"])
+def test_groups_in_another_shape_give_no_role(groups, provider) -> None:
+    provider.person["groups"] = groups
+
+    assert sign_in(provider).status_code == 403
+
+
+def test_groups_may_lie_deeper(provider, settings) -> None:
+    settings.TREBUCHET_OIDC_CLAIM = "realm_access.roles"
+    provider.person["realm_access"] = {"roles": ["admins", "ops"]}
+
+    sign_in(provider)
+
+    assert role_of(get_user_model().objects.get(username="grace")) is Role.ADMINISTRATOR
+
+
+@pytest.mark.parametrize("name", ["ada", "ADA"])
+def test_nobody_takes_over_an_account_by_its_name_or_mail(name, provider, admin_account) -> None:
+    get_user_model().objects.filter(pk=admin_account.pk).update(email="ada@example.com")
+    provider.person |= {"preferred_username": name, "email": "ada@example.com"}
+    browser = Client()
+
+    sentence = refused_in(sign_in(provider, browser))
+
+    assert "another account" in sentence
+    assert not is_signed_in(browser)
+
+
+@pytest.mark.parametrize("name", [None, "", "a b", "x" * 200, 7, "<script>"])
+def test_a_name_that_no_account_can_have_is_refused(name, provider) -> None:
+    provider.person["preferred_username"] = name
+
+    assert "no name" in refused_in(sign_in(provider))
+
+
+def test_a_role_follows_the_provider_and_a_name_does_not(provider) -> None:
+    sign_in(provider)
+    provider.person |= {"preferred_username": "hopper", "groups": ["admins"]}
+    sign_in(provider)
+
+    account = get_user_model().objects.get(username="grace")
+    assert role_of(account) is Role.ADMINISTRATOR
+    entry = Entry.objects.get(action="account.role")
+    assert (entry.subject, entry.before, entry.after) == (
+        "grace",
+        {"role": "operator"},
+        {"role": "administrator"},
+    )
+    assert get_user_model().objects.filter(username="hopper").count() == 0
+
+
+def test_who_has_lost_every_group_loses_sessions_and_role(provider) -> None:
+    browser = Client()
+    sign_in(provider, browser)
+    provider.person["groups"] = []
+
+    answer = sign_in(provider)
+
+    assert answer.status_code == 403
+    assert browser.get("/settings/").status_code == 302
+    assert role_of(get_user_model().objects.get(username="grace")) is Role.LIMITED
+
+
+def test_an_account_that_is_switched_off_stays_out(provider) -> None:
+    sign_in(provider)
+    get_user_model().objects.filter(username="grace").update(is_active=False)
+
+    assert sign_in(provider).status_code == 403
+
+
+def test_the_provider_alone_is_no_last_administrator(provider, admin_account) -> None:
+    """An account of this console remains, for the day on which the provider is away."""
+    provider.person["groups"] = ["admins"]
+    sign_in(provider)
+
+    refused = Client()
+    refused.force_login(get_user_model().objects.get(username="grace"))
+    refused.post(reverse("people:switch", args=[admin_account.pk]), {"enabled": "off"})
+
+    admin_account.refresh_from_db()
+    assert admin_account.is_active
+
+
+def test_a_provider_that_is_away_is_a_sentence_and_a_password_still_opens(
+    provider, settings, admin_account
+) -> None:
+    provider.broken = 502
+    broken = Client().get(reverse("accounts:oidc"))
+    settings.TREBUCHET_OIDC_ISSUER = "http://127.0.0.1:1"
+    away = Client().get(reverse("accounts:oidc"))
+
+    assert (broken.status_code, away.status_code) == (503, 503)
+    assert "Example SSO does not answer" in away.content.decode()
+    password = {"username": "ada", "password": "correct horse battery"}
+    assert Client().post(reverse("accounts:sign-in"), password).status_code == 302
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"issuer": "https://other.example.com"},
+        {"token_endpoint": "http://other.example.com/token"},
+        {"jwks_uri": "file:///etc/passwd"},
+        {"authorization_endpoint": None},
+    ],
+)
+def test_a_provider_that_is_another_or_unsafe_is_not_asked(metadata, provider) -> None:
+    provider.metadata = metadata
+
+    assert Client().get(reverse("accounts:oidc")).status_code == 503
+
+
+def test_nobody_is_led_to_another_host(provider) -> None:
+    assert sign_in(provider, next_url="https://evil.example.com/")["location"] == "/"
+
+
+def test_the_second_step_is_the_providers(provider, settings) -> None:
+    settings.TREBUCHET_SECOND_STEP = "everyone"
+    browser = Client()
+    sign_in(provider, browser)
+
+    page = browser.get("/settings/")
+    assert page.status_code == 200
+    assert reverse("accounts:password") not in page.content.decode()
+
+
+def test_signing_out_ends_the_session_here(provider) -> None:
+    browser = Client()
+    sign_in(provider, browser)
+
+    browser.post(reverse("accounts:sign-out"))
+
+    assert not is_signed_in(browser)
+    assert Entry.objects.filter(action="account.sign-out", actor_name="grace").exists()
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"ISSUER": "http://sso.example.com", "ID": "x"},
+        {"ISSUER": "sso.example.com", "ID": "x"},
+        {"ISSUER": "https://sso.example.com"},
+    ],
+)
+def test_an_issuer_that_cannot_be_is_refused_at_the_start(variables) -> None:
+    with pytest.raises(ImproperlyConfigured):
+        Environment(variables).issuer("ISSUER", client="ID")
+
+
+def test_roles_are_written_as_pairs() -> None:
+    roles = ("viewer", "operator")
+    read = Environment({"R": "ops = operator; cn=dev,dc=x=viewer;"}).mapping("R", roles)
+
+    assert read == {"ops": "operator", "cn=dev,dc=x": "viewer"}
+    for wrong in ("ops", "ops=king", "=viewer"):
+        with pytest.raises(ImproperlyConfigured):
+            Environment({"R": wrong}).mapping("R", roles)
