@@ -65,6 +65,14 @@ CELLS = (
     Cell("send 100 B, 4 x 64", a_send(SEND_MESSAGE_V2, bytes(100)), 1, 300_000, 4, 64),
     Cell("batch 32 x 100 B", a_send(SEND_BATCH_MESSAGE, a_batch(100)), BATCH, 20_000, 1, 8),
     Cell("pull 32", a_request(PULL_MESSAGE, pull_fields(TOPIC, 0, 0)), BATCH, 40_000, 1, 1),
+    Cell(
+        "pull 1",
+        a_request(PULL_MESSAGE, pull_fields(TOPIC, 0, 0, max_msg_nums=1)),
+        1,
+        60_000,
+        1,
+        1,
+    ),
 )
 
 
