@@ -43,6 +43,7 @@ COLUMNS = (
     Column("subject", _("Subject"), is_sorted=True, is_fact=True, css="break"),
     Column("outcome", _("Outcome"), css="prose"),
     Column("change", _("Change"), css="prose"),
+    Column("request", _("Request"), is_extra=True, css="mono"),
 )
 KINDS = {"csv": (csv_lines, "text/csv"), "jsonl": (json_lines, "application/x-ndjson")}
 ORDER = {"when": "at", "action": "action", "subject": "subject"}
@@ -111,7 +112,8 @@ def narrowed(query: str, action: str) -> QuerySet[Entry]:
     """Return the entries of a filter."""
     entries = Entry.objects.all()
     if query:
-        entries = entries.filter(Q(subject__icontains=query) | Q(actor_name__icontains=query))
+        words = Q(subject__icontains=query) | Q(actor_name__icontains=query)
+        entries = entries.filter(words | Q(request_id=query))
     return entries.filter(action=action) if action else entries
 
 

@@ -14,6 +14,7 @@ from django.urls import reverse
 
 from console.audit.models import Entry
 from console.audit.record import change
+from console.audit.requests import REQUEST_ID, TOKEN
 from console.audit.views import differences
 
 pytestmark = pytest.mark.django_db
@@ -68,6 +69,25 @@ def test_the_page_shows_what_changed_and_filters(actors, request_of_ada) -> None
     assert "perm: 4" in every
     assert "billing" not in topics
     assert "Orders" not in billing
+
+
+def test_a_request_is_found_by_its_id_with_all_that_it_changed(actors, request_of_ada) -> None:
+    request_of_ada.META |= {REQUEST_ID: "4f2a9c", TOKEN: "pipeline"}
+    for subject in ("Orders", "Bills"):
+        with change(request_of_ada, "topic.update", subject):
+            pass
+    request_of_ada.META[REQUEST_ID] = "77bb01"
+    with change(request_of_ada, "topic.update", "Other"):
+        pass
+
+    asked = {"q": "4f2a9c", "columns": ["who", "subject", "request"]}
+    page = actors.admin.get(reverse("audit:list"), asked)
+
+    assert sorted(row.entry.subject for row in page.context["rows"]) == ["Bills", "Orders"]
+    text = page.content.decode()
+    assert text.count("by token pipeline") == 2
+    assert len(re.findall(r"<td[^>]*>4f2a9c</td>", text)) == 2
+    assert "4f2a9c" not in actors.admin.get(reverse("audit:list")).content.decode()
 
 
 def test_an_entry_leads_to_what_it_is_about(
