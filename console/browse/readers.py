@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GROUPS_MAX = 20
 """Each costs a look into two indexes of every broker."""
 BROADCASTING = "BROADCASTING"
-TAG_EXPRESSION, ALL_TAGS, OR = "TAG", "*", "||"
+TAG_EXPRESSION, SQL_EXPRESSION, ALL_TAGS, OR = "TAG", "SQL92", "*", "||"
 
 
 class State(StrEnum):
@@ -147,6 +147,10 @@ def judged(
         return State.FILTERED, _("The group subscribes to %(tags)s and went past it.") % {
             "tags": expression
         }
+    if sql := sql_of(message, connections):
+        return State.UNKNOWN, _(
+            "The group's offset is beyond it; whether %(sql)s let it through is written nowhere."
+        ) % {"sql": sql}
     return State.ACKNOWLEDGED, _(
         "The group's offset, %(offset)d, is beyond it, and no copy of it came back."
     ) % {"offset": row.consumer_offset}
@@ -182,3 +186,15 @@ def other_tags(message: StoredMessage, connections: GroupConnections) -> str:
         if ALL_TAGS not in tags and message.tags not in tags:
             return each.sub_string
     return ""
+
+
+def sql_of(message: StoredMessage, connections: GroupConnections) -> str:
+    """Return the SQL expression by which a group reads the message's topic, empty without one."""
+    return next(
+        (
+            each.sub_string
+            for each in connections.subscriptions
+            if each.topic == message.topic and each.expression_type == SQL_EXPRESSION
+        ),
+        "",
+    )

@@ -14,6 +14,7 @@ from console.family.client_traces import consumptions, record_of, records_of
 from console.family.clients import Comparison
 from console.family.steps import Step
 from console.family.waterfall import positions, waterfall_of
+from console.gateway.answers import Subscription
 from console.gateway.errors import BrokerDownError
 
 if TYPE_CHECKING:
@@ -199,6 +200,19 @@ def test_a_family_has_every_stage_with_how_sure_it_is(actors: Actors, brokers: F
     assert "1 min 30 s from first to last" in answer.text
     assert "it failed (FAILED)" in answer.text
     assert "They agree: ours lies within the client" in answer.text
+
+
+@pytest.mark.django_db
+def test_whether_an_sql_expression_let_a_message_through_is_not_known(
+    actors: Actors, brokers: FakeBroker
+) -> None:
+    a_family(brokers)
+    brokers.subscriptions["fraud-check"] = [Subscription("orders", "SQL92", "colour = 'red'")]
+
+    answer = opened(actors, "orders")
+
+    assert ("unknown", "unknown") in stages(answer)
+    assert "whether colour = &#x27;red&#x27; let it through" in answer.text
 
 
 @pytest.mark.django_db

@@ -1,16 +1,18 @@
-"""Families of a whole store: what the indexes find equals what the log holds."""
+"""Families of a whole store: what the pages find by indexes equals what the log's bytes say."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_core.message import names, properties
 from broker_core.message.ids import parse_offset_msg_id
 from broker_core.protocol.codes import RequestCode
-from broker_core.verify.records import Record, integer, parse
 from console.family import relatives
-from console.family.relatives import Kin, relatives_of
+from console.family.relatives import relatives_of
+from console.family.steps import steps_from_log
 from console.gateway.answers import BrokerQueue
 from console.gateway.errors import NotFoundError
 from console.gateway.remote.brokers import RemoteBrokers
@@ -20,6 +22,7 @@ from tests.support.broker import running_broker
 from tests.support.builders import batch_item
 from tests.support.client import Client
 from tests.support.patience import PATIENCE_S
+from tests.support.raw_remoting import RECORD_HEAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,25 +31,44 @@ if TYPE_CHECKING:
     import pytest
 
     from broker_core.protocol.command import RemotingCommand
+    from console.family.steps import Step
     from console.gateway.answers import QueueStatus
     from console.gateway.ports import Gateway
 
 COUNT = 1_000
-LOOKED_AT = 200
-"""The log is compared whole; so many families, as many of each kind, are asked for."""
-KINDS = ("normal", "delay", "transaction", "retry", "dead", "sql", "batch", "order")
+KINDS = (
+    *("normal", "delay", "committed", "rolled back", "undecided", "retry", "dead", "replayed"),
+    *("sql", "batch", "order"),
+)
+HIDDEN = {"rolled back", "undecided"}
 TOPIC, GROUP = "Orders", "billing"
-PREPARED, COMMIT = 4, 8
+PREPARED, COMMIT, ROLLBACK = 4, 8, 12
+MAGIC = -626843481
+UNTIMED = {"dispatched", "flushed", "replicated"}
+"""Nothing in the log says when these were; every family has them."""
 
 
-class Stored(NamedTuple):
-    """A record of a family, as either side sees it."""
+class Logged(NamedTuple):
+    """A record of the log, read by nobody's code but this file's."""
 
-    kin: str
     topic: str
     queue_id: int
     queue_offset: int
+    commit_log_offset: int
+    born_ms: int
     store_ms: int
+    reconsume_times: int
+    prepared_offset: int
+    properties: dict[str, str]
+
+
+class Found(NamedTuple):
+    """A stage of a family, as either side sees it; without times where the log has none."""
+
+    stage: str
+    begin_ms: int | None = None
+    end_ms: int | None = None
+    place: str = ""
 
 
 def key_of(number: int) -> str:
@@ -75,9 +97,12 @@ async def send(client: Client, number: int, **more: str) -> RemotingCommand:
 
 async def make(client: Client, number: int, kind: str) -> None:
     """Send a message, and do with it what makes it one of its kind."""
+    half = {"TRAN_MSG": "true", "PGROUP": "pg"}
     more: dict[str, dict[str, str]] = {
         "delay": {"DELAY": "1"},
-        "transaction": {"TRAN_MSG": "true", "PGROUP": "pg"},
+        "committed": half,
+        "rolled back": half,
+        "undecided": half,
         "sql": {"colour": "red"},
         "order": {"__SHARDINGKEY": "a"},
     }
@@ -101,14 +126,15 @@ async def make(client: Client, number: int, kind: str) -> None:
     place = parse_offset_msg_id(answer.ext_fields["msgId"])
     assert place is not None
     at = place.commit_log_offset
-    if kind == "transaction":
-        half: dict[str, Any] = {
+    if kind in {"committed", "rolled back"}:
+        where: dict[str, Any] = {
             "tranStateTableOffset": answer.ext_fields["queueOffset"],
             "commitLogOffset": at,
         }
-        outcome: dict[str, Any] = {"producerGroup": "pg", "commitOrRollback": COMMIT}
-        await client.ask(RequestCode.END_TRANSACTION, **half, **outcome)
-    elif kind in {"retry", "dead"}:
+        decision = COMMIT if kind == "committed" else ROLLBACK
+        outcome: dict[str, Any] = {"producerGroup": "pg", "commitOrRollback": decision}
+        await client.ask(RequestCode.END_TRANSACTION, **where, **outcome)
+    elif kind in {"retry", "dead", "replayed"}:
         level = 1 if kind == "retry" else -1
         back: dict[str, Any] = {
             "offset": at,
@@ -117,46 +143,102 @@ async def make(client: Client, number: int, kind: str) -> None:
             "originTopic": TOPIC,
         }
         await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, **back)
-    elif kind == "order":
-        # Its dead letter was sent again, for what it matters here.
+    if kind == "replayed":
         await send(client, number, TREBUCHET_REPLAY="1")
 
 
-def records_of(directory: Path) -> Iterator[Record]:
-    """Read the log as it lies on the disk, by the code of the verifier and nothing of the store."""
+def records_of(directory: Path) -> Iterator[Logged]:
+    """Read the log as it lies on the disk."""
     for path in sorted((directory / "store" / "commitlog").iterdir()):
-        data, at, begin = path.read_bytes(), 0, int(path.name)
-        while at + 8 <= len(data) and (size := integer(data, at, 4)) > 0:
-            if integer(data, at + 4, 4) == -626843481:
-                yield parse(data[at : at + size], begin + at, 1)
-            at += size
+        data, at = path.read_bytes(), 0
+        while at + RECORD_HEAD.size <= len(data):
+            head = RECORD_HEAD.unpack_from(data, at)
+            if head[0] <= 0:
+                break
+            if head[1] == MAGIC:
+                yield record_of(data, at, head)
+            at += head[0]
 
 
-def families_of(records: Iterator[Record]) -> dict[str, set[Stored]]:
-    families: dict[str, set[Stored]] = {}
+def record_of(data: bytes, at: int, head: tuple[Any, ...]) -> Logged:
+    after = at + RECORD_HEAD.size
+    after += 4 + int.from_bytes(data[after : after + 4])
+    topic_end = after + 1 + data[after]
+    texts_end = topic_end + 2 + int.from_bytes(data[topic_end : topic_end + 2])
+    texts = data[topic_end + 2 : texts_end].decode().split("\x02")
+    table = dict(text.split("\x01", 1) for text in texts if text)
+    topic = data[after + 1 : topic_end].decode()
+    places, times = (head[3], head[5], head[6]), (head[8], head[10])
+    return Logged(topic, *places, *times, head[12], head[13], table)
+
+
+def families_of(records: Iterator[Logged]) -> dict[str, list[Logged]]:
+    """Return the records of each message, in the order of the log."""
+    families: dict[str, list[Logged]] = {}
     for each in records:
-        key = each.properties.get(names.PROPERTY_UNIQ_KEY)
-        if key is None or each.topic == names.RMQ_SYS_TRANS_HALF_TOPIC:
-            continue
-        family = families.setdefault(key, set())
-        kin = {
-            names.RMQ_SYS_SCHEDULE_TOPIC: Kin.DEFERRED,
-            names.retry_topic(GROUP): Kin.RETRY,
-            names.dlq_topic(GROUP): Kin.DEAD,
-        }.get(each.topic, Kin.AGAIN if any(one.kin == Kin.ITSELF for one in family) else Kin.ITSELF)
-        family.add(Stored(kin, each.topic, each.queue_id, each.queue_offset, each.store_timestamp))
+        if each.properties.get("UNIQ_KEY"):
+            families.setdefault(each.properties["UNIQ_KEY"], []).append(each)
     return families
 
 
-def found_family(gateway: Gateway, number: int, queue_id: int, offset: int) -> set[Stored]:
+def expected_stages(family: list[Logged]) -> set[Found]:
+    """Return what must be told of a message by what is written of it."""
+    own = [each for each in family if each.topic == TOPIC]
+    halves = [each for each in family if each.topic == names.RMQ_SYS_TRANS_HALF_TOPIC]
+    waiting = [each for each in family if each.topic == names.RMQ_SYS_SCHEDULE_TOPIC]
+    retries = [each for each in family if each.topic == names.retry_topic(GROUP)]
+    root, *copies = own
+    first_ms = min(
+        each.store_ms
+        for each in [root, *waiting]
+        if each.properties.get("REAL_TOPIC", TOPIC) == TOPIC
+    )
+    stages = {Found(stage) for stage in UNTIMED}
+    stages.add(Found("sent", min(root.born_ms, first_ms), first_ms))
+    stages.add(Found("stored", root.store_ms, None, place_of(root)))
+    stages |= {Found("withheld", None, None, str(each.commit_log_offset)) for each in halves}
+    for each in waiting:
+        arrived = root
+        if each.properties["REAL_TOPIC"] != TOPIC:
+            [arrived] = retries
+            stages.add(Found("given_back", each.store_ms))
+        stages.add(Found("deferred", each.store_ms, arrived.store_ms, place_of(each)))
+    stages |= {Found("retry", each.store_ms, None, place_of(each)) for each in retries}
+    for each in copies:
+        is_replay = "TREBUCHET_REPLAY" in each.properties
+        name = "replayed" if is_replay else "stored_again"
+        stages.add(Found(name, each.store_ms, None, place_of(each)))
+    for each in family:
+        if each.topic == names.dlq_topic(GROUP):
+            stages.add(Found("dead", each.store_ms, None, place_of(each)))
+    return stages
+
+
+def place_of(record: Logged) -> str:
+    return f"{record.topic} {record.queue_id} {record.queue_offset} {record.commit_log_offset}"
+
+
+def found_stages(gateway: Gateway, number: int, queue_id: int, offset: int) -> set[Found]:
+    """Return what the page of a message tells of the log."""
     asked = gateway.browse.at(TOPIC, BrokerQueue("broker-a", queue_id), offset)
     assert asked is not None, number
-    found = relatives_of(asked)
-    assert found.problems == []
-    return {
-        Stored(kin, each.topic, each.queue_id, each.queue_offset, each.store_ms)
-        for kin, each, _group in found.rows
-    }
+    relatives_found = relatives_of(asked)
+    assert relatives_found.problems == []
+    return {stage_of(step) for step in steps_from_log(relatives_found, (), None)}
+
+
+def stage_of(step: Step) -> Found:
+    begin_ms, end_ms = (
+        None if at_us is None else at_us // 1_000 for at_us in (step.begin_us, step.end_us)
+    )
+    place = ""
+    if step.facts:
+        facts = dict(step.facts)
+        queue_id, queue_offset = re.findall(r"\d+", facts["Queue"])[-2:]
+        place = f"{facts['Topic']} {queue_id} {queue_offset} {facts['Place in the CommitLog']}"
+    elif step.stage == "withheld":
+        [place] = re.findall(r"\d+", step.how)
+    return Found(step.stage, begin_ms, end_ms, place)
 
 
 async def ends(gateway: Gateway, topic: str) -> tuple[QueueStatus, ...]:
@@ -187,34 +269,39 @@ async def test_families_of_all_kinds_equal_what_an_independent_reader_finds(
             numbers = range(begin, begin + 50)
             await asyncio.gather(*(make(client, one, KINDS[one % len(KINDS)]) for one in numbers))
 
-        # One kind is delayed, one retried, one sent again: all of that has to have arrived.
-        each_kind = COUNT // len(KINDS)
-        expected_ends = {TOPIC: COUNT + each_kind, names.retry_topic(GROUP): each_kind}
+        kinds = Counter(KINDS[number % len(KINDS)] for number in range(COUNT))
+        shown = COUNT - sum(kinds[kind] for kind in HIDDEN) + kinds["replayed"]
+        expected_ends = {TOPIC: shown, names.retry_topic(GROUP): kinds["retry"]}
         async with asyncio.timeout(PATIENCE_S):
             for topic, end in expected_ends.items():
                 while sum(each.max_offset for each in await ends(gateway, topic)) < end:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)  # the broker tells nobody
-        place: dict[str, tuple[int, int]] = {}
-        for queue_id in (0, 1):
-            offset = 0
-            while batch := (
-                await ask(
-                    gateway.repair.copies, TOPIC, BrokerQueue("broker-a", queue_id), offset, 32
-                )
-            ).messages:
-                for each in batch:
-                    stored = each.stored
-                    place.setdefault(stored.uniq_key, (queue_id, stored.queue_offset))
-                    offset = stored.queue_offset + 1
-        found = {
-            key_of(number): await ask(found_family, gateway, number, *place[key_of(number)])
-            for number in range(LOOKED_AT)
+        expected = families_of(records_of(tmp_path))
+        places = {
+            key: (family[0].queue_id, family[0].queue_offset)
+            for key, records in expected.items()
+            if (family := [each for each in records if each.topic == TOPIC])
         }
+        shown_ones = [number for number in range(COUNT) if key_of(number) in places]
+        found = dict(
+            zip(
+                shown_ones,
+                await asyncio.gather(
+                    *(
+                        ask(found_stages, gateway, each, *places[key_of(each)])
+                        for each in shown_ones
+                    )
+                ),
+                strict=True,
+            )
+        )
         await client.shutdown()
         await gateway.messages.close()
         await ask(brokers.close)
 
-    expected = families_of(records_of(tmp_path))
     assert len(expected) == COUNT
-    assert {len(family) for family in expected.values()} == {1, 2, 3}
-    assert found == {key: expected[key] for key in found}
+    # What is not committed has no place that a family could be asked for by.
+    hidden = {number for number in range(COUNT) if KINDS[number % len(KINDS)] in HIDDEN}
+    assert set(found) == set(range(COUNT)) - hidden
+    for number, stages in found.items():
+        assert stages == expected_stages(expected[key_of(number)]), KINDS[number % len(KINDS)]
