@@ -21,7 +21,8 @@ from console.flow.routing import websocket_urlpatterns as flow_urlpatterns  # no
 from console.serving.body_limit import BodyLimit  # noqa: E402
 from console.serving.origin import SameOrigin  # noqa: E402
 from console.serving.sockets import not_found  # noqa: E402
-from console.tracing.routing import websocket_urlpatterns  # noqa: E402
+from console.tracing.lifespan import Lifespan, export_to_collector  # noqa: E402
+from console.tracing.routing import bridge, websocket_urlpatterns  # noqa: E402
 
 
 async def is_known(scope: dict[str, Any]) -> bool:
@@ -39,6 +40,7 @@ application = ProtocolTypeRouter(
             bytes_max=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
             bytes_max_below=settings.TREBUCHET_BODY_BYTES_MAX_BELOW,
         ),
+        "lifespan": Lifespan(lambda: export_to_collector(bridge)),
         "websocket": AuthMiddlewareStack(
             SignedInNow(
                 SameOrigin(URLRouter([*websocket_urlpatterns, *flow_urlpatterns, elsewhere]))

@@ -99,6 +99,28 @@ class Environment:
             raise refused(name, text, "host:port, several separated by semicolons")
         return [parse_host_port(name, part) for part in parts]
 
+    def http_url(self, name: str, path: str) -> str:
+        """Return an http address, with this path where it names none; empty where it is not set."""
+        text = self.text(name, "")
+        if not text:
+            return ""
+        parts = urlsplit(text)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
+            # It may carry a password by mistake.
+            raise refused(name, f"{parts.scheme}://...", "http://host:port or https://host:port")
+        return text if parts.path.strip("/") else f"{text.rstrip('/')}{path}"
+
+    def pairs(self, name: str) -> dict[str, str]:
+        """Return name=value pairs separated by commas; they are secrets, and may be in a file."""
+        pairs = {}
+        for part in (self.secret(name) or "").split(","):
+            key, sign, value = (each.strip() for each in part.partition("="))
+            if key and sign:
+                pairs[key] = unquote(value)
+            elif part.strip():
+                raise refused(name, "...", "name=value, several separated by commas")
+        return pairs
+
     def secret(self, name: str) -> str | None:
         """Return NAME, else the first line of the file that NAME_FILE names, else None."""
         value = self._variables.get(name, "")

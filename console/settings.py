@@ -282,6 +282,12 @@ TREBUCHET_OIDC_DEFAULT_ROLE = env.choice(
     "TREBUCHET_OIDC_DEFAULT_ROLE", ("none", "limited", "viewer"), default="none"
 )
 
+# Traces to a collector, off unless there is one: console/tracing/export.py.
+TREBUCHET_OTLP_ENDPOINT = env.http_url("TREBUCHET_OTLP_ENDPOINT", "/v1/traces")
+TREBUCHET_OTLP_HEADERS = env.pairs("TREBUCHET_OTLP_HEADERS")
+TREBUCHET_OTLP_TOPIC = env.text("TREBUCHET_OTLP_TOPIC", "")
+TREBUCHET_OTLP_SAMPLE = env.count("TREBUCHET_OTLP_SAMPLE", 100)
+
 TREBUCHET_SMTP = env.text("TREBUCHET_SMTP", "")
 EMAIL_HOST, EMAIL_PORT = env.host_port("TREBUCHET_SMTP", ":25") if TREBUCHET_SMTP else ("", 25)
 EMAIL_HOST_USER = env.text("TREBUCHET_SMTP_USER", "")

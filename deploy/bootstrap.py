@@ -20,6 +20,8 @@ from deploy.words import told
 if TYPE_CHECKING:
     from pathlib import Path
 
+COLLECTOR = "TREBUCHET_OTLP_ENDPOINT"
+"""Where it is set, the console needs OpenTelemetry's SDK."""
 STARTED_AT = "TREBUCHET_STARTED_AT"
 """When the command was typed, on the machine's monotonic clock (seconds)."""
 
@@ -51,7 +53,8 @@ def main(arguments: list[str]) -> int:
             if gives_root_up:
                 # The environment is for that user to read, too.
                 os.umask(os.umask(0o022) & 0o022)
-            python = virtualenv.ensure(requirements.RUN)
+            traces = [requirements.OTLP] if os.environ.get(COLLECTOR) else []
+            python = virtualenv.ensure(requirements.RUN, *traces)
             compile_native(python)
             secret_files.hand_on(secrets, os.environ)
             module = "deploy.as_root" if gives_root_up else "deploy.appliance"

@@ -35,6 +35,9 @@ SENTENCES = {
                             （默认：LANG 为 zh_CN 时为 zh-hans，否则为 en）
   TREBUCHET_LOG_LEVEL       控制台的日志级别（默认 INFO）
   TREBUCHET_LOG_FORMAT      lines（默认）或 json：本产品各进程写入日志的格式
+  TREBUCHET_OTLP_ENDPOINT   控制台将跟踪数据交付给的收集器，http://host:4318（默认：无）；
+                            TREBUCHET_OTLP_HEADERS（或 _HEADERS_FILE）、
+                            TREBUCHET_OTLP_TOPIC 与 TREBUCHET_OTLP_SAMPLE：docs/family.md
   DATABASE_URL              控制台的数据库，例如 postgres://user@host/name
                             （默认：数据目录内的 SQLite）
   JAVA_HOME                 运行报表的 Java 17 或更高版本（默认：PATH 中的 java）

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from deploy import virtualenv
-from deploy.requirements import FILES, LOCK, REDIS, ROOT, RUN, TEST, lock_of
+from deploy.requirements import FILES, LOCK, OTLP, REDIS, ROOT, RUN, TEST, lock_of
 from deploy.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def command(file: Path, *, upgrade: bool) -> list[str]:
     chosen = ["--upgrade"] if upgrade else []
     if file in ALONE:
         chosen.append("--no-deps")
-    if file == TEST:
+    if file in {TEST, OTLP}:
         # Both are installed into one environment.
         chosen += ["--constraints", str(lock_of(RUN).relative_to(ROOT))]
     return [

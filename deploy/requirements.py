@@ -17,8 +17,10 @@ BUILD = ROOT / "deploy" / "requirements-build.txt"
 """Installed before anything else: pip would otherwise fetch it, unhashed, where it builds."""
 REDIS = ROOT / "deploy" / "requirements-redis.txt"
 """For a machine without redis-server; installed without what it needs."""
+OTLP = ROOT / "deploy" / "requirements-otlp.txt"
+"""For a console that hands traces to a collector."""
 LOCK = ROOT / "deploy" / "requirements-lock.txt"
-FILES = (BUILD, RUN, TEST, REDIS, LOCK)
+FILES = (BUILD, RUN, TEST, REDIS, OTLP, LOCK)
 
 _PIN = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z0-9,-]+\])?==([^\s;]+)(?: ; (.+))?")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")

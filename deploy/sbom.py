@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 from analytics.java import PACKAGE as JAVA_PACKAGE
 from deploy import redis_server
-from deploy.requirements import BUILD, REDIS, ROOT, RUN, entries
+from deploy.requirements import BUILD, OTLP, REDIS, ROOT, RUN, entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ Component = dict[str, Any]
 
 VENDORED = ROOT / "console" / "static" / "console" / "vendor"
 APPLICATION = "trebuchet"
-SCOPES = {RUN: "required", REDIS: "optional", BUILD: "excluded"}
+SCOPES = {RUN: "required", REDIS: "optional", OTLP: "optional", BUILD: "excluded"}
 DEBIAN_PACKAGES = (redis_server.PACKAGE, JAVA_PACKAGE)
 CLASSIFIED = {
     "Apache Software License": "Apache-2.0",
@@ -56,9 +56,11 @@ LICENCE_CHARS_MAX = 100
 
 def document(now: datetime) -> dict[str, Any]:
     """Return the whole document; raises OSError for a file of the checkout that is missing."""
-    # A package may be locked twice, each version with a marker.
+    # A package may be locked twice, each version with a marker; in two locks, the first counts.
     python = {
-        purl_of(entry): (entry, scope) for lock, scope in SCOPES.items() for entry in entries(lock)
+        purl_of(entry): (entry, scope)
+        for lock, scope in reversed(SCOPES.items())
+        for entry in entries(lock)
     }
     components = [
         *(package(entry, scope) for entry, scope in python.values()),

@@ -31,6 +31,9 @@ environment:
                             none (default: zh-hans where LANG is zh_CN, else en)
   TREBUCHET_LOG_LEVEL       the console's log level (default INFO)
   TREBUCHET_LOG_FORMAT      lines (default) or json: what every process of ours writes to its log
+  TREBUCHET_OTLP_ENDPOINT   the collector that the console hands traces to, http://host:4318
+                            (default: none); TREBUCHET_OTLP_HEADERS (or _HEADERS_FILE),
+                            TREBUCHET_OTLP_TOPIC and TREBUCHET_OTLP_SAMPLE: docs/family.md
   DATABASE_URL              the console's database, e.g. postgres://user@host/name
                             (default: SQLite in the data directory)
   JAVA_HOME                 the Java 17 or newer that runs the reports (default: java on PATH)

@@ -28,6 +28,8 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     keys: str | None = None
     uniq_key: str | None = None
     offset_msg_id: str | None = None
+    traceparent: str | None = None
+    """W3C's trace context, where its sender put one into the properties."""
     producer_group: str | None = None
     group: str | None = None
     client: str | None = None

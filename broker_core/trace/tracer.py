@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 PUSH_SECONDS = 0.05
 LOST_SECONDS = 60.0
 """How long a watch without a connection is kept."""
+PROPERTY_TRACEPARENT = "traceparent"
 RECORDER_BYTES = 16 << 20
 RECORDER_MINUTES = 10
 OFF, RECORDER, FULL = "off", "recorder", "full"
@@ -277,6 +278,7 @@ class Tracer(Service):
             keys=table.get(PROPERTY_KEYS),
             uniq_key=uniq_key,
             offset_msg_id=offset_msg_id,
+            traceparent=table.get(PROPERTY_TRACEPARENT),
             **more,
         )
 

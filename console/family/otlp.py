@@ -43,6 +43,7 @@ class Operation(NamedTuple):
 OPERATIONS = {
     "sent": Operation("send", "send", PRODUCER),
     "client_send": Operation("send", "send", PRODUCER),
+    "stored": Operation("create", "create", PRODUCER),
     "client_consume": Operation("process", "process", CONSUMER),
     "client_end_transaction": Operation("settle", "settle", CLIENT),
     "delivered": Operation("receive", "receive", CLIENT),
@@ -61,13 +62,25 @@ class Context(NamedTuple):
 
 def context_of(message: StoredMessage) -> Context:
     """Return the trace that a message belongs to."""
-    given = TRACEPARENT.fullmatch(message.properties.get(PROPERTY_TRACEPARENT, "").strip())
+    return context_of_ids(message.properties.get(PROPERTY_TRACEPARENT, ""), identity_of(message))
+
+
+def context_of_ids(traceparent: str, identity: str) -> Context:
+    """Return the trace that a message continues, else the one that its id begins."""
+    given = TRACEPARENT.fullmatch(traceparent.strip())
     if given is not None:
         return Context(given[1], given[2])
-    for own in (message.uniq_key.lower(), message.offset_msg_id.lower()):
-        if TRACE_ID.fullmatch(own):
-            return Context(own, "")
-    return Context(_digest(message.uniq_key or message.offset_msg_id, 32), "")
+    own = identity.lower()
+    return Context(own if TRACE_ID.fullmatch(own) else digest(identity, 32), "")
+
+
+def identity_of(message: StoredMessage) -> str:
+    """Return what the live trace calls a message and its copies."""
+    return message.uniq_key or message.origin_id or message.offset_msg_id
+
+
+def operation_of(stage: str) -> Operation:
+    return OPERATIONS.get(stage, Operation(stage, "", INTERNAL))
 
 
 def otlp_of(relatives: Relatives, steps: Sequence[Step]) -> str:
@@ -94,7 +107,7 @@ def attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _spans(root: StoredMessage, steps: Sequence[Step]) -> Iterator[dict[str, Any]]:
     context = context_of(root)
-    own_id = _digest(f"{context.trace_id} {root.offset_msg_id}", 16)
+    own_id = digest(f"{context.trace_id} {identity_of(root)}", 16)
     timed = [step for step in steps if step.begin_us is not None]
     begin_us = min((step.begin_us or 0 for step in timed), default=root.store_ms * 1_000)
     whole = _span(root, "create", begin_us, max(begin_us, root.store_ms * 1_000))
@@ -111,12 +124,15 @@ def _span_of(
     root: StoredMessage, step: Step, context: Context, own_id: str, number: int
 ) -> dict[str, Any]:
     begin_us = step.begin_us or 0
-    operation = OPERATIONS.get(step.stage, Operation(step.stage, "", INTERNAL))
+    # The record's own span is its creation already.
+    operation = (
+        Operation("stored", "", INTERNAL) if step.stage == "stored" else operation_of(step.stage)
+    )
     span = _span(root, operation.name, begin_us, step.end_us or begin_us)
     group = step.who.partition(" ")[0] if operation.kind in {CLIENT, CONSUMER} else None
     span |= {
         "traceId": context.trace_id,
-        "spanId": _digest(f"{own_id} {number} {step.stage} {begin_us}", 16),
+        "spanId": digest(f"{own_id} {number} {step.stage} {begin_us}", 16),
         "parentSpanId": own_id,
         "kind": operation.kind,
     }
@@ -181,7 +197,7 @@ def _value(value: Any) -> dict[str, Any]:
     return {"stringValue": str(value)}
 
 
-def _digest(text: str, length: int) -> str:
+def digest(text: str, length: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 

@@ -61,7 +61,7 @@ def configuration(host: str, port: int, proxies: Sequence[IPv4Network | IPv6Netw
         # uvicorn logs through Django's set-up, which escapes each line.
         log_config=None,
         server_header=False,
-        lifespan="off",
+        lifespan="on",
         # Anyone can send an X-Forwarded-For; only a proxy's counts.
         proxy_headers=bool(proxies),
         forwarded_allow_ips=[str(each) for each in proxies],

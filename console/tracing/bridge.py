@@ -146,6 +146,13 @@ class Viewer:
     async def until_news(self) -> None:
         await self._news.wait()
 
+    def drain(self) -> list[TraceEvent]:
+        """Return all events that wait, for a viewer that is no page."""
+        self._news.clear()
+        events = [event for _round, event in self._queue]
+        self._queue.clear()
+        return events
+
     def take(self) -> list[bytes]:
         """Return the frames to send now: a changed status, then at most one batch with counters."""
         self._news.clear()

@@ -80,6 +80,8 @@ def test_of_a_burst_what_the_page_shows_and_counts_as_dropped_is_what_was_sent_f
     context: BrowserContext, web: WebProcess, broker_process: BrokerProcess
 ) -> None:
     create_topic(broker_process.port, TOPIC)
+    # Three servers and a browser begin at once: a busy machine takes its time.
+    context.set_default_timeout(1_000 * SETTLED_SECONDS)
     page = context.new_page()
     sign_in(page, web.url)
     page.goto(f"{web.url}/live/?topic={TOPIC}&stage={','.join(STAGES)}")

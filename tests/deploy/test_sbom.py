@@ -12,7 +12,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from deploy import sbom
-from deploy.requirements import BUILD, REDIS, ROOT, RUN, TEST, entries
+from deploy.requirements import BUILD, OTLP, REDIS, ROOT, RUN, TEST, entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,23 +61,25 @@ def test_the_schema_would_refuse_another_document(document: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "scope"), [(RUN, "required"), (REDIS, "optional"), (BUILD, "excluded")]
+    ("file", "scope"),
+    [(RUN, "required"), (REDIS, "optional"), (OTLP, "optional"), (BUILD, "excluded")],
 )
 def test_every_locked_package_is_in_it_with_its_hashes(
     document: Any, file: Any, scope: str
 ) -> None:
     found = named(document, "pkg:pypi/")
+    required = {entry.name for entry in entries(RUN)} if file == OTLP else set()
 
     for entry in entries(file):
         component = found[f"pkg:pypi/{entry.name}@{entry.version}"]
         assert (component["name"], component["version"]) == (entry.name, entry.version)
-        assert component["scope"] == scope
+        assert component["scope"] == ("required" if entry.name in required else scope)
         (files,) = component["externalReferences"]
         assert [each["content"] for each in files["hashes"]] == list(entry.hashes)
 
 
 def test_what_only_tests_need_is_not_in_it(document: Any) -> None:
-    runs = {entry.name for entry in entries(RUN)}
+    runs = {entry.name for file in (RUN, OTLP) for entry in entries(file)}
 
     assert {entry.name for entry in entries(TEST)} - runs
     for entry in entries(TEST):
