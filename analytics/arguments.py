@@ -80,7 +80,7 @@ def parse_arguments(arguments: Sequence[str]) -> Request | None:
     if set(str(given.out.absolute())) & set(',"\\'):
         parser.error(f"--out {given.out} must have no comma, quote or backslash in its path")
     return Request(
-        report=report,
+        report=report.with_parameters(parameters),
         store=given.store,
         commit_log=given.commit_log,
         out=given.out,
@@ -165,6 +165,9 @@ def _integer(parameter: Parameter, text: str) -> int:
 def _text(parameter: Parameter, text: str) -> str:
     if parameter.maximum is not None and len(text) > parameter.maximum:
         raise argparse.ArgumentTypeError(f"longer than {parameter.maximum} characters")
+    offered = [str(choice.value) for choice in parameter.choices]
+    if offered and text not in offered:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(offered)}")
     return text
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 
 from analytics.errors import ReportError, sentence_in
-from analytics.reports.report import TOPIC
 from analytics.session import CLUSTER_PREFIX
 from analytics.sources.rocketmq_options import parse_options
 from analytics.store.fingerprint import fingerprint_before
@@ -106,7 +105,7 @@ def brokers_instead(spark: Spark, request: Request, plan: ReadPlan) -> str:
 
 def options_for(request: Request) -> dict[str, str]:
     """Return the options by which the source reads what a report asks for."""
-    topic = request.parameters.get(TOPIC.name)
+    topic = request.topic_read
     options: dict[str, object] = {
         **broker_options(request.brokers),
         **({"subscribePattern": EVERY_TOPIC} if topic is None else {"subscribe": topic}),

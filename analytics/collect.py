@@ -15,6 +15,7 @@ from analytics.reports.report import step_for
 from analytics.request import span_seconds
 from analytics.schemas import DAMAGE_COLUMN, MESSAGES_COLUMN, messages_with
 from analytics.sources import commitlog, rocketmq_options
+from broker_core.message import names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from analytics.store.plan import ReadPlan
 
 JOB_GROUP = "trebuchet-report"
+BODY = "body"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,9 @@ def collect(
         observed, rows.alias("rows"), F.collect_list(DAMAGE_COLUMN).alias("damages")
     )
     sound = messages.where(F.col(DAMAGE_COLUMN).isNull()).drop(DAMAGE_COLUMN)
+    if report.client_traces:
+        traces = _client_traces(spark, request, plan)
+        sound = sound.unionByName(traces, allowMissingColumns=True)
     if report.prepare is not None:
         sound = report.prepare(sound, facts_of(request.store))
     with reading_followed(
@@ -83,7 +88,10 @@ def collect(
         tasks=len(plan.shares(request.split_bytes)),
         tells_rows=not grouped_by,
     ):
-        table = report.transform(sound, request.parameters, step_seconds).toArrow()
+        result = report.transform(sound, request.parameters, step_seconds)
+        if request.topic != request.topic_read:
+            result = result.where(F.col(report.narrowed_by) == F.lit(request.topic))
+        table = result.toArrow()
     table = table.cast(to_arrow_schema(report.schema, timezone="UTC"))
     table = table.sort_by([(name, "ascending") for name in report.sorted_by])
     damages = [row.asDict() for row in observed.get["damages"]]
@@ -95,25 +103,60 @@ def collect(
 def _messages(
     spark: Spark, request: Request, plan: ReadPlan, grouped_by: Sequence[str], step_seconds: int
 ) -> DataFrame:
-    options = {
+    report = request.report
+    without = {BODY} if report.client_traces else set()
+    return _load(
+        spark,
+        request,
+        plan,
+        columns=[name for name in report.reads if name not in without],
+        grouped_by=grouped_by,
+        topic=request.topic_read,
+        includeSystemTopics="true" if report.system_topics else None,
+        groupBy=",".join(grouped_by) or None,
+        groupSeconds=str(step_seconds) if grouped_by else None,
+    )
+
+
+def _client_traces(spark: Spark, request: Request, plan: ReadPlan) -> DataFrame:
+    """Return the traces of the time; the reading of messages says what of the log is damaged."""
+    traces = _load(
+        spark,
+        request,
+        plan,
+        columns=request.report.reads,
+        topic=names.RMQ_SYS_TRACE_TOPIC,
+        includeSystemTopics="true",
+        decompress="true",
+    )
+    return traces.where(F.col(DAMAGE_COLUMN).isNull()).drop(DAMAGE_COLUMN)
+
+
+def _load(
+    spark: Spark,
+    request: Request,
+    plan: ReadPlan,
+    *,
+    columns: Sequence[str],
+    grouped_by: Sequence[str] = (),
+    **options: str | None,
+) -> DataFrame:
+    given: dict[str, object | None] = {
         "commitLogPath": request.commit_log,
         "startingTimestamp": request.from_ms,
         "endingTimestamp": request.to_ms,
-        "topic": request.parameters.get("topic"),
         # The next run reads what is appended after the plan.
         "startingOffset": plan.log_from,
         "endingOffset": plan.log_to,
         "splitBytes": request.split_bytes,
-        "includeSystemTopics": "true" if request.report.system_topics else None,
         # What expires meanwhile is a range that the result names.
         "failOnDataLoss": "false",
-        "groupBy": ",".join(grouped_by) or None,
-        "groupSeconds": step_seconds if grouped_by else None,
+        **options,
     }
     reader = spark.session.read.format(commitlog.FORMAT).schema(
-        messages_with(request.report.reads, damage=True, grouped_by=grouped_by)
+        messages_with(columns, damage=True, grouped_by=grouped_by)
     )
-    for name, value in options.items():
+    for name, value in given.items():
         if value is not None:
             reader = reader.option(name, str(value))
     return reader.load(str(request.store.absolute()))

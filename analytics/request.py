@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from analytics.reports.report import COMPARE
+from analytics.reports.report import COMPARE, TOPIC
 from analytics.store.plan import SPLIT_BYTES_DEFAULT
+from broker_core.message import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +45,18 @@ class Request:
     lake_state: Path | None = None
     because: Mapping[str, Any] | None = None
     brokers: str = ""
+
+    @property
+    def topic(self) -> str | None:
+        """The topic that is asked for, None for all."""
+        topic = self.parameters.get(TOPIC.name)
+        return None if topic is None else str(topic)
+
+    @property
+    def topic_read(self) -> str | None:
+        """The topic whose messages alone are read, None for those of all."""
+        is_groups = names.is_retry_topic(self.topic or "") or names.is_dlq_topic(self.topic or "")
+        return self.topic if is_groups or not self.report.narrowed_by else None
 
 
 def period_before(request: Request, now_ms: int) -> Request | None:

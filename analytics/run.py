@@ -21,7 +21,6 @@ from analytics.collect import JOB_GROUP, collect
 from analytics.errors import ReportCancelledError, ReportError, sentence_in
 from analytics.java import require_java
 from analytics.progress import COMPARING
-from analytics.reports.report import TOPIC
 from analytics.reports.totals import totals_of
 from analytics.request import period_before
 from analytics.result import SPARK, about
@@ -130,11 +129,11 @@ class ReportRun:
         reader = StoreReader(
             request.store, commit_log_path=request.commit_log, split_bytes=request.split_bytes
         )
-        topic = request.parameters.get(TOPIC.name)
+        topic = request.topic_read
         return reader.plan(
             from_ms=request.from_ms,
             to_ms=request.to_ms,
-            topics=None if topic is None else frozenset({str(topic)}),
+            topics=None if topic is None else frozenset({topic}),
         )
 
     def _make_work_directory(self) -> Path:

@@ -13,6 +13,7 @@ from analytics.reports import (
     lag,
     latency,
     ordering,
+    origins,
     owners,
     queues,
     retries,
@@ -30,6 +31,7 @@ REPORTS: dict[str, Report] = {
     report.name: report
     for report in (
         traffic.REPORT,
+        origins.REPORT,
         retries.REPORT,
         lag.REPORT,
         latency.REPORT,

@@ -106,6 +106,7 @@ REPORT = Report(
     parameters=MESSAGE_PARAMETERS,
     reads=("topic", "queue_id", "store_timestamp", "reconsume_times", "uniq_key", "properties"),
     system_topics=True,
+    narrowed_by="topic",
     transform=by_level_and_topic,
     columns=(
         Column("level", LongType(), gettext_noop("Delay level")),

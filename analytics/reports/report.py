@@ -201,6 +201,11 @@ class Report:
     says that they count in it. `lake` says the same as the transform where a lake can. With
     `grouped_by`, a source that can tells messages alike in these columns as one row: `messages`
     says of how many, sizes are sums, and times are cut to the step; see `counted`.
+
+    With `client_traces` the transform gets the traces of RocketMQ's clients as well, the only rows
+    that have their `body` then. `narrowed_by` is the column that names the topic of a result whose
+    messages are in others: all are read, and rows of the topic that was asked for are kept.
+    `chosen` returns what the parameters make of a report that reads more for some of them.
     """
 
     name: str
@@ -219,6 +224,9 @@ class Report:
     prepare: Callable[[DataFrame, StoreFacts], DataFrame] | None = None
     system_topics: bool = False
     dead_letters: bool = False
+    client_traces: bool = False
+    narrowed_by: str = ""
+    chosen: Callable[[Mapping[str, Value]], Report] | None = None
     lake: LakeQuery | None = None
     needs: tuple[Need, ...] = ()
     behind: Behind | None = None
@@ -228,6 +236,10 @@ class Report:
     def schema(self) -> StructType:
         """The shape of the result."""
         return StructType([StructField(column.name, column.type) for column in self.columns])
+
+    def with_parameters(self, parameters: Mapping[str, Value]) -> Report:
+        """Return the report that these parameters ask for."""
+        return self if self.chosen is None else self.chosen(parameters)
 
 
 def counted(messages: DataFrame) -> DataFrame:

@@ -102,6 +102,7 @@ REPORT = Report(
     parameters=(HOURS, TOPIC, COMPARE),
     reads=("topic", "store_timestamp", "reconsume_times", "uniq_key", "properties"),
     dead_letters=True,
+    narrowed_by="origin_topic",
     transform=by_group_and_time,
     columns=(
         Column("consumer_group", StringType(), gettext_noop("Consumer group"), link="group"),

@@ -144,6 +144,7 @@ REPORT = Report(
         *("body", "uniq_key", "properties"),
     ),
     system_topics=True,
+    narrowed_by="topic",
     transform=by_group_and_topic,
     columns=(
         Column("producer_group", StringType(), gettext_noop("Producer group")),

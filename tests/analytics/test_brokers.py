@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NAMESRV = "127.0.0.1:9876"
 FROM_BROKERS = {
     *("traffic", "latency", "keys", "senders", "sizes", "duplicates", "owners"),
-    *("anomalies", "changes"),
+    *("anomalies", "changes", "origins"),
 }
 
 

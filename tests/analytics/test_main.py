@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ("traffic --store a --out b --hours 0", "'0' is not a whole number from 1 to 8784"),
         ("traffic --store a --out b --hours 8785", "'8785' is not a whole number from 1 to"),
         ("traffic --store a --out b --hours 2.5", "'2.5' is not a whole number from 1 to"),
+        ("origins --store a --out b --by colour", "'colour' is none of tag, group, host"),
         ("traffic --store a --out b --hours 1 --from 5", "--hours and --from exclude each other"),
     ],
 )

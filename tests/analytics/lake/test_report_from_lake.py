@@ -95,19 +95,27 @@ def lake(builder: StoreBuilder, tmp_path: Path) -> Lake:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "parameters"), [*((name, {}) for name in NAMES), ("origins", {"by": "host"})]
+)
 def test_each_report_says_from_the_lake_what_spark_says_over_the_log(
-    running_spark: Spark, lake: Lake, builder: StoreBuilder, name: str
+    running_spark: Spark,
+    lake: Lake,
+    builder: StoreBuilder,
+    name: str,
+    parameters: dict[str, str],
 ) -> None:
     # And of what the lake does not have yet.
     for number in range(40):
         builder.put("orders", store_timestamp=START_MS + 601_000 + number, body=b"new" * number)
     builder.write()
 
-    refused = ask(lake, name)
+    refused = ask(lake, name, parameters=parameters)
 
     assert refused is None
-    by_spark = outcome_of(running_spark, lake.source.store, name, from_ms=FROM_MS, to_ms=TO_MS)
+    by_spark = outcome_of(
+        running_spark, lake.source.store, name, from_ms=FROM_MS, to_ms=TO_MS, **parameters
+    )
     table = pq.read_table(out_of(lake) / "result.parquet")
     assert table.to_pylist() == by_spark.table.to_pylist()
     assert table.schema.equals(by_spark.table.schema)

@@ -29,18 +29,18 @@ def outcome_of(
     **parameters: int | str,
 ) -> Outcome:
     request = Request(
-        report=REPORTS[name],
+        report=REPORTS[name].with_parameters(parameters),
         store=store,
         out=store / "out",
         from_ms=from_ms,
         to_ms=to_ms,
         parameters=parameters,
     )
-    topic = parameters.get("topic")
+    topic = request.topic_read
     plan = StoreReader(store).plan(
         from_ms=from_ms,
         to_ms=to_ms,
-        topics=None if topic is None else frozenset({str(topic)}),
+        topics=None if topic is None else frozenset({topic}),
     )
     return collect(spark, request, plan, ProgressLines(io.StringIO()))
 

@@ -1,0 +1,42 @@
+r"""What RocketMQ's clients say of themselves in their trace, as frames.
+
+A message of RMQ_SYS_TRACE_TOPIC holds records that end with \x02; their fields are separated by
+\x01, and those at the end may be missing. The first names the kind. A client sends traces when it
+is told to, and some seconds late. Source: client/trace/TraceDataEncoder.java (4.9.7, 5.3.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - as in Spark's own documentation
+
+from broker_core.message import names
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+RECORD_END, FIELD_END = "\x02", "\x01"
+PUB, SUB_BEFORE, SUB_AFTER = "Pub", "SubBefore", "SubAfter"
+# Where the fields of each kind are that reports look at.
+PUB_GROUP, PUB_IDS = 3, 5
+BEFORE_TIME, BEFORE_GROUP, BEFORE_REQUEST, BEFORE_ID, BEFORE_TRIES = 1, 3, 4, 5, 6
+AFTER_REQUEST, AFTER_ID, AFTER_COST, AFTER_SUCCESS, AFTER_RETURN = 1, 2, 3, 4, 6
+
+
+def is_trace() -> Column:
+    """Return whether a row of MESSAGES is a trace of clients."""
+    return F.col("topic") == names.RMQ_SYS_TRACE_TOPIC
+
+
+def records() -> Column:
+    """Return the records of a row of MESSAGES, each an array of fields; of no trace, none."""
+    texts = F.split(F.col("body").cast("string"), RECORD_END)
+    split = F.transform(texts, lambda text: F.split(text, FIELD_END))
+    return F.when(is_trace(), split)
+
+
+def field(record: Column, index: int) -> Column:
+    """Return a field, null where the record does not have it or says null."""
+    value = F.try_element_at(record, F.lit(index + 1))
+    return F.when(~value.isin("", "null"), value)

@@ -1,0 +1,200 @@
+"""The origins report: messages and bytes stored, by tag, producer group or client host, and time.
+
+The store knows a message's tag and host. It knows the producer group of transactions alone; of
+other messages their client's trace says it, where the client sends one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+from pyspark.sql import Window, functions as F  # noqa: N812 - as in Spark's own documentation
+from pyspark.sql.types import LongType, StringType, TimestampType
+
+from analytics.reports import client_traces
+from analytics.reports.findings import permille, top, total
+from analytics.reports.report import (
+    JAVA,
+    MESSAGE_PARAMETERS,
+    Behind,
+    Breakdown,
+    Chart,
+    Choice,
+    Column,
+    Figure,
+    Finding,
+    LakeQuery,
+    Parameter,
+    Report,
+    Total,
+    gettext_noop,
+)
+from broker_core.message import names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from pyspark.sql import Column as Expression, DataFrame
+
+    from analytics.reports.report import Value
+
+TAG, GROUP, HOST = "tag", "group", "host"
+_PORT = ":[0-9]+$"
+
+BY = Parameter(
+    name="by",
+    type="text",
+    label=gettext_noop("Counted by"),
+    help=gettext_noop("Producer groups are known of transactions, and where clients send traces."),
+    default=TAG,
+    maximum=10,
+    choices=(
+        Choice(TAG, gettext_noop("Tag")),
+        Choice(GROUP, gettext_noop("Producer group")),
+        Choice(HOST, gettext_noop("Client host")),
+    ),
+)
+
+
+def by_origin_and_time(
+    messages: DataFrame, parameters: Mapping[str, Value], step_seconds: int
+) -> DataFrame:
+    """MESSAGES -> ORIGINS: one row for each topic, origin and step of time.
+
+    The origin is null of messages without a tag, or whose producer group nobody tells. By producer
+    group, MESSAGES have traces of clients among them, which count as no messages.
+    """
+    asked = parameters.get(BY.name, TAG)
+    if asked == GROUP:
+        rows = _with_producer_group(messages)
+    elif asked == HOST:
+        rows = messages.withColumn("origin", F.regexp_replace("born_host", _PORT, ""))
+    else:
+        rows = messages.withColumn("origin", F.col("tags"))
+    step = F.lit(step_seconds)
+    start = F.timestamp_seconds(F.floor(F.unix_seconds("store_timestamp") / step) * step)
+    found = rows.groupBy("topic", "origin", start.alias("time")).agg(
+        F.count(F.lit(1)).alias("messages"),
+        F.sum(F.col("store_size").cast("bigint")).alias("bytes"),
+    )
+    return found.select(*REPORT.schema.names)
+
+
+def _with_producer_group(messages: DataFrame) -> DataFrame:
+    """Return the messages alone, each with the group that it names, or else that its trace does."""
+    # A message without an id has no trace, and must not meet all others of its kind.
+    own_id = F.coalesce("uniq_key", F.concat(F.lit(" "), F.unix_micros("store_timestamp")))
+    named = F.col("properties")[names.PROPERTY_PRODUCER_GROUP]
+    of_same_id = Window.partitionBy("told.id")
+    rows = messages.select(
+        *("topic", "store_timestamp", "store_size"),
+        client_traces.is_trace().alias("is_trace"),
+        F.explode(
+            F.coalesce(_told_by_trace(), F.array(F.struct(own_id.alias("id"), named.alias("name"))))
+        ).alias("told"),
+    )
+    traced = F.max(F.when(F.col("is_trace"), F.col("told.name"))).over(of_same_id)
+    with_all = rows.withColumn("traced", traced)
+    return with_all.where("NOT is_trace").withColumn("origin", F.coalesce("told.name", "traced"))
+
+
+def _told_by_trace() -> Expression:
+    """Return of a trace which group sent which ids, null of other messages."""
+    sends = F.filter(client_traces.records(), lambda record: record[0] == client_traces.PUB)
+
+    def told(record: Expression) -> Expression:
+        # A batch names the ids of all its messages.
+        ids = F.split(client_traces.field(record, client_traces.PUB_IDS), ",")
+        group = client_traces.field(record, client_traces.PUB_GROUP)
+        each = F.transform(ids, lambda one: F.struct(one.alias("id"), group.alias("name")))
+        return F.coalesce(each, F.expr("array()").cast("array<struct<id:string,name:string>>"))
+
+    return F.flatten(F.transform(sends, told))
+
+
+FROM_BRONZE = """
+SELECT topic, CASE WHEN $by = 'host' THEN regexp_replace(coalesce(born_host, ''), ':[0-9]+$', '')
+        ELSE tags END AS origin,
+    make_timestamp(epoch_us(store_timestamp) // ($step * 1000000) * ($step * 1000000)) AS time,
+    count(*) AS messages, sum(store_size)::BIGINT AS bytes
+FROM given GROUP BY ALL
+"""
+
+
+def chosen(parameters: Mapping[str, Value]) -> Report:
+    """Return the report as the parameters ask for it: producer groups need traces, and no lake."""
+    if parameters.get(BY.name) != GROUP:
+        return REPORT
+    return dataclasses.replace(
+        REPORT,
+        reads=("topic", "store_timestamp", "store_size", "uniq_key", "properties", "body"),
+        client_traces=True,
+        lake=None,
+    )
+
+
+def busiest_origin(table: pa.Table) -> Finding:
+    """Say which origin stored most, and of how many messages none is known."""
+    origins = table.group_by("origin").aggregate([("messages", "sum")])
+    everything = total(table, "messages")
+    known = [each for each in origins.to_pylist() if each["origin"]]
+    told = sum(each["messages_sum"] for each in known)
+    figures = {
+        "all": Figure(everything, "messages"),
+        "untold": Figure(everything - told, "messages"),
+    }
+    if not known:
+        return Finding(gettext_noop("Of none of %(all)s messages the origin is known."), figures)
+    first = top(origins.filter(pc.is_valid(origins["origin"])), "messages_sum", "origin")
+    return Finding(
+        gettext_noop(
+            "%(name)s stored most: %(part)s of %(all)s messages, which is %(share)s of them; of "
+            "%(untold)s the origin is not known."
+        ),
+        {
+            "name": Figure(first["origin"]),
+            "part": Figure(first["messages_sum"], "messages"),
+            "share": Figure(permille(first["messages_sum"], everything), "permille"),
+            **figures,
+        },
+    )
+
+
+REPORT = Report(
+    name="origins",
+    title=gettext_noop("Traffic by tag, producer group or host"),
+    question=gettext_noop("Where do the messages of each topic come from, and when?"),
+    parameters=(*MESSAGE_PARAMETERS, BY),
+    reads=("topic", "store_timestamp", "store_size", "tags", "born_host"),
+    transform=by_origin_and_time,
+    chosen=chosen,
+    columns=(
+        Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
+        Column("origin", StringType(), gettext_noop("Origin")),
+        Column("time", TimestampType(), gettext_noop("From (UTC)")),
+        Column("messages", LongType(), gettext_noop("Messages"), "messages"),
+        Column("bytes", LongType(), gettext_noop("Bytes"), "bytes"),
+    ),
+    sorted_by=("time", "topic", "origin"),
+    totals=(
+        Total("messages", gettext_noop("Messages"), "sum", "messages", "messages"),
+        Total("bytes", gettext_noop("Bytes"), "sum", "bytes", "bytes"),
+        Total("origins", gettext_noop("Origins"), "distinct", "origin"),
+        Total("topics", gettext_noop("Topics"), "distinct", "topic"),
+    ),
+    chart=Chart(
+        gettext_noop("Messages by origin"),
+        time="time",
+        value="messages",
+        series="origin",
+        step_seconds=60,
+    ),
+    breakdown=Breakdown(gettext_noop("By origin"), by="origin", sums=("messages", "bytes")),
+    find=busiest_origin,
+    lake=LakeQuery("bronze.messages", FROM_BRONZE, {BY.name: TAG}),
+    needs=(JAVA,),
+    behind=Behind(first="time"),
+)
