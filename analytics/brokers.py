@@ -62,7 +62,7 @@ def broker_options(text: str) -> dict[str, str]:
 
 def why_not(report: Report) -> str:
     """Return why a report cannot be made from brokers, "" where it can."""
-    if report.system_topics:
+    if report.system_topics or report.client_traces:
         return "it reads messages that a broker keeps for itself and gives nobody"
     if report.prepare is not None:
         return "it needs the offsets and queues that the store's own files hold"

@@ -36,7 +36,8 @@ def records() -> Column:
     return F.when(is_trace(), split)
 
 
-def field(record: Column, index: int) -> Column:
+def field(record: Column, index: int | Column) -> Column:
     """Return a field, null where the record does not have it or says null."""
-    value = F.try_element_at(record, F.lit(index + 1))
+    place = F.lit(index + 1) if isinstance(index, int) else index + 1
+    value = F.try_element_at(record, place)
     return F.when(~value.isin("", "null"), value)

@@ -1,0 +1,257 @@
+"""The consumption report: how long messages take from the log to their consumers, by topic, group.
+
+Consumers say it in the traces that they send. The log says when a message was stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window, functions as F  # noqa: N812 - as in Spark's own documentation
+from pyspark.sql.types import LongType, StringType, TimestampType
+
+from analytics.reports import client_traces
+from analytics.reports.findings import top, total
+from analytics.reports.latency import SLOW, SLOW_MS_DEFAULT
+from analytics.reports.report import (
+    JAVA,
+    MESSAGE_PARAMETERS,
+    Behind,
+    Breakdown,
+    Chart,
+    Column,
+    Figure,
+    Finding,
+    Report,
+    Total,
+    gettext_noop,
+)
+from broker_core.message import names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from pyspark.sql import Column as Expression, DataFrame
+
+    from analytics.reports.report import Value
+
+EVENT = (
+    "array<struct<id:string,request:string,topic:string,stored_ms:bigint,"
+    "consumer_group:string,began_ms:bigint,cost_ms:bigint,is_success:boolean>>"
+)
+
+
+def by_group_and_time(
+    messages: DataFrame, parameters: Mapping[str, Value], step_seconds: int
+) -> DataFrame:
+    """MESSAGES with traces -> CONSUMPTION: a row for each topic, group and step, by storing.
+
+    A message is its UNIQ_KEY as it was first stored in a topic that is not a group's own. It begins
+    to be consumed with the first try of a group, by the consumer's clock, and is acknowledged when
+    a try first ends with success: its beginning and what it took by one clock. One that began
+    before it was stored counts in `from_the_future` and in no percentile.
+    """
+    slow = int(parameters.get(SLOW.name, SLOW_MS_DEFAULT))
+    tries = _tries(messages)
+    by_group = tries.groupBy("id", "consumer_group").agg(
+        F.max("topic").alias("topic"),
+        F.max("stored_ms").alias("stored_ms"),
+        F.min("began_ms").alias("began_ms"),
+        F.min(F.when(F.col("is_success"), F.col("ended_ms"))).alias("ended_ms"),
+        F.count(F.lit(1)).alias("tries"),
+    )
+    wait, acknowledged = (F.col(name) - F.col("stored_ms") for name in ("began_ms", "ended_ms"))
+    step = F.lit(step_seconds)
+    found = (
+        by_group.select(
+            *("topic", "consumer_group", "tries"),
+            F.timestamp_seconds(F.floor(F.col("stored_ms") / 1000 / step) * step).alias("time"),
+            wait.alias("wait_ms"),
+            F.col("ended_ms").isNotNull().alias("is_acknowledged"),
+            F.when(wait >= 0, wait).alias("sound_ms"),
+            F.when(wait >= 0, acknowledged).alias("whole_ms"),
+        )
+        .groupBy("topic", "consumer_group", "time")
+        .agg(
+            F.count(F.lit(1)).alias("messages"),
+            F.count_if("is_acknowledged").alias("acknowledged"),
+            F.sum("tries").alias("tries"),
+            *(_within(percent, "sound_ms", "wait") for percent in (50, 95, 99)),
+            F.max("sound_ms").alias("wait_max_ms"),
+            *(_within(percent, "whole_ms", "whole") for percent in (50, 95, 99)),
+            F.max("whole_ms").alias("whole_max_ms"),
+            F.count_if(F.col("wait_ms") >= slow).alias("slow"),
+            F.count_if(F.col("wait_ms") < 0).alias("from_the_future"),
+        )
+    )
+    return found.select(*REPORT.schema.names)
+
+
+def _within(percent: int, column: str, name: str) -> Expression:
+    value = F.expr(f"percentile_disc({percent / 100}) WITHIN GROUP (ORDER BY {column})")
+    return value.cast("bigint").alias(f"{name}_p{percent}_ms")
+
+
+def _tries(messages: DataFrame) -> DataFrame:
+    """Return one row for each try of a group to consume a message that is among these."""
+    events = messages.select(F.explode(F.coalesce(_of_trace(), _of_message())).alias("event"))
+    tries = (
+        events.select("event.*")
+        .groupBy("id", "request")
+        .agg(
+            F.min_by("topic", "stored_ms").alias("topic"),
+            *(F.min(name).alias(name) for name in ("stored_ms", "began_ms")),
+            *(F.max(name).alias(name) for name in ("consumer_group", "cost_ms", "is_success")),
+        )
+    )
+    # A consumer that takes several messages at once says what one of them took on average.
+    together = F.count(F.lit(1)).over(Window.partitionBy("request"))
+    with_end = tries.withColumn("ended_ms", F.col("began_ms") + F.col("cost_ms") * together)
+    of_id = Window.partitionBy("id")
+    stored = (F.max(name).over(of_id).alias(name) for name in ("topic", "stored_ms"))
+    kept = ("id", "consumer_group", "began_ms", "ended_ms", "is_success")
+    return with_end.select(*kept, *stored).where(
+        "consumer_group IS NOT NULL AND began_ms IS NOT NULL AND topic IS NOT NULL"
+    )
+
+
+def _of_message() -> Expression:
+    """Return when and where a message was stored, nothing of what a group keeps for itself."""
+    topic, null = F.col("topic"), F.lit(None)
+    is_own = topic.startswith(names.RETRY_GROUP_TOPIC_PREFIX) | topic.startswith(
+        names.DLQ_GROUP_TOPIC_PREFIX
+    )
+    # The request is the message's own, so that no task gets all messages.
+    request = F.concat(F.lit(" "), "uniq_key")
+    event = F.struct(
+        "uniq_key", request, topic, F.unix_millis("store_timestamp"), null, null, null, null
+    )
+    kept = F.col("uniq_key").isNotNull() & ~is_own & ~client_traces.is_trace()
+    return F.when(kept, F.array(event).cast(EVENT))
+
+
+def _of_trace() -> Expression:
+    """Return the beginnings and ends that a trace tells, null of other messages."""
+    kinds = (client_traces.SUB_BEFORE, client_traces.SUB_AFTER)
+    told = F.filter(client_traces.records(), lambda record: record[0].isin(*kinds))
+
+    def event(record: Expression) -> Expression:
+        is_before, null = record[0] == client_traces.SUB_BEFORE, F.lit(None)
+
+        def number(index: int) -> Expression:
+            return client_traces.field(record, index).try_cast("bigint")
+
+        def either(before: int, after: int) -> Expression:
+            return client_traces.field(
+                record, F.when(is_before, F.lit(before)).otherwise(F.lit(after))
+            )
+
+        return F.struct(
+            either(client_traces.BEFORE_ID, client_traces.AFTER_ID),
+            either(client_traces.BEFORE_REQUEST, client_traces.AFTER_REQUEST),
+            null,
+            null,
+            F.when(is_before, client_traces.field(record, client_traces.BEFORE_GROUP)),
+            F.when(is_before, number(client_traces.BEFORE_TIME)),
+            F.when(~is_before, number(client_traces.AFTER_COST)),
+            F.when(~is_before, client_traces.field(record, client_traces.AFTER_SUCCESS) == "true"),
+        )
+
+    return F.transform(told, event).cast(EVENT)
+
+
+def slowest_group(table: pa.Table) -> Finding:
+    """Say which group kept messages waiting, or how long the longest wait was."""
+    slow, messages = total(table, "slow"), total(table, "messages")
+    if slow:
+        first = top(
+            table.group_by("consumer_group").aggregate([("slow", "sum")]),
+            "slow_sum",
+            "consumer_group",
+        )
+        return Finding(
+            gettext_noop(
+                "%(slow)s of %(messages)s traced messages waited long for their consumer, "
+                "%(part)s of them for %(group)s."
+            ),
+            {
+                "slow": Figure(slow, "messages"),
+                "messages": Figure(messages, "messages"),
+                "part": Figure(first["slow_sum"], "messages"),
+                "group": Figure(first["consumer_group"]),
+            },
+        )
+    last = top(table, "wait_max_ms", "consumer_group")
+    return Finding(
+        gettext_noop(
+            "None of %(messages)s traced messages waited long for its consumer: at most %(ms)s, "
+            "for %(group)s."
+        ),
+        {
+            "messages": Figure(messages, "messages"),
+            "ms": Figure(last["wait_max_ms"] or 0, "milliseconds"),
+            "group": Figure(last["consumer_group"]),
+        },
+    )
+
+
+REPORT = Report(
+    name="consumption",
+    title=gettext_noop("Latency to consumers"),
+    question=gettext_noop("How long do stored messages wait for each group, and until it is done?"),
+    parameters=(*MESSAGE_PARAMETERS, SLOW),
+    reads=("topic", "store_timestamp", "uniq_key", "body"),
+    client_traces=True,
+    transform=by_group_and_time,
+    columns=(
+        Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
+        Column("consumer_group", StringType(), gettext_noop("Consumer group"), link="group"),
+        Column("time", TimestampType(), gettext_noop("Stored from (UTC)")),
+        Column("messages", LongType(), gettext_noop("Messages traced"), "messages"),
+        Column("acknowledged", LongType(), gettext_noop("Acknowledged"), "messages"),
+        Column("tries", LongType(), gettext_noop("Tries")),
+        Column("wait_p50_ms", LongType(), gettext_noop("First consumed: median"), "milliseconds"),
+        Column("wait_p95_ms", LongType(), gettext_noop("First consumed: 95 %"), "milliseconds"),
+        Column("wait_p99_ms", LongType(), gettext_noop("First consumed: 99 %"), "milliseconds"),
+        Column("wait_max_ms", LongType(), gettext_noop("First consumed: longest"), "milliseconds"),
+        Column("whole_p50_ms", LongType(), gettext_noop("Acknowledged: median"), "milliseconds"),
+        Column("whole_p95_ms", LongType(), gettext_noop("Acknowledged: 95 %"), "milliseconds"),
+        Column("whole_p99_ms", LongType(), gettext_noop("Acknowledged: 99 %"), "milliseconds"),
+        Column("whole_max_ms", LongType(), gettext_noop("Acknowledged: longest"), "milliseconds"),
+        Column("slow", LongType(), gettext_noop("Slow"), "messages"),
+        Column("from_the_future", LongType(), gettext_noop("From the future"), "messages"),
+    ),
+    sorted_by=("time", "topic", "consumer_group"),
+    totals=(
+        Total("messages", gettext_noop("Messages traced"), "sum", "messages", "messages"),
+        Total("slow", gettext_noop("Slow"), "sum", "slow", "messages"),
+        Total(
+            "wait_max_ms",
+            gettext_noop("First consumed: longest"),
+            "max",
+            "wait_max_ms",
+            "milliseconds",
+        ),
+        Total(
+            "whole_max_ms",
+            gettext_noop("Acknowledged: longest"),
+            "max",
+            "whole_max_ms",
+            "milliseconds",
+        ),
+    ),
+    chart=Chart(
+        gettext_noop("Messages that waited long, by group"),
+        time="time",
+        value="slow",
+        series="consumer_group",
+        step_seconds=60,
+    ),
+    breakdown=Breakdown(
+        gettext_noop("By group"), by="consumer_group", sums=("slow", "messages", "acknowledged")
+    ),
+    find=slowest_group,
+    needs=(JAVA,),
+    behind=Behind(first="time"),
+)
