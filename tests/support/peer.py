@@ -68,7 +68,8 @@ class Peer:
             "brokerIP2": "127.0.0.1",
             "namesrvAddr": self.namesrv,
             "listenPort": self.port,
-            "haListenPort": free_port(),
+            # Where slaves look for it; 4.9 takes no other.
+            "haListenPort": self.port + 1,
             "storePathRootDir": self.store,
             "storePathCommitLog": self.store / "commitlog",
             **PATIENT,
