@@ -15,17 +15,23 @@ from tests.support.broker_process import ROOT
 
 def about() -> dict[str, str]:
     """Return the machine, the Python and the commit."""
-    is_optimized = "--enable-optimizations" in str(sysconfig.get_config_var("CONFIG_ARGS"))
-    built = "built with optimization" if is_optimized else "built without optimization"
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": _said("git", "rev-parse", "--short=10", "HEAD") or "unknown",
-        "python": f"{platform.python_version()}, {built} ({sys.executable})",
+        "python": f"{platform.python_version()}, {_build()} ({sys.executable})",
         "java": (_said("java", "-version").splitlines() or ["none"])[0],
         "processor": f"{_model()}, {os.cpu_count()} cores",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / (1 << 30):.0f} GiB",
         "kernel": platform.release(),
     }
+
+
+def _build() -> str:
+    if "--enable-optimizations" in str(sysconfig.get_config_var("CONFIG_ARGS")):
+        return "built with optimization"
+    # Distributions optimize in their own ways, which the configuration does not tell.
+    is_packaged = sys.base_prefix == "/usr"
+    return "the distribution's" if is_packaged else "built without optimization"
 
 
 def _model() -> str:
