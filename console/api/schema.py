@@ -23,6 +23,7 @@ from console.api.v1 import (
     lake,
     marks,
     messages,
+    naming,
     offsets,
     people,
     reports,
@@ -38,6 +39,7 @@ from console.api.v1 import (
 AREAS = (
     brokers,
     broker_accounts,
+    naming,
     files,
     topics,
     groups,

@@ -26,6 +26,7 @@ LISTS = {
     "mark": "marks:list",
     "message": "browse:search",
     "mark-token": "marks:list",
+    "name-server": "brokers:name-servers",
     "schedule": "reports:list",
 }
 GONE = ("delete", "remove")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.brokers import configuration_views, delay_views, transaction_views, views
+from console.brokers import (
+    configuration_views,
+    delay_views,
+    naming_views,
+    transaction_views,
+    views,
+)
 
 app_name = "brokers"
 urlpatterns = [
@@ -31,5 +37,13 @@ urlpatterns = [
         name="decide",
     ),
     path("b/<str:broker_name>/<int:broker_id>/delays/", delay_views.delays, name="delays"),
+    path("name-servers/", naming_views.name_servers, name="name-servers"),
+    path("name-servers/put/", naming_views.put, name="kv-put"),
+    path(
+        "name-servers/kv/<str:namespace>/<path:key>/delete/",
+        naming_views.remove,
+        name="kv-delete",
+    ),
+    path("name-servers/write/<str:broker_name>/", naming_views.writable, name="write-perm"),
     path("undo/<int:entry>/", configuration_views.undo, name="undo"),
 ]

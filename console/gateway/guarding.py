@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         FileGateway,
         Gateway,
         GroupGateway,
+        NameServerGateway,
         OffsetGateway,
         RecorderGateway,
         RepairGateway,
@@ -100,6 +101,11 @@ RULES: dict[str, dict[str, Rule]] = {
         "set_white_addresses": lambda node, addresses: ADMINISTER,
         "explain": lambda node, question: ADMINISTER,
     },
+    "naming": {
+        "put": lambda namespace, key, value: ADMINISTER,
+        "remove": lambda namespace, key: ADMINISTER,
+        "set_writable": lambda broker_name, *, is_writable: ADMINISTER,
+    },
     "recorder": {
         # Each event of the answer has a topic.
         "recorded": lambda question, minutes, limit, wanted: (),
@@ -116,6 +122,7 @@ FREE: dict[str, frozenset[str]] = {
     "sending": frozenset({"undecided"}),
     # How much is traced is the administrators' page's to ask for.
     "accounts": frozenset(),
+    "naming": frozenset({"views"}),
     "recorder": frozenset({"levels", "set_level"}),
 }
 """What tells names and figures."""
@@ -133,6 +140,7 @@ def guarded(plain: Gateway) -> Gateway:
         repair=cast("RepairGateway", Guarded(plain.repair, RULES["repair"])),
         sending=cast("SendingGateway", Guarded(plain.sending, RULES["sending"])),
         accounts=cast("AccountGateway", Guarded(plain.accounts, RULES["accounts"])),
+        naming=cast("NameServerGateway", Guarded(plain.naming, RULES["naming"])),
         recorder=cast("RecorderGateway", Guarded(plain.recorder, RULES["recorder"])),
     )
 

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from console.gateway.copies import Copies, MessageCopy
     from console.gateway.errors import GatewayError
     from console.gateway.files import ConfigFile
+    from console.gateway.naming import NameServerView
     from console.gateway.outgoing import Delivered, Half, Halves, NewMessage, Sending, Sent
     from console.gateway.recorded import Level, Question, RecordedEvents, TraceLevel
     from console.gateway.running import RunningInfo
@@ -118,6 +119,21 @@ class AccountGateway(Protocol):
 
     def explain(self, node: BrokerNode, question: AccessQuestion) -> AccessDecision:
         """Return whether the broker would let a request pass; RocketMQ's own do not say it."""
+
+
+class NameServerGateway(Protocol):
+    """The name servers of the settings: what each says, and changes made at all of them."""
+
+    def views(self, topic: str, namespace: str) -> dict[str, NameServerView | GatewayError]:
+        """Return what each name server says, or why it does not, by address."""
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Keep an entry at every name server; raises at the first that does not take it."""
+
+    def remove(self, namespace: str, key: str) -> None: ...
+
+    def set_writable(self, broker_name: str, *, is_writable: bool) -> int:
+        """Give or take a broker's write permission in all routes; return of how many topics."""
 
 
 class TopicGateway(Protocol):
@@ -422,3 +438,4 @@ class Gateway:
     recorder: RecorderGateway
     watch: WatchGateway
     accounts: AccountGateway
+    naming: NameServerGateway

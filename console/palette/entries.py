@@ -112,6 +112,7 @@ def pages(*, may_administer: bool) -> Iterator[Entry]:
     for each in NAVIGATION:
         if may_administer or not each.for_staff:
             yield Entry(str(each.label), _("Page"), each.icon, reverse(each.url_name))
+    yield Entry(_("Name servers"), _("Page"), "server", reverse("brokers:name-servers"))
     if may_administer:
         accounts = reverse("broker_accounts:list")
         yield Entry(_("Broker accounts"), _("Page"), "key-round", accounts)

@@ -38,6 +38,12 @@ ACCOUNT_CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "broker_accounts:renew": ({"name": "order-service"}, "broker-account.secret"),
     "broker_accounts:undo": ({}, "broker-account.update"),
     "broker_accounts:white": ({"addresses": "10.9.9.9"}, "broker-white.update"),
+    "brokers:kv-delete": ({}, "name-server.delete"),
+    "brokers:kv-put": (
+        {"namespace": "N", "key": "orders", "value": "broker-a:4"},
+        "name-server.put",
+    ),
+    "brokers:write-perm": ({"do": "wipe"}, "name-server.wipe-write"),
 }
 ACCOUNT_UNDONE = (
     "broker-account.update",
@@ -48,11 +54,16 @@ ACCOUNT_UNDONE = (
 
 
 def accounts_world(brokers) -> dict[str, str]:
-    """Give the broker access control with an account; return the account's addresses."""
+    """Give the broker access control with an account, a name server an entry; return addresses."""
+    brokers.kv_entries["N", "orders"] = "broker-a:2"
     brokers.access[ADDRESS] = BrokerAccess(True, (ORDER_SERVICE,), is_described=True)
     return {
-        f"broker_accounts:{word}": reverse(f"broker_accounts:{word}", args=["order-service"])
-        for word in ("delete", "edit", "renew")
+        "brokers:kv-delete": reverse("brokers:kv-delete", args=["N", "orders"]),
+        "brokers:write-perm": reverse("brokers:write-perm", args=["broker-a"]),
+        **{
+            f"broker_accounts:{word}": reverse(f"broker_accounts:{word}", args=["order-service"])
+            for word in ("delete", "edit", "renew")
+        },
     }
 
 

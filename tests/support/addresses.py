@@ -43,6 +43,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "brokers:delays": ("", "?level=3"),
     "brokers:detail": ("",),
     "brokers:key": ("",),
+    "brokers:name-servers": ("", "?topic={topic}"),
     "brokers:transactions": ("",),
     "browse:distribution": ("?topic={topic}&range=1h",),
     "browse:find": ("", "?by=key&topic={topic}&text=x", "?by=place&topic={topic}"),
@@ -120,7 +121,9 @@ OTHER_PAGES = {
     "broker_accounts:edit",
     "broker_accounts:renew",
     "broker_accounts:white",
+    "brokers:kv-delete",
     "brokers:promote",
+    "brokers:write-perm",
 }
 
 # Operations of the API take tokens and answer JSON; tests/console/api walks them.

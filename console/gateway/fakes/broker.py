@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from console.gateway.answers import Replication, TraceEvent
     from console.gateway.errors import GatewayError
     from console.gateway.files import ConfigFile
+    from console.gateway.naming import NameServerView
     from console.gateway.running import RunningInfo
 
 ADDRESS = "127.0.0.1:10911"
@@ -108,6 +109,10 @@ class FakeBroker:
         # Access control by address, and secrets by address and access key.
         self.access: dict[str, BrokerAccess | GatewayError] = {}
         self.secrets: dict[tuple[str, str], str] = {}
+        # Of name servers: entries by namespace and key, the others, and whether routes take sends.
+        self.kv_entries: dict[tuple[str, str], str] = {}
+        self.other_name_servers: dict[str, NameServerView | GatewayError] = {}
+        self.is_writable = True
         self.store_refuses: str | None = None
         self.damaged_ranges = 0
         self.up_for_ms = 3_600_000

@@ -9,6 +9,7 @@ from console.gateway.fakes.cluster import FakeCluster
 from console.gateway.fakes.files import FakeFiles
 from console.gateway.fakes.groups import FakeGroups
 from console.gateway.fakes.messages import FakeMessages
+from console.gateway.fakes.naming import FakeNaming
 from console.gateway.fakes.offsets import FakeOffsets
 from console.gateway.fakes.recorder import FakeRecorder
 from console.gateway.fakes.repair import FakeRepair
@@ -36,4 +37,5 @@ def fake_gateway(broker: FakeBroker | None = None) -> Gateway:
         recorder=FakeRecorder(broker),
         watch=FakeWatches(broker),
         accounts=FakeAccounts(broker),
+        naming=FakeNaming(broker),
     )

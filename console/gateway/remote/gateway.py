@@ -12,6 +12,7 @@ from console.gateway.remote.cluster import RemoteCluster
 from console.gateway.remote.files import RemoteFiles
 from console.gateway.remote.groups import RemoteGroups
 from console.gateway.remote.messages import RemoteMessages
+from console.gateway.remote.naming import RemoteNaming
 from console.gateway.remote.offsets import RemoteOffsets
 from console.gateway.remote.recorder import RemoteRecorder
 from console.gateway.remote.repair import RemoteRepair
@@ -42,4 +43,5 @@ def gateway_to(brokers: RemoteBrokers) -> Gateway:
         recorder=RemoteRecorder(brokers),
         watch=RemoteWatches(brokers.timeout_s),
         accounts=RemoteAccounts(brokers),
+        naming=RemoteNaming(brokers),
     )
