@@ -77,9 +77,8 @@ def by_group_and_time(
             F.count(F.lit(1)).alias("messages"),
             F.count_if("is_acknowledged").alias("acknowledged"),
             F.sum("tries").alias("tries"),
-            *(_within(percent, "sound_ms", "wait") for percent in (50, 95, 99)),
+            *_percentiles(),
             F.max("sound_ms").alias("wait_max_ms"),
-            *(_within(percent, "whole_ms", "whole") for percent in (50, 95, 99)),
             F.max("whole_ms").alias("whole_max_ms"),
             F.count_if(F.col("wait_ms") >= slow).alias("slow"),
             F.count_if(F.col("wait_ms") < 0).alias("from_the_future"),
@@ -88,9 +87,17 @@ def by_group_and_time(
     return found.select(*REPORT.schema.names)
 
 
-def _within(percent: int, column: str, name: str) -> Expression:
-    value = F.expr(f"percentile_disc({percent / 100}) WITHIN GROUP (ORDER BY {column})")
-    return value.cast("bigint").alias(f"{name}_p{percent}_ms")
+def _percentiles() -> list[Expression]:
+    # Each text by itself: none is put together of others.
+    values = {
+        "wait_p50_ms": F.expr("percentile_disc(0.5) WITHIN GROUP (ORDER BY sound_ms)"),
+        "wait_p95_ms": F.expr("percentile_disc(0.95) WITHIN GROUP (ORDER BY sound_ms)"),
+        "wait_p99_ms": F.expr("percentile_disc(0.99) WITHIN GROUP (ORDER BY sound_ms)"),
+        "whole_p50_ms": F.expr("percentile_disc(0.5) WITHIN GROUP (ORDER BY whole_ms)"),
+        "whole_p95_ms": F.expr("percentile_disc(0.95) WITHIN GROUP (ORDER BY whole_ms)"),
+        "whole_p99_ms": F.expr("percentile_disc(0.99) WITHIN GROUP (ORDER BY whole_ms)"),
+    }
+    return [value.cast("bigint").alias(name) for name, value in values.items()]
 
 
 def _tries(messages: DataFrame) -> DataFrame:
