@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-HEAVY = "spark or interop or fault or browser or callgrind"
+HEAVY = "spark or interop or fault or browser or callgrind or fuzz"
 HEAVY_APART = {"interop": "tests/interop", "browser": "tests/browser"}
 """By step: what waits for clients, delays, the real broker and a browser more than it computes."""
 APART = {

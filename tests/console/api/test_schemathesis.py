@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from http import HTTPStatus
 from typing import Any
 
@@ -15,10 +14,9 @@ from schemathesis.generation import GenerationMode
 
 from console.api.schema import openapi
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.fuzz]
 
-# More by the environment, for a longer look: TREBUCHET_SCHEMATHESIS_CALLS=2000.
-CALLS = int(os.environ.get("TREBUCHET_SCHEMATHESIS_CALLS", "290"))
+CALLS = 2000
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 ORIGIN = "http://127.0.0.1:8000"
 
