@@ -79,7 +79,7 @@ def test_each_step_has_a_report_of_its_own() -> None:
 
 
 def test_every_marker_that_is_declared_is_heavy(pytestconfig: pytest.Config) -> None:
-    ours = {"spark", "interop", "fault", "browser", "callgrind"}
+    ours = {"spark", "interop", "fault", "browser", "callgrind", "fuzz"}
     declared = {line.split(":")[0] for line in pytestconfig.getini("markers")}
 
     assert ours <= declared
