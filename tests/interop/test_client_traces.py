@@ -1,0 +1,115 @@
+"""The trace that a Java client writes of itself, beside ours on the page of a message's family."""
+
+from __future__ import annotations
+
+import subprocess
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.urls import reverse
+
+from console.accounts.roles import Role, give_role
+from console.gateway import access
+from tests.support import raw_remoting
+from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from django.test import Client
+
+    from tests.support.java_clients import JavaClients
+
+pytestmark = [pytest.mark.interop, pytest.mark.django_db]
+
+COUNT = 20
+POLL_S = 0.25
+GROUP = "traced-group"
+TRACES = "RMQ_SYS_TRACE_TOPIC"
+RECORD_END, FIELD_END = b"\x02", b"\x01"
+PUB, SUB_BEFORE = b"Pub", b"SubBefore"
+ZLIB = b"\x78"
+AT, COST = 1, 10
+"""Fields of Pub; the others begin with the time as well."""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that keeps traces."""
+    process = BrokerProcess(tmp_path, traceTopicEnable="true")
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def viewer(broker: BrokerProcess, client: Client, settings: Any) -> Iterator[Client]:
+    """Somebody at the console in front of the broker."""
+    settings.TREBUCHET_NAMESRV = [broker.namesrv]
+    access.gateway.cache_clear()
+    user = get_user_model().objects.create_user("rita", password="correct horse battery")
+    give_role(user, Role.VIEWER)
+    client.force_login(user)
+    yield client
+    access.gateway.cache_clear()
+
+
+def traced_records(broker: BrokerProcess, key: str) -> dict[bytes, list[bytes]]:
+    """Return what the clients wrote of a message, as it is stored, by kind."""
+    records = {}
+    for each in raw_remoting.read_queue(broker.port, TRACES, 0):
+        # What is longer than 4 KiB, clients compress.
+        body = zlib.decompress(each.body) if each.body.startswith(ZLIB) else each.body
+        for raw in body.split(RECORD_END):
+            fields = raw.split(FIELD_END)
+            if key.encode() in [part for field in fields for part in field.split(b" ")]:
+                records[fields[0]] = fields
+    return records
+
+
+def all_are_traced(broker: BrokerProcess, kinds: set[bytes]) -> bool:
+    return all(kinds <= set(traced_records(broker, f"traced-{number}")) for number in range(COUNT))
+
+
+def test_a_clients_own_trace_and_ours_agree_side_by_side(
+    java: JavaClients, broker: BrokerProcess, viewer: Client
+) -> None:
+    raw_remoting.create_topic(broker.port, "Traced", queues=1)
+    # A consumer of 5.x drops its traces of messages without a region, and our broker adds none.
+    is_consumption_traced = java.version == "4.9.7"
+    kinds = {PUB, SUB_BEFORE} if is_consumption_traced else {PUB}
+
+    arguments = (broker.namesrv, "Traced", GROUP, COUNT)
+    with java.start("TracedClients", *arguments, stdin=subprocess.PIPE) as clients:
+        assert clients.stdin is not None
+        assert clients.stdout is not None
+        received = [clients.stdout.readline().split() for _ in range(COUNT)]
+        until(lambda: all_are_traced(broker, kinds), "the traces to be stored", every_s=POLL_S)
+        clients.stdin.close()
+
+    for _, key, queue_id, offset, store_ms in received:
+        theirs = traced_records(broker, key)
+        address = reverse("family:message", args=["broker-a", int(queue_id), int(offset), "Traced"])
+        answer = viewer.get(address)
+
+        sent, *consumptions = answer.context["comparisons"]
+        sent_ms = int(theirs[PUB][AT])
+        assert (sent.low_ms, sent.lasts_ms) == (sent_ms, int(theirs[PUB][COST]))
+        # Both clocks are this machine's: between them is no error but that of a millisecond.
+        assert (sent.ours_ms, sent.apart_ms) == (int(store_ms), 0)
+        assert sent_ms <= int(store_ms) <= sent_ms + sent.lasts_ms
+        stages = ["client_send", "sent", "stored", "acknowledged"]
+        assert len(consumptions) == is_consumption_traced
+        for consumed in consumptions:
+            consumed_ms = int(theirs[SUB_BEFORE][AT])
+            assert consumed.low_ms == consumed_ms
+            assert (consumed.ours_ms, consumed.apart_ms) == (int(store_ms), 0)
+            assert int(store_ms) <= consumed_ms
+            stages.append("client_consume")
+        page = answer.content.decode()
+        for stage in stages:
+            assert f'data-stage="{stage}"' in page
