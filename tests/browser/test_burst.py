@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from tests.support.broker_process import BrokerProcess
 
+pytestmark = pytest.mark.browser
+
 BURST = 10_000
 AT_ONCE = 500
 PULLED = 32

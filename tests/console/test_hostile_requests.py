@@ -14,7 +14,7 @@ from tests.console.test_addresses import ALL, url_of
 if TYPE_CHECKING:
     import random
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.fuzz]
 
 VALUES = (
     *("", " ", "0", "-1", "9" * 30, "1e9", "NaN", "½", "१२", "null", "true", "{}", "[]", "\x00"),
