@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +25,28 @@ def test_a_word_of_the_address_is_in_the_filter(
 
     field = page[page.index('id="river-line"') :].partition(">")[0]
     assert f'value="{name}:shipping&lt;b&gt;"' in field
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "line"),
+    [
+        ("topics:detail", {}, "topic:billing"),
+        ("groups:detail", {}, "group:billing"),
+        ("groups:member", {"client": "billing@1"}, "client:billing@1"),
+    ],
+)
+def test_the_way_here_from_a_page_is_filtered_by_what_the_page_is_about(
+    actors: Actors, brokers: FakeBroker, page: str, query: dict[str, str], line: str
+) -> None:
+    brokers.add_topic("billing")
+    brokers.add_group("billing", online=True, topic="billing")
+    content = actors.operator.get(reverse(page, args=["billing"]), query).content.decode()
+
+    (link,) = set(re.findall(rf'href="({reverse("tracing:river")}\?[^"]+)"', content))
+    there = actors.reader.get(html.unescape(link)).content.decode()
+
+    field = there[there.index('id="river-line"') :].partition(">")[0]
+    assert f'value="{line}"' in html.unescape(field)
 
 
 def test_a_filter_is_written_as_people_write_it() -> None:

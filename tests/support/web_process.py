@@ -95,6 +95,12 @@ class WebProcess:
             self._process.terminate()
             self._process.wait()
 
+    def kill(self) -> None:
+        """Let it end as a crash does; `launch` starts another in its place."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
         """Open a connection from one of this machine's loopback addresses."""
         return socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS, (source, 0))

@@ -1,4 +1,4 @@
-"""A burst seen live in Chromium: a real broker, the real console between, nothing uncounted."""
+"""The live page in Chromium, a real broker and the real console behind it: bursts and crashes."""
 
 from __future__ import annotations
 
@@ -109,3 +109,26 @@ def test_of_a_burst_what_the_page_shows_and_counts_as_dropped_is_what_was_sent_f
         STAGES, BURST
     )
     assert sum(came for came, _lost in counts.values()) > 0
+
+
+def test_a_page_whose_console_is_killed_says_so_and_goes_on_with_the_next(
+    context: BrowserContext, web: WebProcess, broker_process: BrokerProcess
+) -> None:
+    create_topic(broker_process.port, TOPIC)
+    context.set_default_timeout(1_000 * SETTLED_SECONDS)
+    page = context.new_page()
+    sign_in(page, web.url)
+    page.goto(f"{web.url}/live/?topic={TOPIC}")
+    state = page.locator("#river-state")
+    expect(state).to_have_text("Live", timeout=1_000 * SETTLED_SECONDS)
+
+    web.kill()
+    expect(state).not_to_have_text("Live", timeout=1_000 * SETTLED_SECONDS)
+    web.launch()
+    expect(state).to_have_text("Live", timeout=1_000 * SETTLED_SECONDS)
+    with RawClient(broker_process.port) as client:
+        fields = fields_of(TOPIC, 0, "UNIQ_KEY\x01AFTER\x02KEYS\x01after\x02")
+        client.send_bytes(send(fields, b"", 1))
+        assert client.read_answer().code == SUCCESS
+
+    expect(page.get_by_text("after").first).to_be_visible(timeout=1_000 * SETTLED_SECONDS)
