@@ -47,6 +47,19 @@ Outcomes = dict[str, str]
 Both = tuple[Outcomes, Outcomes]
 
 
+def client_of(mqadmin: MqAdmin) -> str:
+    """Return the id of the consumer; its heartbeat comes late on a machine that stalls."""
+    found: list[str] = []
+
+    def is_connected() -> bool:
+        words = mqadmin.run("consumerConnection", "-g", "live-consumer").text.split()
+        found.extend(word for word in words if word.endswith("@live"))
+        return bool(found)
+
+    until(is_connected, "the consumer to be known", every_s=1.0)
+    return found[0]
+
+
 def run_all(port: int, namesrv: str, jars: str, home: Path) -> Outcomes:
     """Run every case against one deployment."""
     until(lambda: HALF_TOPIC in topics_of(port), f"{HALF_TOPIC} of {namesrv}")
@@ -56,12 +69,12 @@ def run_all(port: int, namesrv: str, jars: str, home: Path) -> Outcomes:
         LiveClients(jars, home, namesrv, TOPIC, "broker-a", MESSAGES) as live,
         MqAdmin(jars, home, namesrv) as mqadmin,
     ):
-        client = mqadmin.run("consumerConnection", "-g", "live-consumer").text
+        client = client_of(mqadmin)
         names = {
             "uniq": live.ids["k1"][0],
             "offset_id": live.ids["k1"][1],
             "broker": f"127.0.0.1:{port}",
-            "client": next(word for word in client.split() if word.endswith("@live")),
+            "client": client,
             "home": str(home),
         }
         for case in CASES:
