@@ -52,7 +52,7 @@ def metrics_stages(
         parked_pulls=lambda: len(storage.parked_pulls),
         waiting=lambda: len(requests.lane),
         series_max=lambda: server.metrics_series_max,
-        is_native=foundation.native.send_turn is not None,
+        left=None if foundation.native.turn is None else requests.left,
     )
     listener = MetricsListener(
         page.text,

@@ -6,6 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from broker_core.composition.foundation import Foundation
     from broker_core.composition.storage import StorageParts
     from broker_core.native.turn import PullTurn, SendTurn
@@ -25,6 +27,11 @@ def build_plain_requests(
     if native.turn is None:
         return None
     return native.turn(_sends(foundation, storage, send), _pulls(foundation, storage, pull))
+
+
+def left_words(left: Mapping[str, int]) -> str:
+    """Return for people why requests were left to Python, and how many; "" for none."""
+    return " ".join(f"{reason}={count}" for reason, count in left.items() if count)
 
 
 def _sends(foundation: Foundation, storage: StorageParts, send: SendProcessor) -> SendTurn | None:

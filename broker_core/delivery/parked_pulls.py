@@ -2,13 +2,15 @@
 
 Source: broker/longpolling/PullRequestHoldService.java (4.9.7).
 Differs: a parked pull whose filter skipped the arrivals remembers how far it looked, so that the
-next arrival does not make it look at them again. The original scans every five seconds; here each
-pull has a timer of its own.
+next arrival does not make it look at them again. The original scans every five seconds; here one
+timer waits for the first deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 QueueKey = tuple[str, int]
 PARKED_PER_CONNECTION_MAX = 10_000
+EARLY_S = 0.001
+"""The loop's timers count milliseconds."""
+ENDED_MAX = 1_000
+"""So many deadlines of pulls that wait no more are kept, beside as many as pulls that wait."""
 ATTEMPTS_AT_ONCE = 2_000
 """Pulls that are tried again in one turn of the loop: 30 ms."""
 
@@ -45,12 +51,12 @@ class Parkable(Protocol):
 
 
 class _Parked:
-    __slots__ = ("handle", "is_last", "key", "pull")
+    __slots__ = ("is_last", "is_waiting", "key", "pull")
 
     def __init__(self, key: QueueKey, pull: Parkable) -> None:
         self.key = key
         self.pull = pull
-        self.handle: Timer | None = None
+        self.is_waiting = True
         self.is_last = False
 
 
@@ -71,6 +77,11 @@ class ParkedPulls:
         self._ready: dict[QueueKey, int] = {}
         self._due: deque[_Parked] = deque()
         self._is_attempt_due = False
+        # A heap. What ends before its deadline stays in it for a while: most do.
+        self._deadlines: list[tuple[float, int, _Parked]] = []
+        self._numbers = itertools.count()
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
 
     def __len__(self) -> int:
         return self._count
@@ -89,7 +100,9 @@ class ParkedPulls:
         self._count += 1
         self._by_connection.setdefault(pull.connection, set()).add(parked)
         when = self._clock.monotonic() + timeout_ms / 1000
-        parked.handle = self._clock.call_at(when, lambda: self._expire(parked))
+        heapq.heappush(self._deadlines, (when, next(self._numbers), parked))
+        if self._timer is None or when < self._timer_at:
+            self._wait_until(when)
 
     def on_arrival(self, topic: str, queue_id: int, max_offset_in_queue: int) -> None:
         """Note that a queue has grown. Called for every message: it must stay this short."""
@@ -109,6 +122,9 @@ class ParkedPulls:
         for parked in [one for waiting in self._parked.values() for one in waiting]:
             self._forget(parked)
             parked.pull.attempt(is_last=True)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _wake_ready(self) -> None:
         ready, self._ready = self._ready, {}
@@ -125,7 +141,7 @@ class ParkedPulls:
         due = self._due
         for _ in range(min(len(due), ATTEMPTS_AT_ONCE)):
             parked = due.popleft()
-            if parked not in self._parked.get(parked.key, ()):
+            if not parked.is_waiting:
                 continue  # Its connection is lost, or it was answered meanwhile.
             if parked.is_last:
                 self._forget(parked)
@@ -135,6 +151,25 @@ class ParkedPulls:
         self._is_attempt_due = bool(due)
         if due:
             asyncio.get_running_loop().call_soon(self._attempt_some)
+
+    def _wait_until(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._clock.call_at(when, self._expire_due)
+
+    def _expire_due(self) -> None:
+        self._timer = None
+        deadlines = self._deadlines
+        due = self._clock.monotonic() + EARLY_S
+        while deadlines:
+            when, _, parked = deadlines[0]
+            if parked.is_waiting and when > due:
+                self._wait_until(when)
+                break
+            heapq.heappop(deadlines)
+            if parked.is_waiting:
+                self._expire(parked)
 
     def _expire(self, parked: _Parked) -> None:
         parked.is_last = True
@@ -152,11 +187,14 @@ class ParkedPulls:
                 del self._by_connection[parked.pull.connection]
 
     def _unpark(self, parked: _Parked) -> None:
-        if parked.handle is not None:
-            parked.handle.cancel()
-        waiting = self._parked.get(parked.key)
-        if waiting is not None and parked in waiting:
-            del waiting[parked]
-            self._count -= 1
-            if not waiting:
-                del self._parked[parked.key]
+        if not parked.is_waiting:
+            return
+        parked.is_waiting = False
+        waiting = self._parked[parked.key]
+        del waiting[parked]
+        if not waiting:
+            del self._parked[parked.key]
+        self._count -= 1
+        if len(self._deadlines) > 2 * self._count + ENDED_MAX:
+            self._deadlines = [each for each in self._deadlines if each[2].is_waiting]
+            heapq.heapify(self._deadlines)

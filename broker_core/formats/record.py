@@ -441,6 +441,11 @@ def topic_of(view: memoryview) -> str:
     return str(view[head.topic_from : head.topic_to], "utf-8", "replace")
 
 
+def queue_offset_of(view: memoryview) -> int:
+    """Return the queue offset of the first record, without checking the record."""
+    return int.from_bytes(view[QUEUE_OFFSET_POSITION:COMMIT_LOG_OFFSET_POSITION], "big")
+
+
 def store_timestamp_of(view: memoryview, position: int) -> int:
     """Return the store timestamp of the record at position, without checking the record."""
     (sys_flag,) = _SYS_FLAG.unpack_from(view, position + SYS_FLAG_POSITION)

@@ -1,14 +1,32 @@
-"""Plain pulls: messages in memory, of a queue that goes on from the offset that is asked for.
+"""Plain pulls: messages in memory from an offset on, or nothing yet, at the end of a queue.
 
-Who may read what, and what is counted, Python's objects are asked: microseconds a pull. What costs
-by the message is here: units, tags, places in the log, and the answer, whose body is copied once.
-The twin is `processors/pull.py` with `store/reads.py` and `store/transfer.py`; whatever it finds
-otherwise than in order is left to it, before anything was counted.
+Who may read what is decided here when there is nothing to object to; else Python decides, and
+says why not. What is counted, Python's objects are told. What costs by the message is here: units,
+tags, places in the log, and the answer, whose body is copied once. A pull that waits is a
+WaitingPull, which the twin's `delivery/parked_pulls.py` tries again. The twin is
+`processors/pull.py` with `processors/subscription_check.py`, `store/reads.py` and
+`store/transfer.py`; whatever is found otherwise than in order is left to it, before anything was
+counted.
 """
+
+from broker_core.message.names import HIDDEN_TOPICS
+from broker_core.message.topic_config import PERM_READ
 
 cdef enum:
     FLAG_COMMIT_OFFSET = 1
+    FLAG_SUSPEND = 2
     FLAG_SUBSCRIPTION = 4
+    # What a pull comes to: its place in PlainPulls.statuses, or nothing that is plain.
+    FOUND = 0
+    NO_MATCH = 1
+    AT_THE_END = 2
+    EMPTY = 3
+    NOT_PLAIN = 4
+    KINDS = 4
+    QUEUE_OFFSET_AT = 20
+    SYS_FLAG_AT = 36
+    STORED_AT = 48
+    STORED_END_MAX = 76
     MAX_MSG_NUMS_MAX = 1024
     FILLER_SIZE = 0x7FFFFFFF
     SIZE_BYTES = 4
@@ -19,6 +37,8 @@ cdef enum:
     FRAME_BYTES_MAX = 16777216
 
 cdef int64_t ADDRESS_MAX = -2147483649
+cdef int32_t BORN_V6 = BORNHOST_V6_FLAG
+cdef int32_t READABLE = PERM_READ
 
 
 cdef struct Run:
@@ -27,17 +47,36 @@ cdef struct Run:
     Py_ssize_t size
 
 
+cdef class PullTurn
+
+
+cdef class WaitingPull:
+    """A pull that found nothing and waits; see Parkable."""
+
+    cdef readonly object connection
+    cdef readonly int64_t queue_offset
+    cdef PullTurn _turn
+    cdef object _group, _topic, _wanted
+    cdef int32_t _code, _opaque, _queue_id
+    cdef int64_t _most
+
+    def attempt(self, *, bint is_last):
+        """See Parkable."""
+        return self._turn._attempt(self, is_last)
+
+
 cdef class PullTurn:
     """Serves plain pulls of one broker. Event loop only."""
 
-    cdef object _raw, _filter_of, _filter_type, _commits, _offsets, _which_broker, _tracer
+    cdef object _raw, _check, _kept_filter, _filter_type, _commits, _offsets, _which_broker, _tracer
     cdef object _slow_consumers, _config, _reader, _store_config, _log, _state, _queues
-    cdef object _visibility, _quarantine, _stats, _latency, _monotonic
+    cdef object _visibility, _quarantine, _stats, _latency, _monotonic, _parked_pulls, _again
     cdef object _handler
     cdef bint _is_raw, _is_timed
+    # By kind.
     cdef tuple _parts
     cdef Py_ssize_t _parts_size
-    cdef int64_t _filtered_units_max
+    cdef int64_t _filtered_units_max, _parked_chars_max, _suspend_timeout_ms_max, _kept_chars_max
     cdef uint8_t* _scratch
     # Of this pull.
     cdef int64_t _codes[CODES_MAX]
@@ -46,9 +85,10 @@ cdef class PullTurn:
     cdef int _run_count
     cdef Py_buffer _files[FILES_MAX]
     cdef int _file_count
-    cdef object _first_file
-    cdef int64_t _first_position
-    cdef int64_t _scanned, _count, _byte_count
+    cdef object _wanted
+    # Why the pull is not plain.
+    cdef int _why
+    cdef int64_t _low, _high, _scanned, _count, _byte_count, _first_stored, _first_offset
 
     def __cinit__(self):
         self._file_count = 0
@@ -64,7 +104,11 @@ cdef class PullTurn:
         """`pull`: the processor; `reader`: of whom it has its messages; see their attributes."""
         plain = pull.plain
         self._raw = pull.pull_message
-        self._filter_of = plain.filter_of
+        self._check = plain.check
+        self._kept_filter = plain.kept_filter
+        self._kept_chars_max = plain.kept_chars_max
+        self._parked_chars_max = plain.parked_chars_max
+        self._suspend_timeout_ms_max = plain.suspend_timeout_ms_max
         self._filter_type = plain.filter_type
         self._filtered_units_max = plain.filtered_units_max
         self._commits = plain.commits
@@ -74,7 +118,9 @@ cdef class PullTurn:
         self._slow_consumers = plain.slow_consumers
         self._config = plain.config
         self._parts = plain.answer_parts
-        self._parts_size = sum(map(len, self._parts))
+        self._parts_size = max([sum(map(len, parts)) for parts in self._parts])
+        self._parked_pulls = plain.parked_pulls
+        self._again = plain.again
         self._reader = reader
         self._store_config = reader.config
         self._log = reader.log
@@ -87,14 +133,21 @@ cdef class PullTurn:
         self._monotonic = clock.monotonic
         self._handler = None
         self._is_raw = self._is_timed = False
-        if len(self._parts) != FOUND_PARTS:
+        names = ("FOUND", "NO_MATCHED_MESSAGE", "OFFSET_OVERFLOW_ONE", "NO_MESSAGE_IN_QUEUE")
+        if plain.statuses != names or len(self._parts) != KINDS:
+            raise ValueError("pulls come to other things than the turn knows")
+        if any([len(parts) != FOUND_PARTS for parts in self._parts]):
             raise ValueError("the answer has other places than the turn fills")
 
     cdef object serve(self, Bytes begin, Py_ssize_t size, connection, decoder, dispatcher,
                       int code):
-        """Serve the pull that comes next; return its answer, b"" when it is not plain."""
+        """Serve the pull that comes next; return its answer, b"" when it is not plain.
+
+        None when it waits.
+        """
         cdef int64_t total, header
         cdef Pull pull
+        self._why = HEADER
         total = big32(begin)
         header = big32(begin + 4)
         # The first byte of `header` is the serializer: any but JSON makes it too long.
@@ -108,111 +161,256 @@ cdef class PullTurn:
             untimed = self._latency.untimed(handler)
             self._is_timed = untimed is not handler
             self._is_raw = untimed == self._raw
-        if not self._is_raw or self._tracer.watching or self._slow_consumers.is_watching:
+        if not self._is_raw:
+            self._why = HANDLER
+            return b""
+        if self._tracer.watching or self._slow_consumers.is_watching:
+            self._why = WATCHED
             return b""
         started = self._monotonic() if self._is_timed else None
         if not read_pull(begin + PREFIX, begin + PREFIX + header, &pull) or pull.code != code:
             return b""
         try:
-            answer = self._answer(&pull, connection)
+            answer = self._answer(&pull, header, connection)
         finally:
-            self._first_file = None
-            while self._file_count:
-                self._file_count -= 1
-                PyBuffer_Release(&self._files[self._file_count])
+            self._release()
         if answer is None:
-            return b""
-        decoder.skip(4 + total)
-        if started is not None:
-            self._latency.answered(self._monotonic() - started)
+            # It waits, and its wait is not what pulls take.
+            decoder.skip(4 + total)
+        elif PyBytes_GET_SIZE(answer):
+            decoder.skip(4 + total)
+            if started is not None:
+                self._latency.answered(self._monotonic() - started)
         return answer
 
-    cdef bytes _answer(self, Pull* pull, connection):
-        """Return the answer to a pull that finds messages, None if it is not plain."""
-        cdef int64_t next_offset, low, high
+    cdef int _release(self) except -1:
+        while self._file_count:
+            self._file_count -= 1
+            PyBuffer_Release(&self._files[self._file_count])
+        return 0
+
+    cdef bytes _answer(self, Pull* pull, int64_t header, connection):
+        """Return the answer to a pull, None when it waits, b"" if it is not plain."""
+        cdef int64_t timeout_ms = 0, most = max(1, min(pull.max_msg_nums, MAX_MSG_NUMS_MAX))
+        cdef int kind
         cdef bint is_committed = pull.sys_flag & FLAG_COMMIT_OFFSET and pull.commit_offset >= 0
+        cdef bytes answer = None
         topic = self._text(pull.topic)
         group = self._text(pull.group)
         if topic is None or group is None:
-            return None
-        queues = self._queues.table.get(topic)
-        queue = None if queues is None else queues.get(pull.queue_id)
-        if queue is None:
-            return None
-        low, high = queue.min_offset, queue.max_offset
-        if not low <= pull.queue_offset < high:
-            return None
+            return b""
         if is_committed:
             is_committed = self._which_broker.commits
         if is_committed:
             queues = self._offsets.table.get(f"{topic}@{group}")
             if queues is None or pull.queue_id not in queues:
                 # There may be too many: Python says so.
-                return None
+                self._why = OFFSET
+                return b""
+        self._why = READER
         try:
-            if not self._plan(pull, group, topic, queue, connection):
-                return None
+            if not self._find_filter(pull, group, topic, connection):
+                return b""
+            wanted = self._wanted
+            self._why = OFFSET
+            kind = self._look(topic, pull.queue_id, pull.queue_offset, most, wanted)
         except Exception:
             # Python meets it as well, and answers it.
-            return None
-        which = b"0"
-        if self._config.slave_read_enable:
-            which = self._which_broker.after(group, is_slow=False).encode()
-        next_offset = pull.queue_offset + self._scanned
-        answer = self._found(pull, which, next_offset, low, high)
-        if answer is None:
-            return None
+            return b""
+        if kind == NOT_PLAIN:
+            return b""
+        if kind >= AT_THE_END and pull.sys_flag & FLAG_SUSPEND:
+            timeout_ms = pull.suspend_timeout_ms
+            if not self._config.long_polling_enable:
+                timeout_ms = self._config.short_polling_time_mills
+            timeout_ms = min(timeout_ms, self._suspend_timeout_ms_max)
+            if timeout_ms and header > self._parked_chars_max:
+                self._why = HEADER
+                return b""
+            if timeout_ms and self._parked_pulls.is_full(connection):
+                timeout_ms = 0
+        if not timeout_ms:
+            answer = self._frame(kind, group, pull.queue_offset, pull.opaque)
+            if answer is None:
+                return b""
         if is_committed:
             self._commits.commit(group, topic, pull.queue_id, pull.commit_offset, connection)
+        self._tell(kind, group, topic, pull.queue_id, pull.queue_offset, connection)
+        if timeout_ms:
+            self._park(pull, group, topic, most, wanted, connection, timeout_ms)
+        return answer
+
+    cdef int _park(self, Pull* pull, group, topic, int64_t most, wanted, connection,
+                   int64_t timeout_ms) except -1:
+        cdef WaitingPull waiting = WaitingPull.__new__(WaitingPull)
+        waiting.connection = connection
+        waiting.queue_offset = pull.queue_offset
+        waiting._turn = self
+        waiting._group = group
+        waiting._topic = topic
+        waiting._wanted = wanted
+        waiting._code = pull.code
+        waiting._opaque = pull.opaque
+        waiting._queue_id = pull.queue_id
+        waiting._most = most
+        self._parked_pulls.park(topic, pull.queue_id, waiting, timeout_ms)
+        return 0
+
+    cdef bint _attempt(self, WaitingPull waiting, bint is_last) except -1:
+        """Try a pull again; return whether it is answered. The twin is `Pull.attempt`."""
+        cdef int kind = NOT_PLAIN
+        cdef bytes answer = None
+        connection = waiting.connection
+        if not connection.is_open:
+            return True
+        try:
+            if not self._tracer.watching and not self._slow_consumers.is_watching:
+                kind = self._look(
+                    waiting._topic, waiting._queue_id, waiting.queue_offset, waiting._most,
+                    waiting._wanted
+                )
+            if kind == FOUND or (is_last and kind != NOT_PLAIN):
+                answer = self._frame(
+                    kind, waiting._group, waiting.queue_offset, waiting._opaque
+                )
+                if answer is None:
+                    kind = NOT_PLAIN
+        except Exception:
+            # Python meets it as well.
+            kind = NOT_PLAIN
+        finally:
+            self._release()
+        if kind == NOT_PLAIN:
+            return self._hand_over(waiting, is_last)
+        self._tell(
+            kind, waiting._group, waiting._topic, waiting._queue_id, waiting.queue_offset, connection
+        )
+        if answer is None:
+            waiting.queue_offset += self._scanned
+            return False
+        connection.send(answer, at_once=True)
+        return True
+
+    cdef bint _hand_over(self, WaitingPull waiting, bint is_last) except -1:
+        """Have Python try a pull that is not plain any more."""
+        pull = self._again(
+            waiting._code, waiting._opaque, waiting.connection, waiting._group, waiting._topic,
+            waiting._queue_id, waiting.queue_offset, waiting._most, waiting._wanted
+        )
+        is_answered = pull.attempt(is_last=is_last)
+        waiting.queue_offset = pull.queue_offset
+        return is_answered
+
+    cdef int _tell(self, int kind, group, topic, int32_t queue_id, int64_t queue_offset,
+                   connection) except -1:
+        """Count what a pull came to, and have the recorder note what it hands out."""
         reader = self._reader
+        if kind != FOUND:
+            reader.get_miss_times += 1
+            return 0
         reader.get_found_times += 1
         reader.transferred_messages += self._count
-        self._stats.got(topic, group, pull.queue_id, self._count, self._byte_count)
+        self._stats.got(topic, group, queue_id, self._count, self._byte_count)
         recorder = self._tracer.recorder
         if recorder.is_on:
-            position = self._first_position
             recorder.delivered(
-                (group, topic, pull.queue_id),
-                pull.queue_offset,
-                next_offset,
-                self._first_file.view[position : position + self._runs[0].size],
+                (group, topic, queue_id),
+                queue_offset,
+                queue_offset + self._scanned,
+                self._first_stored,
                 self._byte_count,
                 connection.remote_address,
                 is_cold=False,
+                handed_out=self._first_offset if self._scanned > self._count else None,
             )
-        return answer
+        return 0
 
-    cdef bint _plan(self, Pull* pull, group, topic, queue, connection) except -1:
-        """Find what is answered; tell whether all of it is in memory and in order."""
-        cdef int64_t units_max, most = pull.max_msg_nums
-        cdef bint is_filtered
-        expression = expression_type = None
-        sub_version = 0
+    cdef bint _find_filter(self, Pull* pull, group, topic, connection) except -1:
+        """Find what the reader wants, if it may read the queue; the twin is SubscriptionCheck.
+
+        Tells whether there is nothing to object to; Python says what there is.
+        """
+        check = self._check
+        config = self._config
+        group_config = check.groups.table.get(group)
+        if group_config is None:
+            group_config = check.groups.find_or_create(group)
+        topic_config = check.topics.table.get(topic)
+        if (
+            group_config is None
+            or topic_config is None
+            or not <int32_t>config.broker_permission & READABLE
+            or not group_config.consume_enable
+            or not <int32_t>topic_config.perm & READABLE
+            or topic in HIDDEN_TOPICS
+            or not 0 <= pull.queue_id < <int64_t>topic_config.read_queue_nums
+            or config.filter_support_retry
+        ):
+            return False
         if pull.sys_flag & FLAG_SUBSCRIPTION:
-            expression = self._text(pull.subscription)
-            expression_type = self._text(pull.expression_type)
-            if expression is None or expression_type is None:
-                return False
-            expression_type = expression_type or None
-        else:
-            sub_version = pull.sub_version
-        wanted = self._filter_of(
-            group, topic, pull.queue_id, connection.remote_address, sub_version, expression,
-            expression_type
-        )
-        most = max(1, min(most, MAX_MSG_NUMS_MAX))
-        units_max = self._filtered_units_max
-        is_filtered = wanted is not None
+            return self._find_own_filter(pull, topic)
+        readers = check.consumers.groups.get(group)
+        if readers is None or (
+            not group_config.consume_broadcast_enable and readers.message_model == "BROADCASTING"
+        ):
+            return False
+        subscription = readers.subscriptions.get(topic)
+        if subscription is None:
+            return False
+        data = subscription.data
+        if <int64_t>data.sub_version < pull.sub_version or not data.is_tag_expression:
+            return False
+        self._wanted = subscription.tag_filter
+        return True
+
+    cdef bint _find_own_filter(self, Pull* pull, topic) except -1:
+        expression = self._text(pull.subscription)
+        expression_type = self._text(pull.expression_type)
+        if expression is None or expression_type is None:
+            return False
+        most = min(self._kept_chars_max, <int64_t>self._check.limits.client_expression_chars_max)
+        if len(expression) > most:
+            return False
+        wanted = self._kept_filter(topic, expression, expression_type or None)
+        if wanted is not None and type(wanted) is not self._filter_type:
+            return False
+        self._wanted = wanted
+        return True
+
+    cdef int _look(self, topic, int32_t queue_id, int64_t queue_offset, int64_t most,
+                   wanted) except -1:
+        """Find out what a pull comes to, without counting anything."""
+        cdef int64_t units_max = self._filtered_units_max
+        cdef bint is_filtered = wanted is not None
+        self._low = self._high = self._scanned = self._count = self._byte_count = 0
+        self._run_count = 0
+        queues = self._queues.table.get(topic)
+        queue = None if queues is None else queues.get(queue_id)
+        if queue is not None:
+            self._high = queue.max_offset
+        if self._high == 0:
+            return EMPTY if queue_offset == 0 else NOT_PLAIN
+        self._low = queue.min_offset
+        if not self._low <= queue_offset <= self._high:
+            return NOT_PLAIN
+        if queue_offset == self._high:
+            return AT_THE_END
+        self._why = MESSAGES
         if is_filtered:
             if type(wanted) is not self._filter_type or queue.ext is not None:
-                return False
+                self._why = READER
+                return NOT_PLAIN
             if not self._take_codes(wanted.codes):
-                return False
+                return NOT_PLAIN
         else:
             units_max = max(units_max, most)
         if self._quarantine.ranges:
-            return False
-        return self._gather(queue.units(pull.queue_offset, units_max), most, is_filtered)
+            return NOT_PLAIN
+        if not self._gather(queue.units(queue_offset, units_max), most, is_filtered):
+            return NOT_PLAIN
+        if self._count:
+            return FOUND
+        return NO_MATCH if self._scanned else NOT_PLAIN
 
     cdef bint _take_codes(self, codes) except -1:
         if len(codes) > CODES_MAX:
@@ -231,7 +429,7 @@ cdef class PullTurn:
         return code <= ADDRESS_MAX
 
     cdef bint _gather(self, units, int64_t most, bint is_filtered) except -1:
-        """Go through units until a limit is reached; see `plan_transfer`."""
+        """Go through units until a limit is reached; see `plan_transfer`. Tells if all is plain."""
         cdef Py_buffer view
         state, config = self._state, self._store_config
         cdef int64_t max_offset = <int64_t>state.file_from_offset + <int64_t>state.position
@@ -240,20 +438,16 @@ cdef class PullTurn:
         cdef int64_t bytes_max = config.max_transfer_bytes_on_message_in_memory
         cdef int64_t count_max = config.max_transfer_count_on_message_in_memory
         count_max = min(count_max, most)
-        self._scanned = self._count = self._byte_count = 0
-        self._run_count = 0
         if not 1 <= count_max <= MAX_MSG_NUMS_MAX:
             return False
         PyObject_GetBuffer(units, &view, PyBUF_SIMPLE)
         try:
-            if not self._go_through(
+            return self._go_through(
                 <Bytes>view.buf, view.len // UNIT_SIZE, max_offset, read_limit, disk_before,
                 count_max, bytes_max, is_filtered
-            ):
-                return False
+            )
         finally:
             PyBuffer_Release(&view)
-        return self._count > 0
 
     cdef bint _go_through(self, Bytes unit, Py_ssize_t units, int64_t max_offset,
                           int64_t read_limit, int64_t disk_before, int64_t count_max,
@@ -287,7 +481,10 @@ cdef class PullTurn:
             if <int32_t>big32(at) != size:
                 return False
             if self._count == 0:
-                self._first_position = offset - file_from
+                if size < STORED_END_MAX:
+                    return False
+                self._first_stored = stored_of(at)
+                self._first_offset = big64(at + QUEUE_OFFSET_AT)
             self._count += 1
             self._byte_count += size
             if self._run_count:
@@ -317,30 +514,31 @@ cdef class PullTurn:
         view = &self._files[self._file_count]
         PyObject_GetBuffer(file.buffer, view, PyBUF_SIMPLE)
         self._file_count += 1
-        if self._first_file is None:
-            self._first_file = file
         file_from[0] = file.file_from_offset
         file_to[0] = min(file_from[0] + min(<int64_t>file.size, view.len), max_offset)
         if not file_from[0] <= offset < file_to[0]:
             return NULL
         return <Bytes>view.buf
 
-    cdef bytes _found(self, Pull* pull, bytes which, int64_t next_offset, int64_t low,
-                      int64_t high):
-        """Return the frame of the answer, None when it is too long for one."""
+    cdef bytes _frame(self, int kind, group, int64_t queue_offset, int32_t opaque):
+        """Return the frame of an answer, None when it is too long for one."""
         cdef uint8_t head[FOUND_HEAD_MAX]
         cdef uint8_t* to = head + PREFIX
         cdef Py_ssize_t size
         cdef int i
+        cdef bytes which = b"0"
+        cdef tuple parts = <tuple>self._parts[kind]
+        if self._config.slave_read_enable:
+            which = self._which_broker.after(group, is_slow=False).encode()
         size = PREFIX + self._parts_size + PyBytes_GET_SIZE(which) + 4 * (DECIMAL_MAX + 1)
         if size > FOUND_HEAD_MAX or self._byte_count > FRAME_BYTES_MAX - FOUND_HEAD_MAX:
             return None
-        to = put_part(put_part(to, <bytes>self._parts[0]), which)
-        to = put_decimal(put_part(to, <bytes>self._parts[1]), next_offset)
-        to = put_decimal(put_part(to, <bytes>self._parts[2]), low)
-        to = put_decimal(put_part(to, <bytes>self._parts[3]), high)
-        to = put_decimal(put_part(to, <bytes>self._parts[4]), pull.opaque)
-        to = put_part(to, <bytes>self._parts[5])
+        to = put_part(put_part(to, <bytes>parts[0]), which)
+        to = put_decimal(put_part(to, <bytes>parts[1]), queue_offset + self._scanned)
+        to = put_decimal(put_part(to, <bytes>parts[2]), self._low)
+        to = put_decimal(put_part(to, <bytes>parts[3]), self._high)
+        to = put_decimal(put_part(to, <bytes>parts[4]), opaque)
+        to = put_part(to, <bytes>parts[5])
         size = to - head
         put32(put32(head, <uint32_t>(size - 4 + self._byte_count)), <uint32_t>(size - PREFIX))
         answer = PyBytes_FromStringAndSize(NULL, size + self._byte_count)
@@ -359,3 +557,9 @@ cdef class PullTurn:
             return text_of(text)
         size = unescape(text, self._scratch)
         return None if size < 0 else PyUnicode_DecodeUTF8(<const char*>self._scratch, size, NULL)
+
+
+cdef inline int64_t stored_of(Bytes record) noexcept:
+    """Return when a record was stored, as `store_timestamp_of` does."""
+    cdef int32_t flags = <int32_t>big32(record + SYS_FLAG_AT)
+    return big64(record + STORED_AT + (HOST_MAX if flags & BORN_V6 else 8))

@@ -21,6 +21,8 @@ class PullTurn:
 
 class Turn:
     def __init__(self, sends: SendTurn | None, pulls: PullTurn | None) -> None: ...
+    @property
+    def left(self) -> dict[str, int]: ...
     def serve(
         self,
         connection: object,
@@ -28,7 +30,7 @@ class Turn:
         dispatcher: object,
         room: int,
         requests_max: int,
-    ) -> bytes | Later: ...
+    ) -> bytes | Later | None: ...
 
 class NativePlainReplay:
     records: int

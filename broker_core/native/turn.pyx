@@ -88,6 +88,29 @@ cdef enum:
     ANSWERS_MAX = 262144
     MAGIC = 0xDAA320A7
 
+# Why a frame is left to Python: its place in LEFT.
+cdef enum:
+    TAKEN = 0
+    CODE = 1
+    HEADER = 2
+    HANDLER = 3
+    STORE = 4
+    QUEUE = 5
+    PROPERTY = 6
+    ACKNOWLEDGEMENT = 7
+    ROOM = 8
+    BATCH = 9
+    WATCHED = 10
+    READER = 11
+    OFFSET = 12
+    MESSAGES = 13
+    REASONS = 14
+
+LEFT = (
+    "", "code", "header", "handler", "store", "queue", "property", "acknowledgement", "room",
+    "batch", "watched", "reader", "offset", "messages",
+)
+
 cdef const char* BEGINS = b'{"code":'
 cdef Py_ssize_t BEGINS_SIZE = 8
 cdef const char* UNIQ_KEY = b'UNIQ_KEY\x01'
@@ -197,6 +220,8 @@ cdef class SendTurn:
     cdef Py_buffer _log
     cdef int64_t _from, _position, _limit, _body_max, _room, _now
     cdef int64_t _wait_limit, _requests
+    # Why the frame that comes next is not taken.
+    cdef int _why
     cdef bint _is_loaded, _waits, _is_picking
     cdef Bytes _born_host
     cdef Py_ssize_t _born_size, _head_size
@@ -275,6 +300,7 @@ cdef class SendTurn:
         """
         cdef Py_ssize_t taken = 0
         self._answered = 0
+        self._why = TAKEN
         try:
             if not self._may_serve(dispatcher, born_host):
                 return b""
@@ -303,7 +329,11 @@ cdef class SendTurn:
         if handler is not self._handler:
             self._handler = handler
             self._is_raw = handler == self._raw
-        if not self._is_raw or not self._state.is_writable:
+        if not self._is_raw:
+            self._why = HANDLER
+            return False
+        self._why = STORE
+        if not self._state.is_writable:
             return False
         self._waits = self._acknowledge.waits
         if self._waits:
@@ -326,6 +356,7 @@ cdef class SendTurn:
         if len(self._parts) != PARTS or self._parts_size > ANSWERS_MAX // 4:
             return False
         self._dispatcher = dispatcher
+        self._why = TAKEN
         return True
 
     cdef bint _may_serve_code(self, int32_t code) except -1:
@@ -365,15 +396,22 @@ cdef class SendTurn:
             if total + 4 > end - at:
                 break
             body = at + PREFIX + header
-            if not read_send(at + PREFIX, body, &send) or not self._may_serve_code(send.code):
+            if not read_send(at + PREFIX, body, &send):
+                self._why = HEADER
                 break
+            if not self._may_serve_code(send.code):
+                self._why = HANDLER
+                break
+            self._why = PROPERTY
             if send.is_batch:
                 if not read_common(send.properties, self._scratch, &self._special, &properties):
                     break
             elif not read_properties(send.properties, self._scratch, &self._special, &properties):
                 break
+            self._why = ACKNOWLEDGEMENT
             if self._waits and properties.is_unawaited:
                 break
+            self._why = ROOM
             if not self._is_loaded:
                 self._load()
             if send.is_batch:
@@ -383,6 +421,7 @@ cdef class SendTurn:
                 break
             at += 4 + total
             self._requests += 1
+            self._why = TAKEN
         return at - begin
 
     cdef int _load(self) except -1:
@@ -464,7 +503,11 @@ cdef class SendTurn:
         cdef uint8_t* to
         cdef bint is_picked
         cdef object validated_s = None, appended_s = None
-        if place is None or (self._is_guarded and self._names_guard(properties.size)):
+        if place is None:
+            self._why = QUEUE
+            return False
+        if self._is_guarded and self._names_guard(properties.size):
+            self._why = PROPERTY
             return False
         properties_size = properties.size + PyBytes_GET_SIZE(self._cluster)
         properties_size += PyBytes_GET_SIZE(self._ending)
@@ -482,6 +525,7 @@ cdef class SendTurn:
         if is_indexed and self._room <= keys_size:
             return False
         if self._waits and self._from + self._position + size >= self._wait_limit:
+            self._why = ACKNOWLEDGEMENT
             return False
         if self._position + size > self._limit and (
             self._requests or not self._make_room(place, size)
@@ -554,7 +598,11 @@ cdef class SendTurn:
         cdef Py_ssize_t text_size, answer_size
         cdef Bytes at = body
         cdef Item item
-        if place is None or end - body > self._body_max or send.sys_flag & self._refused_flags:
+        if place is None:
+            self._why = QUEUE
+            return False
+        self._why = BATCH
+        if end - body > self._body_max or send.sys_flag & self._refused_flags:
             return False
         if place.one_of or self._is_guarded:
             # Somebody may want to see it; or each message ends in a checksum.
@@ -569,6 +617,7 @@ cdef class SendTurn:
             size += self._overhead(place) + item.body.size + text_size
             entries += 1 + characters(common.keys if common.keys.size else item.keys)
             count += 1
+        self._why = ROOM
         answer_size = self._parts_size + NUMBERS_MAX
         answer_size += count * (1 + PyBytes_GET_SIZE(self._store_host_hex) + HEX_SIZE)
         if (
@@ -832,11 +881,20 @@ cdef class Turn:
 
     cdef SendTurn _sends
     cdef PullTurn _pulls
+    cdef int64_t _left[REASONS]
 
     def __init__(self, SendTurn sends, PullTurn pulls):
         """Either may be None: then its requests are the Python twin's."""
+        cdef int i
         self._sends = sends
         self._pulls = pulls
+        for i in range(REASONS):
+            self._left[i] = 0
+
+    @property
+    def left(self):
+        """How many requests were left to Python, by reason; see PlainRequests."""
+        return {LEFT[i]: self._left[i] for i in range(1, REASONS)}
 
     def serve(self, connection, decoder, dispatcher, Py_ssize_t room, int64_t requests_max):
         """See PlainRequests."""
@@ -849,21 +907,43 @@ cdef class Turn:
         PyObject_GetBuffer(rest, &view, PyBUF_SIMPLE)
         try:
             begin = <Bytes>view.buf
-            if view.len < START or memcmp(begin + PREFIX, BEGINS, BEGINS_SIZE) != 0:
+            if view.len < START:
                 return b""
+            if memcmp(begin + PREFIX, BEGINS, BEGINS_SIZE) != 0:
+                return self._leave(begin, view.len, HEADER)
             code = code_at(begin + PREFIX + BEGINS_SIZE)
             if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE or code == SEND_MESSAGE:
-                if self._sends is not None:
-                    return self._sends.serve(
-                        begin, view.len, decoder, dispatcher, connection.remote_host, room,
-                        requests_max
-                    )
-            elif code == PULL_MESSAGE or code == LITE_PULL_MESSAGE:
-                if self._pulls is not None:
-                    return self._pulls.serve(begin, view.len, connection, decoder, dispatcher, code)
-            return b""
+                if self._sends is None:
+                    return self._leave(begin, view.len, STORE)
+                answers = self._sends.serve(
+                    begin, view.len, decoder, dispatcher, connection.remote_host, room,
+                    requests_max
+                )
+                if is_nothing(answers):
+                    self._leave(begin, view.len, self._sends._why)
+                return answers
+            if code == PULL_MESSAGE or code == LITE_PULL_MESSAGE:
+                if self._pulls is None:
+                    return self._leave(begin, view.len, STORE)
+                answers = self._pulls.serve(
+                    begin, view.len, connection, decoder, dispatcher, code
+                )
+                if is_nothing(answers):
+                    self._leave(begin, view.len, self._pulls._why)
+                return answers
+            return self._leave(begin, view.len, CODE)
         finally:
             PyBuffer_Release(&view)
+
+    cdef bytes _leave(self, Bytes begin, Py_ssize_t size, int why):
+        """Count a request that is left to Python, when it is there as a whole."""
+        if why != TAKEN and 4 + <int64_t>big32(begin) <= size:
+            self._left[why] += 1
+        return b""
+
+
+cdef inline bint is_nothing(answers):
+    return type(answers) is bytes and PyBytes_GET_SIZE(answers) == 0
 
 
 cdef inline int code_at(Bytes at) noexcept:

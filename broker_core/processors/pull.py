@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.delivery.tag_filter import TagFilter
 from broker_core.errors import RequestRefusedError
+from broker_core.formats.record import queue_offset_of, store_timestamp_of
 from broker_core.processors.around.consume_hooks import QueuePlace
 from broker_core.processors.consumer_trace import Answered
+from broker_core.processors.subscription_check import KEPT_CHARS_MAX, kept_filter
 from broker_core.processors.which_broker import MASTER
 from broker_core.protocol.codes import ResponseCode
-from broker_core.protocol.command import answer_template, parts_of
+from broker_core.protocol.command import RemotingCommand, answer_template, parts_of
 from broker_core.protocol.headers import fields
 from broker_core.remoting.dispatch import refused
 from broker_core.store.results import FILTERED_UNITS_MAX, GetMessageResult, GetMessageStatus
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from broker_core.processors.offset_commits import OffsetCommits
     from broker_core.processors.subscription_check import SubscriptionCheck
     from broker_core.processors.which_broker import WhichBroker
-    from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
@@ -69,6 +70,15 @@ EMPTY = frozenset({GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_
 """Of a queue without messages only offset 0 may wait; any other offset has moved."""
 
 
+PLAIN_STATUSES = (
+    GetMessageStatus.FOUND,
+    GetMessageStatus.NO_MATCHED_MESSAGE,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE,
+    GetMessageStatus.NO_MESSAGE_IN_QUEUE,
+)
+"""What plain pulls come to; the last one only from offset 0 on."""
+
+
 @dataclass(frozen=True, slots=True)
 class PullWatchers:
     """The receivers of the messages that pulls deliver."""
@@ -81,8 +91,10 @@ class PullWatchers:
 class PlainPulls(NamedTuple):
     """What the native turn needs to know of this module to serve plain pulls."""
 
-    filter_of: Callable[..., MessageFilter | None]
-    """See SubscriptionCheck."""
+    check: SubscriptionCheck
+    kept_filter: Callable[[str, str, str | None], MessageFilter | None]
+    """Of expressions with at most kept_chars_max characters."""
+    kept_chars_max: int
     filter_type: type[TagFilter]
     """Other filters are not plain."""
     filtered_units_max: int
@@ -91,8 +103,14 @@ class PlainPulls(NamedTuple):
     tracer: Tracer
     slow_consumers: SlowConsumers
     config: BrokerConfig
-    answer_parts: tuple[bytes, ...]
-    """A header of messages found, cut where suggestWhichBrokerId, the next, the lowest and the
+    parked_pulls: ParkedPulls
+    again: Callable[..., Pull]
+    """See PullProcessor.again."""
+    parked_chars_max: int
+    suspend_timeout_ms_max: int
+    statuses: tuple[str, ...]
+    answer_parts: tuple[tuple[bytes, ...], ...]
+    """Headers of these statuses, cut where suggestWhichBrokerId, the next, the lowest and the
     highest offset and the opaque stand."""
 
 
@@ -133,9 +151,11 @@ class PullProcessor:
             return None
         names = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
         places = b",".join(b'"%b":"%%d"' % name.encode() for name in names)
-        remark = GetMessageStatus.FOUND.name.encode()
+        fields_text = b"{" + places + b"}"
         return PlainPulls(
-            self._check.filter_of,
+            self._check,
+            kept_filter,
+            KEPT_CHARS_MAX,
             TagFilter,
             FILTERED_UNITS_MAX,
             self._commits,
@@ -143,7 +163,15 @@ class PullProcessor:
             self._tracer,
             self._slow_consumers,
             self._config,
-            parts_of(answer_template(b"{" + places + b"}", remark)),
+            self._parked_pulls,
+            self.again,
+            PARKED_CHARS_MAX,
+            SUSPEND_TIMEOUT_MS_MAX,
+            tuple(status.name for status in PLAIN_STATUSES),
+            tuple(
+                parts_of(answer_template(fields_text, status.name.encode(), code_of(status, 0)))
+                for status in PLAIN_STATUSES
+            ),
         )
 
     def pull_message(
@@ -199,6 +227,34 @@ class PullProcessor:
         if isinstance(result, GetMessageResult):
             return self.answer_or_park(pull, result)
         return self._answer_later(pull, result)
+
+    def again(
+        self,
+        code: int,
+        opaque: int,
+        connection: Connection,
+        group: str,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        message_filter: MessageFilter | None,
+    ) -> Pull:
+        """Return a pull that the native turn has parked, to be tried again here."""
+        request = RemotingCommand.request(code)
+        request.opaque = opaque
+        pull = Pull(
+            self,
+            request,
+            connection,
+            group=group,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=queue_offset,
+            max_msg_nums=max_msg_nums,
+        )
+        pull.message_filter = message_filter
+        return pull
 
     def answer_or_park(self, pull: Pull, result: GetMessageResult) -> RemotingCommand | None:
         """Return the answer, or None after the pull was parked.
@@ -291,14 +347,16 @@ class PullProcessor:
         """Tell the recorder, and whoever watches, of a pull that is answered with messages."""
         recorder = self._tracer.recorder
         if recorder.is_on and result.buffers:
+            passed_over = result.next_begin_offset - pull.queue_offset - result.message_count
             recorder.delivered(
                 (pull.group, pull.topic, pull.queue_id),
                 pull.queue_offset,
                 result.next_begin_offset,
-                result.buffers[0],
+                store_timestamp_of(result.buffers[0], 0),
                 result.byte_count,
                 pull.connection.remote_address,
                 is_cold=pull.is_cold,
+                handed_out=queue_offset_of(result.buffers[0]) if passed_over else None,
             )
         if self._tracer.watching:
             self._trace.delivered(answered(pull, result))
@@ -389,7 +447,7 @@ class Pull:
         result = self.get()
         if not isinstance(result, GetMessageResult):
             # Cold so soon after it arrived: let the client ask again, its next pull reads it.
-            self.connection.send(self._retry_immediately())
+            self.connection.send(self._retry_immediately(), at_once=True)
             return True
         if not is_last:
             if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
@@ -398,7 +456,7 @@ class Pull:
                 return False
             if code_of(result.status, self.queue_offset) is ResponseCode.PULL_NOT_FOUND:
                 return False
-        self.connection.send(self._answer(result))
+        self.connection.send(self._answer(result), at_once=True)
         return True
 
     def _answer(self, result: GetMessageResult) -> RemotingCommand:

@@ -34,7 +34,11 @@ KEPT_CHARS_MAX = 512
 
 
 class SubscriptionCheck:
-    """Knows groups, topics and subscriptions, and no request. Event loop only."""
+    """Knows groups, topics and subscriptions, and no request. Event loop only.
+
+    Attributes:
+        topics, groups, consumers, limits: what is asked, for a check that is not written in Python.
+    """
 
     def __init__(
         self,
@@ -46,11 +50,11 @@ class SubscriptionCheck:
         limits: LimitsConfig = LIMITS,
     ) -> None:
         self._config = config
-        self._limits = limits
-        self._topics = topics
-        self._groups = groups
+        self.limits = limits
+        self.topics = topics
+        self.groups = groups
         self._filters = filters
-        self._consumers = consumers
+        self.consumers = consumers
 
     def filter_of(
         self,
@@ -84,7 +88,7 @@ class SubscriptionCheck:
 
     def _require_short(self, expression: str) -> None:
         """Differs: the original takes an expression of any length."""
-        most = self._limits.client_expression_chars_max
+        most = self.limits.client_expression_chars_max
         if len(expression) > most:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
@@ -101,7 +105,7 @@ class SubscriptionCheck:
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{config.broker_ip1}] pulling message is forbidden",
             )
-        group_config = self._groups.find_or_create(group)
+        group_config = self.groups.find_or_create(group)
         if group_config is None:
             raise RequestRefusedError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -111,7 +115,7 @@ class SubscriptionCheck:
             raise RequestRefusedError(
                 ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}"
             )
-        topic_config = self._topics.find(topic)
+        topic_config = self.topics.find(topic)
         if topic_config is None:
             raise RequestRefusedError(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!"
@@ -133,7 +137,7 @@ class SubscriptionCheck:
         self, group_config: SubscriptionGroupConfig, topic: str, sub_version: int
     ) -> MessageFilter | None:
         name = group_config.group_name
-        group = self._consumers.find(name)
+        group = self.consumers.find(name)
         if group is None:
             raise RequestRefusedError(
                 ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist"
@@ -197,7 +201,7 @@ def own_filter(topic: str, expression: str, expression_type: str | None) -> Mess
     """
     if len(expression) > KEPT_CHARS_MAX:
         return _compiled(topic, expression, expression_type)
-    return _kept(topic, expression, expression_type)
+    return kept_filter(topic, expression, expression_type)
 
 
 def _compiled(topic: str, expression: str, expression_type: str | None) -> MessageFilter | None:
@@ -213,4 +217,4 @@ def _compiled(topic: str, expression: str, expression_type: str | None) -> Messa
         ) from error
 
 
-_kept = functools.lru_cache(FILTERS_KEPT)(_compiled)
+kept_filter = functools.lru_cache(FILTERS_KEPT)(_compiled)

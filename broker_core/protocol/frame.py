@@ -86,6 +86,11 @@ class FrameDecoder:
         data = self._data
         return None if data is None or self._at == self._to else data[self._at : self._to]
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether everything that is fed is taken."""
+        return self._data is None or self._at == self._to
+
     def skip(self, size: int) -> None:
         """Take whole frames of the rest that the caller has served."""
         self._from = self._at = self._at + size

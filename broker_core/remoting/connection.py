@@ -183,17 +183,20 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes that wait in this process for the peer to read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
-    def send(self, command: RemotingCommand | bytes) -> None:
+    def send(self, command: RemotingCommand | bytes, *, at_once: bool = False) -> None:
         """Send a command or a frame; one write carries everything sent in one turn of the loop.
 
-        A closed connection drops it silently: nobody is left to miss it.
+        A closed connection drops it silently: nobody is left to miss it. `at_once`: without a turn
+        of the loop in between; where much is sent so, uvloop's transport joins the writes.
         """
         if self._transport is None:
             return
         frame = command if isinstance(command, bytes) else command.encode()
         self._out.append(frame)
         self._out_bytes += len(frame)
-        if not self._is_handling and not self._is_flush_due:
+        if at_once and not self._is_handling:
+            self._flush()
+        elif not self._is_handling and not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)
 
@@ -445,7 +448,7 @@ class Connection(asyncio.BufferedProtocol):
         started = self.turn_began = wire.clock.monotonic() if wire.on_turn is not None else 0.0
         self._is_handling = True
         frames = 0 if plain_requests is None else self._serve_plain(plain_requests)
-        has_room = self._is_writable and not self._is_crowded
+        has_room = self._is_writable and not self._is_crowded and not self._decoder.is_spent
         try:
             for command in self._decoder.commands() if has_room else ():
                 frames += 1
@@ -483,11 +486,14 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_plain(self, plain_requests: PlainRequests) -> int:
         """Serve the plain requests that come next; return 0 if there is none."""
         served = 0
+        decoder = self._decoder
         while self._is_writable and not self._is_crowded:
             room = FLUSH_BYTES - self._out_bytes
             most = self._limits.requests_in_flight_max - self._in_flight
-            answers = plain_requests.serve(self, self._decoder, self._wire.dispatcher, room, most)
-            if not isinstance(answers, bytes):
+            answers = plain_requests.serve(self, decoder, self._wire.dispatcher, room, most)
+            if answers is None:
+                served += 1
+            elif not isinstance(answers, bytes):
                 self._begin(answers.frame_bytes, answers.requests)
                 answers.when_done(self._answered_together)
                 served += answers.requests
@@ -498,6 +504,8 @@ class Connection(asyncio.BufferedProtocol):
                     self._flush()
                 served += len(answers)
             else:
+                break
+            if decoder.is_spent:
                 break
         return served
 
@@ -527,20 +535,16 @@ class Connection(asyncio.BufferedProtocol):
         elif frames or self._half_frame_since < 0:
             self._half_frame_since = wire.clock.monotonic()
         if wire.kept_bytes > wire.limits.kept_bytes_max and kept_bytes:
-            wire.peer_log.report(
-                "connection closed",
-                self.remote_address,
-                f"unfinished frames of all peers hold {wire.kept_bytes} bytes",
-            )
-            self.abort()
+            self._abort_since(f"unfinished frames of all peers hold {wire.kept_bytes} bytes")
         elif kept_bytes and wire.kept_bytes_of_strangers > self._limits.kept_bytes_max:
-            wire.peer_log.report(
-                "connection closed",
-                self.remote_address,
+            self._abort_since(
                 f"unfinished frames of peers that have not signed in hold "
-                f"{wire.kept_bytes_of_strangers} bytes",
+                f"{wire.kept_bytes_of_strangers} bytes"
             )
-            self.abort()
+
+    def _abort_since(self, reason: str) -> None:
+        self._wire.peer_log.report("connection closed", self.remote_address, reason)
+        self.abort()
 
     def _keep(self, kept_bytes: int) -> None:
         """Count the bytes of the beginning of a frame."""
@@ -572,12 +576,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_writable:
             unread = transport.get_write_buffer_size()
             if unread > self._limits.write_buffer_max:
-                self._wire.peer_log.report(
-                    "connection closed",
-                    self.remote_address,
-                    f"the peer does not read: {unread} bytes wait for it",
-                )
-                self.abort()
+                self._abort_since(f"the peer does not read: {unread} bytes wait for it")
 
     def _resolve(self, answer: RemotingCommand) -> None:
         """Hand an answer to its request; ignore one that arrives after the time-out."""

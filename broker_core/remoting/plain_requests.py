@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 class PlainRequests(Protocol):
     """Serves requests of a few kinds that need nothing unusual. Event loop only."""
 
+    @property
+    def left(self) -> dict[str, int]:
+        """How many requests it did not take, by reason."""
+        ...
+
     def serve(
         self,
         connection: Connection,
@@ -21,11 +26,12 @@ class PlainRequests(Protocol):
         dispatcher: Dispatcher,
         room: int,
         requests_max: int,
-    ) -> bytes | Later:
+    ) -> bytes | Later | None:
         """Take such requests from the decoder's rest, up to the first that is not plain.
 
         Returns the answers of some, little more than `room` bytes or one answer at most, for
         `requests_max` requests at most; b"" when it took none. Answers that must wait come as one
-        Later, with its `requests` and their `frame_bytes`.
+        Later, with its `requests` and their `frame_bytes`. None: it took one that is answered
+        another time by whoever it waits for, as the dispatcher's handlers do it.
         """
         ...

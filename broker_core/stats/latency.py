@@ -65,6 +65,11 @@ class Latency:
         """Requests since the start by bucket: up to each bound of FINE_MS, and above the last."""
         return tuple(self._counts)
 
+    @property
+    def recent_counts(self) -> tuple[int, ...]:
+        """The same of the window alone."""
+        return tuple(self._window())
+
     def record(self, seconds: float, requests: int = 1) -> None:
         """Count one request, or more that took as long."""
         took_ms = seconds * 1000.0

@@ -29,7 +29,8 @@ LATE_MS = 200.0
 class WaterMark(Service):
     """Logs every second how late the loop is, every minute how far dispatch and slaves are behind.
 
-    Event loop only. `late_ms` is the last measurement; `waiting` returns what the line also counts.
+    Event loop only. `late_ms` is the last measurement; `waiting` returns what the line also counts,
+    `left` how many requests the compiled turn has left to Python, by reason.
     """
 
     def __init__(
@@ -38,10 +39,13 @@ class WaterMark(Service):
         dispatch_behind_bytes: Callable[[], int],
         slave_behind_bytes: Callable[[], int],
         waiting: Callable[[], dict[str, int]] = dict,
+        left: Callable[[], dict[str, int]] = dict,
     ) -> None:
         super().__init__()
         self.late_ms = 0.0
         self._waiting = waiting
+        self._left = left
+        self._left_before: dict[str, int] = {}
         self._clock = clock
         self._dispatch_behind_bytes = dispatch_behind_bytes
         self._slave_behind_bytes = slave_behind_bytes
@@ -65,6 +69,15 @@ class WaterMark(Service):
         """Log how many bytes the best slave is behind the log."""
         logger.info("Slave fall behind master: %d bytes", self._slave_behind_bytes())
 
+    def print_left(self) -> None:
+        """Log how many requests were left to Python since the last time, if any were."""
+        left, before = self._left(), self._left_before
+        self._left_before = left
+        more = {reason: count - before.get(reason, 0) for reason, count in left.items()}
+        if any(more.values()):
+            words = " ".join(f"{reason}={count}" for reason, count in more.items() if count)
+            logger.info("left to Python by the compiled turn: %s", words)
+
     async def _print_forever(self) -> None:
         rounds = 0
         while True:
@@ -75,3 +88,4 @@ class WaterMark(Service):
             if rounds % BEHIND_EVERY == 0:
                 self.print_dispatch_behind()
                 self.print_master_and_slave_diff()
+                self.print_left()

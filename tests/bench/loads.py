@@ -183,7 +183,7 @@ class TransactionLoader(Loader):
         }
         text = {"code": END_TRANSACTION, "extFields": fields, "flag": ONEWAY, "language": "JAVA"}
         text |= {"opaque": 1, "serializeTypeCurrentRPC": "JSON", "version": 407}
-        more.append(frame(json.dumps(text).encode()))
+        more.append(_framed(text))
 
 
 def pulled(port: int, cell: Cell) -> int:
@@ -193,6 +193,11 @@ def pulled(port: int, cell: Cell) -> int:
         answer = client.ask(one.code, one.fields)
     assert answer.code == 0, answer
     return len(parse_records(answer.body))
+
+
+def _framed(header: dict[str, object]) -> bytes:
+    """Return the frame of a header, written as clients write it: without spaces."""
+    return frame(json.dumps(header, separators=(",", ":")).encode())
 
 
 class Consumer(Connection):
@@ -221,7 +226,7 @@ class Consumer(Connection):
         fields |= {"sysFlag": str(LONG_POLL), "suspendTimeoutMillis": "15000"}
         text = {"code": PULL_MESSAGE, "extFields": fields, "flag": 0, "language": "JAVA"}
         text |= {"opaque": 1, "serializeTypeCurrentRPC": "JSON", "version": 407}
-        self.socket.sendall(frame(json.dumps(text).encode()))
+        self.socket.sendall(_framed(text))
 
 
 def _end_to_end(port: int, seconds: float) -> Loaded:

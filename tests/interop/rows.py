@@ -71,6 +71,7 @@ OUR_RUNTIME_KEYS = {
     "haEpoch",
     "haInSyncSlaveNums",
     "haSlaveNums",
+    "plainRequestsLeft",
     "plainSends",
     "damagedRanges",
     "getTransferredTps",

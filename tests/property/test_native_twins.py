@@ -20,6 +20,9 @@ pytestmark = pytest.mark.skipif(
 
 ROUNDS = 6
 FRAMES_A_ROUND = 100
+WAITING_ROUNDS = 200
+DISKS = {"queues", "dirty", "index"}
+"""Where time passes, the disk's thread decides when queues and the index are written."""
 FUZZED_FRAMES = 4_000
 BULK_FRAMES = 200_000
 FRAMES_A_TURN = 8
@@ -60,6 +63,43 @@ async def test_mixed_frames_in_random_pieces_leave_the_same(
             for twin in (pair.native, pair.python):
                 twin.clock.step_wall_clock_ms(-(opaque % 2))
         assert not pair.native.transport.closed
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"longPollingEnable": "false"},
+        {"slaveReadEnable": "true", "maxTransferCountOnMessageInMemory": 1},
+        {"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": 65536},
+    ],
+    ids=lambda keys: ",".join(keys),
+)
+async def test_pulls_that_wait_end_alike(keys: dict[str, object], rng: random.Random) -> None:
+    async with Pair(configuration(**keys)) as pair:
+        store = pair.native.parts.store
+        for number in range(WAITING_ROUNDS):
+            stream = b""
+            for each in range(rng.randrange(1, 6)):
+                topic, queue_id = rng.choice(TOPICS), rng.randrange(4)
+                end = store.max_offset_in_queue(topic, queue_id)
+                stream += (
+                    pull_frames.pull_at_the_end(rng, topic, queue_id, end, number * 10 + each)
+                    if rng.random() < 0.7
+                    else send_frames.any_frame(rng, TOPICS, number * 10 + each)
+                )
+            await pair.feed(stream)
+            pair.advance_ms(rng.choice((0, 0, 500, 4_000)))
+            await settled()
+            native, python = pair.native.seen(), pair.python.seen()
+            for name in native.keys() - DISKS:
+                assert native[name] == python[name], name
+            for twin in (pair.native, pair.python):
+                # Then waiting pulls are handed over.
+                twin.clients.slow_consumers.is_watching = number % 40 > 20
+                if number % 40 == 39:
+                    twin.parts.parked_pulls.close(twin.connection)
+                    twin.connect()
 
 
 class Terms:

@@ -28,6 +28,10 @@ class Counting:
         self._turn = turn
         self.answers = 0
 
+    @property
+    def left(self) -> dict[str, int]:
+        return self._turn.left
+
     def serve(
         self,
         connection: Connection,
@@ -35,10 +39,12 @@ class Counting:
         dispatcher: Dispatcher,
         room: int,
         requests_max: int,
-    ) -> bytes | Later:
+    ) -> bytes | Later | None:
         answers = self._turn.serve(connection, decoder, dispatcher, room, requests_max)
-        if isinstance(answers, bytes):
-            self.answers += answers.count(b'"msgId"') + answers.count(b'"remark":"FOUND"')
+        if answers is None:
+            self.answers += 1
+        elif isinstance(answers, bytes):
+            self.answers += len(send_frames.frames_in(answers))
         else:
             self.answers += answers.requests
         return answers

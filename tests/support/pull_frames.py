@@ -96,6 +96,23 @@ def any_pull(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
     return pull(fields, opaque, code=code, client=client)
 
 
+def pull_at_the_end(rng: Random, topic: str, queue_id: int, end: int, opaque: int) -> bytes:
+    """Return a pull that most likely waits."""
+    fields = fields_of(
+        topic,
+        queue_id,
+        end + rng.choice((0, 0, 0, 0, -1, 1)),
+        flags=rng.choice((2, 3, 6, 7, 0)),
+        expression=rng.choice(EXPRESSIONS),
+        most=rng.choice((1, 2, 32)),
+        commit=rng.choice((0, 7, -1)),
+    )
+    fields["suspendTimeoutMillis"] = rng.choice(("0", "1", "15000", "15000", "70000"))
+    if rng.random() < 0.1:
+        fields["consumerGroup"] = rng.choice(GROUPS)
+    return pull(fields, opaque, client=rng.choice(("JAVA", "GO")))
+
+
 def any_request(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
     """Return a pull or, in most cases, a send."""
     make = any_pull if rng.random() < 0.4 else send_frames.any_frame

@@ -116,14 +116,14 @@ async def test_the_first_commit_of_a_queue_is_pythons_and_all_others_the_turns(t
 
 
 @compiled
-async def test_a_pull_of_what_is_not_there_not_in_memory_or_damaged_is_left_to_python(
+async def test_a_pull_outside_of_its_queue_not_in_memory_or_damaged_is_left_to_python(
     twin: Twin,
 ) -> None:
     await twin.feed(a_send() * 9)
     reader, quarantine = twin.parts.store.own_reads, twin.parts.store.files.quarantine
     assert reader is not None
 
-    assert await served(twin, a_pull(9) + a_pull(-1) + a_pull(1 << 40)) == 0
+    assert await served(twin, a_pull(10) + a_pull(-1) + a_pull(1 << 40)) == 0
     reader.memory_bytes, before = 0, reader.memory_bytes
     assert await served(twin, a_pull(1)) == 0
     reader.memory_bytes = before

@@ -106,11 +106,18 @@ class Counter:
     def __init__(self, directory: Path) -> None:
         self._client = ctypes.CDLL(str(directory / "client.so"))
 
-    def count(self, name: str, messages: int, call: Callable[[], object]) -> None:
-        """Write what a call costs to a file of its own, where `_counts` finds it."""
+    def begin(self) -> None:
         self._client.begin()
-        call()
+
+    def end(self, name: str, messages: int) -> None:
+        """Write what was done since `begin` to a file of its own, where `_counts` finds it."""
         self._client.end(f"{name}/{messages}".encode())
+
+    def count(self, name: str, messages: int, call: Callable[[], object]) -> None:
+        """Count a call."""
+        self.begin()
+        call()
+        self.end(name, messages)
 
 
 def a_loop() -> int:
@@ -146,6 +153,7 @@ async def count_all(counter: Counter, *, is_native: bool) -> None:
         "batch of 32": (send_frames.send(batch, item * BATCH, 1, code=320), BATCH),
         "pull of 32": (pull_frames.pull(pull_frames.fields_of(TOPIC, 0, 0, flags=3), 1), BATCH),
         "pull of 1": (pull_frames.pull(pull_frames.fields_of(TOPIC, 0, 0, flags=3, most=1), 1), 1),
+        "pull that finds nothing": (pull_at(0, 2, flags=1), 1),
     }
     a_loop()
     counter.count(LOOP, 1, a_loop)
@@ -153,7 +161,8 @@ async def count_all(counter: Counter, *, is_native: bool) -> None:
         for _ in range(WARM_UP):
             twin.transport.written.clear()
             twin.receive(frame)
-        assert twin.transport.written.startswith(b'{"code":0,', 8), twin.transport.written
+        codes = (b'{"code":0,', b'{"code":19,')
+        assert twin.transport.written.startswith(codes, 8), twin.transport.written
 
         def serve(frame: bytes = frame) -> None:
             for _ in range(COUNTED):
@@ -161,7 +170,28 @@ async def count_all(counter: Counter, *, is_native: bool) -> None:
                 twin.transport.written.clear()
 
         counter.count(name, COUNTED * messages, serve)
+    await count_waits(counter, twin, send_frames.send(fields | {"e": "1"}, BODY, 1))
     await twin.shutdown()
+
+
+def pull_at(offset: int, queue_id: int = 0, *, flags: int = 3) -> bytes:
+    """Return a pull of the connected group."""
+    return pull_frames.pull(pull_frames.fields_of(TOPIC, queue_id, offset, flags=flags), 1)
+
+
+async def count_waits(counter: Counter, twin: Twin, send: bytes) -> None:
+    """Count a pull at the end of its queue, the send that it waits for, and its answer."""
+    end = twin.parts.store.max_offset_in_queue(TOPIC, 1)
+    pulls = [pull_at(end + number, 1) for number in range(WARM_UP + COUNTED)]
+    for number, pull in enumerate(pulls):
+        if number == WARM_UP:
+            counter.begin()
+        twin.receive(pull)
+        twin.receive(send)
+        await asyncio.sleep(0)
+        assert twin.transport.written.count(b'"nextBeginOffset"') == 1
+        twin.transport.written.clear()
+    counter.end("pull that waits, and its send", COUNTED)
 
 
 def main() -> int:

@@ -28,6 +28,24 @@ def test_a_late_loop_says_how_late_and_what_waits(caplog: pytest.LogCaptureFixtu
     assert "[WATERMARK] slow_time_ms=1500.0 parked_pulls=5" in caplog.text
 
 
+def test_what_is_left_to_python_is_told_once_and_only_if_there_is_any(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    left = {"header": 3, "store": 0}
+    water_mark = WaterMark(ManualClock(), lambda: 0, lambda: 0, left=left.copy)
+
+    water_mark.print_left()
+    water_mark.print_left()
+    left["store"] = 2
+    water_mark.print_left()
+
+    assert [record.message for record in caplog.records] == [
+        "left to Python by the compiled turn: header=3",
+        "left to Python by the compiled turn: store=2",
+    ]
+
+
 def test_the_backlog_of_dispatch_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker_core.trace import recorder as module
 from broker_core.trace.recorder import Recorder, Span
 from tests.support.clock import ManualClock
 
 QUEUE = ("group", "Topic", 0)
+STORED_MS = ManualClock().now_ms()
 
 
 @pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> Recorder:
-    monkeypatch.setattr(module, "store_timestamp_of", lambda records, position: clock.now_ms())
+def recorder(clock: ManualClock) -> Recorder:
     return Recorder(clock, 1 << 20, 10)
 
 
@@ -23,7 +22,7 @@ def clock() -> ManualClock:
 
 
 def deliver(recorder: Recorder, first: int, end: int, client: str = "c") -> None:
-    recorder.delivered(QUEUE, first, end, memoryview(b""), 100, client, is_cold=False)
+    recorder.delivered(QUEUE, first, end, STORED_MS, 100, client, is_cold=False)
 
 
 def spans(recorder: Recorder) -> list[tuple[int, int]]:
@@ -51,3 +50,15 @@ def test_what_a_client_asks_for_again_and_again_takes_no_more_room(recorder: Rec
     deliver(recorder, 0, 32, client="another")
 
     assert spans(recorder) == [(10, 42), (0, 32), (0, 32)]
+
+
+def test_a_span_says_that_a_filter_passed_over_some_and_whose_latency_it_has(
+    recorder: Recorder,
+) -> None:
+    deliver(recorder, 0, 4)
+    recorder.delivered(QUEUE, 9, 12, STORED_MS, 100, "c", is_cold=False, handed_out=10)
+
+    whole, sifted = (each.event for each in recorder.events_of(recorder.snapshot(0.0)))
+
+    assert (whole.sifted, whole.worst_offset) == (None, "0")
+    assert (sifted.sifted, sifted.worst_offset) == (True, "10")
