@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 PROPERTY_REPLAYED = "TREBUCHET_REPLAY"
 """Which run of the console has sent a dead letter again."""
+WAITING = {names.RMQ_SYS_TRANS_HALF_TOPIC: "withheld", names.RMQ_SYS_SCHEDULE_TOPIC: "deferred"}
 SLOW_PUT_S = 0.01
 """From received to answered; the recorder keeps puts that take longer."""
 
@@ -256,11 +257,14 @@ class SendTrace:
         except CorruptRecordError:
             return
         if message is not None:
+            # What waits is told in the topic that it is for, where it has no place yet.
+            stage = WAITING.get(message.topic)
+            real_topic = message.properties.get(names.PROPERTY_REAL_TOPIC, message.topic)
             self.tracer.keep(
-                "stored",
-                message.topic,
-                message.queue_id,
-                message.queue_offset,
+                stage or "stored",
+                real_topic if stage else message.topic,
+                None if stage else message.queue_id,
+                None if stage else message.queue_offset,
                 message.properties,
                 commit_log_offset=str(commit_log_offset),
                 store_size=message.store_size,

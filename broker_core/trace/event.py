@@ -48,6 +48,8 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     `queue_offset`, without it."""
     worst_offset: str | None = None
     """Whose latency that is."""
+    sifted: bool | None = None
+    """Whether a filter passed over some of these messages."""
     reconsume_times: int | None = None
     reconsume_max: int | None = None
     """After so many attempts the message becomes a dead letter."""

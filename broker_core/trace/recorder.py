@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker_core.formats.record import store_timestamp_of
 from broker_core.trace.event import TraceEvent, encode
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ class Span(msgspec.Struct, gc=False):
     worst_ms: int
     """How long the one had waited that had waited longest, and which it is."""
     worst: int
+    is_sifted: bool = False
+    """Whether a filter passed over some of them."""
     acknowledged_s: float = 0.0
     acknowledged_by: str = ""
 
@@ -94,18 +95,22 @@ class Recorder:
         queue: Queue,
         first: int,
         end: int,
-        records: memoryview,
+        stored_ms: int,
         byte_count: int,
         client: str,
         *,
         is_cold: bool,
+        handed_out: int | None = None,
     ) -> None:
         """Note that a pull was answered with messages from `first` up to `end`.
 
-        `records` begin with the first one.
+        `stored_ms`: when the first one was stored; `handed_out`: which that is, where a filter
+        passed over some of them.
         """
+        is_sifted = handed_out is not None
+        oldest = first if handed_out is None else handed_out
         at_s = self._monotonic()
-        waited_ms = self._now_ms() - store_timestamp_of(records, 0)
+        waited_ms = self._now_ms() - stored_ms
         spans = self._spans.get(queue)
         if spans is not None:
             last = spans[-1]
@@ -119,8 +124,9 @@ class Recorder:
                     last.end = end
                 last.byte_count += byte_count
                 last.acknowledged_s = 0.0
+                last.is_sifted |= is_sifted
                 if waited_ms > last.worst_ms:
-                    last.worst_ms, last.worst = waited_ms, first
+                    last.worst_ms, last.worst = waited_ms, oldest
                 return
             queue = last.queue  # One copy of the names for all spans.
             if len(spans) >= UNREAD_SPANS_MAX or last.acknowledged_s:
@@ -130,7 +136,9 @@ class Recorder:
                 self._spans.clear()
             spans = self._spans[queue] = []
         source = "disk" if is_cold else "memory"
-        span = Span(at_s, queue, first, end, client, byte_count, source, waited_ms, first)
+        span = Span(
+            at_s, queue, first, end, client, byte_count, source, waited_ms, oldest, is_sifted
+        )
         spans.append(span)
         self._entries.append(span)
         self.byte_count += SPAN_BYTES
@@ -222,6 +230,7 @@ class Recorder:
             from_offset=str(span.first),
             queue_offset=str(span.end),
             worst_offset=str(span.worst) if stage == DELIVERED else str(span.first),
+            sifted=span.is_sifted or None,
             group=group,
             client=client,
             store_size=span.byte_count if stage == DELIVERED else None,

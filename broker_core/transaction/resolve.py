@@ -74,6 +74,8 @@ TAIL_UNITS = 64
 """Messages at a queue's end that a start reads to find one whose op message is missing."""
 FOUND_MAX = 32
 FOR_EVER = 1 << 62
+UNDECIDED, GIVEN_UP, UNKNOWN = "undecided", "given_up", "unknown"
+"""What became of a transaction that has no outcome."""
 
 
 class OffsetTable(Protocol):
@@ -252,6 +254,28 @@ class Transactions:
     def read(self, half: Half) -> MessageExt | None:
         """Return the record of a half message, None when it is gone."""
         return self._look(half.commit_log_offset)
+
+    def with_key(self, key: str) -> list[MessageExt]:
+        """Return the half messages that have a key, decided or not, in the order of their queue."""
+        found = (each for each in self._found(HALF_TOPIC, key) if each.topic == HALF_TOPIC)
+        named = (each for each in found if key in (each.keys or "").split() or key == each.uniq_key)
+        return sorted(named, key=lambda each: each.queue_offset)
+
+    def at(self, queue_offset: int) -> MessageExt | None:
+        """Return the half message at a place of their queue, decided or not."""
+        found = next(self._read(HALF_TOPIC, queue_offset), None)
+        return None if found is None or found.queue_offset != queue_offset else found
+
+    def fate_of(self, message: MessageExt) -> str:
+        """Return what became of a half message's transaction; a slave does not know."""
+        if message.queue_offset >= self._next_half:
+            return UNKNOWN
+        key = key_of_message(message)
+        half = self.pending.get(message.queue_offset) or self._by_key.get(key)
+        if half is not None:
+            return UNDECIDED if half.outcome is None else half.outcome.name.lower()
+        outcome = self._decided(key, message)
+        return GIVEN_UP if outcome is None else outcome.name.lower()
 
     async def until_readable(self) -> None:
         """Wait until all half messages may be read: with SYNC_FLUSH after their flush."""
@@ -488,8 +512,8 @@ class Transactions:
         self, key: bytes, message: MessageExt, outcome: Outcome
     ) -> PutMessageResult | None:
         """Serve an END for a half message that is not pending: it has its outcome, or is parked."""
-        before = self._ended_before(key, message)
-        if before is None and self._is_parked(key, message):
+        before = self._decided(key, message)
+        if before is None:
             if outcome is Outcome.COMMITTED:
                 committed = self._put_committed(message)
                 if committed.status is not PutMessageStatus.PUT_OK:
@@ -497,11 +521,16 @@ class Transactions:
             self._remember(key, outcome)
             uniq_key = message.uniq_key or ""
             return self._put_op(message.queue_offset, uniq_key if _is_key(uniq_key) else None)
-        if before is None:
-            before = Outcome.COMMITTED if self._is_committed(key, message) else Outcome.ROLLED_BACK
         if before is not outcome:
             raise _refusal(f"the transaction was {before.value}")
         return None
+
+    def _decided(self, key: bytes, message: MessageExt) -> Outcome | None:
+        """Return the outcome of a half message that is not pending, None for a parked one."""
+        before = self._ended_before(key, message)
+        if before is None and not self._is_parked(key, message):
+            before = Outcome.COMMITTED if self._is_committed(key, message) else Outcome.ROLLED_BACK
+        return before
 
     def _ended_before(self, key: bytes, message: MessageExt) -> Outcome | None:
         """Return the outcome from memory, else from the op message of a checked transaction."""

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from django.urls import reverse
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy
 
 from console.browse.content import json_of, path_of, text_of, values_at
 from console.ui.tables import Column
@@ -31,11 +31,30 @@ COLUMNS = (
 )
 
 
+FATES = {
+    "committed": gettext_lazy("committed"),
+    "rolled_back": gettext_lazy("rolled back"),
+    "undecided": gettext_lazy("not decided"),
+    "given_up": gettext_lazy("given up"),
+}
+"""What became of a half message."""
+
+
 class Row(NamedTuple):
     """A message with what it has at the paths that are shown as columns."""
 
     message: StoredMessage
     fields: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def url(self) -> str:
+        return message_url(self.message)
+
+    @property
+    def fate(self) -> str:
+        """What became of a half message; empty for any other."""
+        message = self.message
+        return str(FATES.get(message.fate, _("withheld"))) if message.is_half else ""
 
 
 def columns_with(paths: Sequence[str]) -> tuple[Column, ...]:
@@ -57,7 +76,8 @@ def fields_of(message: StoredMessage, paths: Sequence[str]) -> Iterator[tuple[st
 
 
 def message_url(message: StoredMessage) -> str:
+    """Return where a message is shown; all there is to a half message is its family."""
     return reverse(
-        "browse:message",
+        "family:message" if message.is_half else "browse:message",
         args=[message.broker_name, message.queue_id, message.queue_offset, message.topic],
     )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext_lazy
 
+from broker_core.message import names
 from broker_core.message.ids import parse_offset_msg_id
 from console.accounts.permissions import page
 from console.browse.columns import COLUMNS, NAMES_OFFERED_MAX, message_url, rows_of
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, TopicKind
-from console.gateway.errors import NotFoundError, UnknownStoreError
+from console.gateway.errors import GatewayError, NotFoundError, UnknownStoreError
 from console.gateway.moment import now_ms
+from console.gateway.stored import COMMITTED
 from console.history.range import asked_range, whole
 from console.ui.tables import Table
 
@@ -79,12 +82,12 @@ def find(request: HttpRequest) -> HttpResponse:
     """Show the message of an id or a place, or those of a key."""
     asked = asked_of(request)
     topics = gateway().topics.all()
-    names = [name for name, each in topics.items() if each.kind is not TopicKind.SYSTEM]
+    offered = [name for name, each in topics.items() if each.kind is not TopicKind.SYSTEM]
     is_unknown = bool(asked.topic) and asked.topic not in topics
     context: dict[str, Any] = {
         "asked": asked,
         "ways": WAYS.items(),
-        "names": names[:NAMES_OFFERED_MAX],
+        "names": offered[:NAMES_OFFERED_MAX],
         "is_unknown": is_unknown,
         "time_range": asked.span,
         "range_kept": f"{urlencode(asked.fields)}&",
@@ -123,8 +126,28 @@ def by_id(asked: Asked) -> StoredMessage | None:
         raise
 
 
+def keyed(asked: Asked) -> KeyFound:
+    """Return a topic's messages with a key, and half messages for it that are not committed."""
+    span = asked.span.low_ms, asked.span.high_ms
+    found = gateway().browse.by_key(asked.topic, asked.text, *span)
+    try:
+        halves = gateway().browse.by_key(names.RMQ_SYS_TRANS_HALF_TOPIC, asked.text, *span).messages
+    except GatewayError:
+        # A broker's access control may keep them to administrators.
+        halves = ()
+    whole_from = min((each.store_ms for each in found.messages), default=0) * found.has_more
+    # Of the copies of one, which checks leave, the newest comes first.
+    last = {
+        (each.broker_name, each.uniq_key or each.queue_offset): each
+        for each in reversed(halves)
+        if each.subject == asked.topic and each.fate != COMMITTED and each.store_ms >= whole_from
+    }
+    messages = sorted((*found.messages, *last.values()), key=lambda each: -each.store_ms)
+    return replace(found, messages=tuple(messages))
+
+
 def with_key(request: HttpRequest, asked: Asked, context: dict[str, Any]) -> HttpResponse:
-    found = gateway().browse.by_key(asked.topic, asked.text, asked.span.low_ms, asked.span.high_ms)
+    found = keyed(asked)
     if asked.by == "id" and len(found.messages) == 1 and not found.has_more:
         return redirect(message_url(found.messages[0]))
     context |= {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
+from broker_core.delivery.sql92.parser import compile_expression
 from broker_core.message import names
 from console.accounts.rights import acts_for
 from console.gateway.access import gateway
@@ -80,7 +81,8 @@ def readers_of(message: StoredMessage) -> Readers:
     Raises:
         GatewayError: a broker did not answer.
     """
-    groups = gateway().topics.consumers(message.topic)
+    # Nobody gets a half message.
+    groups = () if message.is_half else gateway().topics.consumers(message.topic)
     shown = groups[:GROUPS_MAX]
     progress = gateway().groups.progress_of(shown) if shown else {}
     connections = gateway().groups.connections_of(shown) if shown else {}
@@ -148,9 +150,16 @@ def judged(
             "tags": expression
         }
     if sql := sql_of(message, connections):
-        return State.UNKNOWN, _(
-            "The group's offset is beyond it; whether %(sql)s let it through is written nowhere."
-        ) % {"sql": sql}
+        lets_through = matches(sql, message)
+        if lets_through is None:
+            return State.UNKNOWN, _(
+                "The group's offset is beyond it; whether %(sql)s let it through is not known."
+            ) % {"sql": sql}
+        if not lets_through:
+            return State.FILTERED, _(
+                "The group subscribes to %(sql)s, which the message's properties do not meet, "
+                "and went past it."
+            ) % {"sql": sql}
     return State.ACKNOWLEDGED, _(
         "The group's offset, %(offset)d, is beyond it, and no copy of it came back."
     ) % {"offset": row.consumer_offset}
@@ -186,6 +195,18 @@ def other_tags(message: StoredMessage, connections: GroupConnections) -> str:
         if ALL_TAGS not in tags and message.tags not in tags:
             return each.sub_string
     return ""
+
+
+def matches(sql: str, message: StoredMessage) -> bool | None:
+    """Tell whether an SQL expression lets a message through; None where that cannot be told."""
+    if message.masked_by:
+        # A property that is hidden here may be what it asks for.
+        return None
+    try:
+        expression = compile_expression(sql)
+    except ValueError:
+        return None
+    return expression.matches(message.properties.get)
 
 
 def sql_of(message: StoredMessage, connections: GroupConnections) -> str:

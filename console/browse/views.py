@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _, gettext_lazy
 
 from console.accounts.actions import Action
@@ -13,6 +13,7 @@ from console.accounts.permissions import action_for, page
 from console.accounts.rights import rights_on
 from console.audit.record import change
 from console.browse.bodies import Body, body_of
+from console.browse.columns import message_url
 from console.browse.readers import Readers, readers_of
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue
@@ -43,7 +44,8 @@ def message(
     request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
 ) -> HttpResponse:
     """Show one message; its body to those who may read it."""
-    return shown(request, stored_at(topic, BrokerQueue(broker_name, queue_id), offset))
+    found = stored_at(topic, BrokerQueue(broker_name, queue_id), offset)
+    return redirect(message_url(found)) if found.is_half else shown(request, found)
 
 
 @action_for(Action.UNMASK, "topic")

@@ -156,18 +156,18 @@ def _span(root: StoredMessage, operation: str, begin_us: int, end_us: int) -> di
     properties = root.properties
     level = properties.get(names.PROPERTY_DELAY_TIME_LEVEL, "")
     return {
-        "name": f"{operation} {root.topic}",
+        "name": f"{operation} {root.subject}",
         "startTimeUnixNano": str(begin_us * NS_A_US),
         "endTimeUnixNano": str(end_us * NS_A_US),
         "attributes": attributes(
             {
                 "messaging.system": "rocketmq",
                 "messaging.operation.name": operation,
-                "messaging.destination.name": root.topic,
+                "messaging.destination.name": root.subject,
                 "messaging.destination.partition.id": f"{root.broker_name}:{root.queue_id}",
                 "messaging.message.id": root.uniq_key or root.offset_msg_id,
                 "messaging.message.body.size": root.body_bytes,
-                "messaging.rocketmq.namespace": names.namespace_of(root.topic),
+                "messaging.rocketmq.namespace": names.namespace_of(root.subject),
                 "messaging.rocketmq.message.type": _message_type(root),
                 "messaging.rocketmq.message.tag": root.tags,
                 "messaging.rocketmq.message.keys": root.keys.split(),
@@ -182,7 +182,7 @@ def _span(root: StoredMessage, operation: str, begin_us: int, end_us: int) -> di
 
 def _message_type(message: StoredMessage) -> str:
     properties = message.properties
-    if names.PROPERTY_TRANSACTION_PREPARED in properties:
+    if message.is_half or names.PROPERTY_TRANSACTION_PREPARED in properties:
         return "transaction"
     if names.PROPERTY_DELAY_TIME_LEVEL in properties:
         return "delay"

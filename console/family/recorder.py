@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext as _, gettext_lazy
 
 from broker_core.message.names import TOOLS_CONSUMER_GROUP
-from console.family.steps import Source, Step, us
+from console.browse.readers import State
+from console.family.relatives import first_topic
+from console.family.steps import Certainty, Source, Step, us
 from console.gateway.access import gateway
 from console.gateway.answers import TracedMessage, WatchFilter
 from console.gateway.errors import GatewayError
@@ -85,25 +87,43 @@ def recorded_events(relatives: Relatives) -> list[TraceEvent]:
     except GatewayError as error:
         relatives.problems.append(error.what)
         return []
+    topic = first_topic(message)
     events: list[TraceEvent] = []
     for broker_name, answer in answers.items():
         if isinstance(answer, RecordedEvents):
             events += [
                 event | {"brokerName": broker_name}
                 for event in answer.events
-                # Who looks at a message, as this page does, consumes nothing.
+                # Who looks at a message, as this page does, consumes nothing; and a slow put of a
+                # copy elsewhere is no stage: the copy has one.
                 if event.get("group") != TOOLS_CONSUMER_GROUP
+                and (event["stage"] != "stored" or event["topic"] == topic)
             ]
     return sorted(events, key=lambda event: (int(event["timeMs"]), int(event.get("atUs") or 0)))
 
 
 def with_recorded(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[Step]:
     """Return steps with those of the recorder, which are more exact than what has no time."""
-    added = steps_of(events)
+    added = steps_of(_certain(steps, events))
     known = {_mark(step) for step in added}
     return [
         *(step for step in steps if step.begin_us is not None or _mark(step) not in known),
         *added,
+    ]
+
+
+def _certain(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[TraceEvent]:
+    """Return events without what is said of several messages and not true of this one.
+
+    A delivery and an acknowledgement cover what a group's filter passed over, too.
+    """
+    passed_over = {str(each["group"]) for each in events if each["stage"] == "filtered"}
+    passed_over |= {step.who for step in steps if step.stage == State.FILTERED}
+    return [
+        each
+        for each in events
+        if each.get("group") not in passed_over
+        or (each.get("fromOffset") is None and each.get("acknowledgedFrom") is None)
     ]
 
 
@@ -150,7 +170,10 @@ def _step(event: TraceEvent, end_us: int) -> Step:
         begin_us=end_us - latency_us if lasts else end_us,
         end_us=end_us if lasts else None,
         source=Source.RECORDER,
-        how=_("The broker noted it as it happened, in microseconds."),
+        how=_("The broker noted it as it happened, in microseconds.")
+        if not event.get("sifted")
+        else _("The broker noted it with others, some of which a filter passed over."),
+        certainty=Certainty.INFERRED if event.get("sifted") else Certainty.EXACT,
         state=STATES.get(stage, ""),
         facts=tuple((name, str(event[name])) for name in FACTS if event.get(name) is not None),
     )

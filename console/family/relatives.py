@@ -1,8 +1,8 @@
 """Relatives: what brokers store of one message besides itself, found by the indexes.
 
 A message that waits for its delay, each retry and dead letter, each copy that was sent again share
-its unique key, or name the place of the first one. Half messages are hidden until they are
-committed; a committed one names their place.
+its unique key, or name the place of the first one. So do half messages, which our brokers tell by a
+request of their own; a committed message names the place of its last one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from console.family.client_traces import ClientRecord, records_of
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
+from console.gateway.stored import COMMITTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -99,7 +100,7 @@ def relatives_of(asked: StoredMessage) -> Relatives:
     topic = first_topic(found.root)
     if names.group_of(topic) is None:
         rows += [Relative(Kin.AGAIN, each) for each in _with_key(found, topic, key)]
-    rows += _half_of(found)
+    rows += _halves_of(found, key)
     found.rows = sorted(_distinct(rows), key=lambda row: (row.message.store_ms, row.message.place))
     found.client_records = _client_records(found, key)
     return found
@@ -154,7 +155,10 @@ def _find_root(found: Relatives) -> None:
         earliest = next(_with_key(found, topic, key_of(asked)), found.root)
         if topic != found.root.topic or earliest.store_ms < found.root.store_ms:
             found.root = earliest
-    if found.root.topic != topic:
+    if found.root.is_half:
+        # Not committed: the first of its half messages is all there is.
+        found.root = next(_with_key(found, found.root.topic, key_of(asked)), found.root)
+    if found.root.topic != topic and found.root.fate in {"", COMMITTED}:
         found.problems.append(
             _("The first record, in %(topic)s, is not there (any more).") % {"topic": topic}
         )
@@ -190,13 +194,21 @@ def _with_key(found: Relatives, topic: str, key: str) -> Iterator[StoredMessage]
     yield from (each for each in reversed(named.messages) if is_of(each, root))
 
 
-def _half_of(found: Relatives) -> list[Relative]:
-    """Return the half message that became this one, where a broker shows it, as the original."""
+def _halves_of(found: Relatives, key: str) -> list[Relative]:
+    """Return the half messages of a transaction: the first, and a copy for each check."""
     root = found.root
-    if root.prepared_offset <= 0 or names.PROPERTY_TRANSACTION_PREPARED not in root.properties:
+    if not root.is_half and names.PROPERTY_TRANSACTION_PREPARED not in root.properties:
         return []
+    halves = [
+        Relative(Kin.HALF, each) for each in _with_key(found, names.RMQ_SYS_TRANS_HALF_TOPIC, key)
+    ]
+    return halves or _last_half_of(root)
+
+
+def _last_half_of(root: StoredMessage) -> list[Relative]:
+    """Return the half message that became this one, where a broker shows it, as the original."""
     place = parse_offset_msg_id(root.offset_msg_id)
-    if place is None:
+    if place is None or root.prepared_offset <= 0:
         return []
     try:
         half = gateway().browse.by_id(place._replace(commit_log_offset=root.prepared_offset))

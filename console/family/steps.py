@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext as _, gettext_lazy
 
 from broker_core.message import names
-from console.browse.columns import message_url
+from console.browse.columns import FATES, message_url
 from console.browse.readers import State
 from console.family.relatives import PROPERTY_REPLAYED, Kin
 
@@ -131,6 +131,23 @@ def _of_root(relatives: Relatives, replication: Replication | None) -> Iterator[
     stored_us = us(root.store_ms)
     yield _sent(root, first)
     yield from _waited(relatives, root)
+    if not root.is_half:
+        yield from _reached(root, stored_us)
+    yield Step(
+        stage="flushed",
+        label=_("flushed"),
+        after_us=stored_us,
+        certainty=Certainty.UNKNOWN,
+        source=Source.NOTHING,
+        how=_("The log does not say when a record reached the disk."),
+    )
+    yield _replicated(root, replication, stored_us)
+    if root.is_half:
+        yield _fate([root, *relatives.of(Kin.HALF)][-1])
+
+
+def _reached(root: StoredMessage, stored_us: int) -> Iterator[Step]:
+    """Yield that the message is in its topic."""
     yield Step(
         stage="stored",
         label=_("stored"),
@@ -150,15 +167,6 @@ def _of_root(relatives: Relatives, replication: Replication | None) -> Iterator[
         how=_("Its ConsumeQueue leads to it. When that was is written nowhere."),
         certainty=Certainty.INFERRED,
     )
-    yield Step(
-        stage="flushed",
-        label=_("flushed"),
-        after_us=stored_us,
-        certainty=Certainty.UNKNOWN,
-        source=Source.NOTHING,
-        how=_("The log does not say when a record reached the disk."),
-    )
-    yield _replicated(root, replication, stored_us)
 
 
 def _sent(root: StoredMessage, first_ms: int) -> Step:
@@ -190,18 +198,8 @@ def _first_stored(relatives: Relatives) -> int:
 
 def _waited(relatives: Relatives, root: StoredMessage) -> Iterator[Step]:
     """Yield what was between the send and the topic: a transaction, a delay."""
-    halves = relatives.of(Kin.HALF)
-    for half in halves:
-        yield Step(
-            stage="withheld",
-            label=_("withheld"),
-            who=root.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
-            begin_us=us(half.store_ms),
-            end_us=us(root.store_ms),
-            how=_("A half message until its producer's transaction was committed."),
-            state="warn",
-            facts=_facts_of(half),
-        )
+    halves = [*([root] if root.is_half else []), *relatives.of(Kin.HALF)]
+    yield from _withheld(halves, root)
     if not halves and root.prepared_offset > 0:
         yield Step(
             stage="withheld",
@@ -215,6 +213,59 @@ def _waited(relatives: Relatives, root: StoredMessage) -> Iterator[Step]:
         )
     for deferred in relatives.of(Kin.DEFERRED, ""):
         yield _deferred(deferred, root, _("deferred"))
+
+
+def _withheld(halves: Sequence[StoredMessage], root: StoredMessage) -> Iterator[Step]:
+    """Yield a transaction: its half message, a copy of it for each check, and how it ended."""
+    for half in halves[:1]:
+        yield Step(
+            stage="withheld",
+            label=_("withheld"),
+            who=half.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
+            begin_us=us(half.store_ms),
+            end_us=None if root.is_half else us(root.store_ms),
+            how=_("A half message until its producer's transaction was committed.")
+            if not root.is_half
+            else _("A half message, which nobody gets unless its producer commits."),
+            state="warn",
+            facts=_facts_of(half),
+        )
+    for copy in halves[1:]:
+        times = copy.properties.get(names.PROPERTY_TRANSACTION_CHECK_TIMES, "")
+        yield Step(
+            stage="checked",
+            label=_("checked"),
+            who=copy.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
+            begin_us=us(copy.store_ms),
+            how=_("Its producer is asked for the outcome. Asked so far: %(times)s.")
+            % {"times": times or "0"},
+            facts=_facts_of(copy),
+        )
+
+
+FATE_STATES = {"rolled_back": "bad", "given_up": "bad", "undecided": "warn", "committed": "ok"}
+
+
+def _fate(half: StoredMessage) -> Step:
+    """Return what became of a transaction that is not committed."""
+    how = {
+        "rolled_back": _("It was rolled back: nobody gets it. No index leads to when that was."),
+        "undecided": _("Its transaction has no outcome yet."),
+        "given_up": _("Its producer did not say the outcome: it lies in %(topic)s.")
+        % {"topic": names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC},
+        "committed": _("It was committed, and what it became is not there (any more)."),
+    }.get(half.fate, _("The broker does not say how its transaction ended."))
+    is_known = half.fate in FATES
+    return Step(
+        stage=half.fate or "unknown",
+        label=str(FATES.get(half.fate, _("outcome"))),
+        who=half.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
+        after_us=us(half.store_ms),
+        certainty=Certainty.EXACT if is_known else Certainty.UNKNOWN,
+        source=Source.LOG if is_known else Source.NOTHING,
+        how=how,
+        state=FATE_STATES.get(half.fate, ""),
+    )
 
 
 def _deferred(waiting: StoredMessage, arrived: StoredMessage | None, label: str) -> Step:

@@ -128,11 +128,13 @@ def _line(step: Step, at: dict[int, float], begin_us: int) -> Line:
         # Records know milliseconds.
         label = span_text(lasts_us) if lasts_us else _("under 1 ms")
     is_left = right > LABEL_LEFT_FROM_PERCENT
+    # Where a bar leaves room on neither side its label stands on its end.
+    end = right if is_left and left < TICK_APART_PERCENT else left
     return Line(
         step,
         x=_percent(left),
         width=_percent(max(BAR_LEAST_PERCENT, right - left)),
-        label_x=_percent(left - 0.6 if is_left else max(right, left + BAR_LEAST_PERCENT) + 0.6),
+        label_x=_percent(end - 0.6 if is_left else max(right, left + BAR_LEAST_PERCENT) + 0.6),
         label_anchor="end" if is_left else "start",
         label=label,
     )

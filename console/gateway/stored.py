@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+COMMITTED = "committed"
+"""The fate of a half message that became a message of its topic."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
     """A message at its place. `body` is its beginning, decompressed, None where it cannot be.
@@ -39,10 +43,22 @@ class StoredMessage:
     sys_flag: int = 0
     masked_by: tuple[str, ...] = ()  # the rules that hide something of it
     prepared_offset: int = 0  # of the half message in the CommitLog that this one was
+    fate: str = ""  # of a half message: what became of its transaction, where that is told
 
     @property
     def queue(self) -> BrokerQueue:
         return BrokerQueue(self.broker_name, self.queue_id)
+
+    @property
+    def is_half(self) -> bool:
+        """Whether nobody gets it, since its transaction is not committed."""
+        return self.topic in names.HIDDEN_TOPICS
+
+    @property
+    def subject(self) -> str:
+        """The topic whose rights and rules it is under: of a half message the one it is for."""
+        real_topic = self.properties.get(names.PROPERTY_REAL_TOPIC, "") if self.is_half else ""
+        return real_topic or self.topic
 
     @property
     def place(self) -> Place:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
+from console.tracing.bridge import QUEUE_EVENTS_MAX
 from tests.browser.conftest import sign_in
 from tests.support.raw_remoting import (
     PULL_MESSAGE,
     PULL_NOT_FOUND,
+    RECORD_HEAD,
     SUCCESS,
     RawClient,
     create_topic,
     pull_fields,
 )
-from tests.support.send_frames import fields_of, send
+from tests.support.send_frames import SEND_BATCH_MESSAGE, batch_item, fields_of, send
 from tests.support.waiting import until
 from tests.support.web_process import WebProcess
 
@@ -24,9 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from playwright.sync_api import BrowserContext
+    from playwright.sync_api import BrowserContext, Page
 
     from tests.support.broker_process import BrokerProcess
+
+logger = logging.getLogger(__name__)
 
 pytestmark = pytest.mark.browser
 
@@ -58,28 +64,91 @@ def web(chromium: str, broker_process: BrokerProcess, tmp_path: Path) -> Iterato
 
 
 def send_burst(client: RawClient) -> None:
+    """Offer a burst in one go, as fast as the connection takes it."""
+    frames = [
+        send(fields_of(TOPIC, 0, f"UNIQ_KEY\x01U{number}\x02"), b"", number)
+        for number in range(BURST)
+    ]
+    offered = threading.Thread(target=client.send_bytes, args=[b"".join(frames)])
+    offered.start()
+    for _ in frames:
+        assert client.read_answer().code == SUCCESS
+    offered.join()
+
+
+def send_batches(client: RawClient) -> None:
+    """Offer a burst as batches in one go; of each batch all messages are put in one turn."""
     for begin in range(0, BURST, AT_ONCE):
-        frames = (
-            send(fields_of(TOPIC, 0, f"UNIQ_KEY\x01U{number}\x02"), b"", number)
+        items = (
+            batch_item(b"", b"UNIQ_KEY\x01V%d\x02" % number)
             for number in range(begin, begin + AT_ONCE)
         )
-        client.send_bytes(b"".join(frames))
-        for _ in range(AT_ONCE):
-            assert client.read_answer().code == SUCCESS
+        fields = fields_of(TOPIC, 0, "", is_batch=True)
+        client.send_bytes(send(fields, b"".join(items), begin, code=SEND_BATCH_MESSAGE))
+    for _ in range(0, BURST, AT_ONCE):
+        assert client.read_answer().code == SUCCESS
 
 
-def consume(client: RawClient) -> None:
-    """Read everything, and acknowledge it with the next pull, as clients do."""
-    for offset in range(0, BURST + PULLED, PULLED):
-        at = str(min(offset, BURST))
-        sys_flag = TAKES_SUBSCRIPTION | (COMMITS if offset else 0)
+def pause(page: Page, client: RawClient) -> int:
+    """Have a page pause; return how many messages were sent until its console knew."""
+    page.locator("#river-pause").click()
+    sent = 0
+
+    def is_known() -> bool:
+        nonlocal sent
+        client.send_bytes(send(fields_of(TOPIC, 0, f"UNIQ_KEY\x01P{sent}\x02"), b"", sent))
+        assert client.read_answer().code == SUCCESS
+        sent += 1
+        return page.locator("#river-waiting-box").is_visible()
+
+    until(is_known, "events to wait for the page", seconds=SETTLED_SECONDS, every_s=POLL_S)
+    return sent
+
+
+def consume(client: RawClient, first: int, end: int) -> None:
+    """Read messages, and acknowledge them with the next pull, as clients do."""
+    for offset in range(first, end + PULLED, PULLED):
+        at = str(min(offset, end))
+        sys_flag = TAKES_SUBSCRIPTION | (COMMITS if offset > first else 0)
         more = {"sysFlag": str(sys_flag), "commitOffset": at}
         answer = client.ask(PULL_MESSAGE, {**pull_fields(TOPIC, 0, int(at)), **more})
         assert answer.code in {SUCCESS, PULL_NOT_FOUND}, answer.remark
 
 
+def stored_ms(client: RawClient, offset: int) -> int:
+    """Return when a message was stored, by the broker's clock."""
+    answer = client.ask(PULL_MESSAGE, pull_fields(TOPIC, 0, offset))
+    return int(RECORD_HEAD.unpack_from(answer.body)[10])
+
+
+def came_in(counts: dict[str, tuple[int, int]]) -> int:
+    return sum(came for came, _lost in counts.values())
+
+
+def lost_in(counts: dict[str, tuple[int, int]]) -> int:
+    return sum(lost for _came, lost in counts.values())
+
+
+def counts_of(page: Page, sent: int) -> dict[str, tuple[int, int]]:
+    """Wait until a page shows or counts all that was sent; return that by stage."""
+    counts: dict[str, tuple[int, int]] = {}
+
+    def is_settled() -> bool:
+        counts.clear()
+        counts.update(page.evaluate(COUNTS))
+        # Without a stage stands what is dropped and not told apart yet.
+        return "" not in counts and sum(map(sum, counts.values())) >= len(STAGES) * sent
+
+    until(
+        is_settled, "the page to show or count everything", seconds=SETTLED_SECONDS, every_s=POLL_S
+    )
+    return counts
+
+
 def test_of_a_burst_what_the_page_shows_and_counts_as_dropped_is_what_was_sent_for_each_stage(
-    context: BrowserContext, web: WebProcess, broker_process: BrokerProcess
+    context: BrowserContext,
+    web: WebProcess,
+    broker_process: BrokerProcess,
 ) -> None:
     create_topic(broker_process.port, TOPIC)
     # Three servers and a browser begin at once: a busy machine takes its time.
@@ -92,23 +161,35 @@ def test_of_a_burst_what_the_page_shows_and_counts_as_dropped_is_what_was_sent_f
 
     with RawClient(broker_process.port) as client:
         send_burst(client)
-        consume(client)
-
-    counts: dict[str, tuple[int, int]] = {}
-
-    def is_settled() -> bool:
-        counts.clear()
-        counts.update(page.evaluate(COUNTS))
-        # Without a stage stands what is dropped and not told apart yet.
-        return "" not in counts and sum(map(sum, counts.values())) >= len(STAGES) * BURST
-
+        consume(client, 0, BURST)
+        shown = counts_of(page, BURST)
+        # For a page that pauses the console keeps QUEUE_EVENTS_MAX events, and drops the others.
+        paused_at = BURST + pause(page, client)
+        sent = paused_at + BURST
+        send_batches(client)
+        consume(client, BURST, sent)
+    certain = len(STAGES) * BURST - QUEUE_EVENTS_MAX
+    # A click elsewhere has closed the table.
+    page.locator("#river-by-stage > summary").click()
     until(
-        is_settled, "the page to show or count everything", seconds=SETTLED_SECONDS, every_s=POLL_S
+        lambda: lost_in(page.evaluate(COUNTS)) - lost_in(shown) >= certain,
+        "the page to count what is dropped",
+        seconds=SETTLED_SECONDS,
+        every_s=POLL_S,
     )
-    assert {stage: came + lost for stage, (came, lost) in counts.items()} == dict.fromkeys(
-        STAGES, BURST
-    )
-    assert sum(came for came, _lost in counts.values()) > 0
+    page.locator("#river-pause").click()
+    page.locator("#river-by-stage > summary").click()
+    counts = counts_of(page, sent)
+    with RawClient(broker_process.port) as client:
+        took_ms = stored_ms(client, BURST - 1) - stored_ms(client, 0)
+    logger.info("burst: messages=%d broker_ms=%d then=%s", BURST, took_ms, counts)
+
+    for settled, count in ((shown, BURST), (counts, sent)):
+        assert {stage: came + lost for stage, (came, lost) in settled.items()} == dict.fromkeys(
+            STAGES, count
+        )
+    assert 0 < came_in(shown) < came_in(counts)
+    assert lost_in(counts) - lost_in(shown) >= certain
 
 
 def test_a_page_whose_console_is_killed_says_so_and_goes_on_with_the_next(

@@ -16,6 +16,7 @@ from console.family.steps import Step
 from console.family.waterfall import positions, waterfall_of
 from console.gateway.answers import Subscription
 from console.gateway.errors import BrokerDownError
+from console.gateway.moment import now_ms
 
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker
@@ -25,6 +26,7 @@ MOMENT_MS = 1_700_000_000_000
 KEY = "0A01020300002A9F18B4AAC257A10001"
 OTHER = "0A01020300002A9F18B4AAC257A10002"
 TRACE = "RMQ_SYS_TRACE_TOPIC"
+HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 WAITING = "SCHEDULE_TOPIC_XXXX"
 
 
@@ -127,6 +129,18 @@ def test_a_step_without_a_time_stands_behind_what_it_followed_and_has_no_bar() -
     assert [tick.label for tick in drawn.ticks] == ["0", "2.5 ms", "7 ms"]
 
 
+def test_the_label_of_a_bar_that_fills_the_axis_stands_on_it() -> None:
+    [whole, late] = waterfall_of(
+        [
+            Step(stage="sent", label="sent", begin_us=0, end_us=9_000),
+            Step(stage="stored", label="stored", begin_us=9_000),
+        ]
+    ).lines
+
+    assert (whole.label_x, whole.label_anchor) == ("95.40%", "end")
+    assert (late.label_x, late.label_anchor) == ("95.40%", "end")
+
+
 @pytest.mark.parametrize(
     ("high_ms", "ours_ms", "apart_ms"),
     [(104, 99, 1), (104, 100, 0), (104, 104, 0), (104, 110, -6), (None, 99, 0), (None, 107, -7)],
@@ -203,16 +217,25 @@ def test_a_family_has_every_stage_with_how_sure_it_is(actors: Actors, brokers: F
 
 
 @pytest.mark.django_db
-def test_whether_an_sql_expression_let_a_message_through_is_not_known(
-    actors: Actors, brokers: FakeBroker
+@pytest.mark.parametrize(
+    ("sql", "state", "words"),
+    [
+        ("TAGS = 'paid'", "acknowledged", "is beyond it, and no copy of it came back"),
+        ("TAGS = 'due'", "filtered", "which the message&#x27;s properties do not meet"),
+        ("colour IS NOT NULL", "filtered", "which the message&#x27;s properties do not meet"),
+        ("colour =", "unknown", "let it through is not known"),
+    ],
+)
+def test_an_sql_expression_is_asked_whether_it_let_a_message_through(
+    sql: str, state: str, words: str, actors: Actors, brokers: FakeBroker
 ) -> None:
     a_family(brokers)
-    brokers.subscriptions["fraud-check"] = [Subscription("orders", "SQL92", "colour = 'red'")]
+    brokers.subscriptions["fraud-check"] = [Subscription("orders", "SQL92", sql)]
 
     answer = opened(actors, "orders")
 
-    assert ("unknown", "unknown") in stages(answer)
-    assert "whether colour = &#x27;red&#x27; let it through" in answer.text
+    assert state in {stage for stage, _certainty in stages(answer)}
+    assert words in answer.text
 
 
 @pytest.mark.django_db
@@ -225,6 +248,33 @@ def test_each_member_of_a_family_leads_to_the_same(topic, offset, actors, broker
     drawn = {each.step.stage for each in opened(actors, topic, offset).context["waterfall"].lines}
 
     assert {"stored", "deferred", "retry", "dead", "client_send"} <= drawn
+
+
+@pytest.mark.django_db
+def test_a_half_message_is_found_by_its_key_under_the_topic_that_it_is_for(
+    actors: Actors, brokers: FakeBroker
+) -> None:
+    for topic in ("orders", HALF):
+        brokers.add_topic(topic, queue_nums=1)
+    waits = {"UNIQ_KEY": KEY, "KEYS": "order-7", "REAL_TOPIC": "orders", "PGROUP": "shop"}
+    brokers.put_message(HALF, 0, b"{}", now_ms() - 60_000, **waits)
+    address = reverse("family:message", args=["broker-a", 0, 0, HALF])
+
+    by_id = actors.reader.get(reverse("browse:find"), {"topic": "orders", "text": KEY})
+    by_key = {"by": "key", "topic": "orders", "text": "order-7"}
+    listed = actors.reader.get(reverse("browse:find"), by_key)
+    elsewhere = actors.reader.get(reverse("browse:find"), by_key | {"topic": HALF})
+    answer = actors.reader.get(address)
+
+    assert by_id["Location"] == address
+    assert address in listed.text
+    assert "withheld" in listed.text
+    assert address in elsewhere.text
+    assert [stage for stage, _certainty in stages(answer)][:2] == ["sent", "withheld"]
+    # This broker, as RocketMQ's own do, does not say what became of it.
+    assert ("unknown", "unknown") in stages(answer)
+    message = reverse("browse:message", args=["broker-a", 0, 0, HALF])
+    assert actors.reader.get(message)["Location"] == address
 
 
 @pytest.mark.django_db

@@ -173,6 +173,23 @@ async def test_members_that_want_the_same_are_not_named(client, clock) -> None:
     assert body["clients"] == []
 
 
+async def test_members_of_groups_are_told_by_language_and_version(client, clock) -> None:
+    other = Client(client.address)
+    await client.heartbeat("one", consumer_groups={"g": {"T": "*"}}, producer_groups=("p",))
+    await other.heartbeat("two", consumer_groups={"g": {"T": "*"}})
+
+    body = await sample(client, clock)
+    await other.shutdown()
+    await client.ask(RequestCode.UNREGISTER_CLIENT, clientID="one", producerGroup="p")
+    later = await sample(client, clock)
+
+    [[group, consumers]], [[producer_group, producers]] = body["consumers"], body["producers"]
+    assert (group, list(consumers.values())) == ("g", [2])
+    assert (producer_group, list(producers.values())) == ("p", [1])
+    assert set(consumers) == set(producers)
+    assert later["producers"] == []
+
+
 async def test_members_that_want_something_else_are_named(client, clock) -> None:
     others = [Client(client.address) for _ in range(2)]
     await client.heartbeat("odd", consumer_groups={"g": {"T": "A"}})

@@ -385,3 +385,46 @@ async def test_a_check_is_refused_without_a_producer_and_without_a_transaction(
     assert "no producer of the transaction's group is connected" in (alone.remark or "")
     assert nowhere.code == ResponseCode.QUERY_NOT_FOUND
     assert "no undecided transaction is at 7" in (nowhere.remark or "")
+
+
+async def fates(producer: Producer, **by: Any) -> list[tuple[str, str, int]]:
+    found = json_body(await producer.ask(RequestCode.GET_HALF_MESSAGES, **by))
+    return [(each["msgId"], each["outcome"], each["checkTimes"]) for each in found["halves"]]
+
+
+async def test_half_messages_are_found_by_key_and_place_with_what_became_of_them(
+    producer: Producer, clock: ManualClock
+) -> None:
+    sent = [await producer.half(UNIQ_KEY=f"U{number}", KEYS="a k") for number in range(3)]
+    await producer.end(sent[0], COMMIT)
+    await producer.end(sent[1], ROLLBACK)
+
+    assert await fates(producer, key="k") == [
+        ("U0", "committed", 0),
+        ("U1", "rolled_back", 0),
+        ("U2", "undecided", 0),
+    ]
+    assert await fates(producer, queueOffset=1) == [("U1", "rolled_back", 0)]
+    assert await fates(producer, key="U") == await fates(producer, queueOffset=99) == []
+    refused = await producer.ask(RequestCode.GET_HALF_MESSAGES, queueOffset=-1)
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+
+    await pass_time(clock, 4 * 61_000)
+    assert await fates(producer, key="U2") == [("U2", "given_up", times) for times in range(3)]
+
+
+async def test_what_became_of_a_transaction_is_known_from_the_log_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path) as broker:
+        producer = Producer(f"127.0.0.1:{broker.listen_port}")
+        sent = [await producer.half(UNIQ_KEY=f"U{number}", KEYS="k") for number in range(3)]
+        await producer.end(sent[0], COMMIT)
+        await producer.end(sent[1], ROLLBACK)
+        await producer.shutdown()
+    async with running_broker(tmp_path) as broker:
+        producer = Producer(f"127.0.0.1:{broker.listen_port}")
+        found = await fates(producer, key="k")
+        await producer.shutdown()
+
+    assert [outcome for _key, outcome, _times in found] == ["committed", "rolled_back", "undecided"]

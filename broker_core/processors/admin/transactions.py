@@ -9,6 +9,13 @@ The body of GET_HALF_MESSAGES is a JSON object: `total` transactions wait, `halv
     bornTimestamp, bornHost        by the producer
     storeTimestamp                 of the last copy
     ageMs, checkTimes              since the transaction began; how often producers were asked
+
+With `key`, a key or a unique key, or with `queueOffset` it holds the half messages that have it,
+decided ones, too, each copy by itself, and of each besides::
+
+    storeHost, storeSize           of the record
+    outcome                        undecided, committed, rolled_back; given_up: asked about too
+                                   often; unknown: a slave does not know
 """
 
 from __future__ import annotations
@@ -19,7 +26,7 @@ from broker_core.errors import RequestRefusedError
 from broker_core.message import names
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
-from broker_core.transaction.half import real_place
+from broker_core.transaction.half import check_times, real_place
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -30,7 +37,6 @@ if TYPE_CHECKING:
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
     from broker_core.transaction.check import TransactionCheck
-    from broker_core.transaction.half import Half
     from broker_core.transaction.resolve import Transactions
 
 HALVES_AT_ONCE_MAX = 64
@@ -55,7 +61,16 @@ class TransactionAdmin:
     def halves(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
-        """GET_HALF_MESSAGES. Answers SUCCESS with the undecided transactions from an offset on."""
+        """GET_HALF_MESSAGES. Answers SUCCESS with the undecided transactions from an offset on.
+
+        With a key, or the place of a half message, with those that have it, decided or not.
+        """
+        if key := request.ext_fields.get("key"):
+            steps = self._found(self._transactions.with_key(key))
+            return self._long_answers.answer(request, connection, steps)
+        if "queueOffset" in request.ext_fields:
+            at = self._transactions.at(fields.int64(request.ext_fields, "queueOffset", low=0))
+            return self._long_answers.answer(request, connection, self._found([at] if at else []))
         first = fields.int64(request.ext_fields, "fromOffset", 0)
         return self._long_answers.answer(request, connection, self._halves(first))
 
@@ -86,26 +101,38 @@ class TransactionAdmin:
             half = pending.get(offset)
             message = None if half is None or half.outcome else self._transactions.read(half)
             if half is not None and message is not None:
-                shown.append(self._shown(half, message))
+                shown.append(self._shown(message, half.since_ms))
             yield
         rest = offsets[HALVES_AT_ONCE_MAX:]
         return {"halves": shown, "next": rest[0] if rest else -1, "total": len(pending)}
 
-    def _shown(self, half: Half, message: MessageExt) -> dict[str, Any]:
+    def _found(self, messages: list[MessageExt]) -> Steps:
+        shown: list[dict[str, Any]] = []
+        for message in messages:
+            more = {
+                "outcome": self._transactions.fate_of(message),
+                "storeHost": message.store_host,
+                "storeSize": message.store_size,
+            }
+            shown.append(self._shown(message, message.store_timestamp) | more)
+            yield
+        return {"halves": shown, "next": -1, "total": len(shown)}
+
+    def _shown(self, message: MessageExt, since_ms: int) -> dict[str, Any]:
         topic, queue_id = real_place(message) or ("", -1)
         get = message.properties.get
         return {
-            "ageMs": max(0, self._steady.now_ms() - half.since_ms),
+            "ageMs": max(0, self._steady.now_ms() - since_ms),
             "bodySize": len(message.body),
             "bornHost": message.born_host,
             "bornTimestamp": message.born_timestamp,
-            "checkTimes": half.check_times,
-            "commitLogOffset": half.commit_log_offset,
+            "checkTimes": check_times(message.properties),
+            "commitLogOffset": message.commit_log_offset,
             "group": get(names.PROPERTY_PRODUCER_GROUP, ""),
             "keys": get(names.PROPERTY_KEYS, ""),
-            "msgId": half.uniq_key,
+            "msgId": message.uniq_key or "",
             "queueId": queue_id,
-            "queueOffset": half.queue_offset,
+            "queueOffset": message.queue_offset,
             "storeTimestamp": message.store_timestamp,
             "tags": get(names.PROPERTY_TAGS, ""),
             "topic": topic,

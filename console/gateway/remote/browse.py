@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker_core.message.ids import parse_offset_msg_id
+from broker_core.message.names import HIDDEN_TOPICS
 from console.gateway.errors import UnknownStoreError
 from console.gateway.remote.brokers import each
 from console.gateway.remote.topics import status
@@ -16,7 +17,7 @@ from console.gateway.stored import Found, KeyFound, Place
 
 if TYPE_CHECKING:
     from broker_core.message.ids import OffsetMsgId
-    from console.gateway.answers import BrokerQueue, QueueStatus
+    from console.gateway.answers import BrokerNode, BrokerQueue, QueueStatus
     from console.gateway.remote.brokers import RemoteBrokers
     from console.gateway.stored import StoredMessage, Wanted
 
@@ -177,11 +178,21 @@ class RemoteBrowse:
             raise UnknownStoreError(offset_msg_id.host)
         return None
 
+    async def _named(
+        self, node: BrokerNode, topic: str, key: str, low_ms: int, high_ms: int
+    ) -> browse.Indexed:
+        """Return what a broker has with a key; half messages it tells by a request of their own."""
+        ask = self._brokers.ask
+        if topic in HIDDEN_TOPICS:
+            halves = await browse.halves(ask, node.address, node.broker_name, {"key": key})
+            if halves is not None:
+                found = tuple(each for each in halves if low_ms <= each.store_ms < high_ms)
+                return browse.Indexed(found, is_full=False, has_index=True)
+        return await browse.query(ask, node.address, node.broker_name, topic, key, low_ms, high_ms)
+
     async def _by_key(self, topic: str, key: str, low_ms: int, high_ms: int) -> KeyFound:
         answers = await self._brokers.on_masters(
-            lambda node: browse.query(
-                self._brokers.ask, node.address, node.broker_name, topic, key, low_ms, high_ms
-            )
+            lambda node: self._named(node, topic, key, low_ms, high_ms)
         )
         messages = sorted(
             (message for _node, found in answers for message in found.messages),
@@ -209,6 +220,13 @@ class RemoteBrowse:
         address = {node.broker_name: node.address for node in await self._brokers.masters()}
         if queue.broker_name not in address:
             return None
+        if topic in HIDDEN_TOPICS:
+            place: dict[str, str | int] = {"queueOffset": offset}
+            halves = await browse.halves(
+                self._brokers.ask, address[queue.broker_name], queue.broker_name, place
+            )
+            if halves is not None:
+                return next(iter(halves), None)
         came = await browse.read(
             self._brokers.ask,
             address[queue.broker_name],

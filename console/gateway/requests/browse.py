@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker_core.message.names import TOOLS_CONSUMER_GROUP
+from broker_core.message import ids, names
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
-from console.gateway.requests.call import call, reading
+from console.gateway.requests.call import body_of, call, reading
 from console.gateway.requests.messages import NOTHING_PULLED, PULL_SUBSCRIPTION
 from console.gateway.requests.records import BODY_SHOWN_MAX, decode_all
+from console.gateway.stored import StoredMessage
 
 if TYPE_CHECKING:
     from console.gateway.requests.call import Ask
-    from console.gateway.stored import StoredMessage
 
 
 KEY_COUNT_MAX = 64
@@ -54,7 +54,7 @@ async def look(
     code = RequestCode.PULL_MESSAGE
     fields = {
         # A group of RocketMQ's own that every broker has.
-        "consumerGroup": TOOLS_CONSUMER_GROUP,
+        "consumerGroup": names.TOOLS_CONSUMER_GROUP,
         "topic": topic,
         "queueId": queue_id,
         "queueOffset": offset,
@@ -94,6 +94,57 @@ async def view(
         raise
     with reading(address, code):
         return next(decode_all(answer.body, broker_name), None)
+
+
+async def halves(
+    ask: Ask, address: str, broker_name: str, fields: dict[str, str | int]
+) -> tuple[StoredMessage, ...] | None:
+    """Return half messages by `key` or `queueOffset`, without bodies, decided ones, too.
+
+    None: it is a broker of RocketMQ's, which shows them as it shows others.
+    """
+    code = RequestCode.GET_HALF_MESSAGES
+    try:
+        answer = await call(ask, address, code, fields)
+    except RequestFailedError as error:
+        if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        raise
+    with reading(address, code):
+        # One of an earlier version does not know the fields, and tells what is undecided.
+        rows = [each for each in body_of(answer)["halves"] if "outcome" in each]
+        return tuple(half_of(each, broker_name) for each in rows)
+
+
+def half_of(row: dict[str, Any], broker_name: str) -> StoredMessage:
+    at, store_host = int(row["commitLogOffset"]), str(row["storeHost"])
+    carried = {
+        names.PROPERTY_UNIQ_KEY: str(row["msgId"]),
+        names.PROPERTY_KEYS: str(row["keys"]),
+        names.PROPERTY_TAGS: str(row["tags"]),
+        names.PROPERTY_PRODUCER_GROUP: str(row["group"]),
+        names.PROPERTY_REAL_TOPIC: str(row["topic"]),
+        names.PROPERTY_REAL_QUEUE_ID: str(int(row["queueId"])),
+        names.PROPERTY_TRANSACTION_CHECK_TIMES: str(int(row["checkTimes"] or 0) or ""),
+    }
+    return StoredMessage(
+        topic=names.RMQ_SYS_TRANS_HALF_TOPIC,
+        broker_name=broker_name,
+        queue_id=0,
+        queue_offset=int(row["queueOffset"]),
+        commit_log_offset=at,
+        offset_msg_id=ids.offset_msg_id(ids.parse_host(store_host), at),
+        store_ms=int(row["storeTimestamp"]),
+        born_ms=int(row["bornTimestamp"]),
+        born_host=str(row["bornHost"]),
+        reconsume_times=0,
+        properties={name: value for name, value in carried.items() if value},
+        body=None,
+        body_bytes=int(row["bodySize"]),
+        store_host=store_host,
+        store_size=int(row["storeSize"]),
+        fate=str(row["outcome"]),
+    )
 
 
 async def query(

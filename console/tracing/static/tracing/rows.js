@@ -237,6 +237,7 @@ const LiveRows = (() => {
     return who && from ? `${who} ${from}` : who || from;
   }
   function placeText(event) {
+    if (event.queueOffset == null && WAITS.includes(event.stage) && event.queueId != null) return `${event.queueId} · –`;
     if (event.stage === "refused" || event.queueOffset == null) return event.codeName || (event.code == null ? "" : String(event.code));
     const from = event.acknowledgedFrom ?? event.fromOffset;
     if (from == null) return `${event.queueId} · ${event.queueOffset}`;
@@ -244,7 +245,12 @@ const LiveRows = (() => {
     if (BigInt(from) > last) return interpolate(gettext("%s · back to %s"), [event.queueId, event.queueOffset]);
     return from === String(last) ? `${event.queueId} · ${last}` : `${event.queueId} · ${from}–${last}`;
   }
+  /* What waits has no place that it could be opened by, but an id. */
+  const WAITS = ["withheld", "checked", "rolled_back"];
   function familyOf(event) {
+    if (WAITS.includes(event.stage) && event.queueOffset == null && event.uniqKey) {
+      return `${table.closest("[data-find]").dataset.find}?${new URLSearchParams({ by: "id", topic: event.topic, text: event.uniqKey })}`;
+    }
     if (!event.brokerName || event.queueOffset == null || event.queueId == null || event.acknowledgedFrom != null || event.fromOffset != null) return "";
     const base = table.closest("[data-families]").dataset.families;
     return `${base}${encodeURIComponent(event.brokerName)}/${event.queueId}/${event.queueOffset}/${encodeURIComponent(event.topic)}/`;
