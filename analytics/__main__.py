@@ -16,11 +16,12 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from analytics.arguments import BENCH, EXIT_BAD_ARGUMENTS, parse_arguments
+from analytics.arguments import BENCH, EXIT_BAD_ARGUMENTS, EXIT_FAILED, parse_arguments
 from analytics.errors import ReportError
 from analytics.guest import is_guest
 from analytics.progress import ProgressLines
 from analytics.report_from_lake import answer
+from analytics.report_from_samples import answer_from_samples
 from analytics.reports.catalog import REPORTS
 from analytics.reports.describe import catalog
 from broker_core.log_lines import log_to_stderr
@@ -41,16 +42,24 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(catalog(REPORTS.values()), ensure_ascii=False, indent=2))
         return 0
     because: list[str] = []
-    if request.lake is not None:
+    if request.lake is not None or request.report.samples is not None:
+        lines = ProgressLines(sys.stdout)
         try:
             guest = is_guest()
         except ReportError as error:
-            ProgressLines(sys.stdout).failed(str(error))
+            lines.failed(str(error))
             return EXIT_BAD_ARGUMENTS
         if guest:
             os.nice(NICENESS)
         log_to_stderr("%(levelname)s %(name)s: %(message)s")
-        refusal = answer(request, ProgressLines(sys.stdout))
+        if request.report.samples is not None:
+            try:
+                answer_from_samples(request, lines)
+            except ReportError as error:
+                lines.failed(str(error))
+                return EXIT_FAILED
+            return 0
+        refusal = answer(request, lines)
         if refusal is None:
             return 0
         because = ["--because", json.dumps(refusal)]

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 from analytics.reports.catalog import REPORTS
 from analytics.reports.report import HOURS
-from analytics.request import LOOPBACK, MASTER_DEFAULT, MS_A_MINUTE, Request
+from analytics.request import (
+    CONNECT_PREFIX,
+    LOOPBACK,
+    MASTER_DEFAULT,
+    MS_A_MINUTE,
+    NO_CONNECT,
+    Request,
+)
 from broker_core.message import names
 
 if TYPE_CHECKING:
@@ -185,6 +192,8 @@ def _topic(text: str) -> str:
 
 
 def _master(text: str) -> str:
+    if text.startswith(CONNECT_PREFIX):
+        raise argparse.ArgumentTypeError(NO_CONNECT.format(master=text))
     if not MASTER.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is neither local[*] nor spark://HOST:PORT")
     return text

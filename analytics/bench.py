@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analytics import class_archive
+from analytics.bench_bronze import write_bronze
 from analytics.bench_log import uniq_key, write_log
 from analytics.bench_sends import broker, p99_ms
 from analytics.errors import ReportError
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 MESSAGES_DEFAULT = 1_000_000
+ROWS_DEFAULT = 10_000_000
 MESSAGES_MIN, MESSAGES_MAX = 1000, 20_000_000
 GB = 1e9
 BODY_OF_A_COLUMN_RUN = 1.1 * GB
@@ -92,8 +94,8 @@ class Figure:
         return f"{self.work:<52} {self.found:>26}   {self.wanted:<24} {sign}"
 
 
-def figures(directory: Path, messages: int) -> Iterator[Figure]:
-    """Measure in an empty directory, one figure after the other."""
+def figures(directory: Path, messages: int, rows: int) -> Iterator[Figure]:
+    """Measure in an empty directory, one figure after the other; DuckDB with `rows` of bronze."""
     store = directory / "store"
     log_bytes = write_log(store, messages, LAST_MS)
     reader = StoreReader(store)
@@ -118,7 +120,9 @@ def figures(directory: Path, messages: int) -> Iterator[Figure]:
     with place.locked():
         bring_up(place)
     yield from _reports(directory, store, place)
-    yield from _duckdb(place, messages)
+    bronze = LakePlace.of(str(directory / "bronze"), None, {})
+    write_bronze(bronze, rows, LAST_MS)
+    yield from _duckdb(bronze, rows)
     yield from _sends(directory)
 
 
@@ -199,10 +203,10 @@ def _run(command: list[str], given: bytes | None = None, files: tuple[int, ...] 
         raise ReportError(f"{' '.join(command[1:4])} failed: {(said + errors)[-400:].decode()}")
 
 
-def _duckdb(place: LakePlace, messages: int) -> Iterator[Figure]:
+def _duckdb(place: LakePlace, rows: int) -> Iterator[Figure]:
     files = MESSAGES.existing(place).file_uris()
     day = (datetime.fromtimestamp(LAST_MS / 1000, UTC) - timedelta(days=1)).date()
-    key = uniq_key(messages // 2)
+    key = uniq_key(rows // 2)
     for work, sql, values, wanted in (
         ("a key", "SELECT * FROM messages WHERE uniq_key = ?", [key], 0.05),
         (
@@ -223,7 +227,7 @@ def _duckdb(place: LakePlace, messages: int) -> Iterator[Figure]:
             answer = partial(connection.execute, sql, values)
             seconds = _wall_seconds(lambda: answer().to_arrow_table())  # noqa: B023
         yield Figure(
-            f"DuckDB on {messages:,} rows of bronze: {work}",
+            f"DuckDB on {rows:,} rows of bronze: {work}",
             f"{seconds:.3f} s",
             f"{wanted} s on 10,000,000",
             seconds <= wanted,
@@ -292,7 +296,7 @@ def _timed(work: Callable[[], object], clock: Callable[[], float]) -> float:
     return clock() - begun
 
 
-def run(messages: int, parent: Path | None) -> None:
+def run(messages: int, rows: int, parent: Path | None) -> None:
     """Print every figure.
 
     Raises:
@@ -302,7 +306,7 @@ def run(messages: int, parent: Path | None) -> None:
     twin = "compiled code" if isinstance(chosen(), CompiledBulk) else "numpy"
     _say(f"{messages:,} messages, {os.cpu_count()} cores, load {load:.1f}, read by {twin}")
     with tempfile.TemporaryDirectory(prefix="trebuchet-bench-", dir=parent) as directory:
-        for figure in figures(Path(directory), messages):
+        for figure in figures(Path(directory), messages, rows):
             _say(figure.line())
 
 
@@ -325,13 +329,22 @@ def main(arguments: Sequence[str]) -> int:
         help=f"how many messages the log has, half a kilobyte each (default {MESSAGES_DEFAULT})",
     )
     parser.add_argument(
+        "--rows",
+        type=int,
+        default=ROWS_DEFAULT,
+        metavar="N",
+        help="how many rows of bronze DuckDB is asked about, made without a log "
+        f"(default {ROWS_DEFAULT})",
+    )
+    parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="where there is room for log and lake"
     )
     given = parser.parse_args(arguments)
-    if not MESSAGES_MIN <= given.messages <= MESSAGES_MAX:
-        parser.error(f"--messages must be from {MESSAGES_MIN} to {MESSAGES_MAX}")
+    for name, number in (("--messages", given.messages), ("--rows", given.rows)):
+        if not MESSAGES_MIN <= number <= MESSAGES_MAX:
+            parser.error(f"{name} must be from {MESSAGES_MIN} to {MESSAGES_MAX}")
     try:
-        run(given.messages, given.dir)
+        run(given.messages, given.rows, given.dir)
     except (ReportError, OSError) as error:
         sys.stderr.write(f"python -m analytics bench: {error}\n")
         return 1

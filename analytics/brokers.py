@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import functools
 import socket
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from analytics.errors import ReportError, sentence_in
-from analytics.session import CLUSTER_PREFIX
+from analytics.session import CLUSTER_PREFIX, JOB_GROUP, SIGHT_SECONDS_MAX
 from analytics.sources.rocketmq_options import parse_options
 from analytics.store.fingerprint import fingerprint_before
 from analytics.store.reader import StoreReader
@@ -22,6 +25,8 @@ from analytics.store.reader import StoreReader
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from pyspark import SparkContext
 
     from analytics.reports.report import Report
     from analytics.request import Request
@@ -124,12 +129,34 @@ def _blind_workers(spark: Spark, request: Request, plan: ReadPlan) -> list[str]:
     )
     context = spark.session.sparkContext
     count = max(1, LOOKS_A_TASK * context.defaultParallelism)
+    context.setJobGroup(JOB_GROUP, "looking for the log", interruptOnCancel=True)
+    # Workers that went meanwhile, or are busy for others, would be waited for without an end.
+    is_late = threading.Event()
+    timer = threading.Timer(SIGHT_SECONDS_MAX, _give_up, (context, is_late))
+    timer.daemon = True
+    timer.start()
     try:
         found = context.parallelize(range(count), count).mapPartitions(look).collect()
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
+        if is_late.is_set():
+            raise ReportError(
+                f"The workers of the Spark cluster at {request.master} did not say within "
+                f"{SIGHT_SECONDS_MAX:.0f} s whether they see the log at {request.store}: they are "
+                "busy with other work, or gone."
+            ) from error
+        if isinstance(error, Py4JError):
+            raise
         said = sentence_in(str(error)) or "the log says why"
         raise ReportError(f"The Spark cluster at {request.master} runs no task: {said}.") from error
+    finally:
+        timer.cancel()
     return sorted(set(found))
+
+
+def _give_up(context: SparkContext, is_late: threading.Event) -> None:
+    is_late.set()
+    with suppress(Py4JError, OSError):  # Java may have ended by itself
+        context.cancelJobGroup(JOB_GROUP)
 
 
 def _look(

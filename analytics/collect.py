@@ -14,6 +14,7 @@ from analytics.progress import READING, reading_followed
 from analytics.reports.report import step_for
 from analytics.request import span_seconds
 from analytics.schemas import DAMAGE_COLUMN, MESSAGES_COLUMN, messages_with
+from analytics.session import JOB_GROUP
 from analytics.sources import commitlog, rocketmq_options
 from broker_core.message import names
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from analytics.session import Spark
     from analytics.store.plan import ReadPlan
 
-JOB_GROUP = "trebuchet-report"
 BODY = "body"
 
 
@@ -61,6 +61,7 @@ def collect(
         PySparkException, Py4JError: Spark failed, or was cancelled.
     """
     report = request.report
+    assert report.transform is not None
     spark.session.sparkContext.setJobGroup(JOB_GROUP, report.title, interruptOnCancel=True)
     observed = Observation("reading")
     step_seconds = step_for(report, span_seconds(request, plan.stored_from_ms))

@@ -11,21 +11,20 @@ import logging
 import os
 import shutil
 import tempfile
-import threading
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.fs
 from deltalake.exceptions import DeltaError
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from analytics import sink
 from analytics.errors import ReportError
+from analytics.lake.asking import SECONDS_MAX, asking, dataset_of, source_of
 from analytics.lake.gold import STATE
 from analytics.lake.gold_tables import GOLD
 from analytics.lake.place import LakePlace
@@ -35,7 +34,7 @@ from analytics.lake.tables import GAPS, MESSAGES
 from analytics.lake.watermark import Watermark
 from analytics.reports.report import TOPIC, gettext_noop, step_for
 from analytics.reports.totals import totals_of
-from analytics.request import MS_A_MINUTE, period_before, span_seconds
+from analytics.request import MS_A_MINUTE, moment_of, period_before, span_seconds
 from analytics.result import DUCKDB, about
 from analytics.store.decode import COLUMN_TYPES, DAMAGE_TYPE, RowFilter
 from analytics.store.fingerprint import NO_FINGERPRINT, fingerprint_before
@@ -43,6 +42,7 @@ from analytics.store.reader import StoreReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date
 
     from deltalake import DeltaTable
 
@@ -56,9 +56,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ASKING = "asking"
-THREADS = 2
-MEMORY = "400MB"
-SECONDS_MAX = 20.0
 # Decoded in some tenths of a second; the lake's process lets no more gather while it runs.
 TAIL_BYTES_MAX = 128 * 1024 * 1024
 TAIL = "tail"
@@ -141,10 +138,7 @@ class _LakeAnswer:
         found = self._snapshot()
         self._require_no_gap()
         plan = self._tail_plan(found)
-        with self._connection() as connection:
-            interrupter = threading.Timer(SECONDS_MAX, connection.interrupt)
-            interrupter.daemon = True
-            interrupter.start()
+        with asking() as connection:
             try:
                 self._give_tail(connection, found, plan)
                 first_ms = self._first_ms(connection, found)
@@ -160,8 +154,6 @@ class _LakeAnswer:
                 raise RefusedError(
                     gettext_noop("The answer needs more memory than DuckDB may have.")
                 ) from error
-            finally:
-                interrupter.cancel()
         totals = totals_of(report, table)
         said = {
             **about(request, table, totals, step),
@@ -216,7 +208,9 @@ class _LakeAnswer:
             return
         earliest = self._from_ms if self._before is None else self._before.from_ms
         since = pa.scalar(earliest, pa.timestamp("ms", tz="UTC"))
-        gaps = self._dataset(GAPS, GAPS.existing(self._place)).to_table(["broker", "found_at"])
+        gaps = dataset_of(self._place, GAPS, GAPS.existing(self._place)).to_table(
+            ["broker", "found_at"]
+        )
         rows = zip(gaps["broker"].to_pylist(), gaps["found_at"].to_pylist(), strict=True)
         if any(broker == self._broker and at >= since.as_py() for broker, at in rows):
             raise RefusedError(
@@ -244,18 +238,6 @@ class _LakeAnswer:
                 bytes=(end - watermark.offset, "bytes"),
             )
         return self._reader.plan(from_offset=watermark.offset, to_offset=end)
-
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        settings: dict[str, str | bool | int | float | list[str]] = {
-            "memory_limit": MEMORY,
-            "threads": THREADS,
-            "temp_directory": "",
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        }
-        connection = duckdb.connect(":memory:", config=settings)
-        connection.execute("SET TimeZone = 'UTC'")
-        return connection
 
     def _give_tail(
         self, connection: duckdb.DuckDBPyConnection, found: _Snapshot, plan: ReadPlan
@@ -289,7 +271,8 @@ class _LakeAnswer:
     def _first_ms(self, connection: duckdb.DuckDBPyConnection, found: _Snapshot) -> int | None:
         """Return when the first message of the lake or the log was stored, None without any."""
         days = [file.day for file in stored_files_of(found.opened)]
-        files = self._source(connection, found, days and min(days), days and min(days))
+        first = min(days) if days else None
+        files = self._source(connection, found, first, first)
         column = found.time_column
         rows = connection.execute(
             f"SELECT epoch_ms(min({column})) FROM ("
@@ -309,10 +292,10 @@ class _LakeAnswer:
         """Return the result's rows for a time."""
         assert request.from_ms is not None
         topic = request.parameters.get(TOPIC.name)
-        values: dict[str, Any] = {"broker": self._broker, "from": _moment(request.from_ms)}
+        values: dict[str, Any] = {"broker": self._broker, "from": moment_of(request.from_ms)}
         where = [f"broker = $broker AND {found.time_column} >= $from"]
         if request.to_ms is not None:
-            values["to"] = _moment(request.to_ms)
+            values["to"] = moment_of(request.to_ms)
             where.append(f"{found.time_column} < $to")
         if topic is not None:
             values["topic"] = topic
@@ -320,8 +303,8 @@ class _LakeAnswer:
         text = self._query.text
         known = {"step": step_seconds, **self._query.values, **request.parameters}
         values |= {name: value for name, value in known.items() if f"${name}" in text}
-        last = None if request.to_ms is None else _moment(request.to_ms).date()
-        source = self._source(connection, found, _moment(request.from_ms).date(), last)
+        last = None if request.to_ms is None else moment_of(request.to_ms).date()
+        source = self._source(connection, found, moment_of(request.from_ms).date(), last)
         names = ", ".join(
             dict.fromkeys(("broker", "topic", found.time_column, *self._columns(found)))
         )
@@ -345,33 +328,11 @@ class _LakeAnswer:
         self,
         connection: duckdb.DuckDBPyConnection,
         found: _Snapshot,
-        first: Any,
-        last: Any,
+        first: date | None,
+        last: date | None,
     ) -> str:
         """Return what SQL reads the table's rows of some days from."""
-        paths = [
-            file.path
-            for file in stored_files_of(found.opened)
-            if (not first or file.day >= first) and (not last or file.day <= last)
-        ]
-        if not paths:
-            empty = found.table.schema.empty_table()
-            connection.register("none", empty)
-            return "none"
-        if not self._place.is_local:
-            connection.register("stored", self._dataset(found.table, found.opened))
-            return "stored"
-        quoted = ", ".join(
-            "'" + self._place.path_of(found.table.name, path).replace("'", "''") + "'"
-            for path in paths
-        )
-        return f"read_parquet([{quoted}], hive_partitioning=false)"
-
-    def _dataset(self, table: LakeTable, opened: DeltaTable) -> Any:
-        root = pyarrow.fs.SubTreeFileSystem(
-            self._place.path_of(table.name), self._place.filesystem()
-        )
-        return opened.to_pyarrow_dataset(filesystem=root)
+        return source_of(connection, self._place, found.table, found.opened, first, last)
 
     def _period_before(
         self,
@@ -401,7 +362,3 @@ class _LakeAnswer:
             sink.publish(table, said, work=work, out=out)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-
-
-def _moment(ms: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)

@@ -19,6 +19,8 @@ from analytics.errors import ReportCancelledError, ReportError
 from analytics.guest import is_guest, step_back
 from analytics.progress import ProgressLines
 from analytics.run import ReportRun
+from analytics.session import is_local
+from analytics.zygote import Zygote
 from broker_core.log_lines import log_to_stderr
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ def main(arguments: Sequence[str]) -> int:
         except ReportError as error:
             lines.failed(str(error))
             return EXIT_BAD_ARGUMENTS
-        return _supervise(ReportRun(request, lines), lines)
+        zygote = Zygote(stream) if is_local(request.master) else None
+        return _supervise(ReportRun(request, lines, zygote), lines)
 
 
 def _supervise(run: ReportRun, lines: ProgressLines) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from analytics.reports.report import COMPARE, TOPIC
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 MASTER_DEFAULT = "local[*]"
+CONNECT_PREFIX = "sc://"
+NO_CONNECT = (
+    "{master} is a Spark Connect server, whose clients have no SparkContext: by that reports ship "
+    "their code, look for the log, show progress and cancel. Name the cluster's own master, "
+    "spark://HOST:PORT."
+)
 MS_A_MINUTE = 60_000
 
 
@@ -78,3 +84,8 @@ def span_seconds(request: Request, stored_from_ms: int | None) -> int:
     to_ms = now_ms if request.to_ms is None else min(request.to_ms, now_ms)
     from_ms = max(request.from_ms or 0, stored_from_ms or 0)
     return max(0, to_ms - from_ms) // 1000
+
+
+def moment_of(ms: int) -> datetime:
+    """Return a time that is told in ms since the epoch."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)

@@ -17,14 +17,14 @@ from pyspark.errors import PySparkException
 
 from analytics import sink
 from analytics.brokers import broker_options, brokers_instead
-from analytics.collect import JOB_GROUP, collect
+from analytics.collect import collect
 from analytics.errors import ReportCancelledError, ReportError, sentence_in
 from analytics.java import require_java
 from analytics.progress import COMPARING
 from analytics.reports.totals import totals_of
 from analytics.request import period_before
 from analytics.result import SPARK, about
-from analytics.session import is_local, require_executor, start_spark
+from analytics.session import JOB_GROUP, is_local, require_executor, start_spark
 from analytics.store.reader import StoreReader
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from analytics.request import Request
     from analytics.session import Spark
     from analytics.store.plan import ReadPlan
+    from analytics.zygote import Zygote
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +53,15 @@ _KNOWN_FAILURES = (
 
 
 class ReportRun:
-    """Runs a request once. One thread calls `execute`; any other may call `cancel`."""
+    """Runs a request once. One thread calls `execute`; any other may call `cancel`.
 
-    def __init__(self, request: Request, lines: ProgressLines) -> None:
+    Spark's Python workers come from the `zygote` where there is one.
+    """
+
+    def __init__(
+        self, request: Request, lines: ProgressLines, zygote: Zygote | None = None
+    ) -> None:
+        self._zygote = zygote
         self._request = request
         self._lines = lines
         self._lock = threading.Lock()
@@ -63,6 +70,9 @@ class ReportRun:
         self._spark: Spark | None = None
         self._work: Path | None = None
         self._brokers = ""
+        self._reader = StoreReader(
+            request.store, commit_log_path=request.commit_log, split_bytes=request.split_bytes
+        )
 
     def execute(self) -> None:
         """Make the report; write its progress and end as JSON lines.
@@ -126,11 +136,8 @@ class ReportRun:
             shutil.rmtree(self._work, ignore_errors=True)
 
     def _plan(self, request: Request) -> ReadPlan:
-        reader = StoreReader(
-            request.store, commit_log_path=request.commit_log, split_bytes=request.split_bytes
-        )
         topic = request.topic_read
-        return reader.plan(
+        return self._reader.plan(
             from_ms=request.from_ms,
             to_ms=request.to_ms,
             topics=None if topic is None else frozenset({topic}),
@@ -151,7 +158,12 @@ class ReportRun:
         scratch.mkdir(mode=0o700)
         spark: Spark | None = None
         try:
-            spark = start_spark(scratch, master=request.master, driver_host=request.driver_host)
+            spark = start_spark(
+                scratch,
+                master=request.master,
+                driver_host=request.driver_host,
+                zygote=self._zygote,
+            )
             with self._lock:
                 self._spark = spark
             self._check_cancelled()

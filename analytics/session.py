@@ -29,9 +29,10 @@ from analytics import class_archive
 from analytics.errors import ReportError
 from analytics.guest import JAVA_OPTIONS, is_guest
 from analytics.java import require_java
-from analytics.request import LOOPBACK, MASTER_DEFAULT
+from analytics.request import CONNECT_PREFIX, LOOPBACK, MASTER_DEFAULT, NO_CONNECT
 from analytics.sources.commitlog import CommitLogDataSource
 from analytics.sources.rocketmq import RocketMqDataSource
+from analytics.zygote import Zygote, launcher
 from broker_core.environment import without_secrets
 
 if TYPE_CHECKING:
@@ -46,8 +47,11 @@ MEMORY_DEFAULT = "1g"
 RESULT_BYTES_MAX = 256 * 1024 * 1024
 SHUFFLE_PARTITIONS = 8
 CLUSTER_PREFIX = "spark://"
+JOB_GROUP = "trebuchet-report"
 MASTER_ANSWER_SECONDS = 5
+# Both end in a sentence: nobody who asked waits longer for one.
 EXECUTOR_SECONDS_MAX = 30.0
+SIGHT_SECONDS_MAX = 30.0
 EXECUTOR_ASKED_SECONDS = 0.2
 JAVA_EXIT_SECONDS = 10
 JAVA_ENDING_SECONDS = 0.5
@@ -145,15 +149,18 @@ def require_master(master: str) -> None:
     """Check that a cluster's master accepts connections: Spark itself would try for minutes.
 
     Raises:
-        ReportError: none of the addresses answers.
+        ReportError: none of the addresses answers, or it is no master.
     """
+    if master.startswith(CONNECT_PREFIX):
+        raise ReportError(NO_CONNECT.format(master=master))
     if not master.startswith(CLUSTER_PREFIX):
         return
-    for address in master.removeprefix(CLUSTER_PREFIX).split(","):
+    addresses = master.removeprefix(CLUSTER_PREFIX).split(",")
+    for address in addresses:
         host, _, port = address.rpartition(":")
         try:
             connection = (host.strip("[]"), int(port or 0))
-            socket.create_connection(connection, MASTER_ANSWER_SECONDS).close()
+            socket.create_connection(connection, MASTER_ANSWER_SECONDS / len(addresses)).close()
         except (OSError, ValueError, OverflowError):
             continue
         return
@@ -250,11 +257,13 @@ def start_spark(
     driver_host: str = LOOPBACK,
     more: Mapping[str, str] | None = None,
     java_options: str | None = None,
+    zygote: Zygote | None = None,
 ) -> Spark:
     """Start Spark with our data sources registered; blocks for seconds.
 
     `scratch` must exist, belong to this run only, and be removed by the caller afterwards. Without
-    `java_options`, Java takes the archive of Spark's classes where there is one.
+    `java_options`, Java takes the archive of Spark's classes where there is one. The Python workers
+    of a Spark on this machine are forked from the `zygote`.
 
     Raises:
         ReportError: no usable Java, no master that answers, or a secret that cannot be read.
@@ -264,6 +273,8 @@ def start_spark(
     scratch.chmod(0o700)
     classes = class_archive.directory()
     _prepare_environment(scratch, authentication(master), classes)
+    python = str(_python_in(scratch, zygote)) if is_local(master) else sys.executable
+    os.environ["PYSPARK_PYTHON"] = python
     if java_options is None:
         java_options = class_archive.options_for(classes, java)
     wanted = settings(
@@ -306,10 +317,29 @@ def _prepare_environment(scratch: Path, secrets: Mapping[str, str], classes: Pat
         "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(properties))} pyspark-shell",
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_DIRS": str(scratch),
-        "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
     }
+
+
+def _python_in(scratch: Path, zygote: Zygote | None) -> Path:
+    """Return a Python for Spark's workers that finds PySpark where we found it.
+
+    Spark puts its own copy of PySpark before everything on their path: a zip without compiled
+    modules, which each worker would compile again, for a second and more.
+    """
+    directory = scratch / "settings"
+    lines = "#!/bin/sh\n" + f"export PYTHONPATH={shlex.quote(os.environ['PYTHONPATH'])}\n"
+    if zygote is not None:
+        try:
+            zygote.listen(directory)
+            lines += launcher(sys.executable, directory)
+        except OSError as error:
+            logger.warning("Spark's Python workers start one by one: %s", error.strerror)
+    python = directory / "python"
+    python.write_text(lines + f'exec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o700)
+    return python
 
 
 def _packed_code(scratch: Path) -> Path:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from analytics.lake.gold_tables import EVERY_TABLE
+from analytics.lake.masks import MASKED, masked_columns, quoted
 from analytics.lake.tables import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from analytics.lake.masks import Mask
     from analytics.lake.place import LakePlace
     from analytics.lake.tables import LakeTable
 
@@ -74,8 +76,10 @@ _DESCRIPTIONS = {
     "max_ms": "the longest",
     "key": "one of KEYS; null for all the others together",
     "key_count": "how many keys the row is of",
-    "kind": "whose figure it is: topic, group, progress of a group in a topic, broker, process",
-    "name": "of a broker its id, of a process what it is",
+    "kind": "whose figure it is: topic, group, progress of a group in a topic, broker, process; "
+    "consumers and producers are clients of a group that are alike",
+    "name": "of a broker its id, of a process what it is, of consumers their language and version, "
+    "of producers the same behind their group and an @",
     "metric": "the figure: put, got, lag, ...",
     "unit": "msg, B, ms, calls; of bare numbers none",
     "is_counter": "whether it counts what was added; otherwise it is a reading",
@@ -109,23 +113,30 @@ class LakeView:
         """Whether its rows are of topics, so that a right to topics can narrow them."""
         return any(column.name == TOPIC for column in self.columns)
 
-    def definition(self, files: Sequence[str], topics: Collection[str] | None = None) -> list[str]:
+    def definition(
+        self,
+        files: Sequence[str],
+        topics: Collection[str] | None = None,
+        masks: Sequence[Mask] = (),
+    ) -> list[str]:
         """Return statements that make the view over these files of its table.
 
         Without files the view is empty.
 
         Args:
-            topics: as for `over`.
+            topics, masks: as for `over`.
         """
         if not files:
-            return self.over("", topics)
-        paths = ", ".join(map(_quoted, files))
+            return self.over("", topics, masks)
+        paths = ", ".join(map(quoted, files))
         days = "hive_partitioning=false"
         if any(column.name == DAY for column in self.columns):
             days = f"hive_partitioning=true, hive_types={{'{DAY}': DATE}}"
-        return self.over(f"read_parquet([{paths}], union_by_name=true, {days})", topics)
+        return self.over(f"read_parquet([{paths}], union_by_name=true, {days})", topics, masks)
 
-    def over(self, source: str, topics: Collection[str] | None = None) -> list[str]:
+    def over(
+        self, source: str, topics: Collection[str] | None = None, masks: Sequence[Mask] = ()
+    ) -> list[str]:
         """Return statements that make the view over rows of its table; it is empty over "".
 
         A column that the rows lack is null.
@@ -134,6 +145,7 @@ class LakeView:
             topics: where given, rows of other topics are not in the view; `*` in a name stands for
                 any characters. A view without a topic column is not narrowed: whether such a reader
                 may have it is the caller's to decide.
+            masks: what is hidden in messages.
         """
         schema, _, name = self.name.partition(".")
         every = ", ".join(f"NULL::{column.type} AS {column.name}" for column in self.columns)
@@ -141,20 +153,23 @@ class LakeView:
         if source:
             rows += f" UNION ALL BY NAME SELECT * FROM {source}"
         names = [column.name for column in self.columns]
+        masked = masked_columns(masks) if set(names) >= MASKED else {}
+        shown = {each: masked.get(each, f"found.{each}") for each in names}
         where = ""
         if topics is not None and self.has_topic:
             allowed = _allowed(topics)
             where = f" WHERE {allowed}"
             # A filter of the query may be tried on a row before ours, and its error would tell
             # what is in the row: to the query there is nothing in rows of other topics.
-            names = [
-                each if each == DAY else f"CASE WHEN {allowed} THEN {each} END AS {each}"
-                for each in names
-            ]
+            shown = {
+                name: each if name == DAY else f"CASE WHEN {allowed} THEN {each} END"
+                for name, each in shown.items()
+            }
+        selected = ", ".join(f"{each} AS {name}" for name, each in shown.items())
         return [
             f"CREATE SCHEMA IF NOT EXISTS {schema}",
             f"CREATE OR REPLACE VIEW {schema}.{name} AS WITH given AS NOT MATERIALIZED "
-            f"(SELECT {', '.join(names)} FROM ({rows}) AS found{where}) {self.merged}",
+            f"(SELECT {selected} FROM ({rows}) AS found{where}) {self.merged}",
         ]
 
 
@@ -162,11 +177,11 @@ def _allowed(topics: Collection[str]) -> str:
     """Return the condition that a row is of these topics."""
     names = [each for each in topics if ANY not in each]
     # An empty list would be no SQL.
-    allowed = [f"found.{TOPIC} IN ({', '.join(map(_quoted, names)) or 'NULL'})"]
+    allowed = [f"found.{TOPIC} IN ({', '.join(map(quoted, names)) or 'NULL'})"]
     for pattern in topics:
         if ANY in pattern:
             literal = pattern.replace("[", "[[]").replace("?", "[?]")
-            allowed.append(f"found.{TOPIC} GLOB {_quoted(literal)}")
+            allowed.append(f"found.{TOPIC} GLOB {quoted(literal)}")
     return f"({' OR '.join(allowed)})"
 
 
@@ -199,7 +214,3 @@ def _type_of(kind: pa.DataType) -> str:
     if pa.types.is_map(kind):
         return f"MAP({_type_of(kind.key_type)}, {_type_of(kind.item_type)})"
     return _TYPES[kind]
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -31,7 +31,9 @@ LAKE = (
     ROOT / "analytics" / "lake_on_spark.py",
     ROOT / "analytics" / "__main__.py",
     ROOT / "analytics" / "report_from_lake.py",
+    ROOT / "analytics" / "report_from_samples.py",
     ROOT / "analytics" / "bench.py",
+    ROOT / "analytics" / "bench_bronze.py",
     ROOT / "analytics" / "bench_sends.py",
     ROOT / "analytics" / "query",
 )

@@ -1,8 +1,9 @@
 """`python -m analytics.query`: runs one query over the lake, and ends.
 
-Standard input is a line of JSON, {"sql", "zone", "rows_max", "bytes_max", "seconds_max", "topics"},
-and stays open: the process ends with whoever started it. Topics are those that the asker may read,
-null for all. Standard output is a line of JSON for each event:
+Standard input is a line of JSON, {"sql", "zone", "rows_max", "bytes_max", "seconds_max", "topics",
+"masks"}, and stays open: the process ends with whoever started it. Topics are those that the asker
+may read, null for all; masks are the rules of what is hidden from everybody ({"topics", "kind",
+"what"}, analytics.lake.masks). Standard output is a line of JSON for each event:
 
     {"event": "progress", "percent": 41.5, "rows": 0}
     {"event": "done", "columns": [...], "rows": 2, "bytes": 31, "cut": ""}
@@ -24,7 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analytics.errors import ReportError
+from analytics.lake.masks import Mask
 from analytics.lake.place import LakePlace
+from analytics.query.checking import QueryError
 from analytics.query.engine import Engine, write
 from analytics.query.views import views_of
 
@@ -100,7 +103,11 @@ def query(place: LakePlace, request: dict[str, Any], descriptors: tuple[int, int
     """
     events, ended = Events(), threading.Event()
     topics = request["topics"]
-    views = views_of(place, None if topics is None else [str(each) for each in topics])
+    try:
+        masks = [Mask.of(each) for each in request["masks"]]
+    except ValueError as error:
+        raise QueryError(f"The query is not run: {error}.") from error
+    views = views_of(place, None if topics is None else [str(each) for each in topics], masks)
     engine = Engine(place, views, str(request["zone"]))
     limit(2 * int(request["bytes_max"]) + FILE_BYTES_MORE, 2 * int(request["seconds_max"]))
     watcher = threading.Thread(target=tell_progress, args=(engine, events, ended), daemon=True)

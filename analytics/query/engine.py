@@ -65,9 +65,9 @@ class Engine:
             # Nobody can name it: what is narrowed is the view over it.
             source = f"source_{secrets.token_hex(16)}"
             self._connection.register(source, _dataset(place, view.name))
-            statements = view.lake_view.over(source, view.topics)
+            statements = view.lake_view.over(source, view.topics, view.masks)
         else:
-            statements = view.lake_view.definition(view.files, view.topics)
+            statements = view.lake_view.definition(view.files, view.topics, view.masks)
         for statement in statements:
             self._connection.execute(statement)
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from analytics.reports import (
     anomalies,
     changes,
+    clients,
     consumption,
     delays,
+    drain,
     duplicates,
     failures,
     keys,
@@ -37,6 +39,7 @@ REPORTS: dict[str, Report] = {
         retries.REPORT,
         failures.REPORT,
         lag.REPORT,
+        drain.REPORT,
         latency.REPORT,
         consumption.REPORT,
         keys.REPORT,
@@ -51,5 +54,6 @@ REPORTS: dict[str, Report] = {
         owners.REPORT,
         anomalies.REPORT,
         changes.REPORT,
+        clients.REPORT,
     )
 }

@@ -41,3 +41,14 @@ def field(record: Column, index: int | Column) -> Column:
     place = F.lit(index + 1) if isinstance(index, int) else index + 1
     value = F.try_element_at(record, place)
     return F.when(~value.isin("", "null"), value)
+
+
+def number(record: Column, index: int) -> Column:
+    """Return a field as a whole number, null where it is none."""
+    return field(record, index).try_cast("bigint")
+
+
+def of_try(record: Column, before: int, after: int) -> Column:
+    """Return a field of a try's beginning or end, which has another place in each."""
+    is_before = record[0] == SUB_BEFORE
+    return field(record, F.when(is_before, F.lit(before)).otherwise(F.lit(after)))

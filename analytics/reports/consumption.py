@@ -25,6 +25,7 @@ from analytics.reports.report import (
     Report,
     Total,
     gettext_noop,
+    start_of_step,
 )
 from broker_core.message import names
 
@@ -62,11 +63,10 @@ def by_group_and_time(
         F.count(F.lit(1)).alias("tries"),
     )
     wait, acknowledged = (F.col(name) - F.col("stored_ms") for name in ("began_ms", "ended_ms"))
-    step = F.lit(step_seconds)
     found = (
         by_group.select(
             *("topic", "consumer_group", "tries"),
-            F.timestamp_seconds(F.floor(F.col("stored_ms") / 1000 / step) * step).alias("time"),
+            start_of_step(F.col("stored_ms") / 1000, step_seconds).alias("time"),
             wait.alias("wait_ms"),
             F.col("ended_ms").isNotNull().alias("is_acknowledged"),
             F.when(wait >= 0, wait).alias("sound_ms"),
@@ -145,23 +145,14 @@ def _of_trace() -> Expression:
 
     def event(record: Expression) -> Expression:
         is_before, null = record[0] == client_traces.SUB_BEFORE, F.lit(None)
-
-        def number(index: int) -> Expression:
-            return client_traces.field(record, index).try_cast("bigint")
-
-        def either(before: int, after: int) -> Expression:
-            return client_traces.field(
-                record, F.when(is_before, F.lit(before)).otherwise(F.lit(after))
-            )
-
         return F.struct(
-            either(client_traces.BEFORE_ID, client_traces.AFTER_ID),
-            either(client_traces.BEFORE_REQUEST, client_traces.AFTER_REQUEST),
+            client_traces.of_try(record, client_traces.BEFORE_ID, client_traces.AFTER_ID),
+            client_traces.of_try(record, client_traces.BEFORE_REQUEST, client_traces.AFTER_REQUEST),
             null,
             null,
             F.when(is_before, client_traces.field(record, client_traces.BEFORE_GROUP)),
-            F.when(is_before, number(client_traces.BEFORE_TIME)),
-            F.when(~is_before, number(client_traces.AFTER_COST)),
+            F.when(is_before, client_traces.number(record, client_traces.BEFORE_TIME)),
+            F.when(~is_before, client_traces.number(record, client_traces.AFTER_COST)),
             F.when(~is_before, client_traces.field(record, client_traces.AFTER_SUCCESS) == "true"),
         )
 

@@ -27,6 +27,7 @@ from analytics.reports.report import (
     Report,
     Total,
     gettext_noop,
+    start_of_step,
 )
 from broker_core.message import names
 
@@ -94,8 +95,7 @@ def by_reason_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds
             F.max("cost_ms").alias("cost_ms"),
         )
     )
-    step = F.lit(step_seconds)
-    start = F.timestamp_seconds(F.floor(F.col("ms") / 1000 / step) * step)
+    start = start_of_step(F.col("ms") / 1000, step_seconds)
     found = tries.groupBy("consumer_group", "origin_topic", "reason", start.alias("time")).agg(
         *(F.sum(name).alias(name) for name in ("failures", "retries", "dead_letters")),
         F.expr("percentile_disc(0.5) WITHIN GROUP (ORDER BY cost_ms)")
@@ -146,29 +146,22 @@ def _of_trace() -> Expression:
 
     def event(record: Expression) -> Expression:
         is_before, null = record[0] == client_traces.SUB_BEFORE, F.lit(None)
-
-        def number(index: int) -> Expression:
-            return client_traces.field(record, index).try_cast("bigint")
-
-        def either(before: int, after: int) -> Expression:
-            return client_traces.field(
-                record, F.when(is_before, F.lit(before)).otherwise(F.lit(after))
-            )
-
         reason: Expression = null.cast("string")
         for code, name in REASONS.items():
-            reason = F.when(number(client_traces.AFTER_RETURN) == code, name).otherwise(reason)
+            reason = F.when(
+                client_traces.number(record, client_traces.AFTER_RETURN) == code, name
+            ).otherwise(reason)
         return F.struct(
-            either(client_traces.BEFORE_ID, client_traces.AFTER_ID),
-            either(client_traces.BEFORE_REQUEST, client_traces.AFTER_REQUEST),
+            client_traces.of_try(record, client_traces.BEFORE_ID, client_traces.AFTER_ID),
+            client_traces.of_try(record, client_traces.BEFORE_REQUEST, client_traces.AFTER_REQUEST),
             F.when(is_before, client_traces.field(record, client_traces.BEFORE_GROUP)),
-            F.when(is_before, number(client_traces.BEFORE_TRIES)),
-            F.when(is_before, number(client_traces.BEFORE_TIME)),
+            F.when(is_before, client_traces.number(record, client_traces.BEFORE_TRIES)),
+            F.when(is_before, client_traces.number(record, client_traces.BEFORE_TIME)),
             null,
             null,
             null,
             F.when(~is_before, reason),
-            F.when(~is_before, number(client_traces.AFTER_COST)),
+            F.when(~is_before, client_traces.number(record, client_traces.AFTER_COST)),
             F.when(~is_before, F.expr("true")),
         )
 

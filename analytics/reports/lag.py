@@ -20,6 +20,7 @@ from analytics.reports.report import (
     Report,
     Total,
     gettext_noop,
+    start_of_step,
 )
 from broker_core.message import names
 
@@ -58,8 +59,7 @@ def by_group_and_time(
     unread_messages: DataFrame, _: Mapping[str, Value], step_seconds: int
 ) -> DataFrame:
     """UNREAD -> LAG: one row for each group, topic and step of the time of storing."""
-    step = F.lit(step_seconds)
-    start = F.timestamp_seconds(F.floor(F.unix_seconds("store_timestamp") / step) * step)
+    start = start_of_step(F.unix_seconds("store_timestamp"), step_seconds)
     found = unread_messages.groupBy("consumer_group", "topic", start.alias("time")).agg(
         F.count(F.lit(1)).alias("unread"),
         F.sum(F.col("store_size").cast("bigint")).alias("bytes"),

@@ -22,6 +22,7 @@ from analytics.reports.report import (
     Report,
     Total,
     gettext_noop,
+    start_of_step,
 )
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def by_topic_and_time(
     from the future counts in `from_the_future` and in no percentile. Percentiles are values that
     occur: the least that so many messages do not exceed.
     """
-    step, slow = F.lit(step_seconds), int(parameters.get(SLOW.name, SLOW_MS_DEFAULT))
-    start = F.timestamp_seconds(F.floor(F.unix_seconds("store_timestamp") / step) * step)
+    slow = int(parameters.get(SLOW.name, SLOW_MS_DEFAULT))
+    start = start_of_step(F.unix_seconds("store_timestamp"), step_seconds)
     latency = F.unix_millis("store_timestamp") - F.unix_millis("born_timestamp")
     found = (
         messages.where("born_timestamp IS NOT NULL")

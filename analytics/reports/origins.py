@@ -30,6 +30,7 @@ from analytics.reports.report import (
     Report,
     Total,
     gettext_noop,
+    start_of_step,
 )
 from broker_core.message import names
 
@@ -74,8 +75,7 @@ def by_origin_and_time(
         rows = messages.withColumn("origin", F.regexp_replace("born_host", _PORT, ""))
     else:
         rows = messages.withColumn("origin", F.col("tags"))
-    step = F.lit(step_seconds)
-    start = F.timestamp_seconds(F.floor(F.unix_seconds("store_timestamp") / step) * step)
+    start = start_of_step(F.unix_seconds("store_timestamp"), step_seconds)
     found = rows.groupBy("topic", "origin", start.alias("time")).agg(
         F.count(F.lit(1)).alias("messages"),
         F.sum(F.col("store_size").cast("bigint")).alias("bytes"),

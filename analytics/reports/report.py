@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column as Expression, DataFrame
 
     from analytics.facts import StoreFacts
 
@@ -182,6 +182,19 @@ class LakeQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class SamplesQuery:
+    """How DuckDB makes a report of what the console's collector sampled, in the place of Spark.
+
+    The text knows rows of bronze.samples of the time asked for, and of these metrics, as `given`,
+    the step of time in seconds as `$step`, and the report's own parameters by their names, null
+    where they were left out.
+    """
+
+    metrics: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """What must be there before a run can start; `module` prints what is missing, see describe."""
 
@@ -190,7 +203,7 @@ class Need:
     module: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """One report.
 
@@ -206,16 +219,19 @@ class Report:
     that have their `body` then. `narrowed_by` is the column that names the topic of a result whose
     messages are in others: all are read, and rows of the topic that was asked for are kept.
     `chosen` returns what the parameters make of a report that reads more for some of them.
+
+    A report of `samples` reads nothing else: no message, no log, no Spark.
     """
 
     name: str
     title: str
     question: str
     parameters: tuple[Parameter, ...]
-    reads: tuple[str, ...]
-    transform: Callable[[DataFrame, Mapping[str, Value], int], DataFrame]
     columns: tuple[Column, ...]
     sorted_by: tuple[str, ...]
+    reads: tuple[str, ...] = ()
+    transform: Callable[[DataFrame, Mapping[str, Value], int], DataFrame] | None = None
+    samples: SamplesQuery | None = None
     totals: tuple[Total, ...] = ()
     chart: Chart | None = None
     breakdown: Breakdown | None = None
@@ -247,6 +263,12 @@ def counted(messages: DataFrame) -> DataFrame:
     if MESSAGES_COLUMN in messages.columns:
         return messages
     return messages.withColumn(MESSAGES_COLUMN, F.lit(1))
+
+
+def start_of_step(seconds: Expression, step_seconds: int) -> Expression:
+    """Return the time at which the step begins that holds some seconds since the epoch."""
+    step = F.lit(step_seconds)
+    return F.timestamp_seconds(F.floor(seconds / step) * step)
 
 
 def step_for(report: Report, span_seconds: int) -> int:

@@ -22,6 +22,7 @@ from analytics.reports.report import (
     Report,
     Total,
     gettext_noop,
+    start_of_step,
 )
 from broker_core.message import names
 
@@ -43,8 +44,7 @@ def by_group_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds:
     is a message that will not be tried again. The topic of origin is null where the record does
     not tell.
     """
-    step = F.lit(step_seconds)
-    start = F.timestamp_seconds(F.floor(F.unix_seconds("store_timestamp") / step) * step)
+    start = start_of_step(F.unix_seconds("store_timestamp"), step_seconds)
     is_retry, is_dead = F.col("topic").startswith(RETRY), F.col("topic").startswith(DEAD)
     group = F.when(is_retry, F.substring("topic", len(RETRY) + 1, names.GROUP_LENGTH_MAX))
     group = group.otherwise(F.substring("topic", len(DEAD) + 1, names.GROUP_LENGTH_MAX))

@@ -21,6 +21,7 @@ from analytics.reports.report import (
     Total,
     counted,
     gettext_noop,
+    start_of_step,
 )
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ def by_topic_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds:
 
     Steps are counted from the epoch, in UTC.
     """
-    step = F.lit(step_seconds)
-    start = F.timestamp_seconds(F.floor(F.unix_seconds("store_timestamp") / step) * step)
+    start = start_of_step(F.unix_seconds("store_timestamp"), step_seconds)
     traffic = (
         counted(messages)
         .groupBy("topic", start.alias("time"))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 # How far back a queue is searched for a unit whose record is in the log (the tail may be torn).
 UNITS_LOOKED_BACK_MAX = 4096
+TICK_NS_MAX = 2_000_000_000
+T = TypeVar("T")
 _NO_INTS = np.zeros(0, dtype=np.int64)
 
 
@@ -34,17 +37,30 @@ class Unit(NamedTuple):
 
 
 class ConsumeQueues:
-    """The units of all ConsumeQueues of a store."""
+    """The units of all ConsumeQueues of a store.
+
+    A directory is listed when it is first asked for, and again after `look_again` alone, if it has
+    changed since.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._listed: list[_QueueUnits] | None = None
-        self._by_name: dict[tuple[str, int], _QueueUnits | None] = {}
+        self._within: dict[Path, _Listed[list[Path]]] = {}
+        self._queue_in: dict[Path, _Listed[_QueueUnits | None]] = {}
+        self._all: list[_QueueUnits] | None = None
+
+    def look_again(self) -> None:
+        """Find queues and files that have come since, the next time that some are asked for."""
+        self._all = None
+        for within in self._within.values():
+            within.is_checked = False
+        for queue in self._queue_in.values():
+            queue.is_checked = False
 
     def are_there(self) -> bool:
         """Whether there is any queue."""
-        if not self._listed:
-            self._listed = None  # a store may get them while it is looked at
+        if not self._all:
+            self.look_again()  # a store may get them while it is looked at
         return bool(self._queues())
 
     def units(self, topic: str, queue_id: int, first: int, behind: int) -> tuple[Ints, Ints]:
@@ -70,7 +86,7 @@ class ConsumeQueues:
     ) -> list[tuple[int, int, int]]:
         """Return of each queue of a topic: its id, and the queue offsets of a range of the log."""
         found: list[tuple[int, int, int]] = []
-        for directory in _directories(self._directory / topic):
+        for directory in self._directories(self._directory / topic):
             if not (directory.name.isascii() and directory.name.isdigit()):
                 continue
             queue_id = int(directory.name)
@@ -84,11 +100,13 @@ class ConsumeQueues:
         return sorted(one for one in found if one[1] < one[2])
 
     def _queue(self, topic: str, queue_id: int) -> _QueueUnits | None:
-        key = topic, queue_id
-        if key not in self._by_name:
-            directory = self._directory / topic / str(queue_id)
-            self._by_name[key] = _QueueUnits.found_in(directory)
-        return self._by_name[key]
+        return self._queue_at(self._directory / topic / str(queue_id))
+
+    def _queue_at(self, directory: Path) -> _QueueUnits | None:
+        return _listed(self._queue_in, directory, _QueueUnits.found_in)
+
+    def _directories(self, directory: Path) -> list[Path]:
+        return _listed(self._within, directory, _directories)
 
     def confirms(self, place: PlaceInQueue, commit_log_offset: int) -> bool:
         """Return whether the unit at a place of a queue points to this offset of the log."""
@@ -134,14 +152,51 @@ class ConsumeQueues:
         return start
 
     def _queues(self) -> list[_QueueUnits]:
-        if self._listed is None:
-            self._listed = [
+        if self._all is None:
+            self._all = [
                 queue
-                for topic in _directories(self._directory)
-                for path in _directories(topic)
-                if (queue := _QueueUnits.found_in(path)) is not None
+                for topic in self._directories(self._directory)
+                for path in self._directories(topic)
+                if (queue := self._queue_at(path)) is not None
             ]
-        return self._listed
+        return self._all
+
+
+@dataclass(slots=True)
+class _Listed(Generic[T]):
+    """What was found in a directory; `changed_ns` is when that last changed, None of none."""
+
+    found: T
+    changed_ns: int | None
+    listed_ns: int
+    is_checked: bool = True
+
+    def is_of(self, changed_ns: int | None) -> bool:
+        """Whether it is of the directory that changed then last.
+
+        One that changed shortly before it was listed may have changed again within the same tick
+        of the file system's clock.
+        """
+        if changed_ns is None or changed_ns != self.changed_ns:
+            return False
+        return self.listed_ns - changed_ns > TICK_NS_MAX
+
+
+def _listed(known: dict[Path, _Listed[T]], directory: Path, find: Callable[[Path], T]) -> T:
+    """Return what is in a directory as it was found before, or as it is now where it changed."""
+    before = known.get(directory)
+    if before is not None and before.is_checked:
+        return before.found
+    listed_ns = time.time_ns()
+    try:
+        changed_ns = directory.stat().st_mtime_ns
+    except OSError:
+        changed_ns = None
+    if before is not None and before.is_of(changed_ns):
+        before.is_checked = True
+        return before.found
+    known[directory] = _Listed(find(directory), changed_ns, listed_ns)
+    return known[directory].found
 
 
 @dataclass(slots=True)

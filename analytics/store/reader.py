@@ -72,6 +72,7 @@ class StoreReader:
         Raises:
             ReportError: there is no such store, or it may not be read.
         """
+        self._queues.look_again()
         planner = Planner(self.files(), self._queues, self._split_bytes)
         return planner.plan(
             from_ms=from_ms,

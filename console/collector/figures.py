@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from console.collector.reading import NONE, places_of
+from console.collector.reading import NONE, clients_of, places_of
 from console.gateway.answers import MASTER_ID
 from console.history import metrics
 from console.history.latency import BOUNDS_MS
@@ -197,6 +197,8 @@ class Figures:
             MISSING if each.members is None else each.members for each in self._now.sample.groups
         ]
         self._add(metrics.MEMBERS, names.of_groups, np.array(members, dtype=np.int64))
+        counts = np.array(list(clients_of(self._now.sample).values()), dtype=np.int64)
+        self._add(metrics.MEMBERS, names.of_clients, counts)
         # A topic that is not there yet got nothing.
         is_known = self._before is not None and self._now.sample.is_whole
         put = np.append(put, 0 if is_known else MISSING)

@@ -65,7 +65,8 @@ class SampledLine(msgspec.Struct, omit_defaults=True):
     """A figure of a subject: of each minute what `Points` says of it.
 
     Attributes:
-        name: the number of a broker, or the name of a process.
+        name: the number of a broker, the name of a process, the language and version of clients:
+            of consumers in `group`, of producers behind their group and an @.
         part: a queue, or a bucket of a histogram, whose upper bound `at_most_ms` is.
         minutes: which of the hour.
     """
@@ -171,6 +172,9 @@ def _line(subject: Subject, column: Column, points: Points, row: int) -> Sampled
         named = {"group": group, "topic": topic}
     elif subject.kind in (metrics.TOPIC, metrics.GROUP):
         named = {subject.kind: subject.name}
+    elif subject.kind == metrics.CONSUMERS:
+        group, _, version = subject.name.partition("@")
+        named = {"group": group, "name": version}
     is_bucket = column.code in _HISTOGRAMS and column.part < len(BOUNDS_MS)
     return SampledLine(
         kind=subject.kind,

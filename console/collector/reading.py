@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 KEPT_KINDS = {TopicKind.NORMAL, TopicKind.RETRY, TopicKind.DLQ}
+INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
+"""Every client of the original is in it, consumers too, to send what failed back."""
+CLIENTS_MAX = 2_000
 NONE = -1
 """An index that stands for nothing."""
 
@@ -113,6 +116,11 @@ class Names:
             about(metrics.GROUP, group, is_kept=each)
             for (group, _), each in zip(self.pairs, is_kept, strict=True)
         )
+        self.clients = clients_of(sample)
+        self.of_clients = indices(
+            about(kind, metrics.pair(group, version), is_kept=True)
+            for kind, group, version in self.clients
+        )
         self.subjects = list(numbers)
         self.of_groups_with_pairs = np.unique(self.groups_of_pairs[self.groups_of_pairs != NONE])
         places = {name: index for index, name in enumerate(self.topics)}
@@ -130,6 +138,7 @@ class Names:
             and self.topics == [each.name for each in sample.topics]
             and self.groups == [each.name for each in sample.groups]
             and self.pairs == [(each.group, each.topic) for each in sample.progress]
+            and list(self.clients) == list(clients_of(sample))
         )
 
 
@@ -153,6 +162,24 @@ class Reading:
             [each.write_queues for each in sample.topics], dtype=np.int64
         )
         self.progress = Queues([each.queues for each in sample.progress], 4)
+
+
+def clients_of(sample: BrokerSample) -> dict[tuple[str, str, str], int]:
+    """Return how many clients there are of each kind, group, and language and version.
+
+    None of brokers with more than CLIENTS_MAX such: it is a series each.
+    """
+    found = {
+        (kind, row.group, version): count
+        for kind, rows in (
+            (metrics.CONSUMERS, sample.consumers),
+            (metrics.PRODUCERS, sample.producers),
+        )
+        for row in rows or ()
+        if not is_system_group(row.group) and row.group != INNER_PRODUCER
+        for version, count in row.versions.items()
+    }
+    return found if len(found) <= CLIENTS_MAX else {}
 
 
 def indices(found: Iterable[int]) -> Ints:

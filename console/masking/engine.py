@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import re2
 
-from broker_core.message import names
+from broker_core.message.names import ORIGIN_PROPERTIES, PROPERTY_NAMES
 from console.accounts.rights import fits
 from console.browse.bodies import Number, Pairs, parsed
 from console.browse.content import ANY, path_of
@@ -30,13 +30,6 @@ MASK = "***"
 CUT_BYTES = 1_024
 """So much goes from the end of a body that is only a beginning: a match may reach across."""
 UTF8_LACKING_MAX = 3
-OWN = frozenset(
-    value
-    for name, value in vars(names).items()
-    if name.startswith("PROPERTY_") and isinstance(value, str)
-)
-"""RocketMQ's own properties: pages go by them, and they stand in indexes and traces as well."""
-ORIGINS = (names.PROPERTY_RETRY_TOPIC, names.PROPERTY_REAL_TOPIC, "DLQ_ORIGIN_TOPIC")
 
 
 class PatternError(ValueError):
@@ -64,7 +57,7 @@ def compiled(text: str) -> Any:
 
 def topics_of(message: StoredMessage) -> list[str]:
     """Return the topics whose rules a message falls under."""
-    origins = (message.properties.get(each, "") for each in ORIGINS)
+    origins = (message.properties.get(each, "") for each in ORIGIN_PROPERTIES)
     return [message.topic, *(each for each in origins if each)]
 
 
@@ -89,7 +82,8 @@ def masked(message: StoredMessage, rules: Sequence[MaskingRule]) -> StoredMessag
 
 def properties_after(rule: MaskingRule, properties: Any) -> dict[str, str]:
     def shown(name: str, value: str) -> str:
-        if name in OWN:
+        # Pages go by RocketMQ's own, and they stand in indexes and traces as well.
+        if name in PROPERTY_NAMES:
             return value
         if rule.kind == MaskingRule.Kind.PROPERTY:
             return MASK if name == rule.what else value

@@ -8,9 +8,10 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
+from broker_core.message.names import PROPERTY_NAMES
 from console.accounts.role_forms import PatternsField
 from console.browse.content import PathError, path_of
-from console.masking.engine import OWN, PatternError, pattern_of
+from console.masking.engine import PatternError, pattern_of
 from console.masking.models import RULES_MAX, MaskingRule
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class RuleForm(RuleModelForm):
             self.add_error("what", _("This is no pattern: %(why)s.") % {"why": error})
         except PathError:
             self.add_error("what", _("This is no path into JSON; one is written like $.a.b[0]."))
-        if kind == MaskingRule.Kind.PROPERTY and what in OWN:
+        if kind == MaskingRule.Kind.PROPERTY and what in PROPERTY_NAMES:
             self.add_error(
                 "what", _("RocketMQ's own properties are in indexes and traces; they are shown.")
             )

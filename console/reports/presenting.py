@@ -343,6 +343,8 @@ class ShownRun:
 
     @property
     def origin_of_numbers(self) -> str:
+        if self.engine is not None and self.engine.reads:
+            return _("%(table)s of the lake, counted by DuckDB") % {"table": self.engine.reads}
         if self.engine is not None and self.engine.is_lake:
             return _("Lake and the log behind it, counted by DuckDB")
         if self.engine is not None and self.engine.brokers:

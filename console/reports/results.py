@@ -90,11 +90,12 @@ class Before(msgspec.Struct, frozen=True, rename={"from_ms": "from", "to_ms": "t
 
 
 class Engine(msgspec.Struct, frozen=True):
-    """What made a result, and why it was not the lake."""
+    """What made a result, and why it was not the lake; `reads` is the only table of it, if any."""
 
     name: str
     because: Finding | None = None
     brokers: str = ""
+    reads: str = ""
 
     @property
     def is_lake(self) -> bool:

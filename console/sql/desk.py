@@ -163,6 +163,7 @@ def _start(run: Run) -> subprocess.Popen[bytes]:
         "bytes_max": BYTES_MAX,
         "seconds_max": SECONDS_MAX,
         "topics": run.topics,
+        "masks": run.masks,
     }
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):

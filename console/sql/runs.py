@@ -18,6 +18,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from console.gateway.moment import now_ms
+from console.masking.seeing import every_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +61,7 @@ class Run:
 
     Attributes:
         topics: those that its rows may be of, by console.sql.rights.
+        masks: the rules of masking that held then, under which its rows were read.
         scheduled: the number of the kept query that its schedule ran, 0 where a person asked.
     """
 
@@ -70,11 +72,17 @@ class Run:
     user_name: str
     topics: tuple[str, ...] | None
     scheduled: int = 0
+    masks: tuple[dict[str, Any], ...] = ()
     began_ms: int = field(default_factory=now_ms)
 
     @property
     def directory(self) -> Path:
         return runs_directory() / self.id
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether all that is hidden now was hidden when it read its rows."""
+        return all(rule.as_kept in self.masks for rule in every_rule())
 
     @property
     def first_line(self) -> str:
@@ -96,6 +104,7 @@ class Run:
                 "user_name": self.user_name,
                 "topics": self.topics,
                 "scheduled": self.scheduled,
+                "masks": self.masks,
                 "began_ms": self.began_ms,
             }
         )
@@ -132,7 +141,8 @@ def new_run(
     topics: tuple[str, ...] | None,
     scheduled: int = 0,
 ) -> Run:
-    return Run(str(uuid.uuid4()), sql, zone, user_id, user_name, topics, scheduled)
+    masks = tuple(rule.as_kept for rule in every_rule())
+    return Run(str(uuid.uuid4()), sql, zone, user_id, user_name, topics, scheduled, masks)
 
 
 def runs_directory() -> Path:
@@ -146,7 +156,8 @@ def run_of(run_id: str) -> Run | None:
         return None
     # Runs of before there were rights to topics read all of them.
     topics = found.pop("topics", None)
-    return Run(run_id, **found, topics=None if topics is None else tuple(topics))
+    masks = tuple(found.pop("masks", ()))
+    return Run(run_id, **found, topics=None if topics is None else tuple(topics), masks=masks)
 
 
 def newest(user_id: int, count: int) -> list[Run]:

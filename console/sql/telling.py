@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def result_of(run: QueryRun) -> dict[str, Any] | None:
-    """Return the message about a run that is done; None where its rows are gone already."""
+    """Return the message about a run that is done; None: its rows are gone or not to be shown."""
     kept = run_of(str(run.run_id))
     outcome = None if kept is None else kept.outcome()
-    if kept is None or outcome is None or outcome.state != "done":
+    if kept is None or outcome is None or outcome.state != "done" or not kept.is_masked:
         return None
     rows = list(kept.rows())
     names = [column.name for column in outcome.columns]

@@ -133,6 +133,9 @@ def found_run(request: HttpRequest, run_id: UUID) -> tuple[Run, Outcome | None]:
     )
     if found is None or not is_seen:
         raise Http404(_("This result is not kept any more: run the query again."))
+    if not found.is_masked:
+        said = _("This result is older than a rule of masking that holds now: run the query again.")
+        raise Http404(said)
     # In this order: a run that ends in between has an outcome. A schedule's is another process's.
     is_new = found.scheduled and now_ms() - found.began_ms < RUN_MS_MAX
     is_working = is_new or desk.working(found.id) is not None

@@ -10,9 +10,13 @@ import pyarrow as pa
 import pytest
 
 from analytics import bench
+from analytics.bench_bronze import write_bronze
 from analytics.bench_log import DAY_MS, DAYS, FILE_BYTES, uniq_key, write_log
+from analytics.lake.place import LakePlace
+from analytics.lake.tables import MESSAGES
 from analytics.store.decode import COLUMN_TYPES, RowFilter
 from analytics.store.reader import StoreReader
+from tests.analytics.lake.lakes import Lake, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +69,7 @@ def test_its_queues_know_each_message(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_its_figures_are_told_one_by_one(tmp_path: Path) -> None:
-    found = list(itertools.islice(bench.figures(tmp_path, 5000), 4))
+    found = list(itertools.islice(bench.figures(tmp_path, 5000, 5000), 4))
 
     assert [figure.work for figure in found] == [
         "source, headers and traffic, warm",
@@ -96,11 +100,33 @@ def test_its_percentiles_are_those_of_every_message() -> None:
     assert found == expected
 
 
+@pytest.mark.parametrize("option", ["--messages", "--rows"])
 @pytest.mark.parametrize("count", ["0", "999", "20000001", "many"])
 def test_a_wrong_number_of_messages_is_refused(
-    count: str, capsys: pytest.CaptureFixture[str]
+    option: str, count: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        bench.main(["--messages", count])
+        bench.main([option, count])
 
-    assert "--messages" in capsys.readouterr().err
+    assert option in capsys.readouterr().err
+
+
+def test_its_bronze_has_each_message_of_its_log_once_as_ingest_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("analytics.bench_bronze.ROWS_A_COMMIT", 2000)
+    monkeypatch.setattr("analytics.bench_bronze.ROWS_A_BATCH", 700)
+    write_log(tmp_path / "store", 5000, LAST_MS)
+    taken, made = (
+        Lake(tmp_path / "taken", tmp_path / "store"),
+        LakePlace.of(str(tmp_path), None, {}),
+    )
+    assert taken.take_all()
+
+    write_bronze(made, 5000, LAST_MS)
+
+    columns = (
+        *("uniq_key", "topic", "queue_id", "queue_offset", "keys", "tags", "day", "body_size"),
+        *("store_timestamp", "born_timestamp", "properties", "flag", "broker IS NULL"),
+    )
+    assert rows_of(made, MESSAGES, columns) == rows_of(taken.place, MESSAGES, columns)

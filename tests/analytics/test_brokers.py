@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 
 from analytics import brokers, session
 from analytics.errors import ReportError
@@ -67,7 +69,8 @@ def test_a_setting_that_names_no_brokers_is_refused(text: str, wrong: str) -> No
 
 
 def test_reports_that_need_more_than_messages_say_why() -> None:
-    assert {name for name, report in REPORTS.items() if not brokers.why_not(report)} == FROM_BROKERS
+    of_messages = [name for name, report in REPORTS.items() if report.samples is None]
+    assert {name for name in of_messages if not brokers.why_not(REPORTS[name])} == FROM_BROKERS
     assert "keeps for itself" in brokers.why_not(REPORTS["delays"])
     by_group = REPORTS["origins"].with_parameters({"by": "group"})
     assert "keeps for itself" in brokers.why_not(by_group)
@@ -105,6 +108,51 @@ def test_a_worker_that_does_not_see_the_log_is_named_with_what_would_help(
         brokers.brokers_instead(running_spark, request, plan)
 
     assert os.uname().nodename in str(refused.value)
+
+
+class BusyCluster:
+    """The Spark of a cluster whose workers take no task until the job is cancelled."""
+
+    defaultParallelism = 2  # noqa: N815 - Spark's name
+
+    def __init__(self) -> None:
+        self.session = self
+        self.sparkContext = self
+        self._group = ""
+        self._cancelled = threading.Event()
+
+    def setJobGroup(self, group: str, _: str, *, interruptOnCancel: bool) -> None:  # noqa: N802, N803
+        self._group = group
+
+    def cancelJobGroup(self, group: str) -> None:  # noqa: N802
+        if group == self._group:
+            self._cancelled.set()
+
+    def parallelize(self, *_: object) -> BusyCluster:
+        return self
+
+    def mapPartitions(self, _: object) -> BusyCluster:  # noqa: N802
+        return self
+
+    def collect(self) -> list[str]:
+        assert self._cancelled.wait(60)
+        raise PySparkException("cancelled as part of cancelled job group")
+
+
+def test_workers_that_do_not_say_what_they_see_end_in_a_sentence_within_thirty_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert session.SIGHT_SECONDS_MAX == 30
+    monkeypatch.setattr(brokers, "SIGHT_SECONDS_MAX", 0.01)
+    store = StoreBuilder(tmp_path / "store").put_many(20).write()
+    request = Request(REPORTS["traffic"], store, tmp_path, master="spark://cluster:7077")
+
+    with pytest.raises(ReportError, match=r"did not say within .* whether they see the log at"):
+        brokers.brokers_instead(
+            BusyCluster(),  # type: ignore[arg-type]
+            request,
+            StoreReader(store).plan(),
+        )
 
 
 @pytest.mark.spark

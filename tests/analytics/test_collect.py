@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -107,17 +108,44 @@ def test_what_expires_after_the_plan_is_a_range_that_the_result_names(
     ] == [(0, FILE_BYTES, FILE_GONE)]
 
 
-class NoWorkers:
-    """A Spark whose cluster has nobody to work."""
+class Workers:
+    """A cluster's Spark whose first executor comes after some seconds, by a clock of its own."""
+
+    def __init__(self, come_after: float) -> None:
+        self.now = 100.0
+        self._come_at = self.now + come_after
 
     def executors(self) -> int:
-        return 0
+        return int(self.now >= self._come_at)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
-def test_a_cluster_without_a_worker_is_told_in_a_sentence(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("seconds", [31.0, math.inf])
+def test_a_cluster_without_a_worker_is_told_in_a_sentence_after_thirty_seconds(
+    monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    monkeypatch.setattr("analytics.session.EXECUTOR_SECONDS_MAX", 0.0)
+    workers = Workers(seconds)
+    monkeypatch.setattr("analytics.session.time", workers)
 
-    with pytest.raises(ReportError, match=r"No worker of the Spark cluster at spark://"):
-        require_executor(NoWorkers(), "spark://127.0.0.1:7077")  # type: ignore[arg-type]
+    with pytest.raises(ReportError) as refused:
+        require_executor(workers, "spark://127.0.0.1:7077")  # type: ignore[arg-type]
+
+    assert str(refused.value) == (
+        "No worker of the Spark cluster at spark://127.0.0.1:7077 took the work within 30 s: it "
+        "needs one with a free core and 1g of memory."
+    )
+    assert 30 < workers.now - 100.0 < 31
+
+
+def test_a_worker_that_comes_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers(29.0)
+    monkeypatch.setattr("analytics.session.time", workers)
+
+    require_executor(workers, "spark://127.0.0.1:7077")  # type: ignore[arg-type]
+
+    assert 29 <= workers.now - 100.0 < 30

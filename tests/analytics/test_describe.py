@@ -51,7 +51,9 @@ def test_it_names_every_report_with_what_a_form_and_a_page_need(
         assert {total["column"] for total in report["totals"]} <= {"", *columns}
         if report["behind"] is not None:
             behind = report["behind"]
-            assert columns[behind["topic"]]["link"] == ("group" if behind["prefixes"] else "topic")
+            assert columns[behind["topic"]]["link"] == (
+                "group" if any(behind["prefixes"].values()) else "topic"
+            )
             assert {columns[name]["unit"] for name in behind["prefixes"]} <= {"messages"}
             assert {behind["first"], behind["last"], behind["key"]} <= {"", *columns}
             assert any(column["unit"] == "messages" for column in columns.values())

@@ -48,6 +48,15 @@ def test_a_secret_goes_to_clusters_only(tmp_path: Path, monkeypatch: pytest.Monk
     assert "s3cret" not in local.values()
 
 
+def test_spark_connect_is_refused_in_a_sentence_before_java_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "require_java", lambda: None)
+
+    with pytest.raises(ReportError, match="Name the cluster's own master, spark://HOST:PORT"):
+        session.start_spark(tmp_path, master="sc://spark-1:15002")
+
+
 @pytest.mark.parametrize("content", [None, "", " \n"])
 def test_a_secret_that_cannot_be_used_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None

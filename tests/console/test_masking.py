@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import duckdb
 import pytest
 from django.urls import reverse
 
+from analytics.lake.masks import Mask, masked_columns
 from console.accounts.actions import Action
 from console.accounts.models import CustomRole
 from console.audit.models import Entry
@@ -230,3 +232,39 @@ def test_a_rule_that_cannot_be_is_refused_in_the_form(wrong, sentence, actors) -
     assert answer.status_code == 422
     assert sentence in answer.content.decode()
     assert not MaskingRule.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("pattern", CARDS),
+        ("pattern", "x+"),
+        ("pattern", "(?i)ann|BO"),
+        ("pattern", "^.*$"),
+        ("pattern", "a.b"),
+        ("pattern", r"\d+\n"),
+        ("pattern", "'; --"),
+        ("pattern", "é|[^\\x00-\\x7F]+"),
+        ("property", "iban"),
+        ("property", "it's"),
+        ("property", "KEYS"),
+    ],
+)
+def test_sql_hides_what_pages_hide(kind, what, message) -> None:
+    """Both follow the same rules, one in SQL and one in Python."""
+    properties = {"iban": "DE" + CARD, "it's": "a\nb", "KEYS": CARD, "REAL_TOPIC": "elsewhere"}
+    bodies = [BODY.encode(), "a\nb 12\nxx é '; --".encode(), b"", b"4111", b"\xff" + CARD.encode()]
+    shape = "'Orders' AS topic, 0 AS sys_flag, 1 AS body_crc, $1::BLOB AS body, "
+    shape += "map($2, $3) AS properties"
+    with duckdb.connect() as connection:
+        for topics in ("Orders", "Ord?rs", "*", "other O*", "elsewh*", "[O]rders"):
+            one = MaskingRule(name="one", topics=topics.split(), kind=kind, what=what)
+            columns = masked_columns([Mask.of(one.as_kept)])
+            for body in bodies:
+                rows = connection.execute(
+                    f"SELECT {columns['body']}, {columns['properties']} "
+                    f"FROM (SELECT {shape}) AS found",
+                    [body, list(properties), list(properties.values())],
+                )
+                seen = masked(replace(message, body=body, properties=properties), [one])
+                assert rows.fetchall() == [(seen.body, dict(seen.properties))], (topics, body)

@@ -15,12 +15,18 @@ from django.core.management import call_command
 from django.urls import reverse
 
 from console.audit.models import Entry
+from console.masking.models import MaskingRule
 from console.sql import charts, views
 from console.sql.desk import Desk, DeskError, tables
-from console.sql.models import SavedQuery
+from console.sql.models import QueryRun, SavedQuery
 from console.sql.rights import RightError, checked, covers, give, may_query, take, topics_of
 from console.sql.runs import Column, new_run, run_of
+from console.sql.scheduled import perform
+from console.sql.telling import result_of
 from console.sql.values import shown
+from tests.analytics.lake.lakes import Lake
+from tests.analytics.store_builder import StoreBuilder
+from tests.console.api.conftest import Program
 
 pytestmark = pytest.mark.django_db
 
@@ -335,3 +341,56 @@ def test_a_wide_result_has_no_chart() -> None:
 
     assert charts.over_time(columns, rows) is None
     assert charts.over_time(columns[:2], [row[:2] for row in rows]) is not None
+
+
+@pytest.fixture
+def secret(lake, tmp_path_factory, settings):
+    """A lake with a message whose property is a secret."""
+    directory = tmp_path_factory.mktemp("secret")
+    builder = StoreBuilder(directory / "store")
+    builder.put("orders", properties=b"token\x01t0ken\x02")
+    builder.write()
+    made = Lake(directory / "lake", builder.root)
+    made.take_all()
+    settings.TREBUCHET_LAKE = str(made.directory)
+
+
+def test_rules_of_masking_hold_on_the_page_in_its_files_and_for_programs(
+    asked, secret, actors, admin_account
+) -> None:
+    text = "SELECT properties['token'] AS harmless FROM bronze.messages"
+    before = asked(text)
+    assert "t0ken" in before.content.decode()
+
+    MaskingRule.objects.create(name="tokens", topics=["ord*"], kind="property", what="token")
+
+    # What was read before there was the rule is shown no more, not as a file either.
+    old = run_id_of(before)
+    assert actors.admin.get(reverse("sql:result", args=[old])).status_code == 404
+    assert actors.admin.post(reverse("sql:export", args=[old, "parquet"])).status_code == 404
+    program = Program(admin_account)
+    assert program.get(f"/sql/runs/{old}").status_code == 404
+    now = asked(text)
+    assert "***" in now.content.decode()
+    for kind in ("csv", "jsonl", "parquet"):
+        file = actors.admin.post(reverse("sql:export", args=[run_id_of(now), kind]))
+        assert b"t0ken" not in b"".join(file.streaming_content)
+    of_program = program.post("/sql/runs", {"sql": text}).json()
+    assert program.get(f"/sql/runs/{of_program['id']}").json()["rows"] == [["***"]]
+
+
+def test_a_scheduled_query_is_masked_and_its_old_result_told_nobody(
+    asked, secret, admin_account
+) -> None:
+    text = "SELECT properties['token'] AS harmless FROM bronze.messages"
+    query = SavedQuery.objects.create(owner=admin_account, name="tokens", sql=text)
+    runs = [QueryRun.objects.create(slot=f"{at}", query=query, began_ms=at) for at in (1, 2)]
+    perform(runs[0], "UTC")
+    assert "t0ken" in str(result_of(runs[0]))
+
+    MaskingRule.objects.create(name="tokens", topics=["*"], kind="property", what="token")
+    perform(runs[1], "UTC")
+
+    assert result_of(runs[0]) is None
+    assert "***" in str(result_of(runs[1]))
+    assert "t0ken" not in str(result_of(runs[1]))

@@ -40,6 +40,7 @@ class Asked:
             "bytes_max": 1 << 20,
             "seconds_max": 60,
             "topics": None,
+            "masks": [],
         } | changed
         rows_path, self.parquet = directory / "rows.jsonl", directory / "rows.parquet"
         with rows_path.open("wb") as rows_file, self.parquet.open("wb") as parquet_file:

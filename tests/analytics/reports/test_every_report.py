@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from analytics.session import Spark
 
 ALL = pytest.mark.parametrize("name", REPORTS)
+OF_MESSAGES = pytest.mark.parametrize(
+    "name", [name for name, report in REPORTS.items() if report.samples is None]
+)
 DAY_MS = 86_400_000
 
 
@@ -37,7 +40,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return builder.write()
 
 
-@ALL
+@OF_MESSAGES
 @pytest.mark.spark
 def test_a_damaged_range_is_named_and_the_rest_makes_a_sentence(
     running_spark: Spark, store: Path, name: str
@@ -51,7 +54,7 @@ def test_a_damaged_range_is_named_and_the_rest_makes_a_sentence(
         assert sentence_of(name, outcome).endswith(".")
 
 
-@ALL
+@OF_MESSAGES
 @pytest.mark.spark
 def test_an_idle_range_has_a_result_without_a_sentence(
     running_spark: Spark, store: Path, name: str
@@ -74,9 +77,11 @@ def test_it_is_described_fully(name: str) -> None:
     assert report.find is not None
     assert report.chart is not None or report.bars is not None
     assert report.totals
+    assert (report.samples is None) == (report.transform is not None)
     # What counts messages that nobody but the broker has leads nowhere.
-    assert (report.behind is None) == (name in {"delays", "transactions"})
-    assert [parameter.name for parameter in report.parameters][:2] == [HOURS.name, TOPIC.name]
+    assert (report.behind is None) == (name in {"clients", "delays", "transactions"})
+    assert report.parameters[0] == HOURS
+    assert (TOPIC in report.parameters[:2]) != (name == "clients")
     assert (COMPARE in report.parameters) != (name in {"lag", "topics", "changes"})
     columns = {column.name: TYPE_NAMES[column.type] for column in report.columns}
     if report.bars is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from broker_core.formats import cq_unit
 from tests.analytics.store_builder import FILE_BYTES, StoreBuilder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -144,3 +146,60 @@ def test_queues_that_lost_their_end_are_asked_again(tmp_path: Path) -> None:
         unit[0] for units in builder.units.values() for unit in cq_unit.UNIT.iter_unpack(units)
     }
     assert queues.last_record_from(reader.files(), -1) == max(known)
+
+
+def listings(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count from now on how often each directory is listed."""
+    counted: Counter[str] = Counter()
+
+    def scandir(directory: Path) -> Iterator[os.DirEntry[str]]:
+        counted[str(directory)] += 1
+        return found(directory)
+
+    found = os.scandir
+    monkeypatch.setattr("analytics.store.consume_queues.os.scandir", scandir)
+    return counted
+
+
+def age(store: Path) -> None:
+    """Have every directory of the queues changed long ago."""
+    for path in (store / "consumequeue").rglob("*"):
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    os.utime(store / "consumequeue", (1_700_000_000, 1_700_000_000))
+
+
+def test_plans_list_each_directory_of_queues_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = StoreBuilder(tmp_path).put_many(400).put_many(5, ("rare",)).write()
+    age(store)
+    queues = {str(path) for path in (store / "consumequeue").rglob("*") if path.is_dir()}
+    reader = StoreReader(store, split_bytes=4096)
+    counted = listings(monkeypatch)
+
+    for _ in range(3):
+        assert reader.plan().log_to
+        assert reader.plan(topics=frozenset({"rare"})).slices
+
+    assert {name: counted[name] for name in queues} == dict.fromkeys(queues, 1)
+
+
+def test_a_queue_that_came_later_is_in_the_next_plan_and_others_are_not_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = StoreBuilder(tmp_path).put_many(400)
+    reader = StoreReader(builder.write())
+    age(builder.root)
+    late = frozenset({"late"})
+    assert not reader.plan(topics=late).slices
+    builder.put_many(5, ("late",))
+    for path in builder.write().joinpath("consumequeue").iterdir():
+        if path.name != "late":
+            for each in (path, *path.iterdir()):
+                os.utime(each, (1_700_000_000, 1_700_000_000))
+    counted = listings(monkeypatch)
+
+    slices = reader.plan(topics=late).slices
+
+    assert {each.topic for each in slices} == {"late"}
+    assert not any("/orders" in name for name in counted)

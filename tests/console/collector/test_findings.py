@@ -9,7 +9,7 @@ import pytest
 from console.collector.facts import facts_of
 from console.collector.figures import Figures
 from console.collector.pace import HALF_MS, MESSAGES_MIN, Pace
-from console.collector.reading import Reading
+from console.collector.reading import CLIENTS_MAX, INNER_PRODUCER, Reading
 from console.gateway.sample import (
     BrokerSample,
     ClientsSample,
@@ -19,6 +19,7 @@ from console.gateway.sample import (
     KeySample,
     LargeSample,
     RedeliveredSample,
+    VersionsSample,
 )
 from console.history import metrics
 from console.history.metrics import Subject
@@ -79,6 +80,31 @@ def test_members_that_differ_in_one_thing_alone_do_not_differ_in_the_other() -> 
 
     assert found.of(G, "g", metrics.VERSIONS) == 2
     assert found.of(G, "g", metrics.MISMATCHED) is None
+
+
+def test_clients_that_are_alike_are_counted_by_group() -> None:
+    now = told(
+        consumers=[VersionsSample("g", {"JAVA v4_9_7": 2, "GO v5_1_4": 1})],
+        producers=[VersionsSample("p", {"JAVA v4_9_7": 4})],
+    )
+
+    found = Found(told(), now)
+
+    assert found.of(metrics.CONSUMERS, "g@JAVA v4_9_7", metrics.MEMBERS) == 2
+    assert found.of(metrics.CONSUMERS, "g@GO v5_1_4", metrics.MEMBERS) == 1
+    assert found.of(metrics.PRODUCERS, "p@JAVA v4_9_7", metrics.MEMBERS) == 4
+    # Another version is another series, and one that is gone has no more figures.
+    later = Found(now, told(consumers=[VersionsSample("g", {"JAVA v5_3_1": 3})]))
+    assert later.of(metrics.CONSUMERS, "g@JAVA v5_3_1", metrics.MEMBERS) == 3
+    assert later.of(metrics.CONSUMERS, "g@JAVA v4_9_7", metrics.MEMBERS) is None
+
+
+def test_clients_of_the_system_s_groups_and_too_many_kinds_are_not_kept() -> None:
+    own = [VersionsSample(name, {"JAVA v4_9_7": 1}) for name in ("TOOLS_CONSUMER", INNER_PRODUCER)]
+    many = [VersionsSample(f"g{number}", {"GO v5_1_4": 1}) for number in range(CLIENTS_MAX + 1)]
+
+    for sample_now in (told(consumers=own, producers=own), told(consumers=many)):
+        assert not Found(told(), sample_now).kinds & {metrics.CONSUMERS, metrics.PRODUCERS}
 
 
 def test_reads_from_the_disk_are_counted_from_sample_to_sample() -> None:

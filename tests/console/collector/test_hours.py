@@ -131,6 +131,29 @@ def test_what_the_lake_reads_is_what_the_history_says(written: Written, tmp_path
     ) == [("0", None, 42)]
 
 
+def test_clients_are_told_by_group_language_and_version(written: Written, tmp_path: Path) -> None:
+    rows: dict[tuple[Subject, Metric], list[int | None]] = {
+        (Subject(kind, "broker-a", pair(group, version)), metrics.MEMBERS): [count] * 6
+        for kind, group, version, count in (
+            (metrics.CONSUMERS, "billing", "JAVA v5_3_1", 2),
+            (metrics.PRODUCERS, "shop", "GO v5_1_4", 1),
+        )
+    }
+    keep(written.store, HOUR * HOUR_MS, rows)
+    written.write(after(HOUR))
+    lake = Lake(tmp_path / "lake", StoreBuilder(tmp_path / "store").write())
+
+    lake.take_samples(written.folder)
+
+    assert lake.query(
+        "SELECT DISTINCT kind, consumer_group, name, highest FROM bronze.samples "
+        "WHERE metric = 'members' ORDER BY kind"
+    ) == [
+        ("consumers", "billing", "JAVA v5_3_1", 2),
+        ("producers", None, "shop@GO v5_1_4", 1),
+    ]
+
+
 def test_files_beyond_three_days_go_and_none_is_written_anew(written: Written) -> None:
     written.sample(HOUR, [5])
     written.write(after(HOUR))

@@ -1,0 +1,173 @@
+"""Backlogs and time to drain, out of small frames of samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from analytics.arguments import parse_arguments
+from analytics.lake.tables import SAMPLES
+from analytics.report_from_samples import rows_from
+from analytics.reports import drain
+from analytics.reports.summaries import summaries_of
+from analytics.request import Request
+from tests.analytics.store_builder import START_MS
+
+MINUTE_MS = 60_000
+STEP_MS = 5 * MINUTE_MS
+BEGAN_MS = START_MS // STEP_MS * STEP_MS
+
+
+def sample(minute: int, metric: str, total: int, **others: Any) -> dict[str, Any]:
+    """Return a minute of the group billing in orders; a reading is read six times."""
+    is_counter = metric in {"consumed", "put"}
+    known = {
+        "minute": (BEGAN_MS + minute * MINUTE_MS) * 1000,
+        "kind": "topic" if metric == "put" else "progress",
+        "broker": "broker-a",
+        "topic": "orders",
+        "consumer_group": None if metric == "put" else "billing",
+        "metric": metric,
+        "is_counter": is_counter,
+        "total": total if is_counter else total * 6,
+        "highest": total,
+        "weight": MINUTE_MS if is_counter else 6,
+    }
+    return known | others
+
+
+def drained(*samples: dict[str, Any], **parameters: int | str) -> pa.Table:
+    rows = pa.Table.from_pylist(list(samples), SAMPLES.schema)
+    request = Request(drain.REPORT, Path("a"), Path("b"), parameters=parameters)
+    with duckdb.connect(":memory:") as connection:
+        connection.register("samples", rows)
+        return rows_from(connection, "samples", request, STEP_MS // 1000)
+
+
+def sentence_of(table: pa.Table) -> str:
+    finding = summaries_of(drain.REPORT, table, STEP_MS // 1000)["finding"]
+    figures = {name: figure["value"] for name, figure in finding["figures"].items()}
+    text: str = finding["text"] % figures
+    return text
+
+
+def test_a_step_has_its_last_backlog_and_all_that_was_read_and_came() -> None:
+    table = drained(
+        *(sample(minute, "lag", 1000 - 100 * minute) for minute in range(5)),
+        *(sample(minute, "consumed", 160) for minute in range(5)),
+        *(sample(minute, "put", 60) for minute in range(5)),
+        sample(5, "lag", 0),
+    )
+
+    assert table.schema.equals(to_arrow_schema(drain.REPORT.schema, timezone="UTC"))
+    first, second = table.to_pylist()
+    assert int(first.pop("time").timestamp() * 1000) == BEGAN_MS
+    assert int(second["time"].timestamp() * 1000) == BEGAN_MS + STEP_MS
+    assert first == {
+        "consumer_group": "billing",
+        "topic": "orders",
+        "backlog": 600,
+        "highest": 1000,
+        "consumed": 800,
+        "arrived": 300,
+        "reads_a_minute": 160,
+        "comes_a_minute": 60,
+        # 600 go in six minutes when each takes 100 away.
+        "drain_ms": 6 * MINUTE_MS,
+    }
+    assert (second["backlog"], second["consumed"], second["drain_ms"]) == (0, 0, 0)
+
+
+def test_brokers_add_up_and_each_counts_by_the_time_that_it_was_seen() -> None:
+    (row,) = drained(
+        *(sample(0, metric, 100) for metric in ("lag", "consumed", "put")),
+        sample(0, "lag", 50, broker="broker-b"),
+        # Seen for half a minute only: 30 messages in it are 60 a minute.
+        sample(0, "consumed", 30, broker="broker-b", weight=MINUTE_MS // 2),
+    ).to_pylist()
+
+    assert (row["backlog"], row["consumed"], row["reads_a_minute"]) == (150, 130, 160)
+    assert row["comes_a_minute"] == 100
+    assert row["drain_ms"] == 150 * MINUTE_MS // 60
+
+
+def test_a_group_that_reads_no_faster_than_messages_come_never_catches_up() -> None:
+    table = drained(sample(0, "lag", 100), sample(0, "consumed", 40), sample(0, "put", 40))
+
+    assert table["drain_ms"].to_pylist() == [None]
+    assert sentence_of(table) == (
+        "billing is furthest behind in orders, 100 messages in the end, and does not catch up: "
+        "it reads 40 a minute, and 40 come."
+    )
+
+
+def test_the_sentence_is_of_the_end_and_of_who_is_furthest_behind_there() -> None:
+    table = drained(
+        sample(0, "lag", 9_000, consumer_group="audit"),
+        sample(6, "lag", 10, consumer_group="audit"),
+        sample(6, "lag", 600),
+        sample(6, "consumed", 300),
+    )
+
+    assert sentence_of(table) == (
+        "billing is furthest behind in orders, 600 messages in the end, and needs 120000 to catch "
+        "up: it reads 300 a minute, and 0 come."
+    )
+
+
+def test_when_all_is_read_the_sentence_names_the_longest_backlog_that_there_was() -> None:
+    table = drained(sample(0, "lag", 70), sample(6, "lag", 0))
+
+    assert sentence_of(table) == (
+        "In the end every group has read all; the longest backlog was that of billing in orders, "
+        "70 messages."
+    )
+
+
+def test_queues_of_a_topic_and_a_group_as_a_whole_are_not_counted_again() -> None:
+    (row,) = drained(
+        sample(0, "lag", 5),
+        sample(0, "lag", 5, part=0),
+        sample(0, "lag", 5, kind="group", topic=None),
+        sample(0, "put", 7),
+        sample(0, "put", 7, part=0),
+    ).to_pylist()
+
+    assert (row["backlog"], row["arrived"]) == (5, 7)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "found"),
+    [
+        ({}, {("audit", "bills"), ("billing", "bills"), ("billing", "orders")}),
+        ({"topic": "bills"}, {("audit", "bills"), ("billing", "bills")}),
+        ({"group": "billing"}, {("billing", "bills"), ("billing", "orders")}),
+        ({"group": "billing", "topic": "bills"}, {("billing", "bills")}),
+        ({"group": "bill"}, set()),
+    ],
+)
+def test_a_topic_and_a_group_narrow_it(
+    parameters: dict[str, str], found: set[tuple[str, str]]
+) -> None:
+    table = drained(
+        sample(0, "lag", 5),
+        sample(0, "lag", 5, topic="bills"),
+        sample(0, "lag", 5, topic="bills", consumer_group="audit"),
+        **parameters,
+    )
+
+    rows = {(row["consumer_group"], row["topic"]) for row in table.to_pylist()}
+    assert rows == found
+
+
+def test_a_group_longer_than_any_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_arguments(["drain", "--store", "a", "--out", "b", "--group", "g" * 256])
+
+    assert ended.value.code == 2
+    assert "longer than 255 characters" in capsys.readouterr().err
