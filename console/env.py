@@ -67,16 +67,20 @@ class Environment:
             raise refused(name, word, ", ".join(words[:-1]) + f" or {words[-1]}")
         return word
 
-    def mapping(self, name: str, words: Sequence[str]) -> dict[str, str]:
-        """Return pairs written as key=word, separated by semicolons; each word is one of these."""
-        found = {}
+    def mapping(self, name: str, words: Sequence[str], prefix: str) -> dict[str, tuple[str, ...]]:
+        """Return the words of each key of pairs written as key=word, separated by semicolons.
+
+        Each word is one of these, or any behind the prefix.
+        """
+        found: dict[str, tuple[str, ...]] = {}
         for pair in (each.strip() for each in self.text(name, "").split(";")):
             if not pair:
                 continue
             key, equals, word = (each.strip() for each in pair.rpartition("="))
-            if not equals or not key or word not in words:
-                raise refused(name, pair, "key=" + " or key=".join(words))
-            found[key] = word
+            is_free = word.startswith(prefix) and word != prefix
+            if not equals or not key or not (word in words or is_free):
+                raise refused(name, pair, "key=" + " or key=".join([*words, f"{prefix}NAME"]))
+            found[key] = (*found.get(key, ()), word)
         return found
 
     def directory(self, name: str, default: Path) -> Path:

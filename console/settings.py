@@ -103,6 +103,7 @@ INSTALLED_APPS = [
     "console.broker_accounts",
     "console.topics",
     "console.groups",
+    "console.clients",
     "console.offsets",
     "console.files",
     "console.browse",
@@ -276,7 +277,7 @@ TREBUCHET_OIDC_SCOPE = env.text("TREBUCHET_OIDC_SCOPE", "openid profile")
 # What of the ID token is the person's name here, and what lists their groups.
 TREBUCHET_OIDC_NAME_CLAIM = env.text("TREBUCHET_OIDC_NAME_CLAIM", "preferred_username")
 TREBUCHET_OIDC_CLAIM = env.text("TREBUCHET_OIDC_CLAIM", "groups")
-TREBUCHET_OIDC_ROLES = env.mapping("TREBUCHET_OIDC_ROLES", ROLE_NAMES)
+TREBUCHET_OIDC_ROLES = env.mapping("TREBUCHET_OIDC_ROLES", ROLE_NAMES, "role:")
 # For whom no group has a role: nobody comes in, unless this says otherwise.
 TREBUCHET_OIDC_DEFAULT_ROLE = env.choice(
     "TREBUCHET_OIDC_DEFAULT_ROLE", ("none", "limited", "viewer"), default="none"

@@ -16,6 +16,7 @@ urlpatterns = [
     path("marks/", include("console.marks.urls")),
     path("topics/", include("console.topics.urls")),
     path("groups/", include("console.groups.urls")),
+    path("producers/", include("console.clients.urls")),
     path("offsets/", include("console.offsets.urls")),
     path("files/", include("console.files.urls")),
     path("messages/send/", include("console.sending.urls")),

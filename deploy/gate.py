@@ -33,9 +33,19 @@ HEAVY_APART = {"interop": "tests/interop", "browser": "tests/browser"}
 APART = {
     "served": ("tests/integration", "tests/property"),
     "pages": ("tests/console",),
+    "console": tuple(
+        f"tests/console/{name}"
+        for name in (
+            *("alerts", "api", "collector", "gateway", "history", "verdicts"),
+            *("test_audit_coverage.py", "test_deploy_check.py", "test_roles.py"),
+        )
+    ),
     "reports": ("tests/analytics",),
 }
-"""By step: parts of the quick tier that take as long as all the rest, and wait for processes."""
+"""By step: parts of the quick tier that take as long as each other, and wait for processes.
+
+What a step takes below another's place, that one leaves out.
+"""
 TWIN_STEP = "python"
 TWIN = tuple(
     f"tests/integration/test_{name}.py"
@@ -83,6 +93,12 @@ TOOLS = (
 )
 
 
+def ignored(below: str) -> list[str]:
+    """Return pytest's options that leave out what steps of the quick tier take below a place."""
+    apart = [place for places in APART.values() for place in places]
+    return [f"--ignore={place}" for place in apart if place.startswith(below)]
+
+
 def stages_of(tier: str, seed: int) -> list[list[Step]]:
     """Return the stages, to run one after another; the steps of a stage run side by side."""
     ruff, mypy, pytest = ([sys.executable, "-m", name] for name in ("ruff", "mypy", "pytest"))
@@ -98,8 +114,10 @@ def stages_of(tier: str, seed: int) -> list[list[Step]]:
         command = [*pytest, "-m", marks, *places, *options, f"--junit-xml={report}"]
         return Step(name, command, report, seconds_max)
 
-    elsewhere = [f"--ignore={place}" for places in APART.values() for place in places]
-    parts = {"unit": elsewhere, **APART}
+    parts = {"unit": ignored("")} | {
+        name: [place for outer in places for place in (outer, *ignored(f"{outer}/"))]
+        for name, places in APART.items()
+    }
     unit = [
         [
             tests(name, f"not ({HEAVY})", *places, seconds_max=STEP_SECONDS_MAX)

@@ -53,6 +53,7 @@ TEXTS = {
     "analytics/lake/duck.py",
     # Constants of the reports, and names of the lake's own files; values go as parameters.
     "analytics/report_from_lake.py",
+    "analytics/report_from_samples.py",
 }
 
 

@@ -221,6 +221,7 @@ RULES: dict[int, Rule] = {
         found="SUB on the message's topic"
     ),
     RequestCode.GET_CONSUMER_RUNNING_INFO: ADMINISTRATOR,
+    RequestCode.DISCONNECT_CLIENT: ADMINISTRATOR,
     RequestCode.QUERY_CONSUME_QUEUE: ADMINISTRATOR,
     RequestCode.RESUME_CHECK_HALF_MESSAGE: ADMINISTRATOR._replace(
         found="PUB on the topic of transactions that were given up"
@@ -235,6 +236,7 @@ RULES: dict[int, Rule] = {
     RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: ADMINISTRATOR,
     RequestCode.EXPLAIN_ACCESS: ADMINISTRATOR,
     RequestCode.GET_BROKER_SAMPLE: ADMINISTRATOR,
+    RequestCode.GET_BROKER_INTERNALS: ADMINISTRATOR,
     RequestCode.TRACE_WATCH: TRACE,
     RequestCode.TRACE_UNWATCH: TRACE,
     RequestCode.TRACE_RECORDED: TRACE,

@@ -153,6 +153,9 @@ class Consumers:
         if self._leave(connection, group_name, notify=notify):
             logger.info("consumer left: group=%s address=%s", group_name, connection.remote_address)
 
+    def groups_of(self, connection: ClientConnection) -> list[str]:
+        return self._memberships.groups_of(connection)
+
     def close(self, connection: ClientConnection) -> list[str]:
         """Forget a connection everywhere; return the groups that it left."""
         left = self._memberships.groups_of(connection)

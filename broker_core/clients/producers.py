@@ -66,6 +66,9 @@ class Producers:
             del self.groups[group]
         self._forget_client(connection, member.client_id)
 
+    def groups_of(self, connection: ClientConnection) -> list[str]:
+        return self._memberships.groups_of(connection)
+
     def close(self, connection: ClientConnection) -> list[str]:
         """Forget a connection in every group; return the groups that it left."""
         left = self._memberships.groups_of(connection)

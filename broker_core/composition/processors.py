@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.composition.around import consume_hooks_of
 from broker_core.composition.live_update import LiveUpdate
+from broker_core.composition.native import left_words
 from broker_core.processors import registry
 from broker_core.processors.admin.access import AccessAdmin
 from broker_core.processors.admin.broker import BrokerAdmin
 from broker_core.processors.admin.clients import ClientsAdmin
 from broker_core.processors.admin.connections import ConnectionsAdmin
 from broker_core.processors.admin.groups import GroupsAdmin
+from broker_core.processors.admin.internals import InternalsAdmin
 from broker_core.processors.admin.messages import MessagesAdmin
 from broker_core.processors.admin.sample import SampleAdmin
 from broker_core.processors.admin.topics import TopicsAdmin
@@ -76,10 +78,15 @@ def build_processors(
     ha: HaAdmin,
     late_ms: Callable[[], float],
     readings: Readings,
+    left: Callable[[], dict[str, int]],
 ) -> registry.Processors:
-    """Build all processors; `late_ms` returns how late the event loop was last."""
+    """Build all processors.
+
+    `late_ms` returns how late the event loop was last, `left` how many requests the compiled turn
+    left to Python.
+    """
     config, clock = foundation.configuration.broker, foundation.clock
-    topics, groups, offsets = storage.topics, storage.groups, storage.offsets
+    topics, offsets = storage.topics, storage.offsets
     store, stats, consumers = storage.store, storage.stats, clients.consumers
     sending = _sending(foundation, storage, clients, access)
     consuming = build_consuming(foundation, storage, clients)
@@ -110,18 +117,7 @@ def build_processors(
             naming.registration.announced,
             long_answers,
         ),
-        groups=GroupsAdmin(
-            config,
-            foundation.configuration.server.listen_port,
-            topics,
-            groups,
-            offsets,
-            consumers,
-            store,
-            stats,
-            clock,
-            long_answers,
-        ),
+        groups=_groups(foundation, storage, clients, long_answers),
         connections=ConnectionsAdmin(consumers, clients.producers, long_answers),
         clients=ClientsAdmin(config.broker_name, consumers, store, access.gate),
         messages=MessagesAdmin(topics, consumers, storage.filters, store, long_answers),
@@ -138,14 +134,42 @@ def build_processors(
             late_ms,
             clock,
             live_update.apply,
-            lambda: {
-                **foundation.extensions.runtime_info(),
-                **ha.runtime_info(),
-                "plainSends": foundation.native.words,
-            },
+            lambda: _runtime_info(foundation, ha, left()),
         ),
         sample=_sample(foundation, storage, readings, ha),
+        internals=_internals(foundation, readings),
     )
+
+
+def _groups(
+    foundation: Foundation, storage: StorageParts, clients: ClientParts, long_answers: LongAnswers
+) -> GroupsAdmin:
+    return GroupsAdmin(
+        foundation.configuration.broker,
+        foundation.configuration.server.listen_port,
+        storage.topics,
+        storage.groups,
+        storage.offsets,
+        clients.consumers,
+        storage.store,
+        storage.stats,
+        foundation.clock,
+        long_answers,
+    )
+
+
+def _internals(foundation: Foundation, readings: Readings) -> InternalsAdmin:
+    size = foundation.configuration.store.mapped_file_size_commit_log
+    return InternalsAdmin(readings, foundation.files, size)
+
+
+def _runtime_info(foundation: Foundation, ha: HaAdmin, left: dict[str, int]) -> dict[str, str]:
+    return {
+        **foundation.extensions.runtime_info(),
+        **ha.runtime_info(),
+        "plainSends": foundation.native.words,
+        "plainRequestsLeft": left_words(left),
+    }
 
 
 def _sample(

@@ -61,6 +61,8 @@ class RequestParts:
     water_mark: WaterMark
     lane: SlowLane
     readings: Readings
+    left: Callable[[], dict[str, int]]
+    """How many requests the compiled turn left to Python, by reason."""
 
 
 def build_requests(
@@ -81,7 +83,10 @@ def build_requests(
     def connections() -> int:
         return sum(len(each.connections) for each in servers)
 
-    water_mark = _water_mark(storage, ha, clock, connections)
+    def left() -> dict[str, int]:
+        return {} if plain_requests is None else plain_requests.left
+
+    water_mark = _water_mark(storage, ha, clock, connections, left)
     readings = _readings(foundation, storage, clients, lambda: water_mark.late_ms, connections)
     processors = build_processors(
         foundation,
@@ -93,6 +98,7 @@ def build_requests(
         ha,
         lambda: water_mark.late_ms,
         readings,
+        left,
     )
     plain_requests = build_plain_requests(foundation, storage, processors.send, processors.pull)
     refusals = RefusalTrace(storage.tracer, clients.consumers)
@@ -136,11 +142,17 @@ def build_requests(
     fast_server = server_of("broker's VIP port", fast_table, foundation.proxies)
     servers += [server, fast_server]
     overload = _overload(foundation, storage, servers)
-    return RequestParts(server, fast_server, admin_server, overload, water_mark, lane, readings)
+    return RequestParts(
+        server, fast_server, admin_server, overload, water_mark, lane, readings, left
+    )
 
 
 def _water_mark(
-    storage: StorageParts, ha: HaAdmin, clock: Clock, connections: Callable[[], int]
+    storage: StorageParts,
+    ha: HaAdmin,
+    clock: Clock,
+    connections: Callable[[], int],
+    left: Callable[[], dict[str, int]],
 ) -> WaterMark:
     return WaterMark(
         clock,
@@ -150,6 +162,7 @@ def _water_mark(
             "parked_pulls": len(storage.parked_pulls),
             "connections": connections(),
         },
+        left,
     )
 
 

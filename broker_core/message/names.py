@@ -125,6 +125,13 @@ LEGAL_NAME = r"^[%|a-zA-Z0-9_-]+$"
 # fullmatch: `$` would let a trailing newline pass.
 _LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
+PROPERTY_NAMES = frozenset(
+    value for name, value in list(globals().items()) if name.startswith("PROPERTY_")
+)
+"""RocketMQ's own properties."""
+ORIGIN_PROPERTIES = (PROPERTY_RETRY_TOPIC, PROPERTY_REAL_TOPIC, "DLQ_ORIGIN_TOPIC")
+"""Those that name the topic a message came from."""
+
 
 def is_legal_name(name: str) -> bool:
     """Tell whether a topic or group has only legal characters, so that it may name a directory."""

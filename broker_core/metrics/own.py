@@ -177,9 +177,16 @@ def process_metrics(
         yield Family(f"process_{name}", "gauge", text, [({}, value)])
 
 
-def native_metrics(*, is_native: bool) -> Iterator[Family]:
-    """Yield which of the twins serves plain sends."""
-    yield _gauge("native", "Whether plain requests are served by compiled code", float(is_native))
+def native_metrics(left: Mapping[str, int] | None) -> Iterator[Family]:
+    """Yield which of the twins serves plain requests, and how many the compiled one did not."""
+    is_native = float(left is not None)
+    yield _gauge("native", "Whether plain requests are served by compiled code", is_native)
+    yield Family(
+        "trebuchet_native_left_total",
+        "counter",
+        "Requests that compiled code left to Python",
+        [({"reason": reason}, count) for reason, count in (left or {}).items()],
+    )
 
 
 def _gauge(name: str, text: str, value: Number) -> Family:

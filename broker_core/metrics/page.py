@@ -26,8 +26,8 @@ class MetricsPage:
     """Event loop only.
 
     `permission`, `parked_pulls`, `waiting` and `series_max` return brokerPermission, how many pulls
-    and how many administrative requests wait, and metricsSeriesMax. `is_native`: whether plain
-    sends are served by the compiled turn.
+    and how many administrative requests wait, and metricsSeriesMax. `left` returns how many
+    requests the compiled turn left to Python, by reason; None where there is no such turn.
     """
 
     def __init__(
@@ -40,8 +40,7 @@ class MetricsPage:
         parked_pulls: Callable[[], int],
         waiting: Callable[[], int],
         series_max: Callable[[], int],
-        *,
-        is_native: bool,
+        left: Callable[[], dict[str, int]] | None,
     ) -> None:
         self._labels = labels
         self._readings = readings
@@ -51,7 +50,7 @@ class MetricsPage:
         self._parked_pulls = parked_pulls
         self._waiting = waiting
         self._series_max = series_max
-        self._is_native = is_native
+        self._left = left
         self._lock = asyncio.Lock()
         self._text = b""
         self._made_at = -SHARED_S
@@ -81,7 +80,7 @@ class MetricsPage:
             own.broker_metrics(readings.parts, counters, gauges, self._parked_pulls()),
             own.replication_metrics(self._replication),
             own.process_metrics(counters, gauges, readings.boot_ms),
-            own.native_metrics(is_native=self._is_native),
+            own.native_metrics(None if self._left is None else self._left()),
         )
         lines = []
         for line in lines_of(metrics, self._labels, series_max):

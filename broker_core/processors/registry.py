@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker_core.processors.admin.connections import ConnectionsAdmin
     from broker_core.processors.admin.groups import GroupsAdmin
     from broker_core.processors.admin.ha import HaAdmin
+    from broker_core.processors.admin.internals import InternalsAdmin
     from broker_core.processors.admin.messages import MessagesAdmin
     from broker_core.processors.admin.replication import ReplicationAdmin
     from broker_core.processors.admin.sample import SampleAdmin
@@ -57,6 +58,7 @@ class Processors:
     replication: ReplicationAdmin
     broker: BrokerAdmin
     sample: SampleAdmin
+    internals: InternalsAdmin
     ha: HaAdmin
     transactions: TransactionAdmin
 
@@ -101,9 +103,6 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.GET_CONSUME_STATS: processors.groups.consume_stats,
         RequestCode.GET_ALL_CONSUMER_OFFSET: processors.groups.all_offsets,
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: processors.groups.reset_offset,
-        RequestCode.GET_HALF_MESSAGES: processors.transactions.halves,
-        RequestCode.CHECK_HALF_MESSAGE: processors.transactions.check,
-        RequestCode.RESET_OFFSETS: processors.groups.reset_offsets,
         RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: processors.clients.consumer_status,
         RequestCode.GET_CONSUMER_RUNNING_INFO: processors.clients.running_info,
         RequestCode.CONSUME_MESSAGE_DIRECTLY: processors.clients.consume_directly,
@@ -128,11 +127,23 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO: processors.access.versions,
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: processors.access.update_white_addresses,
         RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: processors.access.accounts,
+        RequestCode.GET_BROKER_HA_STATUS: processors.ha.ha_status,
+        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: processors.ha.min_broker_id_changed,
+        **_ours(processors),
+    }
+
+
+def _ours(processors: Processors) -> dict[int, Handler]:
+    """Return the requests that RocketMQ's own brokers do not know."""
+    return {
+        RequestCode.RESET_OFFSETS: processors.groups.reset_offsets,
+        RequestCode.GET_HALF_MESSAGES: processors.transactions.halves,
+        RequestCode.CHECK_HALF_MESSAGE: processors.transactions.check,
+        RequestCode.DISCONNECT_CLIENT: processors.connections.disconnect,
         RequestCode.EXPLAIN_ACCESS: processors.access.explain,
         RequestCode.GET_BROKER_SAMPLE: processors.sample.sample,
-        RequestCode.GET_BROKER_HA_STATUS: processors.ha.ha_status,
+        RequestCode.GET_BROKER_INTERNALS: processors.internals.internals,
         RequestCode.GET_ALL_CONSUMER_FILTER: processors.ha.all_filters,
-        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: processors.ha.min_broker_id_changed,
         RequestCode.GET_REPLICATION_STATE: processors.replication.state,
         RequestCode.PROMOTE_BROKER: processors.replication.promote,
         RequestCode.TRACE_WATCH: processors.trace.watch,

@@ -238,13 +238,13 @@ def _from_header(header: Header) -> RemotingCommand:
     )
 
 
-_ANSWER_BEGINS = b'{"code":0,"extFields":'
+_ANSWER_BEGINS = b'{"code":%d,"extFields":'
 _ANSWER_GOES_ON = b',"flag":1,"language":"PYTHON","opaque":%d,'
 _ANSWER_ENDS = b'"serializeTypeCurrentRPC":"JSON","version":%d}' % BROKER_VERSION
 
 
-def answer_template(ext_fields: bytes, remark: bytes | None = None) -> bytes:
-    """Return a %-template of the header of SUCCESS answers; the opaque is its last value.
+def answer_template(ext_fields: bytes, remark: bytes | None = None, code: int = 0) -> bytes:
+    """Return a %-template of the header of answers with a code; the opaque is its last value.
 
     For a processor that knows its answer's shape: ext_fields is a JSON object that may hold
     %-places, remark a text that needs no escaping. Only for a request whose `serialize_type`
@@ -252,7 +252,7 @@ def answer_template(ext_fields: bytes, remark: bytes | None = None) -> bytes:
     `answer` and `encode`.
     """
     said = b"" if remark is None else b'"remark":"' + remark + b'",'
-    return _ANSWER_BEGINS + ext_fields + _ANSWER_GOES_ON + said + _ANSWER_ENDS
+    return _ANSWER_BEGINS % code + ext_fields + _ANSWER_GOES_ON + said + _ANSWER_ENDS
 
 
 def parts_of(template: bytes) -> tuple[bytes, ...]:

@@ -23,10 +23,13 @@ class Action(models.TextChoices):
     OFFSET = "offset.reset", _("Reset offsets")
     REPLAY = "dead-letter.replay", _("Replay and discard dead letters, hand a message to a member")
     MEMBER = "member.ask", _("Ask members how they are, with their threads")
+    DISCONNECT = "client.disconnect", _("Disconnect clients, which come back by themselves")
     OPERATE = "console.operate", _("Set marks, silence alerts, run reports and keep schedules")
 
 
-ABOUT_GROUPS = frozenset({Action.GROUP, Action.OFFSET, Action.REPLAY, Action.MEMBER})
+ABOUT_GROUPS = frozenset(
+    {Action.GROUP, Action.OFFSET, Action.REPLAY, Action.MEMBER, Action.DISCONNECT}
+)
 ABOUT_NOTHING = frozenset({Action.OPERATE})
 ABOUT_TOPICS = frozenset(Action) - ABOUT_GROUPS - ABOUT_NOTHING
 

@@ -23,7 +23,8 @@ from django.utils.translation import gettext as _
 from joserfc.errors import JoseError
 from requests import RequestException
 
-from console.accounts.models import NAME_CHARACTERS_MAX, Identity, Invitation
+from console.accounts.models import NAME_CHARACTERS_MAX, CustomRole, Identity, Invitation
+from console.accounts.people import audited
 from console.accounts.roles import Role, give_role, role_of
 from console.accounts.signed_in import end_others
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 NAME = "oidc"
+CUSTOM = "role:"
+"""What begins the name of a role made here, in TREBUCHET_OIDC_ROLES."""
 STATE_PREFIX = f"_state_{NAME}_"
 TIMEOUT_S = 5
 SKEW_S = 60
@@ -57,12 +60,18 @@ class NotLetInError(Exception):
 
 
 class Entered(NamedTuple):
-    """Somebody whom the provider vouches for."""
+    """Somebody whom the provider vouches for, as the audit has them; new without a before."""
 
     account: User
-    is_new: bool
-    before: Role
+    before: dict[str, Any] | None
+    after: dict[str, Any]
+
+
+class Given(NamedTuple):
+    """What the provider's groups give."""
+
     role: Role
+    custom: tuple[CustomRole, ...]
 
 
 def is_on() -> bool:
@@ -193,51 +202,97 @@ def redirect_address() -> str:
     return f"{settings.TREBUCHET_URL}{reverse('accounts:oidc-callback')}"
 
 
-def role_in(claims: Mapping[str, Any]) -> Role | None:
-    """Return the highest role that the provider's groups give, None where they give none."""
+def given_in(claims: Mapping[str, Any]) -> Given | None:
+    """Return what the provider's groups give, None where they give nothing.
+
+    Raises:
+        NotLetInError: a role made here is given that is not here.
+    """
     groups: Any = claims
     for part in settings.TREBUCHET_OIDC_CLAIM.split("."):
         groups = groups.get(part) if isinstance(groups, dict) else None
     names = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
-    given = settings.TREBUCHET_OIDC_ROLES
-    roles = [Role(given[name]) for name in names if isinstance(name, str) and name in given]
-    if roles:
-        return max(roles, key=list(Role).index)
+    mapped = settings.TREBUCHET_OIDC_ROLES
+    found = [
+        (name, word)
+        for name in names
+        if isinstance(name, str) and name in mapped
+        for word in mapped[name]
+    ]
+    roles = [Role(word) for _name, word in found if not word.startswith(CUSTOM)]
     default = settings.TREBUCHET_OIDC_DEFAULT_ROLE
-    return None if default == "none" else Role(default)
+    if roles:
+        role = max(roles, key=list(Role).index)
+    elif found or default != "none":
+        role = Role.LIMITED if default == "none" else Role(default)
+    else:
+        return None
+    # An administrator may do all of it, and is the one who makes a role that is missing.
+    if role is Role.ADMINISTRATOR:
+        return Given(role, ())
+    wanted = {word.removeprefix(CUSTOM): name for name, word in found if word.startswith(CUSTOM)}
+    custom = tuple(CustomRole.objects.filter(name__in=wanted))
+    missing = sorted(set(wanted) - {each.name for each in custom})
+    if missing:
+        said = _(
+            "Your group %(group)s has the role “%(role)s” in this console, where there is none of "
+            "that name: an administrator makes it, or corrects TREBUCHET_OIDC_ROLES."
+        )
+        values = {"group": wanted[missing[0]], "role": missing[0]}
+        raise NotLetInError(said % values)
+    return Given(role, custom)
+
+
+def managed() -> list[CustomRole]:
+    """Return the roles made here that the provider gives and takes; others stay with people."""
+    words = {word for each in settings.TREBUCHET_OIDC_ROLES.values() for word in each}
+    names = [word.removeprefix(CUSTOM) for word in words if word.startswith(CUSTOM)]
+    return list(CustomRole.objects.filter(name__in=names))
+
+
+def give(account: User, given: Given) -> None:
+    """Store what somebody may do from now on."""
+    if role_of(account) is not given.role:
+        give_role(account, given.role)
+    account.custom_roles.remove(*(each for each in managed() if each not in given.custom))
+    account.custom_roles.add(*given.custom)
 
 
 def entered(claims: Mapping[str, Any]) -> Entered:
-    """Return the account of a subject, in the role that it has now; a new one is made.
+    """Return the account of a subject, with the roles that it has now; a new one is made.
 
     Raises:
         NotLetInError: there is no role for it, or no name, or the account is switched off.
     """
     issuer, subject = settings.TREBUCHET_OIDC_ISSUER, str(claims["sub"])
     known = Identity.objects.filter(issuer=issuer, subject=subject).first()
-    role = role_in(claims)
     if known is None:
-        if role is None:
+        given = given_in(claims)
+        if given is None:
             raise NotLetInError(_("The provider knows you, and gives you no role in this console."))
-        account = made(issuer, subject, claims, role)
-        return Entered(account, is_new=True, before=role, role=role)
-    account = known.user
+        account = made(issuer, subject, claims, given)
+        return Entered(account, before=None, after=roles_kept(account))
+    account, name = known.user, known.user.get_username()
     if not account.is_active:
-        said = _("This account is switched off. Ask an administrator.")
-        raise NotLetInError(said, account.get_username())
-    before = role_of(account)
-    if role is None:
+        raise NotLetInError(_("This account is switched off. Ask an administrator."), name)
+    given = given_in(claims)
+    if given is None:
         # What is left of it, sessions and tokens, is worth nothing more.
-        give_role(account, Role.LIMITED)
+        give(account, Given(Role.LIMITED, ()))
         end_others(account, None)
         said = _("The provider gives you no role in this console any more.")
-        raise NotLetInError(said, account.get_username())
-    if role is not before:
-        give_role(account, role)
-    return Entered(account, is_new=False, before=before, role=role)
+        raise NotLetInError(said, name)
+    before = roles_kept(account)
+    give(account, given)
+    return Entered(account, before, roles_kept(account))
 
 
-def made(issuer: str, subject: str, claims: Mapping[str, Any], role: Role) -> User:
+def roles_kept(account: User) -> dict[str, Any]:
+    """Return what the audit keeps of somebody's roles."""
+    return {key: each for key, each in audited(account).items() if key != "enabled"}
+
+
+def made(issuer: str, subject: str, claims: Mapping[str, Any], given: Given) -> User:
     """Make the account of a subject, under a name that nobody here has."""
     name = claims.get(settings.TREBUCHET_OIDC_NAME_CLAIM)
     try:
@@ -255,7 +310,7 @@ def made(issuer: str, subject: str, claims: Mapping[str, Any], role: Role) -> Us
     try:
         with transaction.atomic():
             account = people.create_user(str(name))
-            give_role(account, role)
+            give(account, given)
             Identity.objects.create(user=account, issuer=issuer, subject=subject)
     except IntegrityError as error:
         raise NotLetInError(taken % {"name": name}) from error

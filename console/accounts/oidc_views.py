@@ -64,11 +64,10 @@ def callback(request: HttpRequest) -> HttpResponse:
     request.session.pop(NEXT, None)
     signed_in.forget_ended()
     done(request, "account.sign-in", name, after={"with": settings.TREBUCHET_OIDC_ISSUER})
-    if entered.is_new:
-        done(request, "account.join", name, after={"role": entered.role.value})
-    elif entered.role is not entered.before:
-        before, after = {"role": entered.before.value}, {"role": entered.role.value}
-        with change(request, "account.role", name, before=before, after=after):
+    if entered.before is None:
+        done(request, "account.join", name, after=entered.after)
+    elif entered.before != entered.after:
+        with change(request, "account.role", name, before=entered.before, after=entered.after):
             pass
     return redirect(next_of(request, wanted))
 

@@ -45,6 +45,7 @@ OPERATORS = VIEWERS | {
     Action.OFFSET,
     Action.REPLAY,
     Action.MEMBER,
+    Action.DISCONNECT,
     Action.OPERATE,
 }
 BASE_ACTIONS: dict[Role, frozenset[Action]] = {

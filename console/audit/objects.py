@@ -57,6 +57,8 @@ def object_address(entry: Entry, people: Mapping[str, int]) -> str:
     if kind == "report" and verb == "cancel":
         number = entry.subject.rpartition(" ")[2]
         return reverse("reports:run", args=[int(number)]) if number.isdecimal() else ""
+    if kind == "client":
+        return f"{reverse('clients:producers')}?{urlencode({'q': entry.subject})}"
     if kind in BY_NAME:
         try:
             return reverse(BY_NAME[kind], args=[entry.subject])

@@ -29,6 +29,8 @@ PAGES = {
     "broker-account.update": "broker_accounts:undo",
     "broker-white.update": "broker_accounts:undo",
     "config.apply": "files:undo",
+    "name-server.put": "brokers:kv-undo",
+    "name-server.delete": "brokers:kv-undo",
 }
 
 

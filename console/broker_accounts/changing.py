@@ -6,7 +6,7 @@ A secret is made here, sent to the brokers, shown to who asked, and kept nowhere
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -138,13 +138,14 @@ def plan_of_account(
     places = list(all_of.on) if is_new else list(all_of.holders(wanted.access_key))
     now = state_of(all_of, wanted.access_key, places)
     then: State = dict.fromkeys(places, values_of(wanted))
-    return with_secrets(all_of, Plan(wanted.access_key, seen or now, now, then))
+    plan = Plan(wanted.access_key, seen or now, now, then, kind=ACCOUNT)
+    return with_secrets(all_of, plan)
 
 
 def plan_of_white(all_of: Found, addresses: list[str], seen: Any = None) -> Plan:
     now = white_state(all_of)
     then: State = {place: {WHITE_KEY: BETWEEN.join(addresses)} for place in all_of.on}
-    return Plan(WHITE_NAME, seen or now, now, then)
+    return Plan(WHITE_NAME, seen or now, now, then, kind=WHITE)
 
 
 def white_state(all_of: Found) -> State:
@@ -176,7 +177,7 @@ def with_secrets(all_of: Found, plan: Plan) -> Plan:
         place: None if values is None else {**values, NEW_SECRET: said}
         for place, values in plan.wanted.items()
     }
-    return Plan(plan.name, plan.seen, plan.now, then, plan.undoes)
+    return replace(plan, wanted=then)
 
 
 def without_secrets(state: Any) -> State:
@@ -218,7 +219,7 @@ def makes_secret(plan: Plan) -> bool:
 
 def action_of(plan: Plan) -> str:
     """Return the audit's word for a plan."""
-    if all(values is not None and set(values) == {WHITE_KEY} for values in plan.wanted.values()):
+    if plan.kind == WHITE:
         return f"{WHITE}.update"
     then = without_secrets(plan.wanted)
     held = {place: values for place, values in plan.now.items() if values is not None}
@@ -260,31 +261,24 @@ def plan_of_secret(all_of: Found, access_key: str) -> Plan:
     then: State = {
         place: {**values_of(held.get(place, first)), NEW_SECRET: said} for place in all_of.on
     }
-    return Plan(access_key, now, now, then)
+    return Plan(access_key, now, now, then, kind=ACCOUNT)
 
 
-def current(data: Mapping[str, Any], all_of: Found) -> Plan:
-    """Return a plan that was shown, with what is there now.
-
-    Raises:
-        KeyError: it is the plan of something else.
-    """
+def current(data: Mapping[str, Any], all_of: Found, kind: str) -> Plan:
+    """Return a plan that was shown, with what is there now."""
     name, wanted = str(data["name"]), data["wanted"]
-    sides = [each for side in (data.get("seen", {}), wanted) for each in side.values() if each]
-    is_white = all(set(each) == {WHITE_KEY} for each in sides)
-    if not sides or not (is_white or all("defaultGroupPerm" in each for each in sides)):
-        raise KeyError(name)
-    if is_white:
+    if kind == WHITE:
         now = {place: each for place, each in white_state(all_of).items() if place in wanted}
     else:
         now = state_of(all_of, name, wanted)
-    return Plan(name, data.get("seen") or now, now, wanted, data.get("undoes"))
+    return Plan(name, data.get("seen") or now, now, wanted, data.get("undoes"), kind=kind)
 
 
 def undoing(entry: Entry, all_of: Found) -> Plan:
     """Return what undoing a change would do now."""
     before, after = without_secrets(entry.before or {}), without_secrets(entry.after or {})
-    if entry.action.startswith(WHITE):
+    kind = kind_of(entry)
+    if kind == WHITE:
         now = {place: each for place, each in white_state(all_of).items() if place in after}
     else:
         now = state_of(all_of, entry.subject, [place for place in after if place in all_of.on])
@@ -293,8 +287,13 @@ def undoing(entry: Entry, all_of: Found) -> Plan:
         said = _("%(brokers)s says nothing of its accounts now; undo it once it does.")
         raise MissingError(said % {"brokers": ", ".join(gone)})
     wanted = {place: before.get(place) for place in after}
-    plan = Plan(entry.subject, after, now, wanted, entry.pk)
-    return plan if entry.action.startswith(WHITE) else with_secrets(all_of, plan)
+    plan = Plan(entry.subject, after, now, wanted, entry.pk, kind=kind)
+    return plan if kind == WHITE else with_secrets(all_of, plan)
+
+
+def kind_of(entry: Entry) -> str:
+    """Return what an entry's plan was about."""
+    return entry.action.partition(".")[0]
 
 
 def is_own(access_key: str) -> bool:

@@ -123,8 +123,14 @@ def told(all_of: Found, question: AccessQuestion) -> list[Told]:
         note = ""
         if decision.needs_fresh_signature:
             note = _("Only with a signature that passes once (requireFreshSignature).")
-        said = sentence(decision)
-        rows.append(Told(place, decision.is_allowed, said, decision.rule, note))
+        is_allowed: bool | None = decision.is_allowed
+        if is_allowed and decision.validators:
+            # Each has to agree: one that refuses is enough, and only they know.
+            is_allowed = None
+            note = _("plain_acl.yml allows it; %(names)s has to agree, and cannot be asked.") % {
+                "names": ", ".join(decision.validators)
+            }
+        rows.append(Told(place, is_allowed, sentence(decision), decision.rule, note))
     everybody = _("Access control is off: everybody may do everything.")
     rows.extend(Told(place, True, everybody, "aclEnable=false") for place in all_of.off)
     rows.extend(Told(place, None, error.what) for place, error in all_of.silent.items())

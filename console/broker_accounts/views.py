@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from django.core import signing
@@ -16,6 +16,7 @@ from console.audit.undo import tell
 from console.broker_accounts import changing, listed
 from console.broker_accounts.forms import AccountForm, QuestionForm, WhiteForm
 from console.configs.plan import Plan, sealed_state, unsealed, unsealed_state
+from console.configs.plan_page import PlanPages, PlanSurroundings, PlanWords, show_plan
 from console.gateway.moment import now_ms
 from console.ui.danger import Danger, ask, unanswered
 from console.ui.missing import MissingError
@@ -28,24 +29,7 @@ if TYPE_CHECKING:
     from console.gateway.accounts import BrokerAccount
 
 LIST = "broker_accounts:list"
-OVERTAKEN, UNPROCESSABLE = 409, 422
-
-
-@dataclass(frozen=True, slots=True)
-class PlanWords:
-    """What the page of a plan says about its subject."""
-
-    plural: str
-    new: str
-    edit: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlanPages:
-    """What the page of a plan asks of the pages that it belongs to."""
-
-    words: PlanWords
-    list_name: str = LIST
+UNPROCESSABLE = 422
 
 
 @administrators_page
@@ -79,7 +63,7 @@ def create(request: HttpRequest) -> HttpResponse:
     """Make an account on every broker: form, plan, apply, and its secret once."""
     all_of = changing.found()
     if "token" in request.POST:
-        return apply(request, all_of)
+        return apply(request, all_of, changing.ACCOUNT)
     form = AccountForm(request.POST or None)
     if form.is_bound and "back" not in request.POST and form.is_valid():
         wanted = form.wanted()
@@ -89,7 +73,7 @@ def create(request: HttpRequest) -> HttpResponse:
             form.add_error(None, _("Access control is on at no broker that answers."))
         else:
             plan = changing.plan_of_account(all_of, wanted, is_new=True)
-            return show_plan(request, plan, entries=entries_of(form))
+            return show_account_plan(request, plan, entries=entries_of(form))
     return render(request, "broker_accounts/account.html", {"form": form})
 
 
@@ -98,19 +82,19 @@ def edit(request: HttpRequest, access_key: str) -> HttpResponse:
     """Change what an account may do, wherever it is: form, plan, apply."""
     all_of = changing.found()
     if "token" in request.POST:
-        return apply(request, all_of)
+        return apply(request, all_of, changing.ACCOUNT)
     held = holders_or_404(all_of, access_key)
     form = AccountForm(request.POST or None, account=next(iter(held.values())))
     state = changing.state_of(all_of, access_key, held)
     if form.is_bound and "back" not in request.POST and form.is_valid():
-        seen = seen_in(form)
+        seen = seen_in(form, changing.ACCOUNT)
         plan = changing.plan_of_account(all_of, form.wanted(), is_new=False, seen=seen)
-        return show_plan(request, plan, entries=entries_of(form))
+        return show_account_plan(request, plan, entries=entries_of(form))
     originals = [place for place in held if not all_of.is_described(place)]
     context = {
         "form": form,
         "account": form.account,
-        "seen": form.data.get("seen") or sealed_state(state),
+        "seen": form.data.get("seen") or sealed_state(state, changing.ACCOUNT),
         "places": list(held),
         "originals": originals,
         "differs": len({repr(each) for each in state.values()}) > 1,
@@ -123,16 +107,17 @@ def white(request: HttpRequest) -> HttpResponse:
     """Change the addresses that need no account, on every broker."""
     all_of = changing.found()
     if "token" in request.POST:
-        return apply(request, all_of)
+        return apply(request, all_of, changing.WHITE)
     if not all_of.on:
         raise MissingError(_("Access control is on at no broker that answers."))
     form = WhiteForm(request.POST or None)
     if form.is_bound and "back" not in request.POST and form.is_valid():
-        plan = changing.plan_of_white(all_of, form.cleaned_data["addresses"], seen_in(form))
-        return show_plan(request, plan, entries=entries_of(form))
+        seen = seen_in(form, changing.WHITE)
+        plan = changing.plan_of_white(all_of, form.cleaned_data["addresses"], seen)
+        return show_account_plan(request, plan, entries=entries_of(form))
     _node, first = next(iter(all_of.on.values()))
     form.initial["addresses"] = "\n".join(first.white_addresses)
-    seen = form.data.get("seen") or sealed_state(changing.white_state(all_of))
+    seen = form.data.get("seen") or sealed_state(changing.white_state(all_of), changing.WHITE)
     context = {"form": form, "seen": seen, "places": list(all_of.on)}
     return render(request, "broker_accounts/white.html", context)
 
@@ -171,7 +156,7 @@ def delete(request: HttpRequest, access_key: str) -> HttpResponse:
 
 def deletion(all_of: Found, access_key: str) -> Plan:
     now = changing.state_of(all_of, access_key, holders_or_404(all_of, access_key))
-    return Plan(access_key, now, now, dict.fromkeys(now))
+    return Plan(access_key, now, now, dict.fromkeys(now), kind=changing.ACCOUNT)
 
 
 def danger_of_deletion(all_of: Found, plan: Plan) -> Danger:
@@ -203,10 +188,10 @@ def undo(request: HttpRequest, entry: int) -> HttpResponse:
     """Show what undoing a change would do; a POST does it while nobody has changed it since."""
     all_of = changing.found()
     if "token" in request.POST:
-        return apply(request, all_of)
+        return apply(request, all_of, changing.kind_of(undoable(entry)))
     plan = changing.undoing(undoable(entry), all_of)
     if request.method != "POST" or plan.is_overtaken or plan.is_idle:
-        return show_plan(request, plan)
+        return show_account_plan(request, plan)
     return carry_out(request, all_of, plan)
 
 
@@ -217,16 +202,16 @@ def undoable(entry: int) -> Entry:
     return found
 
 
-def apply(request: HttpRequest, all_of: Found) -> HttpResponse:
+def apply(request: HttpRequest, all_of: Found, kind: str) -> HttpResponse:
     """Do what a plan showed, unless somebody has changed it since: then show both."""
     try:
-        data = unsealed(request.POST["token"])
-        plan = changing.current(data, all_of)
-    except (signing.BadSignature, KeyError, TypeError, AttributeError) as error:
+        data = unsealed(request.POST["token"], kind)
+    except signing.BadSignature as error:
         said = _("This plan is not one of a broker's accounts; nothing was done.")
         raise MissingError(said) from error
+    plan = changing.current(data, all_of, kind)
     if plan.is_overtaken or plan.is_idle or changing.objection_to(plan):
-        return show_plan(request, plan)
+        return show_account_plan(request, plan)
     return carry_out(request, all_of, plan)
 
 
@@ -243,21 +228,22 @@ def carry_out(
         left = changing.current(
             {"name": plan.name, "seen": {}, "wanted": plan.wanted, "undoes": plan.undoes},
             changing.found(),
+            plan.kind,
         )
-        return show_plan(request, left, problem=outcome.problem)
+        return show_account_plan(request, left, problem=outcome.problem)
     tell(request, said(plan), outcome.entry)
     return redirect(LIST)
 
 
 def said(plan: Plan) -> str:
-    if changing.action_of(plan).startswith(changing.WHITE):
+    if plan.kind == changing.WHITE:
         return _("The addresses that need no account are changed.")
     if plan.verb == "delete":
         return _("The account %(key)s is deleted.") % {"key": plan.name}
     return _("The account %(key)s is changed.") % {"key": plan.name}
 
 
-def show_plan(
+def show_account_plan(
     request: HttpRequest,
     plan: Plan,
     *,
@@ -265,21 +251,17 @@ def show_plan(
     entries: list[tuple[str, str]] | None = None,
 ) -> HttpResponse:
     words = PlanWords(_("Broker accounts"), _("New account"), _("Change account"))
-    is_white = changing.action_of(plan).startswith(changing.WHITE)
+    is_white = plan.kind == changing.WHITE
     if is_white:
         words = PlanWords(words.plural, "", _("Addresses that need no account"))
-    context = {
-        "plan": plan,
-        "parts": [(part, list(part.lines({}))) for part in plan.parts],
-        "pages": PlanPages(words),
-        "is_new": plan.verb == "create" and not is_white,
-        "back": reverse(LIST),
-        "entries": entries or [],
-        "problem": problem,
-        "refusal": changing.objection_to(plan),
-    }
-    status = OVERTAKEN if plan.is_overtaken else UNPROCESSABLE if problem else 200
-    return render(request, "configs/plan.html", context, status=status)
+    around = PlanSurroundings(
+        back=reverse(LIST),
+        is_new=plan.verb == "create" and not is_white,
+        entries=entries or (),
+        problem=problem,
+        refusal=changing.objection_to(plan),
+    )
+    return show_plan(request, plan, PlanPages(words, LIST), around)
 
 
 def entries_of(form: forms.Form) -> list[tuple[str, str]]:
@@ -287,10 +269,11 @@ def entries_of(form: forms.Form) -> list[tuple[str, str]]:
     return [(name, str(form.data[name])) for name in form.fields if name in form.data]
 
 
-def seen_in(form: forms.Form) -> Any:
+def seen_in(form: forms.Form, kind: str) -> Any:
     """Return what a form was opened on, None where it does not say."""
     try:
-        return unsealed_state(form.cleaned_data["seen"]) if form.cleaned_data["seen"] else None
+        token = form.cleaned_data["seen"]
+        return unsealed_state(token, kind) if token else None
     except signing.BadSignature:
         return None
 

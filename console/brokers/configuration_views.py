@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -17,6 +16,7 @@ from console.audit.models import Entry
 from console.audit.record import change
 from console.audit.undo import tell
 from console.configs.plan import Plan, unsealed
+from console.configs.plan_page import PlanPages, PlanSurroundings, PlanWords, show_plan
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from console.gateway.answers import BrokerNode
     from console.gateway.configuration import BrokerKey
 
-ACTION = "broker.configure"
-OVERTAKEN, UNPROCESSABLE = 409, 422
+KIND, ACTION = "broker", "broker.configure"
 VALUE_CHARACTERS_MAX = 4_096
 ALL, CHANGED, LIVE, INERT = "all", "changed", "live", "inert"
 
@@ -45,23 +44,6 @@ COLUMNS = (
     Column("changes", gettext_lazy("Changes"), is_fact=True, is_sorted=True),
     Column("unit", gettext_lazy("Unit"), is_extra=True),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PlanWords:
-    """What the page of a plan says about its subject."""
-
-    plural: str
-    new: str
-    edit: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlanPages:
-    """What the page of a plan asks of the pages that it belongs to."""
-
-    words: PlanWords
-    list_name: str = "overview:index"
 
 
 class KeyForm(forms.Form):
@@ -158,8 +140,9 @@ def edit(request: HttpRequest, broker_name: str, broker_id: int, key: str) -> Ht
             state(node, key, seen),
             state(node, key, now.value),
             state(node, key, str(form.cleaned_data["value"])),
+            kind=KIND,
         )
-        return show_plan(request, node, key, plan, entries=[("value", form.data["value"])])
+        return show_key_plan(request, node, key, plan, entries=[("value", form.data["value"])])
     context = {"form": form, "key": now, "node": node}
     return render(request, "brokers/key.html", context)
 
@@ -172,7 +155,7 @@ def undo(request: HttpRequest, entry: int) -> HttpResponse:
     if "token" in request.POST:
         return apply(request, node)
     if request.method != "POST" or plan.is_overtaken or plan.is_idle:
-        return show_plan(request, node, key, plan)
+        return show_key_plan(request, node, key, plan)
     return carry_out(request, node, key, plan)
 
 
@@ -182,22 +165,22 @@ def undoing(done: Entry) -> tuple[BrokerNode, str, Plan]:
     node = found(broker_name, int(number))
     key = key_in(done.before, node)
     now = state(node, key, key_of(node, key).value)
-    return node, key, Plan(done.subject, done.after, now, done.before, done.pk)
+    return node, key, Plan(done.subject, done.after, now, done.before, done.pk, kind=KIND)
 
 
 def apply(request: HttpRequest, node: BrokerNode) -> HttpResponse:
     """Do what a plan showed, unless the key has changed since: then show both."""
     try:
-        data = unsealed(request.POST["token"])
+        data = unsealed(request.POST["token"], KIND)
     except signing.BadSignature:
         data = {}
     if data.get("name") != name_of(node):
         raise MissingError(_("This plan is not one of this broker; nothing was done."))
     key = key_in(data["wanted"], node)
     now = state(node, key, key_of(node, key).value)
-    plan = Plan(data["name"], data["seen"], now, data["wanted"], data["undoes"])
+    plan = Plan(data["name"], data["seen"], now, data["wanted"], data["undoes"], kind=KIND)
     if plan.is_overtaken or plan.is_idle:
-        return show_plan(request, node, key, plan)
+        return show_key_plan(request, node, key, plan)
     return carry_out(request, node, key, plan)
 
 
@@ -206,7 +189,7 @@ def carry_out(request: HttpRequest, node: BrokerNode, key: str, plan: Plan) -> H
         entry = configured(request, node, key, plan)
     except GatewayError as error:
         problem = f"{error.what} {error.advice}".strip()
-        return show_plan(request, node, key, plan, problem=problem)
+        return show_key_plan(request, node, key, plan, problem=problem)
     tell(request, said(key, plan), entry)
     return redirect("brokers:configuration", node.broker_name, node.broker_id)
 
@@ -230,7 +213,7 @@ def said(key: str, plan: Plan) -> str:
     return _("%(key)s of %(broker)s is changed.") % {"key": key, "broker": plan.name}
 
 
-def show_plan(
+def show_key_plan(
     request: HttpRequest,
     node: BrokerNode,
     key: str,
@@ -240,17 +223,12 @@ def show_plan(
     entries: list[tuple[str, str]] | None = None,
 ) -> HttpResponse:
     words = PlanWords(_("Overview"), "", _("Change %(key)s") % {"key": key})
-    context = {
-        "plan": plan,
-        "parts": [(part, list(part.lines({}))) for part in plan.parts],
-        "pages": PlanPages(words),
-        "is_new": False,
-        "back": reverse("brokers:configuration", args=[node.broker_name, node.broker_id]),
-        "entries": entries or [],
-        "problem": problem,
-    }
-    status = OVERTAKEN if plan.is_overtaken else UNPROCESSABLE if problem else 200
-    return render(request, "configs/plan.html", context, status=status)
+    around = PlanSurroundings(
+        back=reverse("brokers:configuration", args=[node.broker_name, node.broker_id]),
+        entries=entries or (),
+        problem=problem,
+    )
+    return show_plan(request, plan, PlanPages(words, "overview:index"), around)
 
 
 def name_of(node: BrokerNode) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from django import forms
 from django.contrib import messages
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.translation import gettext as _, gettext_lazy
+from django.utils.translation import gettext as _
 
-from console.accounts.permissions import administrators_action, administrators_form, page
+from console.accounts.permissions import administrators_form, page
 from console.audit.record import change
+from console.brokers.kv_views import NAME_CHARACTERS_MAX
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
@@ -26,27 +26,6 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from console.gateway.naming import RouteQueues
-
-NAME_CHARACTERS_MAX, VALUE_CHARACTERS_MAX = 255, 4_096
-PLAIN = {"autocomplete": "off", "spellcheck": "false"}
-
-
-class KvForm(forms.Form):
-    """One entry of a namespace."""
-
-    namespace = forms.CharField(
-        max_length=NAME_CHARACTERS_MAX, widget=forms.HiddenInput, initial=ORDER_TOPIC_CONFIG
-    )
-    key = forms.CharField(
-        label=gettext_lazy("Key"),
-        max_length=NAME_CHARACTERS_MAX,
-        widget=forms.TextInput(attrs=PLAIN),
-    )
-    value = forms.CharField(
-        label=gettext_lazy("Value"),
-        max_length=VALUE_CHARACTERS_MAX,
-        widget=forms.TextInput(attrs=PLAIN),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,81 +108,9 @@ def name_servers(request: HttpRequest) -> HttpResponse:
         "told": told(topic, namespace),
         "topic": topic,
         "namespace": namespace,
-        "form": KvForm(initial={"namespace": namespace}),
         "read_at_ms": now_ms(),
     }
     return render(request, "brokers/name_servers.html", context)
-
-
-def back_to(namespace: str) -> str:
-    return f"{reverse('brokers:name-servers')}?namespace={namespace}"
-
-
-@administrators_action
-def put(request: HttpRequest) -> HttpResponse:
-    """Keep an entry at every name server."""
-    form = KvForm(request.POST)
-    if not form.is_valid():
-        for errors in form.errors.values():
-            messages.error(request, " ".join(str(each) for each in errors))
-        return redirect("brokers:name-servers")
-    data = form.cleaned_data
-    try:
-        kept(request, data["namespace"], data["key"], data["value"])
-    except GatewayError as error:
-        messages.error(request, f"{error.what} {error.advice}".strip())
-    else:
-        said = _("%(key)s is kept at every name server.")
-        messages.success(request, said % {"key": data["key"]})
-    return redirect(back_to(data["namespace"]))
-
-
-def kept(request: HttpRequest, namespace: str, key: str, value: str) -> None:
-    """Put an entry, under an entry of the audit with what was there."""
-    before = {"value": value_of(namespace, key)}
-    subject = f"{namespace} {key}"
-    with change(request, "name-server.put", subject, before=before, after={"value": value}):
-        gateway().naming.put(namespace, key, value)
-
-
-def value_of(namespace: str, key: str) -> str | None:
-    found = next((each for each in told("", namespace).entries if each.key == key), None)
-    return None if found is None else found.values[0][0]
-
-
-@administrators_form
-def remove(request: HttpRequest, namespace: str, key: str) -> HttpResponse:
-    """Delete an entry at every name server, once that is confirmed."""
-    if value_of(namespace, key) is None:
-        raise MissingError(_("No name server has %(key)s.") % {"key": key})
-    question = unanswered(request, danger_of(namespace, key))
-    if question is not None:
-        return question
-    try:
-        removed(request, namespace, key)
-    except GatewayError as error:
-        messages.error(request, f"{error.what} {error.advice}".strip())
-    else:
-        messages.success(request, _("%(key)s is deleted.") % {"key": key})
-    return redirect(back_to(namespace))
-
-
-def danger_of(namespace: str, key: str) -> Danger:
-    return Danger(
-        title=_("Delete %(key)s?") % {"key": key},
-        text=_("Every name server loses the entry; clients of ordered topics may read it."),
-        undo=_("The audit keeps the value, to put it again."),
-        action=_("Delete"),
-        keep=_("Keep it"),
-        address=reverse("brokers:kv-delete", args=[namespace, key]),
-        back=back_to(namespace),
-    )
-
-
-def removed(request: HttpRequest, namespace: str, key: str) -> None:
-    before = {"value": value_of(namespace, key)}
-    with change(request, "name-server.delete", f"{namespace} {key}", before=before):
-        gateway().naming.remove(namespace, key)
 
 
 @administrators_form

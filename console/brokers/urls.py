@@ -7,6 +7,8 @@ from django.urls import path
 from console.brokers import (
     configuration_views,
     delay_views,
+    inside_views,
+    kv_views,
     naming_views,
     transaction_views,
     views,
@@ -36,14 +38,16 @@ urlpatterns = [
         transaction_views.decide,
         name="decide",
     ),
+    path("b/<str:broker_name>/<int:broker_id>/inside/", inside_views.inside, name="inside"),
     path("b/<str:broker_name>/<int:broker_id>/delays/", delay_views.delays, name="delays"),
     path("name-servers/", naming_views.name_servers, name="name-servers"),
-    path("name-servers/put/", naming_views.put, name="kv-put"),
+    path("name-servers/put/", kv_views.put, name="kv-put"),
     path(
         "name-servers/kv/<str:namespace>/<path:key>/delete/",
-        naming_views.remove,
+        kv_views.remove,
         name="kv-delete",
     ),
+    path("name-servers/undo/<int:entry>/", kv_views.undo, name="kv-undo"),
     path("name-servers/write/<str:broker_name>/", naming_views.writable, name="write-perm"),
     path("undo/<int:entry>/", configuration_views.undo, name="undo"),
 ]

@@ -19,6 +19,7 @@ from console.audit.models import Entry
 from console.audit.record import change
 from console.audit.undo import tell, undo_address
 from console.configs.plan import Plan, sealed_state, unsealed, unsealed_state
+from console.configs.plan_page import PlanSurroundings, show_plan
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.ui.danger import ask, is_confirmed
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from console.ui.danger import Danger
 
 Config = TypeVar("Config")
-
-OVERTAKEN = 409
-UNPROCESSABLE = 422
 
 
 class PlanRefusedError(Exception):
@@ -151,7 +149,7 @@ class ConfigPages:
             form.initial.update(self._like(request.GET.get("like", ""), form))
         if is_post and form.is_valid() and not is_going_back(request):
             require(request, self.action, form.name)
-            plan = making(form)
+            plan = making(form, self.kind)
             return self._show_plan(request, plan, form=form)
         return self._show(request, form)
 
@@ -176,7 +174,7 @@ class ConfigPages:
         )
         now = state_of(subject)
         if not form.is_bound:
-            form.was_opened_on(sealed_state(now))
+            form.was_opened_on(sealed_state(now, self.kind))
             # A link may propose values; the plan shows them like any others.
             proposed = {key: request.GET[key] for key in form.fields if key in request.GET}
             form.initial.update(proposed)
@@ -184,14 +182,14 @@ class ConfigPages:
             try:
                 # A form without it was made by a program, which knows what it replaces.
                 token = form.cleaned_data["seen"]
-                seen = unsealed_state(token) if token else now
+                seen = unsealed_state(token, self.kind) if token else now
             except signing.BadSignature:
                 form.add_error(None, _("This form is not one of this console; look at it again."))
-                form.was_opened_on(sealed_state(now))
+                form.was_opened_on(sealed_state(now, self.kind))
             else:
-                form.was_opened_on(sealed_state(now))
+                form.was_opened_on(sealed_state(now, self.kind))
                 wanted = wanted_by(form)
-                plan = Plan(subject.name, on(wanted, seen), on(wanted, now), wanted)
+                plan = Plan(subject.name, on(wanted, seen), on(wanted, now), wanted, kind=self.kind)
                 return self._show_plan(request, plan, form=form)
         return self._show(request, form, subject)
 
@@ -229,7 +227,7 @@ class ConfigPages:
         """Ask, then do what `act` does; the audit keeps what `before` returns, and `after`."""
         refuse_system(subject)
         now = state_of(subject)
-        asked = replace(danger, hidden={**danger.hidden, "seen": sealed_state(now)})
+        asked = replace(danger, hidden={**danger.hidden, "seen": sealed_state(now, self.kind)})
         if request.method != "POST":
             return ask(request, asked)
         if not is_confirmed(request, danger):
@@ -239,7 +237,7 @@ class ConfigPages:
             return ask(request, replace(asked, problem=_("Nothing was deleted.")))
         try:
             seen = request.POST.get("seen", "")
-            is_same = not seen or unsealed_state(seen) == now
+            is_same = not seen or unsealed_state(seen, self.kind) == now
         except signing.BadSignature:
             is_same = False
         if not is_same:
@@ -267,7 +265,7 @@ class ConfigPages:
     def _apply(self, request: HttpRequest, name: str | None = None) -> HttpResponse:
         """Do what a plan showed, unless something has changed since: then show both."""
         try:
-            data = unsealed(request.POST["token"])
+            data = unsealed(request.POST["token"], self.kind)
         except signing.BadSignature:
             data = {}
         if not data or (name is not None and data["name"] != name):
@@ -369,7 +367,7 @@ class ConfigPages:
         if all(values is None for values in wanted.values()):
             # What goes, goes from every broker.
             wanted = dict.fromkeys({**wanted, **now})
-        return Plan(name, on(wanted, seen), on(wanted, now), wanted, undoes)
+        return Plan(name, on(wanted, seen), on(wanted, now), wanted, undoes, kind=self.kind)
 
     def _kept(self, side: Any) -> State | None:
         """Return the configurations that an entry holds on one of its sides."""
@@ -395,25 +393,17 @@ class ConfigPages:
     ) -> HttpResponse:
         refusal, objection = (None, None) if plan.is_idle else self.objections(plan)
         is_new = all(values is None for values in plan.now.values())
-        back = reverse(self.detail_name, args=[plan.name])
-        context = {
-            "plan": plan,
-            "parts": [(part, list(part.lines(self.form.base_fields))) for part in plan.parts],
-            "pages": self,
-            "is_new": is_new,
-            "back": reverse(self.list_name) if is_new else back,
-            "entries": entries_of(form) if form is not None else [],
-            "problem": problem,
-            "refusal": refusal,
-            "objection": objection,
-            "is_refused": is_refused,
-        }
-        status = 200
-        if plan.is_overtaken:
-            status = OVERTAKEN
-        elif problem or is_refused:
-            status = UNPROCESSABLE
-        return render(request, "configs/plan.html", context, status=status)
+        around = PlanSurroundings(
+            back=reverse(self.list_name) if is_new else reverse(self.detail_name, args=[plan.name]),
+            is_new=is_new,
+            entries=entries_of(form) if form is not None else (),
+            problem=problem,
+            refusal=refusal,
+            objection=objection,
+            is_refused=is_refused,
+            fields=self.form.base_fields,
+        )
+        return show_plan(request, plan, self, around)
 
     def _show(
         self, request: HttpRequest, form: ConfigForm[Any], subject: Configured | None = None
@@ -422,10 +412,10 @@ class ConfigPages:
         return render(request, f"{self.namespace}/form.html", context)
 
 
-def making(form: ConfigForm[Any]) -> Plan:
+def making(form: ConfigForm[Any], kind: str) -> Plan:
     """Return what a valid form would make."""
     nothing: State = dict.fromkeys(form.chosen_brokers)
-    return Plan(form.name, nothing, nothing, wanted_by(form))
+    return Plan(form.name, nothing, nothing, wanted_by(form), kind=kind)
 
 
 def refuse_system(subject: Configured) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from django.core import signing
@@ -17,8 +17,9 @@ Values: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, Values | None]
 """A configuration's values by broker; None on a broker that does not have it."""
 
-PLAN_SALT = "console.configs.plan"
-SEEN_SALT = "console.configs.seen"
+# Each kind of plan has a salt of its own, so that no page takes the plan of another one.
+PLAN_SALT = "console.configs.plan."
+SEEN_SALT = "console.configs.seen."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class Part:
 class Plan:
     """A change that waits to be applied: what a person looked at, what is there, what is wanted.
 
-    `undoes` is the audit's entry that the plan takes back.
+    `kind` is the audit's word for what the plan is about. `undoes` is the audit's entry that the
+    plan takes back.
     """
 
     name: str
@@ -67,6 +69,8 @@ class Plan:
     now: State
     wanted: State
     undoes: int | None = None
+    _: KW_ONLY
+    kind: str
 
     @property
     def verb(self) -> str:
@@ -102,7 +106,7 @@ class Plan:
     def sealed(self) -> str:
         """Return the plan as it travels through the browser, which cannot change it."""
         data = {"name": self.name, "seen": self.now, "wanted": self.wanted, "undoes": self.undoes}
-        return signing.dumps(data, salt=PLAN_SALT, compress=True)
+        return signing.dumps(data, salt=PLAN_SALT + self.kind, compress=True)
 
 
 def text_of(field: Field | None, value: object) -> str | None:
@@ -114,26 +118,26 @@ def text_of(field: Field | None, value: object) -> str | None:
     return str(choices.get(value, value))
 
 
-def unsealed(token: str) -> dict[str, Any]:
-    """Return the fields of a plan that was applied.
+def unsealed(token: str, kind: str) -> dict[str, Any]:
+    """Return the fields of a plan of a kind that was applied.
 
     Raises:
-        signing.BadSignature: this console has not made it.
+        signing.BadSignature: this console has not made it, or made it for something else.
     """
-    plan: dict[str, Any] = signing.loads(token, salt=PLAN_SALT)
+    plan: dict[str, Any] = signing.loads(token, salt=PLAN_SALT + kind)
     return plan
 
 
-def sealed_state(state: State) -> str:
+def sealed_state(state: State, kind: str) -> str:
     """Return what a form was opened on, as a text that the form carries."""
-    return signing.dumps(state, salt=SEEN_SALT, compress=True)
+    return signing.dumps(state, salt=SEEN_SALT + kind, compress=True)
 
 
-def unsealed_state(token: str) -> State:
+def unsealed_state(token: str, kind: str) -> State:
     """Return what a form was opened on.
 
     Raises:
-        signing.BadSignature: this console has not made it.
+        signing.BadSignature: this console has not made it, or made it for something else.
     """
-    state: State = signing.loads(token, salt=SEEN_SALT)
+    state: State = signing.loads(token, salt=SEEN_SALT + kind)
     return state

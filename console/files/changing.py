@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from console.files.entries import Entries
     from console.gateway.answers import QueueStatus
 
+KIND = "config"
 SEPARATOR = " · "
 
 
@@ -110,6 +111,7 @@ def plan_of(
         {name: seen.get(name) for name in wanted},
         {name: now.get(name) for name in wanted},
         wanted,
+        kind=KIND,
     )
 
 

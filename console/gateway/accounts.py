@@ -63,9 +63,13 @@ class AccessQuestion:
 
 @dataclass(frozen=True, slots=True)
 class AccessDecision:
-    """A broker's answer: allowed or not, why, and the line of its file that decides."""
+    """A broker's answer: allowed or not, why, and the line of its file that decides.
+
+    `validators` are its extensions that have to agree as well, and were not asked.
+    """
 
     is_allowed: bool
     reason: str
     rule: str
     needs_fresh_signature: bool
+    validators: tuple[str, ...] = ()

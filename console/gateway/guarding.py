@@ -13,9 +13,11 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
+from broker_core.message.names import HIDDEN_TOPICS
 from console.accounts.actions import Action
 from console.accounts.rights import NotAllowedError, refusal, rights_now
 from console.accounts.roles import Role
+from console.gateway.connected import INNER_PRODUCER_GROUP
 from console.gateway.copies import Copies, MessageCopy
 from console.gateway.recorded import RecordedEvents
 from console.gateway.stored import Found, KeyFound, StoredMessage
@@ -48,6 +50,11 @@ def need(name: str, *actions: Action) -> tuple[Need]:
     return ((actions, name),)
 
 
+def need_to_see(topic: str) -> tuple[Need, ...]:
+    """Return what a topic's messages take; of half messages each is under the topic it is for."""
+    return () if topic in HIDDEN_TOPICS else need(topic, Action.SEE)
+
+
 # Whoever may do everything, and nobody by any other right.
 ADMINISTER: tuple[Need] = (((), ""),)
 # Deleting a group may take its offsets, and undoing that brings them back.
@@ -63,6 +70,11 @@ RULES: dict[str, dict[str, Rule]] = {
         ),
         "save": lambda config, broker_names: need(config.group, Action.GROUP),
         "delete": lambda group, *, remove_offset: need(group, Action.GROUP),
+        # A connection is closed for all groups that it is in.
+        "disconnect": lambda group, client_id, groups: [
+            ((Action.DISCONNECT,), name)
+            for name in sorted({group, *groups} - {INNER_PRODUCER_GROUP} or {group})
+        ],
     },
     "offsets": {
         "commit": lambda group, topic, offsets: need(group, *OFFSETS),
@@ -75,10 +87,10 @@ RULES: dict[str, dict[str, Rule]] = {
     },
     "browse": {
         "newest": lambda wanted, before, count: need(wanted.topic, Action.SEE),
-        "at": lambda topic, queue, offset, *, is_whole=False: need(topic, Action.SEE),
+        "at": lambda topic, queue, offset, *, is_whole=False: need_to_see(topic),
         # The topic stands in the answer.
         "by_id": lambda offset_msg_id: (),
-        "by_key": lambda topic, key, low_ms, high_ms: need(topic, Action.SEE),
+        "by_key": lambda topic, key, low_ms, high_ms: need_to_see(topic),
     },
     "repair": {
         "copies": lambda topic, queue, offset, count: need(topic, Action.SEE),
@@ -102,8 +114,8 @@ RULES: dict[str, dict[str, Rule]] = {
         "explain": lambda node, question: ADMINISTER,
     },
     "naming": {
-        "put": lambda namespace, key, value: ADMINISTER,
-        "remove": lambda namespace, key: ADMINISTER,
+        "put": lambda address, namespace, key, value: ADMINISTER,
+        "remove": lambda address, namespace, key: ADMINISTER,
         "set_writable": lambda broker_name, *, is_writable: ADMINISTER,
     },
     "recorder": {
@@ -113,7 +125,17 @@ RULES: dict[str, dict[str, Rule]] = {
 }
 FREE: dict[str, frozenset[str]] = {
     "topics": frozenset({"all", "status", "oldest", "traffic", "consumers"}),
-    "groups": frozenset({"all", "connections", "connections_of", "progress", "progress_of"}),
+    "groups": frozenset(
+        {
+            "all",
+            "connections",
+            "connections_of",
+            "progress",
+            "progress_of",
+            "producers",
+            "connected",
+        }
+    ),
     "offsets": frozenset({"at"}),
     "files": frozenset({"read"}),
     "browse": frozenset(),
@@ -176,7 +198,7 @@ class Guarded:
 def shown(answer: Any, rights: Rights) -> Any:
     """Return an answer as somebody with these rights may see it."""
     if isinstance(answer, StoredMessage):
-        rights.require(Action.SEE, answer.topic)
+        rights.require(Action.SEE, answer.subject)
         return as_seen(answer, rights, every_rule())
     if isinstance(answer, dict):
         return {name: shown(each, rights) for name, each in answer.items()}
@@ -185,9 +207,12 @@ def shown(answer: Any, rights: Rights) -> Any:
         return replace(answer, events=tuple(events))
     if isinstance(answer, Found | KeyFound):
         rules = every_rule()
-        return replace(
-            answer, messages=tuple(as_seen(each, rights, rules) for each in answer.messages)
+        seen = (
+            as_seen(each, rights, rules)
+            for each in answer.messages
+            if not each.is_half or rights.may(Action.SEE, each.subject)
         )
+        return replace(answer, messages=tuple(seen))
     if isinstance(answer, Copies):
         rules = every_rule()
         return replace(
@@ -198,7 +223,7 @@ def shown(answer: Any, rights: Rights) -> Any:
 
 def as_seen(message: StoredMessage, rights: Rights, rules: list[MaskingRule]) -> StoredMessage:
     seen = as_masked(message, rights, rules)
-    if rights.may(Action.READ, message.topic):
+    if rights.may(Action.READ, message.subject):
         return seen
     return replace(seen, body=None, is_cut=False)
 

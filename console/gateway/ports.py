@@ -52,9 +52,11 @@ if TYPE_CHECKING:
         WatchPlace,
     )
     from console.gateway.configuration import BrokerKey
+    from console.gateway.connected import Connected, Producer
     from console.gateway.copies import Copies, MessageCopy
     from console.gateway.errors import GatewayError
     from console.gateway.files import ConfigFile
+    from console.gateway.internals import Internals
     from console.gateway.naming import NameServerView
     from console.gateway.outgoing import Delivered, Half, Halves, NewMessage, Sending, Sent
     from console.gateway.recorded import Level, Question, RecordedEvents, TraceLevel
@@ -86,6 +88,13 @@ class ClusterGateway(Protocol):
 
         Raises:
             RequestFailedError: one may not change while the broker runs, or its value is bad.
+        """
+
+    def internals(self, node: BrokerNode) -> Internals:
+        """Return what runs inside a broker, and where it waits.
+
+        Raises:
+            RequestFailedError: RocketMQ's own brokers do not tell.
         """
 
     def promote(self, node: BrokerNode, *, force: bool) -> Promoted:
@@ -122,15 +131,15 @@ class AccountGateway(Protocol):
 
 
 class NameServerGateway(Protocol):
-    """The name servers of the settings: what each says, and changes made at all of them."""
+    """The name servers of the settings: what each says, and what they are told."""
 
     def views(self, topic: str, namespace: str) -> dict[str, NameServerView | GatewayError]:
         """Return what each name server says, or why it does not, by address."""
 
-    def put(self, namespace: str, key: str, value: str) -> None:
-        """Keep an entry at every name server; raises at the first that does not take it."""
+    def put(self, address: str, namespace: str, key: str, value: str) -> None:
+        """Keep an entry at one name server."""
 
-    def remove(self, namespace: str, key: str) -> None: ...
+    def remove(self, address: str, namespace: str, key: str) -> None: ...
 
     def set_writable(self, broker_name: str, *, is_writable: bool) -> int:
         """Give or take a broker's write permission in all routes; return of how many topics."""
@@ -192,6 +201,25 @@ class GroupGateway(Protocol):
 
     def delete(self, group: str, *, remove_offset: bool) -> None:
         """Delete a group on every broker, with its consumer offsets or without."""
+
+    def producers(self) -> tuple[Producer, ...]:
+        """Return the clients of all producer groups, by group and client id."""
+
+    def connected(self, group: str, client_id: str) -> tuple[Connected, ...]:
+        """Return the connections of a client that consumes or produces in a group.
+
+        Raises:
+            RequestFailedError: RocketMQ's own brokers do not tell.
+        """
+
+    def disconnect(
+        self, group: str, client_id: str, groups: Iterable[str]
+    ) -> tuple[Connected, ...]:
+        """Close a client's connections at all masters; return those closed.
+
+        Raises:
+            RequestFailedError: the client is in a group that `groups` does not name.
+        """
 
 
 class OffsetGateway(Protocol):

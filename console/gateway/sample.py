@@ -63,6 +63,13 @@ class ClientsSample(msgspec.Struct, array_like=True, frozen=True):
     """Some client ids whose subscriptions are not the usual ones."""
 
 
+class VersionsSample(msgspec.Struct, array_like=True, frozen=True):
+    """A group of consumers or producers: members of each language and version."""
+
+    group: str
+    versions: dict[str, int]
+
+
 class ColdReadsSample(msgspec.Struct, array_like=True, frozen=True):
     """Messages that a group got from the disk since the broker's start."""
 
@@ -137,6 +144,8 @@ class BrokerSample(msgspec.Struct, frozen=True, rename="camel"):
     latencies: dict[str, list[int]] = {}
     clients: list[ClientsSample] | None = None
     """None, here and below: the broker does not say."""
+    consumers: list[VersionsSample] | None = None
+    producers: list[VersionsSample] | None = None
     cold_reads: list[ColdReadsSample] | None = None
     large: list[LargeSample] | None = None
     keys: list[KeySample] | None = None

@@ -103,9 +103,10 @@ COUNTER_CODES = frozenset(each.code for each in ALL.values() if each.kind is Kin
 
 
 class Subject(NamedTuple):
-    """Whose figures they are: kind is broker, topic, progress, group or process.
+    """Whose figures they are; kind: broker, topic, progress, group, process, clients of a group.
 
-    `broker` is a broker name, empty for a process of the console. A progress is named by `pair`.
+    `broker` is a broker name, empty for a process of the console. A progress is named by `pair`,
+    and so are clients: by their group, and by their language and version.
     """
 
     kind: str
@@ -114,6 +115,8 @@ class Subject(NamedTuple):
 
 
 BROKER, TOPIC, PROGRESS, GROUP, PROCESS = "broker", "topic", "progress", "group", "process"
+CONSUMERS, PRODUCERS = "consumers", "producers"
+"""Members of a group that are alike."""
 CLUSTER = "cluster"
 """All brokers together, in addresses; nothing is kept under it."""
 
@@ -122,9 +125,9 @@ QUEUE = "queue"
 """A group's progress in one queue, in addresses; it is kept as a part of the progress."""
 
 
-def pair(group: str, topic: str) -> str:
-    """Return the name of a group's progress in a topic; neither name can hold an @."""
-    return f"{group}@{topic}"
+def pair(group: str, other: str) -> str:
+    """Return the name of a group's progress in a topic, or of its clients; no name has an @."""
+    return f"{group}@{other}"
 
 
 class QueuePlace(NamedTuple):

@@ -44,6 +44,7 @@ NAVIGATION = (
     NavigationEntry(_("Alerts"), "bell", "alerts:list", "a"),
     NavigationEntry(_("Topics"), "layers", "topics:list", "t"),
     NavigationEntry(_("Groups"), "users", "groups:list", "g"),
+    NavigationEntry(_("Producers"), "send", "clients:producers", "w"),
     NavigationEntry(_("Messages"), "inbox", "browse:search", "m"),
     NavigationEntry(_("Dead letters"), "mail-x", "dead_letters:list", "d"),
     NavigationEntry(_("Offsets"), "milestone", "offsets:index", "f"),

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 
+REASON_CHARACTERS_MAX = 500
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """One kind of things that goes, counted; a value of None is not known."""
@@ -40,8 +43,8 @@ class Danger:
     """A destructive action.
 
     `undo` says whether and how it can be taken back. Where it cannot, `name` is what has to be
-    typed. `refusal` is why it cannot be done now: then there is no button. `problem` is why the
-    last attempt did nothing.
+    typed; `wants_reason` asks why, for the audit. `refusal` is why it cannot be done now: then
+    there is no button. `problem` is why the last attempt did nothing.
     """
 
     title: str
@@ -58,6 +61,7 @@ class Danger:
     hidden: dict[str, str] = field(default_factory=dict)
     refusal: str = ""
     problem: str = ""
+    wants_reason: bool = False
 
 
 def ask(request: HttpRequest, danger: Danger) -> HttpResponse:
@@ -73,7 +77,15 @@ def unanswered(request: HttpRequest, danger: Danger) -> HttpResponse | None:
     if not is_confirmed(request, danger):
         problem = _("The name typed is another one; nothing was deleted.")
         return ask(request, replace(danger, problem=problem))
+    if danger.wants_reason and not reason_of(request):
+        problem = _("Say why; nothing was done.")
+        return ask(request, replace(danger, problem=problem))
     return None
+
+
+def reason_of(request: HttpRequest) -> str:
+    """Return why somebody does it, as they wrote."""
+    return request.POST.get("reason", "").strip()[:REASON_CHARACTERS_MAX]
 
 
 def is_confirmed(request: HttpRequest, danger: Danger) -> bool:

@@ -45,6 +45,7 @@ PLAN = Plan(
     {"broker-a": SEEN, "broker-b": SEEN, "broker-c": None},
     {"broker-a": SEEN, "broker-b": {**SEEN, "perm": 4}, "broker-c": None},
     {name: {**SEEN, "read_queue_nums": 8} for name in ("broker-a", "broker-b", "broker-c")},
+    kind="topic",
 )
 STATES = ("ok", "warn", "bad", "info", "accent", "")
 COLUMNS = (

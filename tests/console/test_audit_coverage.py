@@ -33,6 +33,7 @@ from tests.console.test_addresses import ALL, BY_TOKEN, url_of
 from tests.console.worlds import (
     ACCOUNT_CHANGES,
     ACCOUNT_UNDONE,
+    KV_UNDONE,
     accounts_world,
     second_step_data,
     sql_world,
@@ -128,6 +129,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     ),
     "api:token-delete": ({}, "api-token.delete"),
     **ACCOUNT_CHANGES,
+    "clients:disconnect": ({"reason": "hangs", "groups": "shop"}, "client.disconnect"),
     "brokers:key": ({"value": "30", "seen": "20"}, "broker.configure"),
     "brokers:decide": ({"do": "commit"}, "transaction.commit"),
     "brokers:undo": ({}, "broker.configure"),
@@ -206,6 +208,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
 # The entry 1 that each of these takes back: action, subject, before, after.
 UNDONE: dict[str, tuple[str, str, object, object]] = {
     "broker_accounts:undo": ACCOUNT_UNDONE,
+    "brokers:kv-undo": KV_UNDONE,
     "brokers:undo": (
         "broker.configure",
         "broker-a:0",
@@ -285,6 +288,7 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
         **sql_world(admin_account, settings, monkeypatch, tmp_path),
         **dead_letters_world(brokers, monkeypatch),
         **accounts_world(brokers),
+        "clients:disconnect": reverse("clients:disconnect", args=["shop"]) + "?client=shop@1",
         "brokers:key": reverse("brokers:key", args=["broker-a", 0, "transactionCheckMax"]),
         "audit:export": reverse("audit:export", args=["csv"]),
         "browse:export": reverse("browse:export", args=["csv"]) + "?topic=Orders",
@@ -407,6 +411,7 @@ def data_of(name: str, url: str, client: Client) -> dict[str, object]:
         "broker_accounts:edit",
         "broker_accounts:white",
         "brokers:key",
+        "brokers:kv-put",
         "files:edit",
         "files:import",
     }:

@@ -247,6 +247,19 @@ def test_each_broker_says_whether_and_by_which_line(actors, accounts) -> None:
     assert actors.admin.get(f"{LIST}may/", asked).status_code == 422
 
 
+def test_where_an_extension_has_to_agree_nothing_is_allowed_for_certain(actors, accounts) -> None:
+    accounts.validators = ("badge",)
+    asked = {"access_key": "order-service", "address": "10.0.0.1", "name": "orders"}
+
+    sent = actors.admin.get(f"{LIST}may/", {**asked, "action": "send"})
+    read = actors.admin.get(f"{LIST}may/", {**asked, "action": "read"})
+
+    assert sent.context["told"][0].is_allowed is None
+    assert "plain_acl.yml allows it; badge has to agree, and cannot be asked." in sent.text
+    # One that refuses is enough.
+    assert read.context["told"][0].is_allowed is False
+
+
 def test_a_plan_of_something_else_changes_no_account(actors, accounts) -> None:
     accounts.add_topic("order-service")
     of_topic = actors.admin.post(

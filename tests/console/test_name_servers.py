@@ -8,10 +8,13 @@ from console.audit.models import Entry
 from console.gateway.errors import NameServerDownError
 from console.gateway.naming import NameServerView
 from tests.console.api.conftest import Program
+from tests.console.plans import token_on
 
 pytestmark = pytest.mark.django_db
 
 PAGE = "/brokers/name-servers/"
+PUT = f"{PAGE}put/"
+OWN, OTHER, THIRD = "127.0.0.1:9876", "10.0.0.2:9876", "10.0.0.3:9876"
 
 
 def test_what_name_servers_say_differently_is_named(actors, brokers) -> None:
@@ -35,19 +38,103 @@ def test_what_name_servers_say_differently_is_named(actors, brokers) -> None:
     assert "Put at every name server" not in answer.text
 
 
-def test_an_entry_is_put_and_deleted_with_its_value_in_the_audit(actors, brokers) -> None:
-    form = {"namespace": "N", "key": "orders", "value": "new"}
+@pytest.fixture
+def entries(brokers):
+    """Name servers of which one has `orders` and another lacks it."""
     brokers.kv_entries["N", "orders"] = "old"
+    brokers.other_name_servers = {OTHER: NameServerView((), {})}
+    return brokers
 
-    actors.admin.post(f"{PAGE}put/", form)
-    assert brokers.kv_entries == {("N", "orders"): "new"}
+
+def values(value: str) -> dict[str, str]:
+    return {"namespace": "N", "key": "orders", "value": value}
+
+
+def everywhere(brokers) -> tuple[str | None, str | None]:
+    other = brokers.other_name_servers[OTHER]
+    return brokers.kv_entries.get(("N", "orders")), other.entries.get("orders")
+
+
+def test_an_entry_is_shown_as_a_plan_put_and_undone_at_each_name_server(actors, entries) -> None:
+    plan = actors.admin.post(PUT, values("new"))
+    assert everywhere(entries) == ("old", None)
+    assert "What will change" in plan.text
+
+    notice = actors.admin.post(PUT, {"token": token_on(plan)}, follow=True)
+    assert everywhere(entries) == ("new", "new")
+    put = Entry.objects.get()
+    assert put.before == {OWN: values("old"), OTHER: None}
+    assert put.after == {OWN: values("new"), OTHER: values("new")}
+    assert f"{PAGE}undo/{put.pk}/" in notice.text
+
+    actors.admin.post(f"{PAGE}undo/{put.pk}/")
+    assert everywhere(entries) == ("old", None)
+    assert f"Undoes entry {put.pk}." in Entry.objects.latest("pk").remark
+
+
+def test_a_deleted_entry_comes_back_by_undo(actors, entries) -> None:
+    assert "Delete orders?" in actors.admin.get(f"{PAGE}kv/N/orders/delete/").text
+    assert everywhere(entries) == ("old", None)
+
     actors.admin.post(f"{PAGE}kv/N/orders/delete/")
-
-    assert not brokers.kv_entries
-    put, deleted = Entry.objects.order_by("pk")
-    assert (put.before, put.after) == ({"value": "old"}, {"value": "new"})
-    assert deleted.before == {"value": "new"}
+    assert everywhere(entries) == (None, None)
     assert actors.admin.get(f"{PAGE}kv/N/orders/delete/").status_code == 404
+    undo = f"{PAGE}undo/{Entry.objects.get().pk}/"
+    assert "What will change" in actors.admin.get(undo).text
+    actors.admin.post(undo)
+
+    assert everywhere(entries) == ("old", None)
+
+
+def test_an_entry_that_somebody_else_has_changed_is_shown_and_left_alone(actors, entries) -> None:
+    form = actors.admin.get(PUT, {"namespace": "N", "key": "orders"})
+    assert 'value="old"' in form.text
+    seen = form.context["seen"]
+    plan = actors.admin.post(PUT, values("new"))
+    entries.kv_entries["N", "orders"] = "of somebody else"
+
+    late = actors.admin.post(PUT, {"token": token_on(plan)})
+    from_form = actors.admin.post(PUT, {**values("new"), "seen": seen})
+
+    for answer in (late, from_form):
+        assert answer.status_code == 409
+        assert "Somebody changed it since you looked" in answer.text
+    assert everywhere(entries) == ("of somebody else", None)
+
+
+def test_a_name_server_that_is_silent_has_to_be_accepted(actors, entries) -> None:
+    entries.other_name_servers[THIRD] = NameServerDownError([THIRD], "gone")
+    plan = actors.admin.post(PUT, values("new"))
+    assert f"{THIRD} does not answer, and stays as it is" in plan.text
+
+    refused = actors.admin.post(PUT, {"token": token_on(plan)})
+    assert (refused.status_code, everywhere(entries)) == (422, ("old", None))
+
+    actors.admin.post(PUT, {"token": token_on(plan), "accepted": "on"})
+    assert everywhere(entries) == ("new", "new")
+
+
+def test_what_is_undone_waits_for_the_name_servers_that_had_it(actors, entries) -> None:
+    actors.admin.post(PUT, {"token": token_on(actors.admin.post(PUT, values("new")))})
+    undo = f"{PAGE}undo/{Entry.objects.get().pk}/"
+    entries.other_name_servers[OTHER] = NameServerDownError([OTHER], "gone")
+
+    answer = actors.admin.post(undo)
+
+    assert answer.status_code == 404
+    assert f"{OTHER} says nothing of its entries now" in answer.text
+    assert entries.kv_entries["N", "orders"] == "new"
+
+
+def test_an_entry_of_an_older_console_says_too_little_to_undo(actors, brokers) -> None:
+    entry = Entry.objects.create(
+        action="name-server.put", subject="N a", before={"value": "1"}, outcome="done"
+    )
+
+    answer = actors.admin.post(f"{PAGE}undo/{entry.pk}/")
+
+    assert (answer.status_code, brokers.kv_entries) == (404, {})
+    assert "it says too little to undo" in answer.text
 
 
 def test_write_permission_is_wiped_and_added_once_confirmed(actors, brokers) -> None:
@@ -66,7 +153,7 @@ def test_write_permission_is_wiped_and_added_once_confirmed(actors, brokers) -> 
 
 
 def test_only_administrators_change_name_servers(actors, brokers) -> None:
-    for path in ("put/", "kv/N/orders/delete/", "write/broker-a/"):
+    for path in ("put/", "kv/N/orders/delete/", "undo/1/", "write/broker-a/"):
         assert actors.operator.post(PAGE + path).status_code == 403
 
 
@@ -74,13 +161,29 @@ def test_programs_do_the_same(admin_account, brokers) -> None:
     program = Program(admin_account)
     entry = {"namespace": "N", "key": "a/b", "value": "1"}
     planned = program.ask("PUT", "/name-servers/entries?dry_run=true", entry)
-    assert planned.json()["changes"] == {"now": None, "wanted": "1"}
+    assert planned.json()["changes"]["now"] == {OWN: None}
+    assert planned.json()["changes"]["wanted"] == {OWN: entry}
 
-    program.ask("PUT", "/name-servers/entries", entry)
+    put = program.ask("PUT", "/name-servers/entries", entry)
     assert program.get("/name-servers?namespace=N").json()["entries"] == {
         "a/b": {"1": ["127.0.0.1:9876"]}
     }
+    program.post(f"/audit/{put.json()['entry']}/undo")
+    assert brokers.kv_entries == {}
+    program.ask("PUT", "/name-servers/entries", entry)
     program.delete("/name-servers/entries/N/a/b")
     program.post("/name-servers/write-permission/broker-a", {"is_writable": False})
 
     assert (brokers.kv_entries, brokers.is_writable) == ({}, False)
+
+
+def test_programs_accept_what_a_silent_name_server_keeps(admin_account, brokers) -> None:
+    program = Program(admin_account)
+    entry = {"namespace": "N", "key": "a", "value": "1"}
+    brokers.other_name_servers = {OTHER: NameServerDownError([OTHER], "gone")}
+
+    refused = program.ask("PUT", "/name-servers/entries", entry)
+    assert (refused.status_code, brokers.kv_entries) == (409, {})
+
+    assert program.ask("PUT", "/name-servers/entries?accept=true", entry).status_code == 200
+    assert brokers.kv_entries == {("N", "a"): "1"}

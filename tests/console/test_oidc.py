@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from joserfc.jwk import OctKey, RSAKey
 
-from console.accounts.models import Identity
+from console.accounts.models import CustomRole, Identity
 from console.accounts.roles import Role, role_of
 from console.audit.models import Entry
 from console.env import Environment
@@ -41,7 +41,12 @@ def provider(key, settings, brokers, admin_account):
         settings.TREBUCHET_OIDC_CLIENT_ID = CLIENT_ID
         settings.TREBUCHET_OIDC_CLIENT_SECRET = CLIENT_SECRET
         settings.TREBUCHET_OIDC_NAME = "Example SSO"
-        settings.TREBUCHET_OIDC_ROLES = {"ops": "operator", "admins": "administrator"}
+        settings.TREBUCHET_OIDC_ROLES = {
+            "ops": ("operator",),
+            "admins": ("administrator",),
+            "shop": ("role:Shop team",),
+            "stock": ("viewer", "role:Stock, all of it"),
+        }
         running.person["groups"] = ["staff", "ops"]
         yield running
     cache.clear()
@@ -281,6 +286,81 @@ def test_who_has_lost_every_group_loses_sessions_and_role(provider) -> None:
     assert role_of(get_user_model().objects.get(username="grace")) is Role.LIMITED
 
 
+def made_here(name: str, topics: str) -> CustomRole:
+    return CustomRole.objects.create(name=name, actions=["message.see"], topics=[topics])
+
+
+def roles_of(name: str = "grace") -> tuple[Role, set[str]]:
+    account = get_user_model().objects.get(username=name)
+    return role_of(account), {each.name for each in account.custom_roles.all()}
+
+
+def test_a_group_gives_a_role_made_here_with_what_it_allows(provider, brokers) -> None:
+    made_here("Shop team", "Orders")
+    brokers.add_topic("Orders")
+    provider.person["groups"] = ["shop"]
+    browser = Client()
+
+    assert sign_in(provider, browser).status_code == 302
+
+    assert roles_of() == (Role.LIMITED, {"Shop team"})
+    assert browser.get("/messages/?topic=Orders&range=1h").status_code == 200
+    assert browser.get("/topics/t/Orders/edit/").status_code == 403
+    joined = Entry.objects.get(action="account.join")
+    assert joined.after == {"role": "limited", "custom_roles": ["Shop team"]}
+
+
+def test_roles_made_here_follow_the_groups_and_others_stay_as_people_gave_them(provider) -> None:
+    made_here("Shop team", "Orders")
+    made_here("Stock, all of it", "Stock")
+    by_hand = made_here("By hand", "Audit")
+    provider.person["groups"] = ["shop", "stock"]
+    sign_in(provider)
+    assert roles_of() == (Role.VIEWER, {"Shop team", "Stock, all of it"})
+    get_user_model().objects.get(username="grace").custom_roles.add(by_hand)
+
+    provider.person["groups"] = ["stock"]
+    sign_in(provider)
+
+    assert roles_of() == (Role.VIEWER, {"Stock, all of it", "By hand"})
+    entry = Entry.objects.get(action="account.role")
+    assert entry.before["custom_roles"] == ["By hand", "Shop team", "Stock, all of it"]
+    assert entry.after == {"role": "viewer", "custom_roles": ["By hand", "Stock, all of it"]}
+    provider.person["groups"] = []
+    assert sign_in(provider).status_code == 403
+    assert roles_of() == (Role.LIMITED, {"By hand"})
+
+
+def test_a_role_that_is_not_here_is_named_and_lets_nobody_in(provider) -> None:
+    provider.person["groups"] = ["ops", "shop"]
+
+    answer = sign_in(provider)
+
+    said = refused_in(answer)
+    assert "Your group shop has the role “Shop team” in this console, where there is none" in said
+    assert "TREBUCHET_OIDC_ROLES" in answer.content.decode()
+    assert not get_user_model().objects.filter(username="grace").exists()
+
+
+def test_a_role_that_is_gone_takes_nothing_else_from_who_has_it(provider) -> None:
+    role = made_here("Shop team", "Orders")
+    provider.person["groups"] = ["ops", "shop"]
+    browser = Client()
+    sign_in(provider, browser)
+    role.delete()
+
+    assert sign_in(provider).status_code == 403
+    assert roles_of() == (Role.OPERATOR, set())
+    assert browser.get("/settings/").status_code == 200
+
+
+def test_an_administrator_comes_in_and_makes_the_role_that_is_missing(provider) -> None:
+    provider.person["groups"] = ["shop", "admins"]
+
+    assert sign_in(provider).status_code == 302
+    assert roles_of() == (Role.ADMINISTRATOR, set())
+
+
 def test_an_account_that_is_switched_off_stays_out(provider) -> None:
     sign_in(provider)
     get_user_model().objects.filter(username="grace").update(is_active=False)
@@ -369,9 +449,15 @@ def test_an_issuer_that_cannot_be_is_refused_at_the_start(variables) -> None:
 
 def test_roles_are_written_as_pairs() -> None:
     roles = ("viewer", "operator")
-    read = Environment({"R": "ops = operator; cn=dev,dc=x=viewer;"}).mapping("R", roles)
 
-    assert read == {"ops": "operator", "cn=dev,dc=x": "viewer"}
-    for wrong in ("ops", "ops=king", "=viewer"):
-        with pytest.raises(ImproperlyConfigured):
-            Environment({"R": wrong}).mapping("R", roles)
+    def read(text: str) -> dict[str, tuple[str, ...]]:
+        return Environment({"R": text}).mapping("R", roles, "role:")
+
+    assert read("ops = operator; cn=dev,dc=x=viewer;a=viewer;a=role:Shop, all") == {
+        "ops": ("operator",),
+        "cn=dev,dc=x": ("viewer",),
+        "a": ("viewer", "role:Shop, all"),
+    }
+    for wrong in ("ops", "ops=king", "=viewer", "ops=role:", "ops=role:a=b"):
+        with pytest.raises(ImproperlyConfigured, match="role:NAME"):
+            read(wrong)

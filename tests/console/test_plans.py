@@ -99,7 +99,7 @@ def test_brokers_with_the_same_difference_share_a_part() -> None:
     now: State = {"a": old, "b": new, "c": old}
     wanted: State = {"a": new, "b": new, "c": new}
 
-    plan = Plan("Orders", now, now, wanted)
+    plan = Plan("Orders", now, now, wanted, kind="topic")
 
     assert [part.brokers for part in plan.parts] == [("a", "c"), ("b",)]
 

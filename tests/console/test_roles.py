@@ -37,6 +37,7 @@ OWN = {
 # What an operator may post because of the action, on any name.
 BY_ACTION = {
     "brokers:decide": Action.SEND,
+    "clients:disconnect": Action.DISCONNECT,
     "dead_letters:cancel": Action.REPLAY,
     "dead_letters:discard": Action.REPLAY,
     "dead_letters:resume": Action.REPLAY,

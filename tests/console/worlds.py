@@ -43,6 +43,7 @@ ACCOUNT_CHANGES: dict[str, tuple[dict[str, object], str]] = {
         {"namespace": "N", "key": "orders", "value": "broker-a:4"},
         "name-server.put",
     ),
+    "brokers:kv-undo": ({}, "name-server.put"),
     "brokers:write-perm": ({"do": "wipe"}, "name-server.wipe-write"),
 }
 ACCOUNT_UNDONE = (
@@ -50,6 +51,14 @@ ACCOUNT_UNDONE = (
     "order-service",
     {"broker-a": {**values_of(ORDER_SERVICE), "admin": True}},
     {"broker-a": values_of(ORDER_SERVICE)},
+)
+
+
+KV_UNDONE = (
+    "name-server.put",
+    "N orders",
+    {"127.0.0.1:9876": {"namespace": "N", "key": "orders", "value": "broker-a:1"}},
+    {"127.0.0.1:9876": {"namespace": "N", "key": "orders", "value": "broker-a:2"}},
 )
 
 

@@ -48,10 +48,14 @@ def test_the_tiers_together_leave_no_test_out() -> None:
     assert quick in others
     assert [selected(step) for step in quick] == [
         [f"not ({gate.HEAVY})", *(f"--ignore={place}" for place in apart)],
-        *([f"not ({gate.HEAVY})", *places] for places in gate.APART.values()),
+        *(
+            [f"not ({gate.HEAVY})", *places, *(gate.ignored("tests/console/") * (name == "pages"))]
+            for name, places in gate.APART.items()
+        ),
         [f"not ({gate.HEAVY})", *gate.TWIN],
     ]
     assert len(set(apart)) == len(apart)
+    assert all((ROOT / place).exists() for place in apart)
     assert [selected(step) for step in heavy] == [
         *([gate.HEAVY, place] for place in gate.HEAVY_APART.values()),
         [gate.HEAVY, *(f"--ignore={place}" for place in gate.HEAVY_APART.values())],
@@ -75,7 +79,7 @@ def selected(step: Step) -> list[str]:
 def test_each_step_has_a_report_of_its_own() -> None:
     reports = [step.report for stage in gate.stages_of("all", 1) for step in stage if step.report]
 
-    assert len(reports) == len(set(reports)) == 8
+    assert len(reports) == len(set(reports)) == 9
 
 
 def test_every_marker_that_is_declared_is_heavy(pytestconfig: pytest.Config) -> None:

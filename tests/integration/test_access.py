@@ -318,8 +318,13 @@ async def test_a_broker_explains_whom_it_lets_do_what(broker: Broker) -> None:
     async with client_of(broker, "application") as client:
         refused = await client.ask(RequestCode.EXPLAIN_ACCESS, topic="U", **question)
 
-    decided = {"allowed": True, "reason": "permission", "rule": "groupPerms: g=SUB", "fresh": False}
-    assert json_body(may) == decided
+    assert json_body(may) == {
+        "allowed": True,
+        "reason": "permission",
+        "rule": "groupPerms: g=SUB",
+        "fresh": False,
+        "validators": [],
+    }
     assert json_body(may_not)["rule"] == "defaultTopicPerm: DENY"
     assert nowhere.remark == "'home' is not an address such as 10.1.2.3"
     assert refused.remark.startswith(EXCEPTION + "Need admin permission")

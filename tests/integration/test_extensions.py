@@ -280,6 +280,26 @@ async def test_a_validator_beside_plain_acl_leaves_accounts_in_force(
     assert "No accessKey is configured" in (badged.remark or "")
 
 
+async def test_a_broker_that_explains_access_names_the_validators_that_it_did_not_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {
+        "aclEnable": "true",
+        "accessValidators": "plain_acl,badge",
+        "extension.badge.badge": "B1",
+        "aclFile": str(tmp_path / "plain_acl.yml"),
+    }
+    (tmp_path / "plain_acl.yml").write_text("globalWhiteRemoteAddresses: ['127.0.0.1']\n")
+    async with extended_broker(tmp_path, monkeypatch, **keys) as (_, client):
+        answer = await client.ask(
+            RequestCode.EXPLAIN_ACCESS, badge="B1", address="127.0.0.1", action="PUB", topic="T"
+        )
+
+    assert answer.code == 0, answer.remark
+    told = json.loads(answer.body)
+    assert (told["allowed"], told["reason"], told["validators"]) == (True, "globalWhite", ["badge"])
+
+
 async def test_without_plain_acl_there_are_no_accounts_to_administrate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

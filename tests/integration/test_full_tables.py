@@ -70,6 +70,8 @@ ASKED: dict[int, list[tuple[dict[str, str], Any]]] = {
     RequestCode.GET_HALF_MESSAGES: [({}, None)],
     RequestCode.CHECK_HALF_MESSAGE: [({"queueOffset": "0"}, None)],
     RequestCode.EXPLAIN_ACCESS: [({"action": "PUB", "topic": WIDE, "address": "10.1.2.3"}, None)],
+    RequestCode.GET_BROKER_INTERNALS: [({}, None)],
+    RequestCode.DISCONNECT_CLIENT: [({"group": CROWD, "clientId": "none"}, None)],
     RequestCode.RESET_OFFSETS: [
         ({}, {"topic": WIDE, "group": CROWD, "offsets": [[each, 0] for each in range(10_000)]})
     ],

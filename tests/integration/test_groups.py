@@ -9,6 +9,7 @@ from broker_core.protocol import java_json
 from broker_core.protocol.codes import V5_3_1, RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from tests.support.client import Client, json_body, messages
+from tests.support.waiting import until_async
 
 if TYPE_CHECKING:
     from broker_core.broker import Broker
@@ -379,3 +380,44 @@ async def test_a_filter_that_cannot_be_read_is_refused(client: Client) -> None:
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark
     assert "sample" in answer.remark
+
+
+async def disconnect(client: Client, *groups: str) -> RemotingCommand:
+    body = java_json.encode({"groups": list(groups)}) if groups else b""
+    return await client.ask(RequestCode.DISCONNECT_CLIENT, body, clientId="worker", group="g")
+
+
+async def test_a_client_is_disconnected_unless_it_is_in_a_group_that_is_not_named(
+    broker: Broker, client: Client
+) -> None:
+    worker = Client(client.address)
+    await worker.heartbeat("worker", consumer_groups={"g": {"T": "*"}}, producer_groups=("pg",))
+
+    told = await disconnect(client)
+    refused = await disconnect(client, "g")
+    unreadable = await client.ask(
+        RequestCode.DISCONNECT_CLIENT, b"[]", clientId="worker", group="g"
+    )
+    assert broker.clients.consumers.find("g") is not None
+    closed = await disconnect(client, "g", "pg")
+    await until_async(lambda: broker.clients.consumers.find("g") is None, "the client's leaving")
+    gone = await disconnect(client, "g", "pg")
+    await worker.heartbeat("worker", consumer_groups={"g": {"T": "*"}})
+
+    (row,) = json_body(told)["connections"]
+    assert (row["consumerGroups"], row["producerGroups"]) == (["g"], ["pg"])
+    assert (refused.code, unreadable.code) == (ResponseCode.SYSTEM_ERROR,) * 2
+    assert "pg" in (refused.remark or "")
+    assert json_body(closed) == json_body(told)
+    assert json_body(gone) == {"connections": []}
+    assert broker.clients.consumers.find("g") is not None, "it may come back"
+    await worker.shutdown()
+
+
+async def test_a_client_does_not_disconnect_itself(broker: Broker, client: Client) -> None:
+    await client.heartbeat("worker", consumer_groups={"g": {"T": "*"}})
+
+    answer = await disconnect(client, "g")
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert broker.clients.consumers.find("g") is not None

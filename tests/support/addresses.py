@@ -42,13 +42,16 @@ PAGES: dict[str, tuple[str, ...]] = {
     "brokers:configuration": ("", "?kind=live"),
     "brokers:delays": ("", "?level=3"),
     "brokers:detail": ("",),
+    "brokers:inside": ("",),
     "brokers:key": ("",),
+    "brokers:kv-put": ("", "?namespace=ORDER_TOPIC_CONFIG&key={topic}"),
     "brokers:name-servers": ("", "?topic={topic}"),
     "brokers:transactions": ("",),
     "browse:distribution": ("?topic={topic}&range=1h",),
     "browse:find": ("", "?by=key&topic={topic}&text=x", "?by=place&topic={topic}"),
     "browse:message": ("", "?as=tree", "?as=bytes"),
     "browse:search": ("", "?topic={topic}&range=1h", "?topic={topic}&range=1h&text=e"),
+    "clients:producers": ("", "?kind=inner"),
     "dead_letters:discard": ("",),
     "dead_letters:group": ("",),
     "dead_letters:list": ("",),
@@ -112,8 +115,8 @@ PAGES: dict[str, tuple[str, ...]] = {
     "tracing:recorded": ("", "?ask=errors"),
     "tracing:river": ("",),
 }
-# Strangers see the first two, with a link of theirs the second; the last needs a slave, and those
-# before it a broker with access control.
+# Strangers see the first two, with a link of theirs the second; some need a slave, a broker with
+# access control, or a client that is connected.
 OTHER_PAGES = {
     "accounts:sign-in",
     "accounts:join",
@@ -124,6 +127,7 @@ OTHER_PAGES = {
     "brokers:kv-delete",
     "brokers:promote",
     "brokers:write-perm",
+    "clients:disconnect",
 }
 
 # Operations of the API take tokens and answer JSON; tests/console/api walks them.

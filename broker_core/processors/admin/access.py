@@ -20,6 +20,7 @@ import msgspec
 from broker_core.access.account import text_of
 from broker_core.access.address_rule import parts_of
 from broker_core.access.explaining import asked_need
+from broker_core.config.lists import PLAIN_ACL, names_of
 from broker_core.errors import RequestRefusedError
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import ResponseCode
@@ -159,7 +160,8 @@ class AccessAdmin:
         """EXPLAIN_ACCESS: what a rightly signed request would be answered, and by which rule.
 
         Fields: accessKey (none: no account), address, action (PUB, SUB, ADMIN), topic or group.
-        Answers SUCCESS, or SYSTEM_ERROR.
+        Answers SUCCESS, or SYSTEM_ERROR. All validators have to agree, and extensions cannot be
+        asked without a request: `validators` names them.
         """
         self._acl(ResponseCode.SYSTEM_ERROR)
         assert self._authorizer is not None  # there are accounts
@@ -174,9 +176,9 @@ class AccessAdmin:
                 ResponseCode.SYSTEM_ERROR, f"{address[:64]!r} is not an address such as 10.1.2.3"
             )
         decision = self._authorizer.explain(header.get("accessKey"), address, need)
-        return request.answer(
-            ResponseCode.SUCCESS, body=java_json.encode(dataclasses.asdict(decision))
-        )
+        others = [each for each in names_of(self._config.access_validators) if each != PLAIN_ACL]
+        body = {**dataclasses.asdict(decision), "validators": others}
+        return request.answer(ResponseCode.SUCCESS, body=java_json.encode(body))
 
     def _acl(self, code: ResponseCode) -> AclFiles:
         if self._files is None:

@@ -1,17 +1,20 @@
-"""Administration of connections: who consumes, who produces.
+"""Administration of connections: who consumes, who produces; closing those of one client.
 
-Source: broker/processor/AdminBrokerProcessor.java (4.9.7).
+Source: broker/processor/AdminBrokerProcessor.java (4.9.7). DISCONNECT_CLIENT is ours.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from broker_core.errors import RequestRefusedError
+from broker_core.protocol import java_json
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
+from broker_core.protocol.signature import ACCESS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
@@ -27,9 +30,16 @@ if TYPE_CHECKING:
     Members = Iterable[tuple[ClientConnection, ConsumerMember | ProducerMember]]
 
 
+logger = logging.getLogger(__name__)
+
+
+class _Groups(msgspec.Struct):
+    groups: list[str]
+
+
 class ConnectionsAdmin:
-    """GET_CONSUMER_CONNECTION_LIST, GET_PRODUCER_CONNECTION_LIST, GET_ALL_PRODUCER_INFO. Event loop
-    only.
+    """GET_CONSUMER_CONNECTION_LIST, GET_PRODUCER_CONNECTION_LIST, GET_ALL_PRODUCER_INFO,
+    DISCONNECT_CLIENT (ours). Event loop only.
     """
 
     def __init__(
@@ -64,6 +74,62 @@ class ConnectionsAdmin:
         """GET_ALL_PRODUCER_INFO. Answers SUCCESS with every producer group's clients."""
         return self._long_answers.answer(request, connection, self._all_producers())
 
+    def disconnect(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """DISCONNECT_CLIENT: tell a client's connections or, with a body, close them.
+
+        Fields: clientId, and group, one that it consumes or produces in. The body names all groups
+        that it may be in, as {"groups": [...]}: whoever may act on one group closes nothing of
+        another. Answers SUCCESS with the connections, which may be none; SYSTEM_ERROR where the
+        client is in a group that is not named, or is the one that asks. Clients connect again by
+        themselves, and may.
+        """
+        header = request.ext_fields
+        client_id, group = fields.text(header, "clientId"), fields.text(header, "group")
+        found = self._connections_of(client_id, group)
+        groups = {
+            each: (self._consumers.groups_of(each), self._producers.groups_of(each))
+            for each in found
+        }
+        if found and request.body:
+            if connection in groups:
+                raise _refusal("this is the connection that asks; a client does not close its own")
+            allowed = _named_groups(request.body)
+            others = {name for pair in groups.values() for names in pair for name in names}
+            if others := others - allowed:
+                raise _refusal(
+                    f"the client is in {len(others)} groups that the request does not name: "
+                    f"{', '.join(sorted(others)[:3])}"
+                )
+            for each in found:
+                _close(cast("Connection", each))
+            logger.warning(
+                "client disconnected: client_id=%s group=%s connections=%d by access_key=%s "
+                "peer=%s",
+                client_id,
+                group,
+                len(found),
+                header.get(ACCESS_KEY),
+                connection.remote_address,
+            )
+        rows = [
+            {
+                "clientAddr": each.remote_address,
+                "consumerGroups": sorted(consumed),
+                "producerGroups": sorted(produced),
+            }
+            for each, (consumed, produced) in groups.items()
+        ]
+        return request.answer(ResponseCode.SUCCESS, body=java_json.encode({"connections": rows}))
+
+    def _connections_of(self, client_id: str, group: str) -> list[ClientConnection]:
+        """Return the connections of a client in a group, in whatever role."""
+        consumed = self._consumers.find(group)
+        members: dict[ClientConnection, ConsumerMember | ProducerMember] = {
+            **({} if consumed is None else consumed.members),
+            **self._producers.groups.get(group, {}),
+        }
+        return [each for each, member in members.items() if member.client_id == client_id]
+
     def _all_producers(self) -> Steps:
         data: dict[str, Any] = {}
         for group, members in sorted(self._producers.groups.items()):
@@ -80,6 +146,25 @@ class ConnectionsAdmin:
                 )
                 yield
         return msgspec.json.encode({"data": data})
+
+
+def _refusal(remark: str) -> RequestRefusedError:
+    return RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _named_groups(body: bytes) -> set[str]:
+    try:
+        return set(java_json.decode_as(body, _Groups).groups)
+    except ValueError as error:
+        raise _refusal(f"the body does not name groups: {error}") from error
+
+
+def _close(connection: Connection) -> None:
+    # A peer that does not read keeps a connection in closing for ever.
+    if connection.is_writable:
+        connection.close()
+    else:
+        connection.abort()
 
 
 # What follows is fastjson's text as well: the keys are in order, and all of them texts.

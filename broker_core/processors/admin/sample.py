@@ -12,6 +12,8 @@ The body is a JSON object. A queue's numbers stand in a row, one queue after the
 
     clients    [group, version -> members, subscriptions -> members, some client ids of the rarer
                ones], only of groups whose members differ in one of them
+    consumers  [group, "LANGUAGE version" -> members] of each group with members
+    producers  the same of groups of producers
     coldReads  [group, topic, messages that came from the disk since bootTimestamp]
     large      [topic, bytes of the body, queue_id, queue_offset], see RecentRecords, as all below
     keys       [topic, messages of a thousand that have the key, key]
@@ -38,8 +40,10 @@ from broker_core.protocol.codes import ResponseCode
 from broker_core.stats.latency import FINE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
+    from broker_core.clients.consumers import ConsumerMember
+    from broker_core.clients.producers import ProducerMember
     from broker_core.clock import Clock
     from broker_core.config.configuration import Configuration
     from broker_core.ha.role import Role
@@ -109,6 +113,13 @@ class SampleAdmin:
         body["topics"] = await self._topics()
         body["groups"] = self._groups()
         body["clients"] = await self._differing()
+        parts = self._readings.parts
+        body["consumers"] = await self._versions(
+            {name: group.members.values() for name, group in parts.consumers.groups.items()}
+        )
+        body["producers"] = await self._versions(
+            {name: members.values() for name, members in parts.producers.groups.items()}
+        )
         # A slave's log is its master's, who says it.
         if not self._role.is_slave:
             await self._recent.look()
@@ -185,3 +196,22 @@ class SampleAdmin:
                 looked_at = 0
                 await self._clock.sleep(0)
         return rows[:GROUPS_NAMED_MAX]
+
+    async def _versions(
+        self, groups: Mapping[str, Collection[ConsumerMember | ProducerMember]]
+    ) -> list[tuple[str, dict[str, int]]]:
+        """Return of each group how many members it has of each language and version."""
+        rows = []
+        looked_at = 0
+        for name, members in groups.items():
+            kinds = Counter((each.language, each.version) for each in list(members))
+            named: Counter[str] = Counter()
+            for (language, version), count in kinds.items():
+                named[f"{language} {version_text(version)}"] += count
+            if named:
+                rows.append((name, dict(named.most_common(KINDS_NAMED_MAX))))
+            looked_at += len(members)
+            if looked_at >= MEMBERS_AT_ONCE:
+                looked_at = 0
+                await self._clock.sleep(0)
+        return rows

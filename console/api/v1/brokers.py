@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from ninja import Schema
@@ -15,6 +16,7 @@ from console.api.requestbody import filled, given
 from console.api.schemas import Done, DryRun, Number, PlanOut, Text, plan_of
 from console.audit.models import Entry
 from console.brokers.configuration_views import (
+    KIND,
     KeyForm,
     configured,
     found,
@@ -228,6 +230,18 @@ def links_of(each: BrokerSet) -> list[SlaveOut]:
 
 @operation(
     "GET",
+    "/brokers/{broker_name}/{broker_id}/internals",
+    area="brokers",
+    pages=("brokers:inside",),
+    response=dict[str, Any],
+)
+def broker_internals(request: HttpRequest, broker_name: Text, broker_id: Number) -> Any:
+    """Show what runs inside: threads, latencies by bucket, reads of the disk, damaged ranges."""
+    return msgspec.to_builtins(gateway().cluster.internals(found(broker_name, broker_id)))
+
+
+@operation(
+    "GET",
     "/brokers/{broker_name}/{broker_id}/configuration",
     area="brokers",
     need=Need.ADMINISTER,
@@ -270,7 +284,8 @@ def broker_configure(
     now = key_of(node, key)
     form = filled(request, lambda data: KeyForm(now, data))
     was = state(node, key, now.value)
-    plan = Plan(name_of(node), was, was, state(node, key, str(form.cleaned_data["value"])))
+    wanted = state(node, key, str(form.cleaned_data["value"]))
+    plan = Plan(name_of(node), was, was, wanted, kind=KIND)
     return key_settled(request, node, key, plan, dry_run=dry_run)
 
 

@@ -49,7 +49,7 @@ def make(
         lambda data: pages.form(data, broker_names=masters, taken=pages.requests.every()),
     )
     require(request, pages.action, form.name)
-    return settled(request, pages, making(form), dry_run=dry_run, accept=accept)
+    return settled(request, pages, making(form, pages.kind), dry_run=dry_run, accept=accept)
 
 
 def change(
@@ -73,14 +73,14 @@ def change(
         lambda data: pages.form(data, broker_names=brokers, original=original),
     )
     now, wanted = state_of(subject), wanted_by(form)
-    before = opened_on(seen) if seen else now
-    plan = Plan(subject.name, on(wanted, before), on(wanted, now), wanted)
+    before = opened_on(seen, pages.kind) if seen else now
+    plan = Plan(subject.name, on(wanted, before), on(wanted, now), wanted, kind=pages.kind)
     return settled(request, pages, plan, dry_run=dry_run, accept=accept)
 
 
-def opened_on(seen: str) -> Any:
+def opened_on(seen: str, kind: str) -> Any:
     try:
-        return unsealed_state(seen)
+        return unsealed_state(seen, kind)
     except signing.BadSignature as error:
         detail = _("`seen` is none of this console.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
@@ -112,7 +112,7 @@ def shown(pages: ConfigPages, plan: Plan) -> PlanOut:
         refusal=refusal or "",
         objection=objection or "",
         changes=changes_of(plan),
-        seen=sealed_state(plan.now),
+        seen=sealed_state(plan.now, plan.kind),
     )
 
 

@@ -239,7 +239,7 @@ def message_find(
         return {"items": [found]}
     if not asked.topic:
         return {"items": []}
-    keyed = gateway().browse.by_key(asked.topic, asked.text, asked.span.low_ms, asked.span.high_ms)
+    keyed = lookups.keyed(asked)
     return {
         "items": keyed.messages,
         "has_more": keyed.has_more,

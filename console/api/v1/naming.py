@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 from django.http import HttpRequest
@@ -9,18 +10,16 @@ from django.utils.translation import gettext as _
 from ninja import Schema
 
 from console.api.operations import Need, operation
+from console.api.problems import ProblemError
 from console.api.requestbody import filled, given
 from console.api.schemas import Done, DryRun, PlanOut, Text, plan_of
-from console.brokers.naming_views import (
-    KvForm,
-    danger_of,
-    danger_of_writing,
-    kept,
-    made_writable,
-    removed,
-    told,
-    value_of,
-)
+from console.api.v1.configuring import Accept
+from console.audit.models import Entry
+from console.brokers import kv_changing
+from console.brokers.kv_changing import entry_of
+from console.brokers.kv_views import KvForm, danger_of, undoable
+from console.brokers.naming_views import danger_of_writing, made_writable, told
+from console.configs.plan import Plan
 from console.gateway.naming import ORDER_TOPIC_CONFIG
 
 
@@ -96,15 +95,42 @@ def name_servers(
     form=KvForm,
     response=Done | PlanOut,
 )
-def name_server_put(request: HttpRequest, dry_run: DryRun = False) -> Done | PlanOut:
+def name_server_put(
+    request: HttpRequest, dry_run: DryRun = False, accept: Accept = False
+) -> Done | PlanOut:
     """Keep an entry at every name server."""
     data = filled(request, KvForm).cleaned_data
-    namespace, key, value = data["namespace"], data["key"], data["value"]
+    plan = entry_of(data["namespace"], data["key"]).plan(data["value"])
+    return kv_settled(request, plan, dry_run=dry_run, accept=accept)
+
+
+def kv_settled(request: HttpRequest, plan: Plan, *, dry_run: bool, accept: bool) -> Done | PlanOut:
+    """Show a change of an entry, or do it."""
+    changes = {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
+    objection = kv_changing.objection_to(plan)
     if dry_run:
-        changes = {"now": value_of(namespace, key), "wanted": value}
-        return PlanOut(title=f"name-server.put {namespace} {key}", changes=changes)
-    kept(request, namespace, key, value)
-    return Done(detail=_("%(key)s is kept at every name server.") % {"key": key})
+        title = f"{kv_changing.action_of(plan)} {plan.name}"
+        return PlanOut(title=title, objection=objection, changes=changes)
+    if plan.is_idle:
+        return Done(detail=_("It is like this already; nothing was done."))
+    if plan.is_overtaken:
+        detail = _("Somebody changed it meanwhile; nothing was done.")
+        raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
+    if objection and not accept:
+        raise ProblemError(HTTPStatus.CONFLICT, objection, more={"objection": objection})
+    outcome = kv_changing.carried_out(request, plan)
+    if outcome.problem:
+        raise ProblemError(HTTPStatus.BAD_GATEWAY, outcome.problem)
+    return Done(detail=kv_changing.said(plan), entry=outcome.entry.pk)
+
+
+def kv_restored(
+    request: HttpRequest, done: Entry, *, dry_run: bool, accept: bool
+) -> Done | PlanOut:
+    """Take back what an entry of the audit says was put or deleted."""
+    Need.ADMINISTER.require(request)
+    plan = kv_changing.undoing(undoable(done.pk))
+    return kv_settled(request, plan, dry_run=dry_run, accept=accept)
 
 
 @operation(
@@ -119,10 +145,11 @@ def name_server_delete(
     request: HttpRequest, namespace: Text, key: Text, dry_run: DryRun = False
 ) -> Done | PlanOut:
     """Delete an entry at every name server."""
+    found = entry_of(namespace, key)
+    danger = danger_of(found)
     if dry_run:
-        return plan_of(danger_of(namespace, key), {"now": value_of(namespace, key)})
-    removed(request, namespace, key)
-    return Done(detail=_("%(key)s is deleted.") % {"key": key})
+        return plan_of(danger, {"now": found.state})
+    return kv_settled(request, found.plan(None), dry_run=False, accept=True)
 
 
 WRITABLE = {

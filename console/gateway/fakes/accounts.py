@@ -59,7 +59,8 @@ class FakeAccounts:
             return AccessDecision(False, "unknownAccount", "", False)
         word = account.topic_perms.get(question.topic, account.default_topic_perm)
         rule = f"topicPerms: {question.topic}={word}"
-        return AccessDecision(question.action in word, "permission", rule, False)
+        is_allowed = question.action in word
+        return AccessDecision(is_allowed, "permission", rule, False, self.broker.validators)
 
     def _of(self, node: BrokerNode) -> BrokerAccess:
         self.broker.check()

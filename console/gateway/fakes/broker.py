@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
     from console.gateway.accounts import BrokerAccess
     from console.gateway.answers import Replication, TraceEvent
+    from console.gateway.connected import Producer
     from console.gateway.errors import GatewayError
     from console.gateway.files import ConfigFile
+    from console.gateway.internals import Internals
     from console.gateway.naming import NameServerView
     from console.gateway.running import RunningInfo
 
@@ -99,6 +101,9 @@ class FakeBroker:
         self.contents: dict[tuple[str, int, int], Content] = {}
         self.group_configs: dict[str, GroupConfig] = {}
         self.members: dict[str, list[Member]] = {}
+        self.producers: list[Producer] = []
+        # Why a broker does not disconnect clients.
+        self.disconnect_fails: GatewayError | None = None
         self.subscriptions: dict[str, list[Subscription]] = {}
         self.offsets: dict[tuple[str, str, int], int] = {}  # group, topic, queue_id
         self.resets: list[tuple[str, str, int]] = []
@@ -111,10 +116,12 @@ class FakeBroker:
         self.secrets: dict[tuple[str, str], str] = {}
         # Of name servers: entries by namespace and key, the others, and whether routes take sends.
         self.kv_entries: dict[tuple[str, str], str] = {}
+        self.validators: tuple[str, ...] = ()
         self.other_name_servers: dict[str, NameServerView | GatewayError] = {}
         self.is_writable = True
         self.store_refuses: str | None = None
         self.damaged_ranges = 0
+        self.internals: Internals | GatewayError | None = None
         self.up_for_ms = 3_600_000
         self.put_before_today = 7
         # Wakes pulls at the end of a queue.

@@ -9,10 +9,12 @@ from console.gateway.answers import Cluster, Promoted, Replication, RuntimeInfo,
 from console.gateway.errors import (
     NO_PERMISSION,
     SYSTEM_ERROR,
+    GatewayError,
     RequestFailedError,
     UnconfirmedBrokerError,
 )
 from console.gateway.fakes.broker import ADDRESS, NAME_SERVER
+from console.gateway.internals import Internals, Log, Memory, Reads, Thread
 from console.gateway.moment import now_ms
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
     from console.gateway.answers import BrokerNode
     from console.gateway.configuration import BrokerKey
-    from console.gateway.errors import GatewayError
     from console.gateway.fakes.broker import FakeBroker
 
 
@@ -50,6 +51,14 @@ class FakeCluster:
                 node.address, SYSTEM_ERROR, f"the master at {ADDRESS} is alive"
             )
         return Promoted(1, 4096, "ASYNC_MASTER")
+
+    def internals(self, node: BrokerNode) -> Internals:
+        """Answer what was set, a quiet broker by default."""
+        self.broker.check()
+        found = self.broker.internals
+        if isinstance(found, GatewayError):
+            raise found
+        return found or quiet(now_ms() - self.broker.up_for_ms)
 
     def configuration(self, node: BrokerNode) -> tuple[BrokerKey, ...]:
         self.broker.check()
@@ -119,3 +128,19 @@ class FakeCluster:
                 broker.node, now_ms(), is_master=True, max_offset=4096, links=tuple(links)
             )
         return found | broker.replication
+
+
+def quiet(boot_ms: int) -> Internals:
+    """Return the inside of a broker that has just served a few sends."""
+    bounds = [0.0, 1.0, 10.0]
+    return Internals(
+        boot_timestamp=boot_ms,
+        threads=[Thread(1, "MainThread", "R", 1_200, 3), Thread(2, "flush", "S", 40, 0)],
+        reads=Reads(disk_read_bytes=0, cold_messages=0),
+        memory=Memory(1 << 20, 1 << 30, 8 << 30, 4 << 30),
+        log=Log(0, 4_096, 4_096),
+        latency_bounds_ms=bounds,
+        latencies={"put": [0, 7, 1, 0], "get": [0, 0, 0, 0], "flush": [0, 0, 2, 0]},
+        recent={"put": [0, 3, 0, 0], "get": [0, 0, 0, 0], "flush": [0, 0, 0, 0]},
+        quarantine=[],
+    )

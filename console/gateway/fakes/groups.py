@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.gateway.answers import ConsumeProgress, Group, GroupConnections, QueueProgress
-from console.gateway.fakes.broker import BROKER_NAME
+from console.gateway.connected import Connected, every_group
+from console.gateway.errors import RequestFailedError
+from console.gateway.fakes.broker import ADDRESS, BROKER_NAME
 from console.gateway.kinds import is_system_group
 from console.gateway.moment import now_ms
 from console.gateway.running import RunningInfo
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from console.gateway.answers import GroupConfig, Member
+    from console.gateway.connected import Producer
     from console.gateway.errors import GatewayError
     from console.gateway.fakes.broker import FakeBroker
 
@@ -89,6 +92,45 @@ class FakeGroups:
         if remove_offset:
             for key in [key for key in self._broker.offsets if key[0] == group]:
                 del self._broker.offsets[key]
+
+    def producers(self) -> tuple[Producer, ...]:
+        self._broker.check()
+        return tuple(sorted(self._broker.producers, key=lambda each: (each.group, each.client_id)))
+
+    def connected(self, group: str, client_id: str) -> tuple[Connected, ...]:
+        self._broker.check()
+        if self._broker.disconnect_fails is not None:
+            raise self._broker.disconnect_fails
+        consumed = {
+            name: each.client_addr
+            for name, members in self._broker.members.items()
+            for each in members
+            if each.client_id == client_id
+        }
+        produced = {
+            each.group: each.client_addr
+            for each in self._broker.producers
+            if each.client_id == client_id
+        }
+        if group not in {*consumed, *produced}:
+            return ()
+        address = {**produced, **consumed}[group]
+        return (Connected(BROKER_NAME, address, tuple(sorted(consumed)), tuple(sorted(produced))),)
+
+    def disconnect(
+        self, group: str, client_id: str, groups: Iterable[str]
+    ) -> tuple[Connected, ...]:
+        found = self.connected(group, client_id)
+        others = sorted(set(every_group(found)) - set(groups))
+        if others:
+            remark = f"the client is in {len(others)} groups that the request does not name"
+            raise RequestFailedError(ADDRESS, 1, remark)
+        for members in self._broker.members.values():
+            members[:] = [each for each in members if each.client_id != client_id]
+        self._broker.producers[:] = [
+            each for each in self._broker.producers if each.client_id != client_id
+        ]
+        return found
 
     def _progress(self, group: str) -> ConsumeProgress:
         topics = {topic for name, topic, _queue in self._broker.offsets if name == group} | {

@@ -15,6 +15,7 @@ from console.gateway.answers import (
     TopicQueue,
     TopicRoute,
 )
+from console.gateway.connected import Producer
 from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME
 from console.gateway.moment import now_ms
@@ -99,6 +100,18 @@ class FakeMessages:
             Subscription(topic, "TAG", "*") for topic in client.topics
         ]
         members = self._broker.members.setdefault(group, [])
+        if all(each.client_id != client.client_id for each in self._broker.producers):
+            self._broker.producers.append(
+                Producer(
+                    client.producer_group,
+                    client.client_id,
+                    "127.0.0.1:50001",
+                    "JAVA",
+                    0,
+                    now_ms(),
+                    (BROKER_NAME,),
+                )
+            )
         if all(member.client_id != client.client_id for member in members):
             members.append(Member(client.client_id, "127.0.0.1:50001", "JAVA", 0, (BROKER_NAME,)))
             self._changed.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.gateway.fakes.broker import BROKER_NAME, NAME_SERVER
@@ -35,13 +36,27 @@ class FakeNaming:
         nodes = (*own, *self.broker.strangers)
         return {NAME_SERVER: NameServerView(nodes, entries, route)} | self.broker.other_name_servers
 
-    def put(self, namespace: str, key: str, value: str) -> None:
+    def put(self, address: str, namespace: str, key: str, value: str) -> None:
         self.broker.check()
-        self.broker.kv_entries[namespace, key] = value
+        if address == NAME_SERVER:
+            self.broker.kv_entries[namespace, key] = value
+        else:
+            self._elsewhere(address, {key: value})
 
-    def remove(self, namespace: str, key: str) -> None:
+    def remove(self, address: str, namespace: str, key: str) -> None:
         self.broker.check()
-        self.broker.kv_entries.pop((namespace, key), None)
+        if address == NAME_SERVER:
+            self.broker.kv_entries.pop((namespace, key), None)
+        else:
+            self._elsewhere(address, {key: None})
+
+    def _elsewhere(self, address: str, changed: dict[str, str | None]) -> None:
+        view = self.broker.other_name_servers[address]
+        if not isinstance(view, NameServerView):
+            raise view
+        entries = {**view.entries, **changed}
+        kept = {key: value for key, value in entries.items() if value is not None}
+        self.broker.other_name_servers[address] = replace(view, entries=kept)
 
     def set_writable(self, broker_name: str, *, is_writable: bool) -> int:
         self.broker.check()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from console.gateway.answers import BrokerNode, Cluster, Promoted, Replication, RuntimeInfo
     from console.gateway.configuration import BrokerKey
+    from console.gateway.internals import Internals
     from console.gateway.remote.brokers import RemoteBrokers
 
 
@@ -32,6 +33,9 @@ class RemoteCluster:
 
     def promote(self, node: BrokerNode, *, force: bool) -> Promoted:
         return self._brokers.run(cluster.promote(self._brokers.ask, node, force=force))
+
+    def internals(self, node: BrokerNode) -> Internals:
+        return self._brokers.run(cluster.internals(self._brokers.ask, node))
 
     def configuration(self, node: BrokerNode) -> tuple[BrokerKey, ...]:
         return self._brokers.run(configuration.configuration(self._brokers.ask, node.address))

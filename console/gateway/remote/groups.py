@@ -12,13 +12,14 @@ from console.gateway.errors import GatewayError
 from console.gateway.kinds import is_system_group
 from console.gateway.moment import now_ms
 from console.gateway.remote.brokers import each
-from console.gateway.requests import groups as requests, offsets
+from console.gateway.requests import clients, groups as requests, offsets
 from console.gateway.requests.running import running_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from console.gateway.answers import BrokerNode, GroupConfig
+    from console.gateway.connected import Connected, Producer
     from console.gateway.remote.brokers import RemoteBrokers
     from console.gateway.requests.groups import Connections, ConsumeStats
     from console.gateway.running import RunningInfo
@@ -60,6 +61,42 @@ class RemoteGroups:
 
     def delete(self, group: str, *, remove_offset: bool) -> None:
         self._brokers.run(self._delete(group, remove_offset=remove_offset))
+
+    def producers(self) -> tuple[Producer, ...]:
+        return self._brokers.run(self._producers())
+
+    def connected(self, group: str, client_id: str) -> tuple[Connected, ...]:
+        return self._brokers.run(self._connected(group, client_id))
+
+    def disconnect(
+        self, group: str, client_id: str, groups: Iterable[str]
+    ) -> tuple[Connected, ...]:
+        return self._brokers.run(self._connected(group, client_id, list(groups)))
+
+    async def _producers(self) -> tuple[Producer, ...]:
+        found: dict[tuple[str, str], Producer] = {}
+        told = await self._brokers.on_masters(
+            lambda node: clients.producers(self._brokers.ask, node)
+        )
+        for node, producers in told:
+            for one in producers:
+                key = one.group, one.client_id
+                seen = found.get(key)
+                if seen is None:
+                    found[key] = one
+                elif node.broker_name not in seen.broker_names:
+                    latest = max(seen.last_heartbeat_ms, one.last_heartbeat_ms)
+                    names = (*seen.broker_names, node.broker_name)
+                    found[key] = replace(seen, broker_names=names, last_heartbeat_ms=latest)
+        return tuple(found[key] for key in sorted(found))
+
+    async def _connected(
+        self, group: str, client_id: str, closing: list[str] | None = None
+    ) -> tuple[Connected, ...]:
+        told = await self._brokers.on_masters(
+            lambda node: clients.connected(self._brokers.ask, node, client_id, group, closing)
+        )
+        return tuple(one for _node, connections in told for one in connections)
 
     async def _all(self) -> dict[str, Group]:
         async def one(node: BrokerNode) -> tuple[dict[str, GroupConfig], set[str]]:

@@ -8,7 +8,7 @@ from console.gateway.errors import BrokerDownError, GatewayError, NameServerDown
 from console.gateway.requests import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from console.gateway.naming import NameServerView
     from console.gateway.remote.brokers import RemoteBrokers
@@ -25,12 +25,11 @@ class RemoteNaming:
     def views(self, topic: str, namespace: str) -> dict[str, NameServerView | GatewayError]:
         return self._brokers.run(self._views(topic, namespace))
 
-    def put(self, namespace: str, key: str, value: str) -> None:
-        ask = self._brokers.ask
-        self._on_all(lambda address: naming.put(ask, address, namespace, key, value))
+    def put(self, address: str, namespace: str, key: str, value: str) -> None:
+        self._on(address, naming.put(self._brokers.ask, address, namespace, key, value))
 
-    def remove(self, namespace: str, key: str) -> None:
-        self._on_all(lambda address: naming.remove(self._brokers.ask, address, namespace, key))
+    def remove(self, address: str, namespace: str, key: str) -> None:
+        self._on(address, naming.remove(self._brokers.ask, address, namespace, key))
 
     def set_writable(self, broker_name: str, *, is_writable: bool) -> int:
         ask = self._brokers.ask
@@ -53,6 +52,15 @@ class RemoteNaming:
             except GatewayError as error:
                 found[address] = error
         return found
+
+    def _on(self, address: str, work: Coroutine[object, object, None]) -> None:
+        async def one() -> None:
+            try:
+                await work
+            except BrokerDownError as error:
+                raise NameServerDownError([address], error.reason) from error
+
+        self._brokers.run(one())
 
     def _on_all(self, work: Callable[[str], Awaitable[T]]) -> list[T]:
         async def each() -> list[T]:

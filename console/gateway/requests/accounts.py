@@ -126,4 +126,5 @@ async def explain(ask: Ask, address: str, question: AccessQuestion) -> AccessDec
             reason=str(body["reason"]),
             rule=str(body["rule"]),
             needs_fresh_signature=bool(body["fresh"]),
+            validators=tuple(str(each) for each in body["validators"]),
         )

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from broker_core.protocol.codes import RequestCode
 from console.gateway.answers import BrokerNode, Promoted, RuntimeInfo, Traffic
 from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
+from console.gateway.internals import decoded
 from console.gateway.requests.call import body_of, call, reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from console.gateway.internals import Internals
     from console.gateway.requests.call import Ask
 
 PROMOTION_SECONDS = 30.0
@@ -122,3 +124,11 @@ async def traffic(ask: Ask, address: str, stats_name: str, stats_key: str) -> Tr
             hour_sum=hour if hour >= minute else None,
             day_sum=day if day >= max(hour, minute) else None,
         )
+
+
+async def internals(ask: Ask, node: BrokerNode) -> Internals:
+    """Return what runs inside a broker of ours; others do not know the request."""
+    code = RequestCode.GET_BROKER_INTERNALS
+    answer = await call(ask, node.address, code)
+    with reading(node.address, code):
+        return decoded(bytes(answer.body))

@@ -26,6 +26,7 @@ from console.gateway.sample import (
     GroupSample,
     ProgressSample,
     TopicSample,
+    VersionsSample,
     decoded,
 )
 
@@ -61,6 +62,7 @@ async def sample_by_rocketmqs_requests(ask: Ask, node: BrokerNode, now_ms: int) 
     progress = []
     groups: list[GroupSample] = []
     clients: list[ClientsSample] = []
+    consumers: list[VersionsSample] = []
     # A slave gives no account of groups: their offsets are the master's.
     if node.is_master:
         code = RequestCode.GET_BROKER_CONSUME_STATS
@@ -82,7 +84,7 @@ async def sample_by_rocketmqs_requests(ask: Ask, node: BrokerNode, now_ms: int) 
                         ProgressSample(str(group), topic, rows) for topic, rows in found.items()
                     ]
         names = sorted({each.group for each in progress if not is_system_group(each.group)})
-        groups, clients = await members_in_turn(ask, node.address, names, now_ms)
+        groups, clients, consumers = await members_in_turn(ask, node.address, names, now_ms)
     return BrokerSample(
         broker_name=node.broker_name,
         broker_id=node.broker_id,
@@ -98,13 +100,14 @@ async def sample_by_rocketmqs_requests(ask: Ask, node: BrokerNode, now_ms: int) 
         groups=groups,
         progress=progress,
         clients=clients,
+        consumers=consumers,
         is_whole=False,
     )
 
 
 async def members_in_turn(
     ask: Ask, address: str, names: list[str], now_ms: int
-) -> tuple[list[GroupSample], list[ClientsSample]]:
+) -> tuple[list[GroupSample], list[ClientsSample], list[VersionsSample]]:
     """Return how many members groups have, None for those whose turn it is not, and versions."""
     turns = max(1, -(-len(names) // GROUPS_ASKED))
     begin = now_ms // TURN_MS % turns * GROUPS_ASKED
@@ -128,7 +131,8 @@ async def members_in_turn(
         for name, versions in known.items()
         if len(versions) > 1
     ]
-    return groups, clients
+    consumers = [VersionsSample(name, dict(each)) for name, each in known.items() if each]
+    return groups, clients, consumers
 
 
 def figures(table: dict[str, str], now_ms: int) -> tuple[dict[str, int], dict[str, int | None]]:

@@ -79,3 +79,13 @@ async def test_a_live_key_is_changed_and_another_is_refused(gateway: Gateway) ->
     assert before["traceOn"].choices == ("true", "false")
     left = {each.key: each.value for each in await ask(gateway.cluster.configuration, node)}
     assert left["transactionCheckMax"] == "31"
+
+
+async def test_a_broker_says_what_runs_inside_it(gateway: Gateway) -> None:
+    [node] = (await ask(gateway.cluster.registered)).masters
+
+    inside = await ask(gateway.cluster.internals, node)
+
+    assert "MainThread" in {each.name for each in inside.threads}
+    assert inside.cpu_ms > 0
+    assert inside.quarantine == []

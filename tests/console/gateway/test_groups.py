@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from console.gateway.answers import BrokerQueue, GroupConfig
+from console.gateway.errors import RequestFailedError
 from tests.console.gateway.support import BILLING, ORDERS, ask, send
+from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from console.gateway.ports import Gateway
@@ -69,3 +74,26 @@ async def test_an_online_group_shows_its_members_and_subscriptions(gateway: Gate
     assert [member.client_id for member in connections.members] == ["member-1"]
     assert connections.members[0].broker_names == ("broker-a",)
     assert ("Orders", "*") in [(each.topic, each.sub_string) for each in connections.subscriptions]
+
+
+async def test_a_client_is_disconnected_from_all_its_groups_or_from_none(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    await gateway.messages.route("Orders")
+    await gateway.messages.join(BILLING)
+
+    (producer,) = (each for each in await ask(gateway.groups.producers) if each.group == "pg")
+    (told,) = await ask(gateway.groups.connected, "billing", "member-1")
+    nobody = await ask(gateway.groups.connected, "billing", "member-2")
+    with pytest.raises(RequestFailedError, match="does not name"):
+        await ask(gateway.groups.disconnect, "billing", "member-1", ["billing"])
+    still = await ask(gateway.groups.connected, "pg", "member-1")
+    closed = await ask(gateway.groups.disconnect, "billing", "member-1", told.groups)
+
+    assert (producer.client_id, producer.broker_names) == ("member-1", ("broker-a",))
+    assert told.groups == {"billing", "pg"}
+    assert nobody == ()
+    assert still == closed == (told,)
+    async with asyncio.timeout(PATIENCE_S):
+        while await ask(gateway.groups.connected, "billing", "member-1"):
+            pass
+    assert not (await ask(gateway.groups.connections, "billing")).members

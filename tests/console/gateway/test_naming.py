@@ -18,11 +18,12 @@ async def view_of(gateway: Gateway, topic: str = "", namespace: str = "N") -> Na
 
 
 async def test_an_entry_is_put_listed_and_deleted(gateway: Gateway) -> None:
-    await ask(gateway.naming.put, "N", "orders", "broker-a:4")
+    (address,) = await ask(gateway.naming.views, "", "N")
+    await ask(gateway.naming.put, address, "N", "orders", "broker-a:4")
     assert (await view_of(gateway)).entries == {"orders": "broker-a:4"}
     assert (await view_of(gateway, namespace="M")).entries == {}
 
-    await ask(gateway.naming.remove, "N", "orders")
+    await ask(gateway.naming.remove, address, "N", "orders")
     assert (await view_of(gateway)).entries == {}
 
 

@@ -11,7 +11,14 @@ from broker_core.protocol.codes import RequestCode, ResponseCode
 from console.gateway.answers import BrokerNode
 from console.gateway.errors import RequestFailedError, UnreadableAnswerError
 from console.gateway.requests.samples import GROUPS_ASKED, TURN_MS, broker_sample, size_of
-from console.gateway.sample import BrokerSample, ClientsSample, GroupSample, decoded, encoded
+from console.gateway.sample import (
+    BrokerSample,
+    ClientsSample,
+    GroupSample,
+    VersionsSample,
+    decoded,
+    encoded,
+)
 from tests.console.gateway.support import BILLING, ORDERS, ask, send
 
 if TYPE_CHECKING:
@@ -165,6 +172,7 @@ async def test_members_of_another_broker_s_groups_are_known_where_they_may_be() 
     assert sample.clients == [
         ClientsSample("billing", {"JAVA v4_9_7": 2, "JAVA v5_2_1": 1}, {}, [])
     ]
+    assert sample.consumers == [VersionsSample("billing", {"JAVA v4_9_7": 2, "JAVA v5_2_1": 1})]
 
 
 async def test_many_groups_take_turns_of_which_each_comes() -> None:

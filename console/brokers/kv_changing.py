@@ -1,0 +1,171 @@
+"""Changes of an entry of the name servers' key-value table as plans, name server by name server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+
+from console.audit.models import Entry
+from console.audit.record import change
+from console.configs.plan import Plan
+from console.gateway.access import gateway
+from console.gateway.errors import GatewayError
+from console.gateway.naming import NameServerView
+from console.ui.missing import MissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from django.http import HttpRequest
+
+    from console.configs.plan import State, Values
+
+KIND = "name-server"
+UNDONE = (f"{KIND}.put", f"{KIND}.delete")
+
+
+@dataclass(frozen=True, slots=True)
+class KvEntry:
+    """An entry as each name server that answers has it."""
+
+    namespace: str
+    key: str
+    state: State
+    silent: tuple[str, ...]
+
+    @property
+    def is_anywhere(self) -> bool:
+        return any(values is not None for values in self.state.values())
+
+    @property
+    def value(self) -> str | None:
+        """The value of the first name server that has one."""
+        held = next((values for values in self.state.values() if values is not None), None)
+        return None if held is None else str(held["value"])
+
+    def plan(self, value: str | None, seen: State | None = None) -> Plan:
+        """Return the plan of one value at every name server; None takes the entry away."""
+        then = None if value is None else self.values(value)
+        wanted: State = dict.fromkeys(self.state, then)
+        return Plan(self.subject, seen or self.state, self.state, wanted, kind=KIND)
+
+    @property
+    def subject(self) -> str:
+        return f"{self.namespace} {self.key}"
+
+    def values(self, value: str) -> Values:
+        # An entry of the audit says by itself what it is about: both names may have spaces.
+        return {"namespace": self.namespace, "key": self.key, "value": value}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a change."""
+
+    entry: Entry
+    problem: str
+
+
+def entry_of(namespace: str, key: str) -> KvEntry:
+    """Ask all name servers.
+
+    Raises:
+        GatewayError: none of them answers.
+    """
+    answers = gateway().naming.views("", namespace)
+    views = {a: each for a, each in answers.items() if isinstance(each, NameServerView)}
+    silent = {a: each for a, each in answers.items() if isinstance(each, GatewayError)}
+    if not views and silent:
+        raise next(iter(silent.values()))
+    bare = KvEntry(namespace, key, {}, tuple(silent))
+    values = {address: view.entries.get(key) for address, view in views.items()}
+    state: State = {
+        address: None if value is None else bare.values(value) for address, value in values.items()
+    }
+    return KvEntry(namespace, key, state, tuple(silent))
+
+
+def names_in(*sides: Any) -> tuple[str, str]:
+    """Return the namespace and the key that a plan or an entry of the audit is about.
+
+    Raises:
+        MissingError: it does not say, as those of older consoles.
+    """
+    for side in sides:
+        for values in (side or {}).values():
+            if isinstance(values, dict) and {"namespace", "key"} <= values.keys():
+                return str(values["namespace"]), str(values["key"])
+    raise MissingError(_("An older console wrote this entry; it says too little to undo."))
+
+
+def current(data: Mapping[str, Any]) -> Plan:
+    """Return a plan that was shown, with what is there now."""
+    seen, wanted = data["seen"], data["wanted"]
+    found = entry_of(*names_in(wanted, seen))
+    now: State = {address: found.state.get(address) for address in wanted}
+    return Plan(found.subject, seen or now, now, wanted, data["undoes"], kind=KIND)
+
+
+def undoing(entry: Entry) -> Plan:
+    """Return what undoing a change would do now.
+
+    Raises:
+        MissingError: a name server of it does not answer, or is none of ours any more.
+    """
+    found = entry_of(*names_in(entry.before, entry.after))
+    after: State = entry.after
+    gone = [address for address in after if address not in found.state]
+    if gone:
+        said = _("%(servers)s says nothing of its entries now; undo it once it does.")
+        raise MissingError(said % {"servers": ", ".join(gone)})
+    now: State = {address: found.state[address] for address in after}
+    wanted: State = {address: entry.before.get(address) for address in after}
+    return Plan(found.subject, after, now, wanted, entry.pk, kind=KIND)
+
+
+def objection_to(plan: Plan) -> str:
+    """Return what has to be accepted before a plan is applied; empty where nothing is."""
+    silent = entry_of(*names_in(plan.wanted, plan.now, plan.seen)).silent
+    if not silent:
+        return ""
+    said = _("%(servers)s does not answer, and stays as it is: clients may be told either.")
+    return said % {"servers": ", ".join(silent)}
+
+
+def action_of(plan: Plan) -> str:
+    """Return the audit's word for a plan."""
+    return f"{KIND}.delete" if plan.verb == "delete" else f"{KIND}.put"
+
+
+def said(plan: Plan) -> str:
+    """Return what is said once a plan is carried out."""
+    _namespace, key = names_in(plan.wanted, plan.now)
+    if plan.undoes is not None:
+        return _("%(key)s is as it was.") % {"key": key}
+    if plan.verb == "delete":
+        return _("%(key)s is deleted.") % {"key": key}
+    return _("%(key)s is kept at every name server.") % {"key": key}
+
+
+def carried_out(request: HttpRequest, plan: Plan) -> Outcome:
+    """Do what a plan says under one entry; end at the first name server that does not take it."""
+    namespace, key = names_in(plan.wanted, plan.now)
+    naming, problem = gateway().naming, ""
+    with change(request, action_of(plan), plan.name, before=plan.now, after=plan.wanted) as entry:
+        if plan.undoes is not None:
+            entry.remark = _("Undoes entry %(entry)d.") % {"entry": plan.undoes}
+        for address, values in plan.wanted.items():
+            if values == plan.now.get(address):
+                continue
+            try:
+                if values is None:
+                    naming.remove(address, namespace, key)
+                else:
+                    naming.put(address, namespace, key, str(values["value"]))
+            except GatewayError as error:
+                problem = f"{address}: {error.what} {error.advice}".strip()
+                entry.outcome, entry.remark = Entry.Outcome.FAILED, problem
+                break
+    return Outcome(entry, problem)

@@ -1,0 +1,1 @@
+"""Connected clients: who produces, and closing the connections of one."""
