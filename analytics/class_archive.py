@@ -19,6 +19,7 @@ import importlib.metadata
 import importlib.util
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -43,6 +44,7 @@ MESSAGES = 1000
 REPORTS = ("traffic", "latency")
 # What Java says about archives is for its own developers: thousands of lines.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
+_WORK = ".making-"
 _OTHERS_MAY = 0o077
 
 
@@ -107,8 +109,11 @@ def make(place: Path) -> bool:
             return False
         for old in (*place.glob("*.jsa"), *place.glob("*.part")):
             old.unlink()
+        # A making that was killed left its own.
+        for left in place.glob(f"{_WORK}*"):
+            shutil.rmtree(left)
         part = archive.with_suffix(".part")
-        with tempfile.TemporaryDirectory(prefix=".making-", dir=place) as work:
+        with tempfile.TemporaryDirectory(prefix=_WORK, dir=place) as work:
             _use(Path(work), f'"-XX:ArchiveClassesAtExit={part}" {_QUIET}')
         if not part.exists():
             raise ReportError("Java wrote no archive of Spark's classes; the log says why.")
