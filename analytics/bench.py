@@ -109,10 +109,10 @@ def figures(directory: Path, messages: int, rows: int) -> Iterator[Figure]:
     place = LakePlace.of(str(directory / "lake"), None, {})
     ingest = Ingest(place, Source("bench", store, None, BodyRules()))
     begun = time.process_time()
-    rows = 0
+    ingested = 0
     while (batch := ingest.batch()) is not None:
-        rows += batch.rows
-    rate = rows / (time.process_time() - begun)
+        ingested += batch.rows
+    rate = ingested / (time.process_time() - begun)
     yield Figure("ingest", f"{rate:,.0f} rows/s a core", "≥ 200,000", rate >= 200_000)
     look = ingest.look()
     seconds = _wall_seconds(lambda: ingest.look(look))
@@ -167,7 +167,7 @@ def _reports(directory: Path, store: Path, place: LakePlace) -> Iterator[Figure]
 
 def _query(directory: Path, place: LakePlace, sql: str) -> None:
     limits = {"rows_max": 10_000, "bytes_max": 1 << 24, "seconds_max": 60}
-    request = {"sql": sql, "zone": "UTC", "topics": None, **limits}
+    request = {"sql": sql, "zone": "UTC", "topics": None, "masks": [], **limits}
     with (directory / "rows").open("wb") as rows, (directory / "parquet").open("wb") as parquet:
         files = (rows.fileno(), parquet.fileno())
         _run(
@@ -224,10 +224,10 @@ def _duckdb(place: LakePlace, rows: int) -> Iterator[Figure]:
     ):
         with duckdb.connect(":memory:", config={"threads": CORES}) as connection:
             connection.read_parquet(files, hive_partitioning=True).create_view("messages")
-            answer = partial(connection.execute, sql, values)
+            answer = partial(connection.sql, sql, params=values)
             seconds = _wall_seconds(lambda: answer().to_arrow_table())  # noqa: B023
         yield Figure(
-            f"DuckDB on {rows:,} rows of bronze: {work}",
+            f"DuckDB, {rows:,} rows: {work}",
             f"{seconds:.3f} s",
             f"{wanted} s on 10,000,000",
             seconds <= wanted,

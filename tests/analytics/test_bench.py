@@ -130,3 +130,21 @@ def test_its_bronze_has_each_message_of_its_log_once_as_ingest_would(
         *("store_timestamp", "born_timestamp", "properties", "flag", "broker IS NULL"),
     )
     assert rows_of(made, MESSAGES, columns) == rows_of(taken.place, MESSAGES, columns)
+
+
+def test_it_comes_to_its_end_and_asks_duckdb_about_as_many_rows_as_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without Java, whose report takes most of a minute and has tests of its own.
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(bench, "SENDS_SECONDS", 0.3)
+
+    found = list(bench.figures(tmp_path, 3000, 5000))
+
+    assert next(each.found for each in found if "cold, from the log" in each.work) == "no Java"
+    assert [each.work for each in found if each.work.startswith("DuckDB")] == [
+        "DuckDB, 5,000 rows: a key",
+        "DuckDB, 5,000 rows: a day",
+        "DuckDB, 5,000 rows: percentiles of hour and topic",
+    ]
+    assert found[-1].work == "sends' p99 at 2,000/s, ingest beside them"
