@@ -71,6 +71,10 @@ class StorageFile(Protocol):
         """Read length bytes, fewer at the file's end."""
         ...
 
+    def pread_resident(self, offset: int, length: int) -> bytearray | None:
+        """Read length bytes if none of them has to be waited for, else return None."""
+        ...
+
     def pread_into(self, offset: int, buffer: memoryview) -> int:
         """Fill the buffer; return how many bytes, fewer than fit only at the file's end."""
         ...
@@ -237,6 +241,15 @@ class OsFile:
 
     def pread(self, offset: int, length: int) -> bytes:
         return os.pread(self._fd, length, offset)
+
+    def pread_resident(self, offset: int, length: int) -> bytearray | None:
+        found = bytearray(length)
+        try:
+            count = os.preadv(self._fd, [found], offset, os.RWF_NOWAIT)
+        except OSError:
+            # Not in memory, or a file system that cannot tell (as FUSE): somebody may wait for it.
+            return None
+        return found if count == length else None
 
     def pread_into(self, offset: int, buffer: memoryview) -> int:
         done = 0

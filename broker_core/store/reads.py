@@ -23,7 +23,7 @@ from broker_core.store.transfer import LogWindow, plan_transfer, transfer_limits
 from broker_core.store.visibility import NO_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
     from concurrent.futures import Executor
 
     from broker_core.config.store import StoreConfig
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class MessageReader:
-    """Event loop only; cold data is read in the executor.
+    """Event loop only; what has to come from the disk is read in the executor.
 
     Attributes:
         get_found_times, get_miss_times: gets that returned messages, and those that did not.
@@ -82,7 +82,7 @@ class MessageReader:
     ) -> GetMessageResult | Awaitable[GetMessageResult]:
         """Return messages from queue_offset on, as many as the transfer limits allow.
 
-        Awaitable when they are likely not in memory.
+        Awaitable when they are not in memory.
         """
         queue = self.queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
@@ -143,7 +143,10 @@ class MessageReader:
             )
             return result
         if plan.is_cold:
-            return self._read_cold(result, plan.runs, message_filter)
+            parts = _pread_resident(plan.runs)
+            if parts is None:
+                return self._read_cold(result, plan.runs, message_filter)
+            return self._add_parts(result, plan.runs, parts, message_filter)
         self.get_found_times += 1
         self.transferred_messages += plan.message_count
         result.message_count = plan.message_count
@@ -160,6 +163,15 @@ class MessageReader:
         places = [(mapped.file, start, size) for mapped, start, size in runs]
         loop = asyncio.get_running_loop()
         parts = await loop.run_in_executor(self._cold_reads, _pread_all, places)
+        return self._add_parts(result, runs, parts, message_filter)
+
+    def _add_parts(
+        self,
+        result: GetMessageResult,
+        runs: list[Run],
+        parts: Sequence[bytes | bytearray],
+        message_filter: MessageFilter | None,
+    ) -> GetMessageResult:
         for (mapped, start, size), part in zip(runs, parts, strict=True):
             if len(part) == size:
                 _add_records(result, part, mapped.file_from_offset + start, message_filter)
@@ -387,13 +399,24 @@ def _outside(queue_offset: int, low: int, high: int) -> GetMessageResult:
     return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
 
 
+def _pread_resident(runs: list[Run]) -> list[bytearray] | None:
+    """Read runs that are in memory, far behind the log's end as they are; None when one is not."""
+    parts = []
+    for mapped, start, size in runs:
+        part = mapped.file.pread_resident(start, size)
+        if part is None:
+            return None
+        parts.append(part)
+    return parts
+
+
 def _pread_all(places: list[tuple[StorageFile, int, int]]) -> list[bytes]:
     return [file.pread(offset, length) for file, offset, length in places]
 
 
 def _add_records(
     result: GetMessageResult,
-    part: bytes,
+    part: bytes | bytearray,
     commit_log_offset: int,
     message_filter: MessageFilter | None,
 ) -> None:

@@ -80,6 +80,9 @@ class FaultyFile:
         self._storage.called("pread")
         return bytes(self._inode.data[offset : offset + length])
 
+    def pread_resident(self, offset: int, length: int) -> bytearray | None:
+        return self._inode.data[offset : offset + length] if self._storage.is_resident else None
+
     def pread_into(self, offset: int, buffer: memoryview) -> int:
         part = memoryview(self._inode.data)[offset : offset + len(buffer)]
         buffer[: len(part)] = part
@@ -127,6 +130,8 @@ class FaultyStorage:
         """Names that were made, each with its inode, and removed (None) since the last sync."""
         self._allocated: dict[int, set[int]] = {}
         self._faults: dict[str, tuple[int, int]] = {}
+        self.is_resident = False
+        """Whether what is far behind the log's end is in memory."""
         self.on_call: Callable[[str], None] | None = None
         self.populated: list[tuple[Path, int, int]] = []
         self.locked: list[bytearray] = []

@@ -73,6 +73,18 @@ def test_what_is_mapped_and_written_is_read(storage: Storage, root: Path) -> Non
     assert bytes(buffer[100:105]) == b"hello"
 
 
+def test_what_is_in_memory_is_read_without_a_wait_and_only_whole(tmp_path: Path) -> None:
+    file = FileStorage().open(tmp_path / "a", create=True)
+    file.set_size(8192)
+    mapping = file.map()
+    mapping[4000:4200] = b"x" * 200
+
+    assert file.pread_resident(4000, 200) == b"x" * 200
+    assert file.pread_resident(8190, 10) is None
+    file.close()
+    assert file.pread_resident(4000, 200) is None
+
+
 def test_flushing_a_closed_file_is_nothing(storage: Storage, root: Path) -> None:
     file = storage.open(root / "a", create=True)
     file.close()

@@ -183,6 +183,26 @@ async def test_cold_messages_are_awaited_and_the_same(clock, storage):
     await store.shutdown()
 
 
+async def test_messages_far_behind_that_are_in_memory_are_not_waited_for(clock, storage):
+    store = a_store(clock, storage, store_config(access_message_in_memory_max_ratio=0))
+    store.load()
+    await store.start()
+    for n in range(20):
+        put(store, body=b"%d" % n)
+    from_disk = await cold(store, TagFilter())
+
+    storage.is_resident = True
+    at_once = store.get_message("TopicTest", 0, 0, 32, None)
+    filtered = store.get_message("TopicTest", 0, 0, 32, TagFilter(bodies=(b"2",)))
+
+    assert messages_of(at_once) == messages_of(from_disk)
+    assert at_once.next_begin_offset == from_disk.next_begin_offset == 8
+    assert at_once.suggest_pulling_from_slave
+    assert [m.body for m in messages_of(filtered)] == [b"2"]
+    assert filtered.next_begin_offset == 8
+    await store.shutdown()
+
+
 async def test_cold_messages_are_filtered_by_record(clock, storage):
     store = a_store(clock, storage, store_config(access_message_in_memory_max_ratio=0))
     store.load()
