@@ -167,7 +167,7 @@ def _reports(directory: Path, store: Path, place: LakePlace) -> Iterator[Figure]
 
 def _query(directory: Path, place: LakePlace, sql: str) -> None:
     limits = {"rows_max": 10_000, "bytes_max": 1 << 24, "seconds_max": 60}
-    request = {"sql": sql, "zone": "UTC", "topics": None, "masks": [], **limits}
+    request: dict[str, object] = {"sql": sql, "zone": "UTC", "topics": None, "masks": [], **limits}
     with (directory / "rows").open("wb") as rows, (directory / "parquet").open("wb") as parquet:
         files = (rows.fileno(), parquet.fileno())
         _run(

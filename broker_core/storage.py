@@ -55,6 +55,10 @@ class StorageFile(Protocol):
         """Return a writable buffer over the whole file; it stays valid after `close`."""
         ...
 
+    def set_fault_ahead(self, mapping: mmap.mmap | bytearray, *, is_on: bool) -> None:
+        """Let a fault bring in what lies around its page, as at first, or that page alone."""
+        ...
+
     def populate(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> None:
         """Fault pages in for writing without holding the interpreter lock."""
         ...
@@ -198,6 +202,10 @@ class OsFile:
 
     def map(self) -> mmap.mmap | bytearray:
         return mmap.mmap(self._fd, 0, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+
+    def set_fault_ahead(self, mapping: mmap.mmap | bytearray, *, is_on: bool) -> None:
+        assert isinstance(mapping, mmap.mmap)
+        mapping.madvise(mmap.MADV_NORMAL if is_on else mmap.MADV_RANDOM)
 
     def populate(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> None:
         # mmap.madvise holds the interpreter lock while it faults pages in; a ctypes call does not.

@@ -151,6 +151,7 @@ class QueueFiles:
             following = self._map(file_from_offset, create=True)
             if write is not None:
                 self._rolled.append(write.file)
+                write.file.set_fault_ahead(write.buffer, is_on=True)
             write = following
         position = offset - file_from_offset
         if offset + least <= self._reserved_to:
@@ -214,6 +215,10 @@ class QueueFiles:
         mapped = self._mapped[file_from_offset] = MappedFile(
             file, file_from_offset, self._file_size
         )
+        if file_from_offset >= max(self._files):
+            # Most of it is a hole: with as much as some disks are read ahead by (8 MiB), the first
+            # message of a queue would wait until all of that is zeroed.
+            file.set_fault_ahead(mapped.buffer, is_on=False)
         self._on_mapped(self, file_from_offset)
         return mapped
 

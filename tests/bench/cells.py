@@ -20,6 +20,8 @@ BATCH = 32
 FIRST_OPAQUE = 100_000
 """Opaques have equally many digits, so that each slot's frames are made once."""
 KIB = 1024
+GIB = 1 << 30
+SETTLE = 0.05
 ASYNC, FLUSH, PAIR = "ASYNC_FLUSH", "SYNC_FLUSH", "SYNC_MASTER"
 REQUESTS, TRANSACTIONS, END_TO_END = "requests", "transactions", "end to end"
 ONE_IN_TEN = 10
@@ -74,7 +76,7 @@ class Cell:
     setting: str = ASYNC
     cost: float = 0.0
     rate: float = 2.0
-    settle: float = 0.05
+    settle: float = SETTLE
     kind: str = REQUESTS
 
     @property

@@ -30,6 +30,7 @@ from tests.bench.cells import (
     END_TO_END,
     KIB,
     ONE_KIB,
+    SETTLE,
     TAGGED,
     TOPIC,
     Cell,
@@ -44,7 +45,9 @@ from tests.support.raw_remoting import create_topic
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tests.bench.loads import Loaded
 
 QUICK_CELLS = ("send-64", "batch-1k", "pull-32", "end-to-end")
 QUICK_BROKERS = (OURS, "4.9.7")
@@ -177,7 +180,7 @@ def _measure_cell(cell: Cell, contenders: Sequence[Running], plan: Plan, results
         # Each first in turn: what runs first finds other caches.
         order = taking_part if number % 2 else taking_part[::-1]
         for one in order:
-            sample = _slice(one, counted[one.name], plan.seconds)
+            sample = slice_of(one, counted[one.name], plan.seconds)
             if number >= 0:
                 results.samples[cell.key, one.name].append(sample)
     medians = [(one.name, results.figure(cell, one.name)) for one in taking_part]
@@ -185,10 +188,16 @@ def _measure_cell(cell: Cell, contenders: Sequence[Running], plan: Plan, results
     _tell(f"  {cell.name}: µs a message: {shown}")
 
 
-def _slice(contender: Running, cell: Cell, seconds: float) -> Sample:
+def slice_of(contender: Running, cell: Cell, seconds: float) -> Sample:
+    """Load a contender once."""
+    return sample_of(contender, lambda: loads.run(contender.ports, cell, seconds), cell.settle)
+
+
+def sample_of(contender: Running, load: Callable[[], Loaded], settle: float = SETTLE) -> Sample:
+    """Measure a load; work that follows within `settle` seconds belongs to it."""
     before = contender.thread_nanoseconds()
-    loaded = loads.run(contender.ports, cell, seconds)
-    time.sleep(cell.settle)
+    loaded = load()
+    time.sleep(settle)
     used: defaultdict[int, list[int]] = defaultdict(list)
     for (pid, thread), nanoseconds in contender.thread_nanoseconds().items():
         used[pid].append(nanoseconds - before.get((pid, thread), 0))

@@ -14,7 +14,7 @@ from tests.support.peer import Peer
 from tests.support.raw_remoting import create_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 OURS, PYTHON, TWICE = "ours", "python", "ours x2"
 REAL = ("4.9.7", "5.3.3")
@@ -62,25 +62,30 @@ class Running:
 
 @contextlib.contextmanager
 def running(
-    name: str, setting: str, directory: Path, *, store: Path | None = None
+    name: str,
+    setting: str,
+    directory: Path,
+    *,
+    store: Path | None = None,
+    keys: Mapping[str, object] = KEYS,
 ) -> Iterator[Running]:
     """Start the brokers of a contender, with the topics of the cells unless they have a store."""
-    keys = dict(KEYS)
+    of_master = dict(keys)
     if setting == FLUSH:
-        keys["flushDiskType"] = "SYNC_FLUSH"
+        of_master["flushDiskType"] = "SYNC_FLUSH"
     if setting == PAIR:
-        keys["brokerRole"] = "SYNC_MASTER"
+        of_master["brokerRole"] = "SYNC_MASTER"
     if store is not None:
-        keys |= {"storePathRootDir": store, "storePathCommitLog": store / "commitlog"}
+        of_master |= {"storePathRootDir": store, "storePathCommitLog": store / "commitlog"}
     with contextlib.ExitStack() as stack:
         start = _real if name in REAL else _ours
-        masters = [start(stack, name, directory / "master", keys)]
+        masters = [start(stack, name, directory / "master", of_master)]
         if name == TWICE:
-            more = keys | {"brokerName": "broker-b", "namesrvAddr": masters[0].namesrv}
+            more = of_master | {"brokerName": "broker-b", "namesrvAddr": masters[0].namesrv}
             masters.append(start(stack, name, directory / "second", more))
         pids = [master.pid for master in masters]
         if setting == PAIR:
-            slave_keys = KEYS | {
+            slave_keys = dict(keys) | {
                 "brokerRole": "SLAVE",
                 "brokerId": 1,
                 "namesrvAddr": masters[0].namesrv,

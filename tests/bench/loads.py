@@ -14,9 +14,11 @@ import socket
 import struct
 import time
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tests.bench.cells import (
+    BATCH,
     END_TO_END,
     END_TO_END_RATE,
     FIRST_OPAQUE,
@@ -25,6 +27,7 @@ from tests.bench.cells import (
     QUEUES,
     TOPIC,
     TRANSACTIONS,
+    a_pull,
     a_send,
 )
 from tests.support.raw_remoting import (
@@ -38,6 +41,8 @@ from tests.support.raw_remoting import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from multiprocessing.sharedctypes import Synchronized
+    from multiprocessing.synchronize import Event
 
     from tests.bench.cells import Cell
 
@@ -65,7 +70,8 @@ class Loaded(NamedTuple):
 def run(ports: Sequence[int], cell: Cell, seconds: float) -> Loaded:
     """Load brokers for some seconds, connections in turn to each port."""
     if cell.kind == END_TO_END:
-        return _end_to_end(ports[0], seconds)
+        with EndToEnd(ports[0], QUEUES) as both:
+            return both.run(seconds)
     times: list[int] = []
     kind = TransactionLoader if cell.kind == TRANSACTIONS else Loader
     began = time.perf_counter_ns()
@@ -229,35 +235,63 @@ class Consumer(Connection):
         self.socket.sendall(_framed(text))
 
 
-def _end_to_end(port: int, seconds: float) -> Loaded:
-    """Send at a rate to all queues; take the times until consumers have the messages."""
-    count = int(END_TO_END_RATE * seconds)
-    times: list[int] = []
-    heads = deque(a_send(KIB).frame(FIRST_OPAQUE, queue)[:-KIB] for queue in range(QUEUES))
-    producer = Connection(port)
-    consumers = [Consumer(port, queue) for queue in range(QUEUES)]
-    rest = bytes(KIB - TIME.size)
-    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
-        for one in (producer, *consumers):
-            stack.callback(one.socket.close)
-        selector.register(producer.socket, selectors.EVENT_READ, None)
-        for consumer in consumers:
-            selector.register(consumer.socket, selectors.EVENT_READ, consumer)
+class EndToEnd:
+    """A producer that sends at a rate to each queue in turn, and a consumer waiting at each."""
+
+    def __init__(self, port: int, queues: int) -> None:
+        sends = [replace(a_send(KIB), queue=queue) for queue in range(queues)]
+        self._heads = deque(one.frame(FIRST_OPAQUE, 0)[:-KIB] for one in sends)
+        self._stack = contextlib.ExitStack()
+        self._selector = self._stack.enter_context(selectors.DefaultSelector())
+        self._producer = self._connected(Connection(port))
+        for queue in range(queues):
+            self._connected(Consumer(port, queue))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _connected(self, one: Connection) -> Connection:
+        self._stack.callback(one.socket.close)
+        self._selector.register(one.socket, selectors.EVENT_READ, one)
+        return one
+
+    def run(self, seconds: float) -> Loaded:
+        """Send for some seconds; take the times until consumers have the messages."""
+        count = int(END_TO_END_RATE * seconds)
+        times: list[int] = []
+        rest = bytes(KIB - TIME.size)
         began = heard = time.perf_counter_ns()
         sent = 0
         while len(times) < count:
             now = time.perf_counter_ns()
             while sent < count and now >= began + sent * 1_000_000_000 // END_TO_END_RATE:
-                producer.socket.sendall(heads[0] + TIME.pack(time.perf_counter_ns()) + rest)
-                heads.rotate()
+                head = self._heads[0]
+                self._producer.socket.sendall(head + TIME.pack(time.perf_counter_ns()) + rest)
+                self._heads.rotate()
                 sent += 1
             due = began + sent * 1_000_000_000 // END_TO_END_RATE - time.perf_counter_ns()
-            for key, _ in selector.select(max(0.0, due / 1e9) if sent < count else 1.0):
+            for key, _ in self._selector.select(max(0.0, due / 1e9) if sent < count else 1.0):
                 heard = time.perf_counter_ns()
-                if key.data is None:
-                    assert all(SUCCESS.search(header) for header, _ in producer.frames())
-                else:
+                if isinstance(key.data, Consumer):
                     key.data.read(times)
+                else:
+                    assert all(SUCCESS.search(header) for header, _ in key.data.frames())
             assert time.perf_counter_ns() - heard < QUIET_SECONDS * 1e9, "messages do not come"
-        ended = time.perf_counter_ns()
-    return Loaded(count, (ended - began) / 1e9, times)
+        return Loaded(count, (time.perf_counter_ns() - began) / 1e9, times)
+
+
+def pull_all(port: int, going: Event, reading: Synchronized[int]) -> None:
+    """Pull one queue from its beginning on, whenever that is wanted; add up the bytes."""
+    offset = 0
+    request = a_pull(BATCH)
+    with RawClient(port) as client:
+        while True:
+            going.wait()
+            fields = {"queueId": "0", "queueOffset": str(offset)}
+            answer = client.ask(request.code, request.fields | fields)
+            assert answer.code == 0, answer
+            offset = int(answer.fields["nextBeginOffset"])
+            reading.value += len(answer.body)

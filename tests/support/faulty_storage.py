@@ -67,6 +67,9 @@ class FaultyFile:
     def map(self) -> bytearray:
         return self._inode.data
 
+    def set_fault_ahead(self, mapping: object, *, is_on: bool) -> None:
+        self._storage.faults_ahead[self.path] = is_on
+
     def populate(self, mapping: object, offset: int, length: int) -> None:
         self._storage.populated.append((self.path, offset, length))
 
@@ -134,6 +137,7 @@ class FaultyStorage:
         """Whether what is far behind the log's end is in memory."""
         self.on_call: Callable[[str], None] | None = None
         self.populated: list[tuple[Path, int, int]] = []
+        self.faults_ahead: dict[Path, bool] = {}
         self.locked: list[bytearray] = []
 
     def fail(self, call: str, *, nth: int = 1, error: int = errno.EIO) -> None:

@@ -79,7 +79,10 @@ def test_what_is_in_memory_is_read_without_a_wait_and_only_whole(tmp_path: Path)
     mapping = file.map()
     mapping[4000:4200] = b"x" * 200
 
-    assert file.pread_resident(4000, 200) == b"x" * 200
+    found = file.pread_resident(4000, 200)
+
+    assert found is not None
+    assert bytes(found) == b"x" * 200
     assert file.pread_resident(8190, 10) is None
     file.close()
     assert file.pread_resident(4000, 200) is None

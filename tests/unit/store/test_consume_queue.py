@@ -36,3 +36,17 @@ def test_units_written_together_are_those_written_one_by_one(
     assert {path: bytes(node.data) for path, node in together.files.items()} == {
         path: bytes(node.data) for path, node in single.files.items()
     }
+
+
+def test_only_the_file_that_is_written_brings_in_single_pages() -> None:
+    storage = FaultyStorage()
+    queue = a_queue(storage, 2_000)
+
+    for number in range(250):
+        queue.append(number * 100, 100, number)
+
+    assert storage.faults_ahead == {
+        DIRECTORY / "00000000000000000000": True,
+        DIRECTORY / "00000000000000002000": True,
+        DIRECTORY / "00000000000000004000": False,
+    }

@@ -195,6 +195,8 @@ async def test_messages_far_behind_that_are_in_memory_are_not_waited_for(clock, 
     at_once = store.get_message("TopicTest", 0, 0, 32, None)
     filtered = store.get_message("TopicTest", 0, 0, 32, TagFilter(bodies=(b"2",)))
 
+    assert isinstance(at_once, GetMessageResult)
+    assert isinstance(filtered, GetMessageResult)
     assert messages_of(at_once) == messages_of(from_disk)
     assert at_once.next_begin_offset == from_disk.next_begin_offset == 8
     assert at_once.suggest_pulling_from_slave

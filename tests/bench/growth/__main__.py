@@ -1,0 +1,282 @@
+"""What a message costs as the broker grows: queues, consumers, connections, log, cold reads.
+
+    python -m tests.bench.growth [--only queues,log] [--slices 9] [--seconds 1]
+
+For each size two brokers run, a small one and one that has grown, and are loaded in turn; what
+counts is the median over pairs of slices, so that a machine whose pace varies disturbs both.
+Wanted: a message costs within a tenth of what it does in the small one, and a consumer far behind,
+whose messages are on the disk, slows sends by at most a fifth. All of it takes some ten minutes,
+15 GB of disk, and processors that nobody else uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import os
+import resource
+import socket
+import statistics
+import sys
+import tempfile
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_core.formats.record import encode_blank
+from tests.bench import loads
+from tests.bench.cells import ASYNC, GIB, KIB, ONE_KIB, TOPIC, Cell, a_send
+from tests.bench.compared import FILLING, sample_of, slice_of
+from tests.bench.contenders import LOG_FILE_BYTES, OURS, running
+from tests.bench.machine import about
+from tests.support.log_end import log_end
+from tests.support.raw_remoting import create_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.bench.contenders import Running
+    from tests.bench.loads import Loaded
+
+QUEUES_A_TOPIC = 100
+QUEUE_WINDOW = 16
+IN_USE = 64
+"""Connections that send, of all that are open."""
+COST_MAX = 1.1
+COLD_RATE_MIN = 0.8
+COLD_GIB = 4
+COLD_SECONDS = 0.5
+"""Of a slice: what was read once is in memory."""
+DESCRIPTORS_MORE = 512
+WARM_UP_SECONDS = 2.0
+WINDOW = Cell("window", "", ONE_KIB, window=64)
+
+
+class Grown(NamedTuple):
+    """What one size came to: medians of the small one and the grown one, and of their ratios."""
+
+    subject: str
+    size: str
+    small: float
+    grown: float
+    ratio: float
+    unit: str
+    is_reached: bool
+
+    def __str__(self) -> str:
+        figures = f"{self.small:12,.2f} {self.grown:12,.2f} {self.unit:<14}"
+        mark = "reached" if self.is_reached else "NOT reached"
+        return f"{self.subject:<22}{self.size:>16}{figures}{self.ratio - 1:+7.1%}  {mark}"
+
+
+class Plan(NamedTuple):
+    """How much is measured, and where."""
+
+    slices: int
+    seconds: float
+    directory: Path
+
+
+class Under(NamedTuple):
+    """A broker, and what loads it for some seconds."""
+
+    broker: Running
+    load: Callable[[float], Loaded]
+
+    @classmethod
+    def cell(cls, broker: Running, cell: Cell) -> Under:
+        return cls(broker, lambda seconds: loads.run(broker.ports, cell, seconds))
+
+
+def cost_of(subject: str, size: str, plan: Plan, small: Under, grown: Under) -> Grown:
+    """Load both in turn; return what a message costs."""
+    found: tuple[list[float], list[float]] = ([], [])
+    for number in range(-1, plan.slices):
+        # Each first in turn: what runs first finds other caches.
+        for which in (0, 1) if number % 2 else (1, 0):
+            broker, load = (small, grown)[which]
+            cost = sample_of(broker, partial(load, plan.seconds)).cost
+            if number >= 0:
+                found[which].append(cost)
+    ratio = statistics.median(after / before for before, after in zip(*found, strict=True))
+    before, after = map(statistics.median, found)
+    return Grown(subject, size, before, after, ratio, "µs a message", ratio <= COST_MAX)
+
+
+@contextlib.contextmanager
+def two_brokers(plan: Plan, grown_store: Path | None = None) -> Iterator[tuple[Running, Running]]:
+    """Run a small broker and one that will grow, or that has a store already."""
+    with (
+        tempfile.TemporaryDirectory(dir=plan.directory) as directory,
+        running(OURS, ASYNC, Path(directory, "small")) as small,
+        running(OURS, ASYNC, Path(directory, "grown"), store=grown_store) as grown,
+    ):
+        if grown_store is not None:
+            create_topic(grown.ports[0], TOPIC)
+        for one in (small, grown):
+            loads.run(one.ports, WINDOW, WARM_UP_SECONDS)
+        yield small, grown
+
+
+def queues(plan: Plan) -> Iterator[Grown]:
+    """Send to all of 1 to 10,000 queues in turn, of topics with a hundred each."""
+    one = Cell("one queue", "", (replace(a_send(100), queue=0),), window=QUEUE_WINDOW)
+    for count in (100, 1_000, 10_000):
+        with two_brokers(plan) as (small, grown):
+            requests = []
+            for number in range(count // QUEUES_A_TOPIC):
+                topic = f"{TOPIC}-{number}"
+                create_topic(grown.ports[0], topic, queues=QUEUES_A_TOPIC)
+                a_topic = a_send(100, topic=topic)
+                requests += [replace(a_topic, queue=queue) for queue in range(QUEUES_A_TOPIC)]
+            every = Cell("every queue", "", requests, window=QUEUE_WINDOW)
+            # The first message of a queue makes its files.
+            made = 0
+            while made < count:
+                made += loads.run(grown.ports, every, WARM_UP_SECONDS).messages
+            both = (Under.cell(small, one), Under.cell(grown, every))
+            yield cost_of("queues", f"1 to {count:,}", plan, *both)
+
+
+def consumers(plan: Plan) -> Iterator[Grown]:
+    """Send 2,000 a second to as many queues as consumers wait, each with a long poll of its own."""
+    # One that waits at the only queue is given several messages at a time now and then.
+    for few, count in ((1, 10), (10, 100), (10, 1_000)):
+        with two_brokers(plan) as (small, grown):
+            create_topic(small.ports[0], TOPIC, queues=few)
+            create_topic(grown.ports[0], TOPIC, queues=count)
+            with (
+                loads.EndToEnd(small.ports[0], few) as one,
+                loads.EndToEnd(grown.ports[0], count) as many,
+            ):
+                both = (Under(small, one.run), Under(grown, many.run))
+                yield cost_of("consumers that wait", f"{few} to {count:,}", plan, *both)
+
+
+def connections(plan: Plan) -> Iterator[Grown]:
+    """Have 64 connections send, beside others that are open."""
+    for count in (1_000, 5_000):
+        with two_brokers(plan) as (small, grown), contextlib.ExitStack() as stack:
+            for _ in range(count - IN_USE):
+                stack.enter_context(socket.create_connection(("127.0.0.1", grown.ports[0])))
+            cell = Cell("64 x 1", "", ONE_KIB, connections=IN_USE)
+            both = (Under.cell(small, cell), Under.cell(grown, cell))
+            yield cost_of("connections", f"{IN_USE} to {count:,}", plan, *both)
+
+
+def log(plan: Plan) -> Iterator[Grown]:
+    """Send behind 1 to 50 GiB of log: files that are holes behind a blank record."""
+    for gib in (1, 50):
+        with tempfile.TemporaryDirectory(dir=plan.directory) as directory:
+            store = Path(directory, "store")
+            # The last one, behind which no message is, is written anew.
+            write_blank_files(store / "commitlog", gib * GIB // LOG_FILE_BYTES + 1)
+            with two_brokers(plan, store) as (small, grown):
+                assert log_end(grown.ports[0]) > gib * GIB
+                both = (Under.cell(small, WINDOW), Under.cell(grown, WINDOW))
+                yield cost_of("log", f"0 to {gib} GiB", plan, *both)
+
+
+def write_blank_files(directory: Path, count: int) -> None:
+    """Write full log files, each of one blank record, which take no room on the disk."""
+    directory.mkdir(parents=True)
+    blank = bytearray(LOG_FILE_BYTES)
+    encode_blank(blank, 0, LOG_FILE_BYTES)
+    head = bytes(blank[: 4 * KIB])
+    for number in range(count):
+        with (directory / f"{number * LOG_FILE_BYTES:020d}").open("wb") as file:
+            file.write(head)
+            file.truncate(LOG_FILE_BYTES)
+
+
+def cold_reads(plan: Plan) -> Iterator[Grown]:
+    """Send while somebody pulls what is on the disk only, as fast as it comes."""
+    with tempfile.TemporaryDirectory(dir=plan.directory) as directory:
+        store = Path(directory, "store")
+        with running(OURS, ASYNC, Path(directory, "filled"), store=store) as one:
+            create_topic(one.ports[0], TOPIC)
+            while log_end(one.ports[0]) < COLD_GIB * GIB:
+                loads.run(one.ports, FILLING, 1.0)
+        forget(store)
+        with running(OURS, ASYNC, Path(directory, "cold"), store=store) as one:
+            yield _beside_cold_reads(one, plan)
+
+
+def _beside_cold_reads(one: Running, plan: Plan) -> Grown:
+    loads.run(one.ports, WINDOW, WARM_UP_SECONDS)
+    alone, beside = [], []
+    context = multiprocessing.get_context("spawn")
+    going, reading = context.Event(), context.Value("q", 0)
+    reader = context.Process(
+        target=loads.pull_all, args=(one.ports[0], going, reading), daemon=True
+    )
+    reader.start()
+    try:
+        for _ in range(plan.slices):
+            going.clear()
+            alone.append(slice_of(one, WINDOW, COLD_SECONDS).rate)
+            before = reading.value
+            going.set()
+            beside.append(slice_of(one, WINDOW, COLD_SECONDS).rate)
+            assert reading.value > before, "nothing was left to read; use fewer slices"
+    finally:
+        reader.kill()
+        reader.join()
+    ratio = statistics.median(after / before for before, after in zip(alone, beside, strict=True))
+    medians = (statistics.median(alone), statistics.median(beside))
+    size = f"{reading.value / KIB**2:,.0f} MiB read"
+    return Grown("cold reads", size, *medians, ratio, "messages/s", ratio >= COLD_RATE_MIN)
+
+
+def forget(store: Path) -> None:
+    """Take the files of a store out of the page cache."""
+    os.sync()
+    for path in store.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+
+
+SUBJECTS: dict[str, Callable[[Plan], Iterator[Grown]]] = {
+    "queues": queues,
+    "consumers": consumers,
+    "connections": connections,
+    "log": log,
+    "cold": cold_reads,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.growth",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", default=",".join(SUBJECTS), help="by comma: %(default)s")
+    parser.add_argument("--slices", type=int, default=9, help="of each broker (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a slice (%(default)s)")
+    parser.add_argument("--directory", type=Path, help="for the stores; default: /tmp")
+    asked = parser.parse_args()
+    wanted = asked.only.split(",")
+    for name in wanted:
+        if name not in SUBJECTS:
+            parser.error(f"{name!r} is none of: {', '.join(SUBJECTS)}")
+    # The brokers inherit it.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    plan = Plan(asked.slices, asked.seconds, asked.directory or Path(tempfile.gettempdir()))
+    print(", ".join(f"{key} {value}" for key, value in about().items()))
+    print(f"{'':38}{'small':>12} {'grown':>12}")
+    is_reached = True
+    for name in wanted:
+        for found in SUBJECTS[name](plan):
+            print(found, flush=True)
+            is_reached &= found.is_reached
+    return 0 if is_reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""What the broker does under a steady load: memory, latencies, and the rolls from file to file.
+
+    python -m tests.bench.sustained [--minutes 10] [--part 0.7]
+
+Finds how many sends a second one connection gets answered, then sends 70 % of that for ten minutes,
+each at its own time, whether or not the one before is answered; a latency is from the time at which
+a send was due. Wanted: no growth of memory after the first minute, p99.9 under 5 ms apart from
+rolls of the log's files, and no send later than 20 ms at a roll. It takes as much disk as the log
+gets, which it says at its beginning, and processors that nobody else uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import selectors
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections import deque
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.bench import loads
+from tests.bench.cells import ASYNC, FIRST_OPAQUE, GIB, KIB, ONE_KIB, QUEUES, Cell, a_send
+from tests.bench.contenders import OURS, Running, running
+from tests.bench.machine import about
+from tests.support.log_end import log_end
+
+WINDOW = Cell("window", "", ONE_KIB, window=256)
+WARM_UP_SECONDS = 6.0
+MOST_SECONDS = 5.0
+SLICE_SECONDS = 10.0
+SETTLED_SLICES = 6
+"""What is allocated once is there after a minute."""
+SENT_AT_ONCE = 64
+ROLL_SECONDS = 0.25
+"""A roll is waited for, and what has waited is caught up with, in less."""
+P999_MS, ROLL_MS = 5.0, 20.0
+GROWTH_MAX = 1.02
+RECORD_MORE = 200
+"""Bytes of a record, its unit and its share of an index besides the body, at most."""
+MESSAGE_ID = re.compile(rb'"msgId":"([0-9A-Fa-f]+)"')
+
+
+class Slice(NamedTuple):
+    """Ten seconds: sends a second, their latencies in milliseconds, and memory of its own in MB.
+
+    Attributes:
+        p999: of the sends that no roll of a file is near to.
+        roll: the latest send of those near to one, 0 without any.
+    """
+
+    rate: float
+    p50: float
+    p99: float
+    p999: float
+    roll: float
+    megabytes: float
+
+    @classmethod
+    def of(cls, answers: Answers, seconds: float, own_bytes: int) -> Slice:
+        """Make a slice's figures of its answers."""
+        near, others = answers.split_at_rolls()
+        times = sorted(others)
+        p50, p99, p999 = (times[int((len(times) - 1) * part)] / 1e6 for part in (0.5, 0.99, 0.999))
+        count = len(answers.latencies)
+        roll = max(near, default=0) / 1e6
+        return cls(count / seconds, p50, p99, p999, roll, own_bytes / 1e6)
+
+
+class Answers:
+    """What came in one slice: when a send was due, how much later its answer came; the rolls."""
+
+    def __init__(self) -> None:
+        self.due: list[int] = []
+        self.latencies: list[int] = []
+        self.rolls: list[int] = []
+
+    def split_at_rolls(self) -> tuple[list[int], list[int]]:
+        """Return the latencies near to a roll, and the others."""
+        reach = int(ROLL_SECONDS * 1e9)
+        near: list[int] = []
+        others: list[int] = []
+        left = deque(self.rolls)
+        for due, latency in zip(self.due, self.latencies, strict=True):
+            while left and due > left[0] + reach:
+                left.popleft()
+            (near if left and due >= left[0] - reach else others).append(latency)
+        return near, others
+
+
+class SteadySender(loads.Connection):
+    """Sends at a rate, whatever is unanswered."""
+
+    def __init__(self, port: int, rate: float, file_bytes: int) -> None:
+        super().__init__(port)
+        self._frames = [a_send(KIB).frame(FIRST_OPAQUE, queue) for queue in range(QUEUES)]
+        self._rate = rate
+        self._file_bytes = file_bytes
+        self._file = -1
+        self._due: deque[int] = deque()
+        self._began = time.perf_counter_ns()
+        self._sent = 0
+
+    def run(self, seconds: float) -> Answers:
+        """Go on for some seconds; return what was answered meanwhile."""
+        found = Answers()
+        until = time.perf_counter_ns() + int(seconds * 1e9)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.socket, selectors.EVENT_READ)
+            while (now := time.perf_counter_ns()) < until:
+                self._send(now)
+                if selector.select(max(0.0, (self._due_at(self._sent) - now) / 1e9)):
+                    self._read(found)
+        return found
+
+    def _due_at(self, number: int) -> int:
+        return self._began + int(number * 1e9 / self._rate)
+
+    def _send(self, now: int) -> None:
+        count = min(SENT_AT_ONCE, 1 + int((now - self._due_at(self._sent)) * self._rate / 1e9))
+        if count > 0 and now >= self._due_at(self._sent):
+            numbers = range(self._sent, self._sent + count)
+            self._due.extend(map(self._due_at, numbers))
+            self._sent += count
+            self.socket.sendall(b"".join(self._frames[number % QUEUES] for number in numbers))
+
+    def _read(self, found: Answers) -> None:
+        now = 0
+        header = b""
+        for header, _ in self.frames():
+            now = now or time.perf_counter_ns()
+            assert loads.SUCCESS.search(header), header[:400]
+            # Answers of one connection come in the order of its sends.
+            due = self._due.popleft()
+            found.due.append(due)
+            found.latencies.append(now - due)
+        message_id = MESSAGE_ID.search(header)
+        if message_id is not None:
+            file = int(message_id[1][-16:], 16) // self._file_bytes
+            if file != self._file and self._file >= 0:
+                found.rolls.append(now)
+            self._file = file
+
+
+def most(one: Running) -> float:
+    """Return how many sends a second are answered at most."""
+    loads.run(one.ports, WINDOW, WARM_UP_SECONDS)
+    return loads.run(one.ports, WINDOW, MOST_SECONDS).messages / MOST_SECONDS
+
+
+def verdicts(slices: list[Slice]) -> list[tuple[str, bool]]:
+    """Return what the slices come to, each sentence with whether it is what is wanted."""
+    settled = slices[SETTLED_SLICES:] or slices
+    p999 = max(each.p999 for each in settled)
+    roll = max(each.roll for each in settled)
+    half = len(settled) // 2
+    first, last = (
+        statistics.median(each.megabytes for each in part)
+        for part in (settled[: half or 1], settled[half:])
+    )
+    return [
+        (f"p99.9 at most {p999:.2f} ms, wanted {P999_MS:g}", p999 <= P999_MS),
+        (f"latest send at a roll {roll:.2f} ms, wanted {ROLL_MS:g}", roll <= ROLL_MS),
+        (
+            f"memory of its own {first:.1f} MB in the first half, {last:.1f} MB in the second",
+            last <= first * GROWTH_MAX,
+        ),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.sustained",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="(%(default)s)")
+    parser.add_argument("--part", type=float, default=0.7, help="of the most (%(default)s)")
+    parser.add_argument("--log-file-mib", type=int, default=1024, help="(%(default)s)")
+    parser.add_argument("--directory", type=Path, help="for the store; default: /tmp")
+    asked = parser.parse_args()
+    print(", ".join(f"{key} {value}" for key, value in about().items()))
+    with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
+        file_bytes = asked.log_file_mib << 20
+        keys = {"mappedFileSizeCommitLog": file_bytes}
+        with running(OURS, ASYNC, Path(directory, "broker"), keys=keys) as one:
+            slices = sustained(one, asked.minutes * 60, asked.part, file_bytes, Path(directory))
+    if not slices:
+        return 2
+    is_reached = True
+    for said, is_good in verdicts(slices):
+        print(f"{said}: {'reached' if is_good else 'NOT reached'}")
+        is_reached &= is_good
+    return 0 if is_reached else 1
+
+
+def sustained(
+    one: Running, seconds: float, part: float, file_bytes: int, directory: Path
+) -> list[Slice]:
+    """Load a broker, and print each slice; nothing where the disk has too little room."""
+    rate = part * most(one)
+    needed = rate * seconds * (KIB + RECORD_MORE) + 2 * file_bytes
+    free = shutil.disk_usage(directory).free
+    print(f"{rate:,.0f} sends a second, {needed / GIB:.0f} GiB of {free / GIB:.0f} that are free")
+    if needed > free:
+        print("That is not enough: fewer --minutes, or another --directory.")
+        return []
+    print(f"{'s':>6}{'sends/s':>10}{'p50 ms':>9}{'p99':>9}{'p99.9':>9}{'at rolls':>10}{'MB':>8}")
+    sender = SteadySender(one.ports[0], rate, file_bytes)
+    found: list[Slice] = []
+    before = log_end(one.ports[0])
+    while len(found) * SLICE_SECONDS < seconds:
+        answers = sender.run(SLICE_SECONDS)
+        each = Slice.of(answers, SLICE_SECONDS, one.own_bytes())
+        found.append(each)
+        print(
+            f"{len(found) * SLICE_SECONDS:6.0f}{each.rate:10,.0f}{each.p50:9.2f}{each.p99:9.2f}"
+            f"{each.p999:9.2f}{each.roll:10.2f}{each.megabytes:8.1f}",
+            flush=True,
+        )
+    sender.socket.close()
+    print(f"{(log_end(one.ports[0]) - before) / GIB:.1f} GiB of log")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
