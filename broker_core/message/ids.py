@@ -29,8 +29,13 @@ class OffsetMsgId(NamedTuple):
     commit_log_offset: int
 
 
+@lru_cache(HOSTS_KEPT)
 def host_bytes(ip: str, port: int) -> bytes:
-    """Return an address as records carry it: the packed ip, then the port in four bytes."""
+    """Return an address as records carry it: the packed ip, then the port in four bytes.
+
+    Raises:
+        ValueError: the text is not an address.
+    """
     return ipaddress.ip_address(ip).packed + _PORT.pack(port)
 
 
