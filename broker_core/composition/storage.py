@@ -152,6 +152,7 @@ def _tracer(foundation: Foundation, store: MessageStore, stats: BrokerStats) -> 
         foundation.configuration.limits,
         recorder_bytes_max=config.trace_recorder_max_bytes,
         recorder_minutes=config.trace_recorder_minutes,
+        span_type=foundation.native.span,
     )
     tracer.on_watching = store.time_puts
     if config.trace_level == OFF:

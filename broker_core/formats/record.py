@@ -431,6 +431,53 @@ def decode_all(data: bytes | memoryview) -> Iterator[MessageExt]:
         offset += message.store_size
 
 
+class Glimpse(NamedTuple):
+    """What tells a message from others, and how large it is."""
+
+    properties: dict[str, str]
+    queue_offset: int
+    commit_log_offset: int
+    store_timestamp: int
+    store_size: int
+    body_size: int
+    reconsume_times: int
+
+
+def glimpse(view: memoryview, offset: int = 0) -> Glimpse:
+    """Return what is known of the record at offset without its body, whose checksum is unread.
+
+    Raises:
+        CorruptRecordError: there is no whole record.
+    """
+    head = examine(view, offset, len(view), None, check_crc=False)
+    if head.is_blank:
+        raise CorruptRecordError("record", head.commit_log_offset, "a blank record, not a message")
+    (reconsume_times, _, _) = _AFTER_HOSTS.unpack_from(view, head.body_from - _AFTER_HOSTS.size)
+    text = str(view[head.properties_from : head.properties_to], "utf-8", "replace")
+    return Glimpse(
+        message_properties.decode(text),
+        head.queue_offset,
+        head.commit_log_offset,
+        head.store_timestamp,
+        head.size,
+        head.body_to - head.body_from,
+        reconsume_times,
+    )
+
+
+def glimpse_all(view: memoryview) -> Iterator[Glimpse]:
+    """Yield the same of records side by side.
+
+    Raises:
+        CorruptRecordError: the bytes at some place are not a record.
+    """
+    offset = 0
+    while offset < len(view):
+        found = glimpse(view, offset)
+        yield found
+        offset += found.store_size
+
+
 def topic_of(view: memoryview) -> str:
     """Return the topic of a whole record.
 
@@ -443,7 +490,8 @@ def topic_of(view: memoryview) -> str:
 
 def queue_offset_of(view: memoryview) -> int:
     """Return the queue offset of the first record, without checking the record."""
-    return int.from_bytes(view[QUEUE_OFFSET_POSITION:COMMIT_LOG_OFFSET_POSITION], "big")
+    data = view[QUEUE_OFFSET_POSITION:COMMIT_LOG_OFFSET_POSITION]
+    return int.from_bytes(data, "big", signed=True)
 
 
 def store_timestamp_of(view: memoryview, position: int) -> int:

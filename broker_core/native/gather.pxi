@@ -7,10 +7,15 @@ WaitingPull, which the twin's `delivery/parked_pulls.py` tries again. The twin i
 `processors/pull.py` with `processors/subscription_check.py`, `store/reads.py` and
 `store/transfer.py`; whatever is found otherwise than in order is left to it, before anything was
 counted.
+
+Of a pull the recorder has a span longer, which costs no call. Who watches is told by Python, after
+the answer was made, of those messages alone that a sample wants: which these are is known since
+they were put (`Picks`), else by the hash of their keys.
 """
 
 from broker_core.message.names import HIDDEN_TOPICS
 from broker_core.message.topic_config import PERM_READ
+from broker_core.trace.recorder import SPAN_SECONDS
 
 cdef enum:
     FLAG_COMMIT_OFFSET = 1
@@ -34,17 +39,59 @@ cdef enum:
     FILES_MAX = 4
     FOUND_PARTS = 6
     FOUND_HEAD_MAX = 1024
+    READINGS = 256
     FRAME_BYTES_MAX = 16777216
 
 cdef int64_t ADDRESS_MAX = -2147483649
 cdef int32_t BORN_V6 = BORNHOST_V6_FLAG
 cdef int32_t READABLE = PERM_READ
+cdef double SPAN_S = SPAN_SECONDS
 
 
 cdef struct Run:
     # Records side by side.
     Bytes at
     Py_ssize_t size
+
+
+@cython.final
+@cython.no_gc
+cdef class Span:
+    """See broker_core/trace/recorder.py, whose twin this is."""
+
+    cdef public double at_s, wall_ms, acknowledged_s
+    cdef public tuple queue
+    cdef public int64_t first, end, byte_count, worst_ms, worst
+    cdef public str client, source, acknowledged_by
+    cdef public bint is_sifted
+
+    def __init__(self, double at_s, tuple queue not None, int64_t first, int64_t end,
+                 str client not None, int64_t byte_count, str source not None, int64_t worst_ms,
+                 int64_t worst, bint is_sifted, double wall_ms):
+        self.at_s = at_s
+        self.queue = queue
+        self.first = first
+        self.end = end
+        self.client = client
+        self.byte_count = byte_count
+        self.source = source
+        self.worst_ms = worst_ms
+        self.worst = worst
+        self.is_sifted = is_sifted
+        self.wall_ms = wall_ms
+        self.acknowledged_s = 0.0
+        self.acknowledged_by = ""
+
+
+cdef class _Reading:
+    """A group that reads a queue, and the spans that the recorder has of it."""
+
+    cdef str group, topic
+    cdef int32_t queue_id
+    cdef list spans
+    # One of how many of its messages who watches wants, as long as that table holds.
+    cdef object pulls
+    cdef int64_t one_of
 
 
 cdef class PullTurn
@@ -59,6 +106,8 @@ cdef class WaitingPull:
     cdef object _group, _topic, _wanted
     cdef int32_t _code, _opaque, _queue_id
     cdef int64_t _most
+    # Since when, if somebody watched; else 0.
+    cdef double _parked_at
 
     def attempt(self, *, bint is_last):
         """See Parkable."""
@@ -71,8 +120,10 @@ cdef class PullTurn:
     cdef object _raw, _check, _kept_filter, _filter_type, _commits, _offsets, _which_broker, _tracer
     cdef object _slow_consumers, _config, _reader, _store_config, _log, _state, _queues
     cdef object _visibility, _quarantine, _stats, _latency, _monotonic, _parked_pulls, _again
-    cdef object _handler
-    cdef bint _is_raw, _is_timed
+    cdef object _handler, _recorder, _picking, _tell_trace, _answered
+    cdef dict _delivered_queues
+    cdef list _readings
+    cdef bint _is_raw, _is_timed, _extends_spans
     # By kind.
     cdef tuple _parts
     cdef Py_ssize_t _parts_size
@@ -85,7 +136,12 @@ cdef class PullTurn:
     cdef int _run_count
     cdef Py_buffer _files[FILES_MAX]
     cdef int _file_count
-    cdef object _wanted
+    cdef object _wanted, _queue
+    cdef _Reading _reading
+    # When it is served, by the monotonic clock; below 0 while nobody has asked.
+    cdef double _at_s
+    # Of its messages one of so many is wanted by who watches; 0: none.
+    cdef int64_t _one_of
     # Why the pull is not plain.
     cdef int _why
     cdef int64_t _low, _high, _scanned, _count, _byte_count, _first_stored, _first_offset
@@ -114,7 +170,14 @@ cdef class PullTurn:
         self._commits = plain.commits
         self._offsets = plain.commits.offsets
         self._which_broker = plain.which_broker
-        self._tracer = plain.tracer
+        self._tracer = tracer = plain.tracer
+        self._recorder = tracer.recorder
+        self._extends_spans = tracer.recorder.span_type is Span
+        self._readings = [_no_reading() for _ in range(READINGS)]
+        self._picking = tracer.picking
+        self._delivered_queues = tracer.deliveries.queues
+        self._tell_trace = plain.tell
+        self._answered = plain.answered
         self._slow_consumers = plain.slow_consumers
         self._config = plain.config
         self._parts = plain.answer_parts
@@ -164,10 +227,12 @@ cdef class PullTurn:
         if not self._is_raw:
             self._why = HANDLER
             return b""
-        if self._tracer.watching or self._slow_consumers.is_watching:
+        if self._slow_consumers.is_watching:
             self._why = WATCHED
             return b""
         started = self._monotonic() if self._is_timed else None
+        self._at_s = -1.0 if started is None else started
+        self._reading = None
         if not read_pull(begin + PREFIX, begin + PREFIX + header, &pull) or pull.code != code:
             return b""
         try:
@@ -197,13 +262,15 @@ cdef class PullTurn:
         cdef bytes answer = None
         topic = self._text(pull.topic)
         group = self._text(pull.group)
+        committed = None
         if topic is None or group is None:
             return b""
         if is_committed:
             is_committed = self._which_broker.commits
         if is_committed:
             queues = self._offsets.table.get(f"{topic}@{group}")
-            if queues is None or pull.queue_id not in queues:
+            committed = None if queues is None else queues.get(pull.queue_id)
+            if committed is None:
                 # There may be too many: Python says so.
                 self._why = OFFSET
                 return b""
@@ -212,6 +279,9 @@ cdef class PullTurn:
             if not self._find_filter(pull, group, topic, connection):
                 return b""
             wanted = self._wanted
+            self._one_of = 0
+            if self._tracer.watching:
+                self._one_of = self._wanted_of(group, topic, pull.queue_id)
             self._why = OFFSET
             kind = self._look(topic, pull.queue_id, pull.queue_offset, most, wanted)
         except Exception:
@@ -234,8 +304,12 @@ cdef class PullTurn:
             if answer is None:
                 return b""
         if is_committed:
-            self._commits.commit(group, topic, pull.queue_id, pull.commit_offset, connection)
-        self._tell(kind, group, topic, pull.queue_id, pull.queue_offset, connection)
+            self._commit(
+                group, topic, pull.queue_id, pull.commit_offset, committed, connection
+            )
+        self._tell(
+            kind, group, topic, pull.queue_id, pull.queue_offset, connection, answer, wanted, 0.0
+        )
         if timeout_ms:
             self._park(pull, group, topic, most, wanted, connection, timeout_ms)
         return answer
@@ -253,6 +327,7 @@ cdef class PullTurn:
         waiting._opaque = pull.opaque
         waiting._queue_id = pull.queue_id
         waiting._most = most
+        waiting._parked_at = self._now() if self._tracer.watching else 0.0
         self._parked_pulls.park(topic, pull.queue_id, waiting, timeout_ms)
         return 0
 
@@ -263,8 +338,15 @@ cdef class PullTurn:
         connection = waiting.connection
         if not connection.is_open:
             return True
+        self._at_s = -1.0
+        self._reading = None
         try:
-            if not self._tracer.watching and not self._slow_consumers.is_watching:
+            if not self._slow_consumers.is_watching:
+                self._one_of = 0
+                if self._tracer.watching:
+                    self._one_of = self._wanted_of(
+                        waiting._group, waiting._topic, waiting._queue_id
+                    )
                 kind = self._look(
                     waiting._topic, waiting._queue_id, waiting.queue_offset, waiting._most,
                     waiting._wanted
@@ -283,7 +365,8 @@ cdef class PullTurn:
         if kind == NOT_PLAIN:
             return self._hand_over(waiting, is_last)
         self._tell(
-            kind, waiting._group, waiting._topic, waiting._queue_id, waiting.queue_offset, connection
+            kind, waiting._group, waiting._topic, waiting._queue_id, waiting.queue_offset,
+            connection, answer, waiting._wanted, waiting._parked_at
         )
         if answer is None:
             waiting.queue_offset += self._scanned
@@ -295,35 +378,200 @@ cdef class PullTurn:
         """Have Python try a pull that is not plain any more."""
         pull = self._again(
             waiting._code, waiting._opaque, waiting.connection, waiting._group, waiting._topic,
-            waiting._queue_id, waiting.queue_offset, waiting._most, waiting._wanted
+            waiting._queue_id, waiting.queue_offset, waiting._most, waiting._wanted,
+            waiting._parked_at
         )
         is_answered = pull.attempt(is_last=is_last)
         waiting.queue_offset = pull.queue_offset
         return is_answered
 
-    cdef int _tell(self, int kind, group, topic, int32_t queue_id, int64_t queue_offset,
-                   connection) except -1:
-        """Count what a pull came to, and have the recorder note what it hands out."""
-        reader = self._reader
-        if kind != FOUND:
-            reader.get_miss_times += 1
+    cdef double _now(self) except? -1.0:
+        """Return when this pull is served."""
+        if self._at_s < 0:
+            self._at_s = self._monotonic()
+        return self._at_s
+
+    cdef int _commit(self, group, topic, int32_t queue_id, int64_t offset, before,
+                     connection) except -1:
+        """Store an offset; the twin is OffsetCommits, without hooks where a pull has none."""
+        if self._one_of == 1 or (
+            self._one_of
+            and self._delivered_queues
+            and (group, topic, queue_id) in self._delivered_queues
+        ):
+            # Somebody may be told which messages that covers.
+            self._commits.commit(group, topic, queue_id, offset, connection)
             return 0
-        reader.get_found_times += 1
-        reader.transferred_messages += self._count
-        self._stats.got(topic, group, queue_id, self._count, self._byte_count)
-        recorder = self._tracer.recorder
-        if recorder.is_on:
-            recorder.delivered(
-                (group, topic, queue_id),
-                queue_offset,
-                queue_offset + self._scanned,
-                self._first_stored,
-                self._byte_count,
-                connection.remote_address,
-                is_cold=False,
-                handed_out=self._first_offset if self._scanned > self._count else None,
+        if self._recorder.is_on:
+            self._note_acknowledged(group, topic, queue_id, offset, connection.remote_address)
+        if before != offset:
+            self._offsets.commit(group, topic, queue_id, offset)
+        return 0
+
+    cdef int _tell(self, int kind, group, topic, int32_t queue_id, int64_t queue_offset,
+                   connection, bytes answer, wanted, double parked_at) except -1:
+        """Count what a pull came to, have the recorder note what it hands out, and tell of it."""
+        reader = self._reader
+        if kind == FOUND:
+            reader.get_found_times += 1
+            reader.transferred_messages += self._count
+            self._stats.got(topic, group, queue_id, self._count, self._byte_count)
+            if self._recorder.is_on:
+                self._note_delivered(
+                    group, topic, queue_id, queue_offset, connection.remote_address
+                )
+        else:
+            reader.get_miss_times += 1
+        if self._one_of and kind <= NO_MATCH:
+            self._tell_who_watches(
+                group, topic, queue_id, queue_offset, connection, answer, wanted, parked_at
             )
         return 0
+
+    cdef _Reading _reading_of(self, group, topic, int32_t queue_id):
+        """Return what is known of a reader since it was here last."""
+        cdef Py_ssize_t at
+        cdef _Reading reading
+        if self._reading is not None:
+            return self._reading
+        at = (hash(group) ^ (hash(topic) << 1) ^ queue_id) & (READINGS - 1)
+        reading = <_Reading>self._readings[at]
+        if reading.queue_id != queue_id or reading.topic != topic or reading.group != group:
+            reading = _no_reading()
+            reading.group = group
+            reading.topic = topic
+            reading.queue_id = queue_id
+            self._find_spans(reading)
+            self._readings[at] = reading
+        self._reading = reading
+        return reading
+
+    cdef int64_t _wanted_of(self, group, topic, int32_t queue_id) except -1:
+        """Return one of how many messages that a reader is handed somebody wants; 0: none."""
+        cdef _Reading reading = self._reading_of(group, topic, queue_id)
+        pulls = self._picking.pulls
+        if reading.pulls is not pulls:
+            reading.pulls = pulls
+            reading.one_of = pulls[topic, group]
+        return reading.one_of
+
+    cdef int _find_spans(self, _Reading reading) except -1:
+        spans = self._recorder.spans.get((reading.group, reading.topic, reading.queue_id))
+        if spans is not None:
+            reading.spans = spans
+        return 0
+
+    cdef int _note_delivered(self, group, topic, int32_t queue_id, int64_t first,
+                             client) except -1:
+        """Add messages to the span that they follow; what is else is the recorder's."""
+        cdef _Reading reading = self._reading_of(group, topic, queue_id)
+        cdef Py_ssize_t count = len(reading.spans)
+        cdef int64_t end = first + self._scanned, waited_ms
+        cdef bint is_sifted = self._scanned > self._count
+        cdef double at_s = self._now()
+        cdef Span last
+        if count and self._extends_spans:
+            last = <Span>reading.spans[count - 1]
+            if (
+                last.first <= first <= last.end
+                and at_s - last.at_s < SPAN_S
+                and last.client == client
+            ):
+                if end > last.end:
+                    last.end = end
+                last.byte_count += self._byte_count
+                last.acknowledged_s = 0.0
+                if is_sifted:
+                    last.is_sifted = True
+                waited_ms = <int64_t>(at_s * 1000 + last.wall_ms + 0.5)
+                waited_ms -= max(0, self._first_stored)
+                if waited_ms > last.worst_ms:
+                    last.worst_ms = waited_ms
+                    last.worst = self._first_offset if is_sifted else first
+                return 0
+        self._recorder.delivered(
+            (group, topic, queue_id), first, end, self._first_stored, self._byte_count, client,
+            is_cold=False, handed_out=self._first_offset if is_sifted else None,
+        )
+        self._find_spans(reading)
+        return 0
+
+    cdef int _note_acknowledged(self, group, topic, int32_t queue_id, int64_t offset,
+                                client) except -1:
+        """Note an offset in the only span that it ends; what is else is the recorder's."""
+        cdef _Reading reading = self._reading_of(group, topic, queue_id)
+        cdef Py_ssize_t count = len(reading.spans)
+        cdef Span oldest
+        if count and self._extends_spans:
+            oldest = <Span>reading.spans[0]
+            if oldest.end > offset or oldest.acknowledged_s != 0:
+                return 0
+            if count == 1:
+                oldest.acknowledged_s = self._now()
+                oldest.acknowledged_by = client
+                return 0
+        self._recorder.acknowledged((group, topic, queue_id), offset, client)
+        return 0
+
+    cdef int _tell_who_watches(self, group, topic, int32_t queue_id, int64_t queue_offset,
+                               connection, bytes answer, wanted, double parked_at) except -1:
+        """Tell of the messages that a sample wants, and of those that a filter passed over."""
+        cdef list picked = None
+        buffers = ()
+        if self._one_of > 1:
+            picked = self._picked(answer, queue_offset) if self._count else []
+            if not picked and (wanted is None or self._scanned == self._count):
+                return 0
+        if self._count:
+            buffers = (memoryview(answer)[PyBytes_GET_SIZE(answer) - self._byte_count :],)
+        self._tell_trace(
+            self._answered(
+                group, topic, queue_id, queue_offset, queue_offset + self._scanned, connection,
+                buffers, self._count, wanted, False, parked_at,
+            ),
+            picked,
+        )
+        return 0
+
+    cdef list _picked(self, bytes answer, int64_t queue_offset):
+        """Return the records of an answer that a sample wants."""
+        cdef Bytes begin = <Bytes>PyBytes_AS_STRING(answer)
+        cdef Bytes end = begin + PyBytes_GET_SIZE(answer)
+        cdef Bytes at = end - self._byte_count
+        cdef int64_t size, offset, limit = queue_offset + self._scanned
+        cdef int number = 0
+        cdef bint is_picked
+        cdef list found = []
+        cdef Picks picks = self._picking.picked.get(self._queue)
+        if picks is not None:
+            if (
+                queue_offset < picks.begin
+                or limit > picks.end
+                or self._one_of % picks.one_of
+            ):
+                picks = None
+            else:
+                number = picks.at_or_behind(queue_offset)
+        view = None
+        while at < end:
+            size = big32(at)
+            if size < STORED_END_MAX:
+                break
+            if picks is not None:
+                if number == picks.count or picks.places[number] >= limit:
+                    break
+                offset = big64(at + QUEUE_OFFSET_AT)
+                while number < picks.count and picks.places[number] < offset:
+                    number += 1
+                is_picked = number < picks.count and picks.places[number] == offset
+            else:
+                is_picked = True
+            if is_picked and is_in_sample(at, at + size, self._one_of):
+                if view is None:
+                    view = memoryview(answer)
+                found.append(view[at - begin : at - begin + size])
+            at += size
+        return found
 
     cdef bint _find_filter(self, Pull* pull, group, topic, connection) except -1:
         """Find what the reader wants, if it may read the queue; the twin is SubscriptionCheck.
@@ -386,6 +634,7 @@ cdef class PullTurn:
         self._run_count = 0
         queues = self._queues.table.get(topic)
         queue = None if queues is None else queues.get(queue_id)
+        self._queue = queue
         if queue is not None:
             self._high = queue.max_offset
         if self._high == 0:
@@ -557,6 +806,13 @@ cdef class PullTurn:
             return text_of(text)
         size = unescape(text, self._scratch)
         return None if size < 0 else PyUnicode_DecodeUTF8(<const char*>self._scratch, size, NULL)
+
+
+cdef _Reading _no_reading():
+    cdef _Reading reading = _Reading.__new__(_Reading)
+    reading.queue_id = -1
+    reading.spans = []
+    return reading
 
 
 cdef inline int64_t stored_of(Bytes record) noexcept:

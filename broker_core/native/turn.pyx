@@ -13,6 +13,7 @@ if the clock had stood still; the watch of slow puts is asked once, about the la
 Invariant, as of the twin: of a record the head is written last, then its unit.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport (
     Py_buffer,
@@ -86,6 +87,10 @@ cdef enum:
     HOST_MAX = 20
     HEAD_MAX = 72 + 2 * HOST_MAX
     ANSWERS_MAX = 262144
+    PICKS_MAX = 256
+    PICKS_HALF = 128
+    PICKS_GAP_MAX = 16
+    PICKS_QUEUES_MAX = 4096
     MAGIC = 0xDAA320A7
 
 # Why a frame is left to Python: its place in LEFT.
@@ -130,8 +135,6 @@ def sampled(records not None, int64_t one_of):
     cdef Bytes begin
     cdef Bytes at
     cdef Bytes end
-    cdef Bytes key
-    cdef Bytes stop
     cdef int64_t size, left
     found = []
     PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
@@ -144,18 +147,25 @@ def sampled(records not None, int64_t one_of):
             if size < 4 or size > left:
                 raise ValueError("these are no records side by side")
             end = at + size
-            key = uniq_key_before(at, end)
-            if key != NULL:
-                stop = <Bytes>memchr(key, 2, end - key)
-                if stop == NULL:
-                    stop = end
-            if key == NULL or crc32_of(key, stop - key) % one_of == 0:
+            if is_in_sample(at, end, one_of):
                 found.append(records[at - begin : end - begin])
             at = end
             left -= size
         return found
     finally:
         PyBuffer_Release(&view)
+
+
+cdef bint is_in_sample(Bytes begin, Bytes end, int64_t one_of) noexcept:
+    """Tell whether a record is one of so many by its key, or has none that is found at once."""
+    cdef Bytes key = uniq_key_before(begin, end)
+    cdef Bytes stop
+    if key == NULL:
+        return True
+    stop = <Bytes>memchr(key, 2, end - key)
+    if stop == NULL:
+        stop = end
+    return crc32_of(key, stop - key) % one_of == 0
 
 
 cdef Bytes uniq_key_before(Bytes begin, Bytes end) noexcept:
@@ -169,6 +179,50 @@ cdef Bytes uniq_key_before(Bytes begin, Bytes end) noexcept:
             return at + UNIQ_KEY_SIZE
         at -= 1
     return NULL
+
+
+@cython.final
+cdef class Picks:
+    """Which messages of a queue, of those that the turn has put, a sample may want.
+
+    What it says holds from `begin` up to `end`, two queue offsets. The oldest are forgotten. What
+    Python put in between may be wanted.
+    """
+
+    cdef int64_t one_of, begin, end
+    cdef int64_t places[PICKS_MAX]
+    cdef int count
+
+    cdef void note(self, int64_t queue_offset, bint is_picked) noexcept:
+        """Note a message behind the last; what was long before is forgotten."""
+        if not self.end <= queue_offset <= self.end + PICKS_GAP_MAX:
+            self.begin = self.end = queue_offset
+            self.count = 0
+        while self.end < queue_offset:
+            self._add(self.end)
+            self.end += 1
+        self.end = queue_offset + 1
+        if is_picked:
+            self._add(queue_offset)
+
+    cdef void _add(self, int64_t queue_offset) noexcept:
+        if self.count == PICKS_MAX:
+            self.begin = self.places[PICKS_HALF - 1] + 1
+            self.count = PICKS_MAX - PICKS_HALF
+            memcpy(self.places, &self.places[PICKS_HALF], self.count * sizeof(int64_t))
+        self.places[self.count] = queue_offset
+        self.count += 1
+
+    cdef int at_or_behind(self, int64_t queue_offset) noexcept:
+        """Return which of the places is the first that is not before a queue offset."""
+        cdef int low = 0, high = self.count, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.places[middle] < queue_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
 
 cdef class _Place:
@@ -191,6 +245,8 @@ cdef class _Place:
     cdef int64_t end
     # One of how many of its messages somebody wants to see; 0: none.
     cdef int64_t one_of
+    # Where it is noted which; None unless a sample is wanted.
+    cdef Picks picks
 
 
 cdef class SendTurn:
@@ -491,9 +547,20 @@ cdef class SendTurn:
         place.next_offset = queue.next_offset
         place.calls = place.count = place.size = 0
         place.one_of = self._picking.one_of[topic] if self._is_picking else 0
+        place.picks = self._picks_of(queue, place.one_of) if place.one_of > 1 else None
         PyObject_GetBuffer(queue.buffer, &place.units, PyBUF_WRITABLE)
         self._open += 1
         return place
+
+    cdef Picks _picks_of(self, queue, int64_t one_of):
+        cdef dict picked = self._picking.picked
+        cdef Picks picks = picked.get(queue)
+        if picks is None:
+            if len(picked) >= PICKS_QUEUES_MAX:
+                picked.clear()
+            picks = picked[queue] = Picks.__new__(Picks)
+            picks.one_of = one_of
+        return picks
 
     cdef bint _put(self, Send* send, Properties* properties, Bytes body,
                    int64_t body_size) except -1:
@@ -536,6 +603,8 @@ cdef class SendTurn:
         offset = self._from + self._position
         entry = self._entry(place, properties, offset) if is_indexed else None
         is_picked = place.one_of != 0 and is_wanted(properties, place.one_of)
+        if place.picks is not None:
+            place.picks.note(place.next_offset, is_picked)
         if is_picked:
             validated_s = self._monotonic()
 
@@ -851,6 +920,7 @@ cdef class SendTurn:
         for i in range(self._open):
             place = <_Place>self._places[i]
             place.queue = place.topic = place.seed = place.topic_field = None
+            place.picks = None
         self._open = 0
         self._waiting = None
         return 0

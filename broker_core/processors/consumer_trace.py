@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_core.errors import CorruptRecordError
 from broker_core.formats.cq_ext_unit import ADDRESS_MAX
-from broker_core.formats.record import decode, decode_all
+from broker_core.formats.record import glimpse, glimpse_all
 from broker_core.message.ids import offset_msg_id
+from broker_core.message.names import PROPERTY_UNIQ_KEY
 from broker_core.trace.deliveries import Delivered
 from broker_core.trace.picking import ALL, NONE
+from broker_core.trace.records import queue_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from broker_core.clients.consumers import Consumers
     from broker_core.clock import Clock
     from broker_core.formats.cq_ext_unit import CqExtUnit
-    from broker_core.message.message import MessageExt
+    from broker_core.formats.record import Glimpse
     from broker_core.remoting.connection import Connection
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import MessageFilter
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
     Pick = Callable[[memoryview, int], Iterable[memoryview]]
     """Returns the records, of those side by side, that one of so many is."""
+
+logger = logging.getLogger(__name__)
 
 
 class Answered(NamedTuple):
@@ -73,30 +79,39 @@ class ConsumerTrace:
 
     def delivered(self, pull: Answered) -> None:
         """Emit an event for each message that a pull is answered with, if anybody wants it."""
-        one_of = self.tracer.picking.one_of[pull.topic]
+        one_of = self.tracer.picking.pulls[pull.topic, pull.group]
         if one_of == NONE:
             return
-        at_s = self._clock.monotonic()
-        who = self._who(pull.group, pull.connection)
-        is_first = pull.parked_at > 0
-        for buffer in pull.buffers:
-            for message in self._wanted(buffer, one_of):
-                if is_first:
-                    is_first = False
-                    self._woken(pull, message, at_s, who)
-                self._delivered(pull, message, at_s, who)
+        wanted = (self._wanted(buffer, one_of) for buffer in pull.buffers)
+        self._hand_out(pull, chain.from_iterable(wanted))
         if pull.message_filter is not None:
             self.filtered(pull)
+
+    def plainly_answered(self, pull: Answered, picked: Sequence[memoryview] | None) -> None:
+        """Tell of a pull that the native turn has answered. Never raises: that is done.
+
+        `picked`: the records that a sample wants, None for all of them.
+        """
+        try:
+            if picked is None:
+                self.delivered(pull)
+                return
+            self._hand_out(pull, map(glimpse, picked))
+            if pull.message_filter is not None:
+                self.filtered(pull)
+        except Exception:
+            logger.exception("a plain pull could not be traced: topic=%s", pull.topic)
 
     def filtered(self, pull: Answered) -> None:
         """Emit an event for each message that a pull's filter passed over."""
         passed_over = pull.next_begin_offset - pull.queue_offset - pull.message_count
         if passed_over <= 0 or pull.message_filter is None:
             return
-        if self.tracer.picking.one_of[pull.topic] == NONE:
+        one_of = self.tracer.picking.pulls[pull.topic, pull.group]
+        if one_of == NONE:
             return
-        taken = {message.queue_offset for view in pull.buffers for message in decode_all(view)}
-        who = self._who(pull.group, pull.connection)
+        taken = {offset for view in pull.buffers for offset in queue_offsets(view)}
+        who: dict[str, Any] | None = None
         units = self._store.extended_units(
             pull.topic,
             pull.queue_id,
@@ -106,10 +121,12 @@ class ConsumerTrace:
         for queue_offset, (offset, _, code, ext) in enumerate(units, pull.queue_offset):
             if queue_offset in taken:
                 continue
-            message = self._in_memory(offset)
+            message = self._in_memory(offset, one_of)
             if message is None:
                 continue
-            if self.tracer.picking.wants(pull.topic, message.uniq_key):
+            uniq_key = message.properties.get(PROPERTY_UNIQ_KEY)
+            if self.tracer.picking.wants_of_pulls(pull.topic, pull.group, uniq_key):
+                who = who or self._who(pull.group, pull.connection)
                 self.tracer.emit(
                     "filtered",
                     pull.topic,
@@ -118,7 +135,7 @@ class ConsumerTrace:
                     message.properties,
                     commit_log_offset=str(offset),
                     store_size=message.store_size,
-                    body_size=len(message.body),
+                    body_size=message.body_size,
                     offset_msg_id=offset_msg_id(self._store_host, offset),
                     filtered_by=_by(pull.message_filter, code, ext),
                     **who,
@@ -138,8 +155,12 @@ class ConsumerTrace:
         One for each message that was seen delivered, with the time that the group had it; one for
         those before and one for those after, which were delivered unseen or filtered out.
         """
-        one_of = self.tracer.picking.one_of[topic]
+        one_of = self.tracer.picking.pulls[topic, group]
         if one_of == NONE:
+            return
+        first = max(0, min(before, offset))
+        seen = self.tracer.deliveries.take((group, topic, queue_id), first, offset)
+        if one_of != ALL and not seen:
             return
         who = self._who(group, connection)
         now_s = self._clock.monotonic()
@@ -151,9 +172,7 @@ class ConsumerTrace:
                     "acknowledged", topic, queue_id, end, acknowledged_from=str(first), **who
                 )
 
-        first = max(0, min(before, offset))
         next_offset = first
-        seen = self.tracer.deliveries.take((group, topic, queue_id), first, offset)
         for queue_offset, delivered in seen:
             if next_offset < queue_offset:
                 emit_range(next_offset, queue_offset)
@@ -174,16 +193,27 @@ class ConsumerTrace:
         if next_offset < offset or not seen:
             emit_range(next_offset, offset)
 
-    def _wanted(self, buffer: memoryview, one_of: int) -> Iterable[MessageExt]:
+    def _wanted(self, buffer: memoryview, one_of: int) -> Iterable[Glimpse]:
         if one_of == ALL:
-            return decode_all(buffer)
-        return (decode(record) for record in self._pick(buffer, one_of))
+            return glimpse_all(buffer)
+        return (glimpse(record) for record in self._pick(buffer, one_of))
+
+    def _hand_out(self, pull: Answered, messages: Iterable[Glimpse]) -> None:
+        """Emit "delivered" for messages, and "woken" for the first one, if the pull had waited."""
+        who: dict[str, Any] | None = None
+        at_s = self._clock.monotonic()
+        for message in messages:
+            if who is None:
+                who = self._who(pull.group, pull.connection)
+                if pull.parked_at > 0:
+                    self._woken(pull, message, at_s, who)
+            self._delivered(pull, message, at_s, who)
 
     def _delivered(
-        self, pull: Answered, message: MessageExt, at_s: float, who: dict[str, Any]
+        self, pull: Answered, message: Glimpse, at_s: float, who: dict[str, Any]
     ) -> None:
         msg_id = offset_msg_id(self._store_host, message.commit_log_offset)
-        body_size = len(message.body)
+        body_size = message.body_size
         self.tracer.deliveries.note(
             pull.queue,
             message.queue_offset,
@@ -208,7 +238,7 @@ class ConsumerTrace:
             **who,
         )
 
-    def _woken(self, pull: Answered, message: MessageExt, at_s: float, who: dict[str, Any]) -> None:
+    def _woken(self, pull: Answered, message: Glimpse, at_s: float, who: dict[str, Any]) -> None:
         self.tracer.emit(
             "woken",
             pull.topic,
@@ -232,10 +262,13 @@ class ConsumerTrace:
         stored_s = self.tracer.followed.stored_s(commit_log_offset)
         return None if stored_s is None else max(0, round((now_s - stored_s) * 1_000_000))
 
-    def _in_memory(self, commit_log_offset: int) -> MessageExt | None:
+    def _in_memory(self, commit_log_offset: int, one_of: int) -> Glimpse | None:
+        """Return a message that one of so many may be, if it is in memory."""
         found = self._store.glance(commit_log_offset)
+        if found is None or (one_of > ALL and not any(self._pick(found[0], one_of))):
+            return None
         try:
-            return None if found is None else decode(found[0])
+            return glimpse(found[0])
         except CorruptRecordError:
             return None
 

@@ -31,7 +31,10 @@ class OffsetCommits:
     def commit(
         self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
     ) -> None:
-        """Store a group's offset of a queue, the smaller one as well."""
+        """Store a group's offset of a queue, the smaller one as well.
+
+        The native turn does the same for pulls, but for what somebody is told of.
+        """
         recorder = self._tracer.recorder
         if recorder.is_on:
             recorder.acknowledged((group, topic, queue_id), offset, connection.remote_address)

@@ -27,7 +27,7 @@ from broker_core.remoting.dispatch import refused
 from broker_core.store.results import FILTERED_UNITS_MAX, GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from broker_core.clock import Clock
     from broker_core.config.broker import BrokerConfig
@@ -106,6 +106,9 @@ class PlainPulls(NamedTuple):
     parked_pulls: ParkedPulls
     again: Callable[..., Pull]
     """See PullProcessor.again."""
+    tell: Callable[[Answered, Sequence[memoryview] | None], None]
+    """See ConsumerTrace.plainly_answered."""
+    answered: type[Answered]
     parked_chars_max: int
     suspend_timeout_ms_max: int
     statuses: tuple[str, ...]
@@ -165,6 +168,8 @@ class PullProcessor:
             self._config,
             self._parked_pulls,
             self.again,
+            self._trace.plainly_answered,
+            Answered,
             PARKED_CHARS_MAX,
             SUSPEND_TIMEOUT_MS_MAX,
             tuple(status.name for status in PLAIN_STATUSES),
@@ -239,6 +244,7 @@ class PullProcessor:
         queue_offset: int,
         max_msg_nums: int,
         message_filter: MessageFilter | None,
+        parked_at: float,
     ) -> Pull:
         """Return a pull that the native turn has parked, to be tried again here."""
         request = RemotingCommand.request(code)
@@ -254,6 +260,7 @@ class PullProcessor:
             max_msg_nums=max_msg_nums,
         )
         pull.message_filter = message_filter
+        pull.parked_at = parked_at
         return pull
 
     def answer_or_park(self, pull: Pull, result: GetMessageResult) -> RemotingCommand | None:

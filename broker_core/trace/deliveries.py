@@ -31,22 +31,28 @@ Queue = tuple[str, str, int]
 
 
 class Deliveries:
-    """The newest DELIVERIES_MAX that are not acknowledged; those before are forgotten."""
+    """The newest DELIVERIES_MAX that are not acknowledged; those before are forgotten.
+
+    Attributes:
+        queues: of which queues there are any. The native turn looks.
+    """
 
     def __init__(self) -> None:
-        self._queues: dict[Queue, dict[int, Delivered]] = {}
+        self.queues: dict[Queue, dict[int, Delivered]] = {}
         self._order: deque[tuple[Queue, int]] = deque()
 
     def note(self, queue: Queue, queue_offset: int, delivered: Delivered) -> None:
         """Remember a delivery, the last one of a message that comes again."""
         if len(self._order) >= DELIVERIES_MAX:
             self._forget(*self._order.popleft())
-        self._queues.setdefault(queue, {})[queue_offset] = delivered
+        self.queues.setdefault(queue, {})[queue_offset] = delivered
         self._order.append((queue, queue_offset))
 
     def take(self, queue: Queue, first: int, end: int) -> list[tuple[int, Delivered]]:
         """Return, by offset, what an acknowledgement from `first` up to `end` covers; forget it."""
-        waiting = self._queues.get(queue, {})
+        waiting = self.queues.get(queue)
+        if waiting is None:
+            return []
         offsets = sorted(offset for offset in waiting if first <= offset < end)
         taken = [(offset, waiting[offset]) for offset in offsets]
         for offset in offsets:
@@ -54,11 +60,11 @@ class Deliveries:
         return taken
 
     def clear(self) -> None:
-        self._queues.clear()
+        self.queues.clear()
         self._order.clear()
 
     def _forget(self, queue: Queue, queue_offset: int) -> None:
-        waiting = self._queues.get(queue, {})
+        waiting = self.queues.get(queue, {})
         waiting.pop(queue_offset, None)
         if not waiting:
-            self._queues.pop(queue, None)
+            self.queues.pop(queue, None)

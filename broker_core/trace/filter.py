@@ -138,6 +138,16 @@ def _all_of(tests: list[Matcher]) -> Matcher:
     return lambda event, properties: all(test(event, properties) for test in tests)
 
 
+def stages_of(wanted: TraceFilter) -> frozenset[str]:
+    """Return the stages, steps included, of which a filter may match events."""
+    stages: frozenset[str] = frozenset(wanted.stages) if wanted.stages else STAGES | set(STEPS)
+    if wanted.errors_only:
+        stages &= ERROR_STAGES
+    if wanted.min_latency_us:
+        stages &= wanted.min_latency_us.keys()
+    return stages
+
+
 def _tests_of_stage(wanted: TraceFilter) -> list[Matcher]:
     tests: list[Matcher] = []
     if wanted.stages or wanted.errors_only:

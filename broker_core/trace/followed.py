@@ -74,6 +74,10 @@ class Followed:
         self._stored_s: dict[int, float] = {}
         self._backlog: Backlog[_Covered] = Backlog(self._tell_some, AT_ONCE)
 
+    def __len__(self) -> int:
+        """Return how many flushes and reports are not told of yet."""
+        return len(self._backlog)
+
     def stored(self, stored: Stored) -> None:
         """Follow a message that somebody asks about."""
         if len(self._stored_s) >= STORED_MAX:

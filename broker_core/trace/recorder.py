@@ -4,6 +4,9 @@ At the level of a flight recorder there is no object for a message: a span says 
 queue a group was handed within a moment, and when its offset moved past them. Who they are is in
 the log. Errors and slow puts are kept as the events that they are; at the level "full" everything
 is.
+
+Spans are the compiled turn's own where there is one, which lengthens them in a few instructions;
+what a pull does otherwise to a span, it has done here.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import msgspec
 from broker_core.trace.event import TraceEvent, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from broker_core.clock import Clock
 
@@ -47,8 +50,10 @@ class Span(msgspec.Struct, gc=False):
     worst_ms: int
     """How long the one had waited that had waited longest, and which it is."""
     worst: int
-    is_sifted: bool = False
+    is_sifted: bool
     """Whether a filter passed over some of them."""
+    wall_ms: float
+    """Wall time less monotonic time at its begin: what is added later is told by it."""
     acknowledged_s: float = 0.0
     acknowledged_by: str = ""
 
@@ -70,9 +75,19 @@ class Recorder:
     Attributes:
         is_on: whether anything is noted.
         is_full: whether every event is.
+        spans: of each queue those that are not acknowledged, and the last one. Who keeps one of
+            these lists finds it empty when it is forgotten.
+        span_type: what spans are: Span, or its compiled twin.
     """
 
-    def __init__(self, clock: Clock, bytes_max: int, minutes_max: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        bytes_max: int,
+        minutes_max: int,
+        span_type: Callable[..., Span] | None = None,
+    ) -> None:
+        self.span_type = span_type or Span
         self.is_on = bytes_max > 0
         self.is_full = False
         self.bytes_max = bytes_max
@@ -81,8 +96,7 @@ class Recorder:
         self._now_ms = clock.now_ms
         self._monotonic = clock.monotonic
         self._entries: deque[Entry] = deque()
-        # Of each queue the spans that are not acknowledged, and the last one.
-        self._spans: dict[Queue, list[Span]] = {}
+        self.spans: dict[Queue, list[Span]] = {}
         self._began_s = clock.monotonic()
         # Wall time less monotonic time, for what is told.
         self._wall_ms = clock.now_ms() - clock.monotonic() * 1000
@@ -110,8 +124,7 @@ class Recorder:
         is_sifted = handed_out is not None
         oldest = first if handed_out is None else handed_out
         at_s = self._monotonic()
-        waited_ms = self._now_ms() - stored_ms
-        spans = self._spans.get(queue)
+        spans = self.spans.get(queue)
         if spans is not None:
             last = spans[-1]
             if (
@@ -125,6 +138,7 @@ class Recorder:
                 last.byte_count += byte_count
                 last.acknowledged_s = 0.0
                 last.is_sifted |= is_sifted
+                waited_ms = int(at_s * 1000 + last.wall_ms + 0.5) - max(0, stored_ms)
                 if waited_ms > last.worst_ms:
                     last.worst_ms, last.worst = waited_ms, oldest
                 return
@@ -132,12 +146,22 @@ class Recorder:
             if len(spans) >= UNREAD_SPANS_MAX or last.acknowledged_s:
                 del spans[0]
         else:
-            if len(self._spans) >= QUEUES_MAX:
-                self._spans.clear()
-            spans = self._spans[queue] = []
-        source = "disk" if is_cold else "memory"
-        span = Span(
-            at_s, queue, first, end, client, byte_count, source, waited_ms, oldest, is_sifted
+            if len(self.spans) >= QUEUES_MAX:
+                self._forget_queues()
+            spans = self.spans[queue] = []
+        now_ms = self._now_ms()
+        span = self.span_type(
+            at_s,
+            queue,
+            first,
+            end,
+            client,
+            byte_count,
+            "disk" if is_cold else "memory",
+            now_ms - max(0, stored_ms),
+            oldest,
+            is_sifted,
+            now_ms - at_s * 1000,
         )
         spans.append(span)
         self._entries.append(span)
@@ -147,7 +171,7 @@ class Recorder:
 
     def acknowledged(self, queue: Queue, offset: int, client: str) -> None:
         """Note that a group's offset of a queue is this now."""
-        spans = self._spans.get(queue)
+        spans = self.spans.get(queue)
         if spans is None or spans[0].end > offset or spans[0].acknowledged_s:
             return
         at_s = self._monotonic()
@@ -175,15 +199,15 @@ class Recorder:
         while entries and (self.byte_count > self.bytes_max or _time_of(entries[0]) < least_s):
             entry = entries.popleft()
             self._began_s = _time_of(entry)
-            if isinstance(entry, Span):
-                self.byte_count -= SPAN_BYTES
-            else:
+            if isinstance(entry, tuple):
                 self.byte_count -= EVENT_BYTES + len(entry[1])
+            else:
+                self.byte_count -= SPAN_BYTES
 
     def clear(self) -> None:
         """Forget everything, and begin anew."""
         self._entries.clear()
-        self._spans.clear()
+        self._forget_queues()
         self.byte_count = 0
         self._began_s = self._monotonic()
 
@@ -200,20 +224,25 @@ class Recorder:
             entry
             for entry in self._entries
             if _time_of(entry) >= least_s
-            or (isinstance(entry, Span) and entry.acknowledged_s >= least_s)
+            or (not isinstance(entry, tuple) and entry.acknowledged_s >= least_s)
         ]
 
     def events_of(self, entries: Sequence[Entry]) -> list[Recorded]:
         """Return entries as events. Any thread."""
         found: list[Recorded] = []
         for entry in entries:
-            if isinstance(entry, Span):
+            if isinstance(entry, tuple):
+                found.append(Recorded(entry[0], decode_event(entry[1])))
+            else:
                 found.append(self._event_of(entry, DELIVERED))
                 if entry.acknowledged_s:
                     found.append(self._event_of(entry, ACKNOWLEDGED))
-            else:
-                found.append(Recorded(entry[0], decode_event(entry[1])))
         return found
+
+    def _forget_queues(self) -> None:
+        for spans in self.spans.values():
+            spans.clear()
+        self.spans.clear()
 
     def _event_of(self, span: Span, stage: str) -> Recorded:
         group, topic, queue_id = span.queue
@@ -241,7 +270,7 @@ class Recorder:
 
 
 def _time_of(entry: Entry) -> float:
-    return entry.at_s if isinstance(entry, Span) else entry[0]
+    return entry[0] if isinstance(entry, tuple) else entry.at_s
 
 
 decode_event = msgspec.json.Decoder(TraceEvent).decode

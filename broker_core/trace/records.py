@@ -10,8 +10,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SIZE = struct.Struct(">i")
+_HEAD = struct.Struct(">i16xq")
 UNIQ_KEY = b"UNIQ_KEY\x01"
 SEPARATOR = b"\x02"
+
+
+def queue_offsets(records: memoryview) -> Iterator[int]:
+    """Yield the queue offsets of records side by side, up to the first that is none."""
+    at = 0
+    while at + _HEAD.size <= len(records):
+        size, queue_offset = _HEAD.unpack_from(records, at)
+        if size < _HEAD.size:
+            return
+        yield queue_offset
+        at += size
 
 
 def sampled(records: memoryview, one_of: int) -> Iterator[memoryview]:

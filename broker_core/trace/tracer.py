@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock, Timer
     from broker_core.config.limits import LimitsConfig
+    from broker_core.trace.recorder import Span
     from broker_core.trace.watch import Watcher
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class Tracer(Service):
         recorder: what is kept for later.
         deliveries: what acknowledgements are of; empty while nobody watches.
         followed: messages of which more is to come; empty while nobody watches.
-        picking: which plain sends are wanted.
+        picking: which plain sends and pulls are wanted.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Tracer(Service):
         *,
         recorder_bytes_max: int = RECORDER_BYTES,
         recorder_minutes: int = RECORDER_MINUTES,
+        span_type: Callable[..., Span] | None = None,
     ) -> None:
         super().__init__()
         self._limits = limits
@@ -87,7 +89,7 @@ class Tracer(Service):
         self._all: tuple[Watch, ...] = ()
         self.watching = False
         self.on_watching: Callable[[bool], None] = _nobody
-        self.recorder = Recorder(clock, recorder_bytes_max, recorder_minutes)
+        self.recorder = Recorder(clock, recorder_bytes_max, recorder_minutes, span_type)
         self.deliveries = Deliveries()
         self.followed = Followed(self)
         self.picking = Picking()

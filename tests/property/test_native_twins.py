@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker_core.trace.filter import TraceWatch
+from broker_core.trace.watch import Watcher
 from tests.property import native_fuzz
 from tests.support import pull_frames, send_frames
 from tests.support.twins import TOPICS, Pair, Twin, configuration, is_compiled, settled
@@ -21,6 +24,7 @@ pytestmark = pytest.mark.skipif(
 ROUNDS = 6
 FRAMES_A_ROUND = 100
 WAITING_ROUNDS = 200
+PULL_STAGES = ["woken", "filtered", "delivered", "acknowledged"]
 DISKS = {"queues", "dirty", "index"}
 """Where time passes, the disk's thread decides when queues and the index are written."""
 FUZZED_FRAMES = 4_000
@@ -100,6 +104,46 @@ async def test_pulls_that_wait_end_alike(keys: dict[str, object], rng: random.Ra
                 if number % 40 == 39:
                     twin.parts.parked_pulls.close(twin.connection)
                     twin.connect()
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"stages": PULL_STAGES},
+        {"stages": PULL_STAGES, "sample": 3},
+        {"stages": ["acknowledged", "filtered"], "group": pull_frames.SUBSCRIBED, "topic": "O*"},
+    ],
+    ids=lambda wanted: ",".join(wanted),
+)
+async def test_who_watches_is_told_the_same_of_pulls(
+    wanted: dict[str, Any], rng: random.Random
+) -> None:
+    async with Pair(configuration()) as pair:
+        told: list[list[dict[str, Any]]] = [[], []]
+        for twin, events in zip((pair.native, pair.python), told, strict=True):
+
+            def take(body: bytes, events: list[dict[str, Any]] = events) -> bool:
+                events.extend(json.loads(body)["events"])
+                return True
+
+            twin.parts.tracer.watch("watcher", TraceWatch(**wanted), Watcher(take))
+        for number in range(ROUNDS * FRAMES_A_ROUND // 4):
+            stream = b"".join(
+                pull_frames.any_request(rng, TOPICS, number * 4 + each) for each in range(4)
+            )
+            topic, queue_id = rng.choice(TOPICS), rng.randrange(4)
+            end = pair.native.parts.store.max_offset_in_queue(topic, queue_id)
+            stream += pull_frames.pull_at_the_end(rng, topic, queue_id, end, number * 4)
+            await pair.feed(stream)
+            pair.advance_ms(rng.choice((0, 1, 500)))
+            for twin in (pair.native, pair.python):
+                twin.parts.tracer.push_all()
+            assert told[0] == told[1]
+        assert {event["stage"] for event in told[0]} == set(wanted["stages"])
+        native, python = pair.native.seen(), pair.python.seen()
+        # Of a put that is told of, Python keeps when its steps were.
+        for name in native.keys() - DISKS - {"state"}:
+            assert native[name] == python[name], name
 
 
 class Terms:

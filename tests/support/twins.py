@@ -238,7 +238,7 @@ class Twin:
         """Return what can be observed now, without changing it."""
         parts, files = self.parts, self.parts.store.files
         state = files.put_state
-        stats, reads = parts.stats, parts.store.own_reads
+        stats, reads, recorder = parts.stats, parts.store.own_reads, parts.tracer.recorder
         assert reads is not None
         queues = [queue for each in files.queues.table.values() for queue in each.values()]
         return {
@@ -273,7 +273,7 @@ class Twin:
             "offsets": {key: dict(queues) for key, queues in parts.offsets.table.items()},
             "groups": list(parts.groups.table),
             "parked": len(parts.parked_pulls),
-            "recorded": parts.tracer.recorder.snapshot(-math.inf),
+            "recorded": recorder.events_of(recorder.snapshot(-math.inf)),
             "attempts": self.pull.attempts,
             "read_limit": parts.store.acknowledge.acknowledged_where,
         }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 
@@ -159,14 +161,171 @@ async def test_limits_of_pulls_rights_and_watchers_are_in_force_at_once(twin: Tw
     assert await served(twin, a_pull()) == 1
     assert twin.parts.stats.got_total == 6
 
-    twin.parts.tracer.watch("c", TraceWatch(topic=TOPIC), Watcher(lambda _: True))
+    twin.clients.slow_consumers.is_watching = True
     assert await served(twin, a_pull()) == 0
-    twin.parts.tracer.unwatch("c")
+    twin.clients.slow_consumers.is_watching = False
     assert await served(twin, a_pull()) == 1
 
     change(twin, "brokerPermission", "2")
     assert await served(twin, a_pull()) == 0
     assert b"pulling message is forbidden" in twin.transport.written
+
+
+def a_watch(twin: Twin, **wanted: Any) -> list[dict[str, Any]]:
+    """Begin to watch; return where the events come, at once."""
+    events: list[dict[str, Any]] = []
+
+    def take(body: bytes) -> bool:
+        events.extend(json.loads(body)["events"])
+        return True
+
+    twin.parts.tracer.watch("c", TraceWatch(**wanted), Watcher(take))
+    return events
+
+
+def pushed(twin: Twin, events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return what of each message has come since the last time."""
+    events.clear()
+    twin.parts.tracer.push_all()
+    return [(event["stage"], event.get("uniqKey", "")) for event in events]
+
+
+def keyed(first: int, count: int) -> list[tuple[str, bytes]]:
+    """Return messages with keys."""
+    keys = [f"key {number}" for number in range(first, first + count)]
+    return [(key, a_send(properties=f"UNIQ_KEY\x01{key}\x02")) for key in keys]
+
+
+def is_in(sample: int, key: str) -> bool:
+    return crc32(key.encode()) % sample == 0
+
+
+@compiled
+async def test_of_a_sample_each_message_is_told_at_all_stages_and_no_pull_is_left_to_python(
+    twin: Twin,
+) -> None:
+    before = keyed(0, 40)
+    after = keyed(40, 40)
+    await twin.feed(b"".join(frame for _, frame in before))
+    await served(twin, a_pull(flags=1, commit=0))
+    events = a_watch(twin, sample=5, stages=["stored", "delivered", "acknowledged"])
+
+    assert await served(twin, b"".join(frame for _, frame in after)) == 40
+    assert pushed(twin, events) == [("stored", key) for key, _ in after if is_in(5, key)]
+    pulls = [a_pull(offset, flags=1, commit=offset, most=25) for offset in (0, 25, 50, 75, 80)]
+    assert await served(twin, b"".join(pulls)) == 5
+
+    told = pushed(twin, events)
+    wanted = [key for key, _ in before + after if is_in(5, key)]
+    assert sorted(told) == sorted(
+        (stage, key) for stage in ("delivered", "acknowledged") for key in wanted
+    )
+    assert 5 < len(wanted) < 40
+
+
+@compiled
+async def test_of_a_sample_of_more_messages_than_the_turn_notes_none_is_missed(twin: Twin) -> None:
+    events = a_watch(twin, sample=2, stages=["delivered"])
+    sends = keyed(0, 1_200)
+    for begin in range(0, len(sends), 100):
+        await twin.feed(b"".join(frame for _, frame in sends[begin : begin + 100]))
+        # One that Python puts: what was noted before it holds no more.
+        await twin.feed(a_send(properties="UNIQ_KEY\x01python\x02DELAY\x010\x02"))
+    found = []
+    for offset in range(0, 1_300, 30):
+        await twin.feed(a_pull(offset, most=30))
+        found += pushed(twin, events)
+
+    told = [key for _, key in found if key != "python"]
+    assert told == [key for key, _ in sends if is_in(2, key)]
+    assert twin.transport.written.count(b"nextBeginOffset") > 1_200 // 30
+
+
+@compiled
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"topic": "Other"},
+        {"topic": "Oth*", "sample": 10},
+        {"group": "another"},
+        {"stages": ["stored", "appended"]},
+        {"errors_only": True},
+        {"min_latency_us": {"stored": 5}},
+    ],
+)
+async def test_a_watch_that_no_pull_can_match_is_told_nothing_and_costs_no_event(
+    twin: Twin, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await twin.feed(a_send(properties="UNIQ_KEY\x01A\x02") * 9)
+    await served(twin, a_pull(flags=1, commit=0))
+    events = a_watch(twin, **wanted)
+    monkeypatch.setattr(twin.parts.tracer, "emit", None)
+
+    assert await served(twin, a_pull(0) + a_pull(2, flags=1, commit=2)) == 2
+
+    assert pushed(twin, events) == []
+    assert twin.parts.offsets.query(pull_frames.SUBSCRIBED, TOPIC, 0) == 2
+
+
+@compiled
+async def test_who_watches_everything_is_told_of_pulls_that_wake_deliver_and_pass_over(
+    twin: Twin,
+) -> None:
+    await twin.feed(a_send(properties="UNIQ_KEY\x01A\x02"))
+    stages = ["woken", "delivered", "filtered", "acknowledged"]
+    events = a_watch(twin, topic=TOPIC, stages=stages)
+    assert await served(twin, a_pull(1, flags=6, expression="TagA")) == 1
+
+    sends = [f"UNIQ_KEY\x01{key}\x02TAGS\x01{tag}\x02" for key, tag in (("B", "b"), ("C", "TagA"))]
+    await twin.feed(b"".join(a_send(properties=text) for text in sends))
+    await settled()
+
+    assert pushed(twin, events) == [("woken", "C"), ("delivered", "C"), ("filtered", "B")]
+    assert [event.get("filteredBy") for event in events] == [None, None, "tag"]
+
+
+@compiled
+async def test_what_cannot_be_told_does_not_keep_a_pull_from_its_answer(
+    twin: Twin, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await twin.feed(a_send() * 3)
+    a_watch(twin)
+    monkeypatch.setattr(twin.parts.tracer, "emit", None)
+    twin.transport.written.clear()
+
+    assert await served(twin, a_pull()) == 1
+
+    assert twin.transport.written.count(b"hello") == 3
+    assert "a plain pull could not be traced" in caplog.text
+
+
+@compiled
+async def test_spans_of_the_recorder_go_on_whoever_serves_the_pulls(twin: Twin) -> None:
+    await twin.feed(a_send() * 40)
+    recorder, group = twin.parts.tracer.recorder, pull_frames.SUBSCRIBED
+    await served(twin, a_pull(0, flags=1, commit=0, most=4))
+
+    assert await served(twin, a_pull(4, most=4) + a_pull(8, most=4)) == 2
+    twin.clients.slow_consumers.is_watching = True
+    assert await served(twin, a_pull(12, most=4)) == 0
+    twin.clients.slow_consumers.is_watching = False
+    assert await served(twin, a_pull(16, most=4) + a_pull(20, flags=1, commit=20, most=4)) == 2
+    twin.clock.advance_ms(1_000)
+    assert await served(twin, a_pull(24, flags=1, commit=24, most=4)) == 1
+    assert await served(twin, a_pull(28, flags=1, commit=28, most=4)) == 1
+
+    spans = [span for span in recorder.snapshot(0.0) if not isinstance(span, tuple)]
+    assert [(span.queue, span.first, span.end) for span in spans] == [
+        ((group, TOPIC, 0), 0, 24),
+        ((group, TOPIC, 0), 24, 32),
+    ]
+    assert [bool(span.acknowledged_s) for span in spans] == [True, False]
+
+    recorder.clear()
+    assert await served(twin, a_pull(28, flags=1, commit=30, most=4)) == 1
+    (span,) = recorder.snapshot(0.0)
+    assert not isinstance(span, tuple)
+    assert (span.first, span.end, span.acknowledged_s) == (28, 32, 0.0)
 
 
 @compiled

@@ -93,6 +93,25 @@ def test_records_side_by_side_are_all_decoded() -> None:
     assert [m.body for m in record.decode_all(OP_MESSAGE * 3)] == [b"0"] * 3
 
 
+def test_a_glimpse_says_the_same_as_the_whole_message() -> None:
+    records = OP_MESSAGE * 3
+
+    assert list(record.glimpse_all(memoryview(records))) == [
+        record.Glimpse(
+            message.properties,
+            message.queue_offset,
+            message.commit_log_offset,
+            message.store_timestamp,
+            message.store_size,
+            len(message.body),
+            message.reconsume_times,
+        )
+        for message in record.decode_all(records)
+    ]
+    with pytest.raises(CorruptRecordError):
+        list(record.glimpse_all(memoryview(records[:-1])))
+
+
 @pytest.mark.parametrize("size", range(len(OP_MESSAGE)))
 def test_a_cut_record_is_none(size: int) -> None:
     with pytest.raises(CorruptRecordError):

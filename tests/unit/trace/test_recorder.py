@@ -52,6 +52,35 @@ def test_what_a_client_asks_for_again_and_again_takes_no_more_room(recorder: Rec
     assert spans(recorder) == [(10, 42), (0, 32), (0, 32)]
 
 
+def test_who_keeps_a_list_of_spans_finds_it_empty_once_it_is_forgotten(
+    recorder: Recorder,
+) -> None:
+    deliver(recorder, 0, 4)
+    kept = recorder.spans[QUEUE]
+
+    recorder.clear()
+    deliver(recorder, 4, 8)
+
+    assert kept == []
+    assert spans(recorder) == [(4, 8)]
+
+
+def test_the_wait_that_lengthens_a_span_is_told_by_the_wall_time_of_its_begin(
+    recorder: Recorder, clock: ManualClock
+) -> None:
+    deliver(recorder, 0, 4)
+    clock.advance_ms(300)
+    clock.step_wall_clock_ms(-60_000)
+    deliver(recorder, 4, 8)
+    # Nonsense of a damaged record.
+    recorder.delivered(QUEUE, 8, 9, -(1 << 63), 100, "c", is_cold=False)
+
+    (span,) = recorder.snapshot(0.0)
+    assert not isinstance(span, tuple)
+    assert span.worst_ms == clock.now_ms() + 60_000
+    assert span.worst == 8
+
+
 def test_a_span_says_that_a_filter_passed_over_some_and_whose_latency_it_has(
     recorder: Recorder,
 ) -> None:
