@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _, gettext_lazy
@@ -9,7 +10,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 from broker_core.message.names import TOOLS_CONSUMER_GROUP
 from console.browse.readers import State
 from console.family.relatives import first_topic
-from console.family.steps import Certainty, Source, Step, us
+from console.family.steps import Certainty, Source, Step, record_at, us
 from console.gateway.access import gateway
 from console.gateway.answers import TracedMessage, WatchFilter
 from console.gateway.errors import GatewayError
@@ -63,6 +64,13 @@ STATES = {
     "rolled_back": "bad",
     "expired": "bad",
 }
+LOGGED_AS = {"retried": "retry"}
+"""What the log's steps call a stage otherwise."""
+GIVEN_BACK = "given_back"
+OF_RECORDS = frozenset({"stored", "retried", "replayed", "dead", "deferred", "withheld"})
+"""Their events lead to the record that they made; others to the message that they are about."""
+SAME_STAGE_MS = 1_000
+"""What is said of one stage without its record is no further apart."""
 LASTING = frozenset({"flushed", "replicated", "delivered", "acknowledged", "committed", "woken"})
 """Their latency is the time up to them, which a bar shows."""
 FACTS = (
@@ -103,13 +111,57 @@ def recorded_events(relatives: Relatives) -> list[TraceEvent]:
 
 
 def with_recorded(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[Step]:
-    """Return steps with those of the recorder, which are more exact than what has no time."""
+    """Return steps with those of the recorder, which are more exact than what has no time.
+
+    What both know is one step: the recorder's time, and what the log says besides.
+    """
     added = steps_of(_certain(steps, events))
     known = {_mark(step) for step in added}
-    return [
-        *(step for step in steps if step.begin_us is not None or _mark(step) not in known),
-        *added,
+    found = []
+    for step in steps:
+        if step.begin_us is None:
+            if _mark(step) not in known:
+                found.append(step)
+            continue
+        same = _same_stage(step, added)
+        if same is not None:
+            added.remove(same)
+            step = _merged(step, same)
+        found.append(step)
+    return [*found, *added]
+
+
+def _same_stage(step: Step, added: Sequence[Step]) -> Step | None:
+    """Return the recorder's step that is a step of the log: of the same record, or at its time."""
+    begin_us = step.begin_us or 0
+    near = [
+        (abs((each.begin_us or 0) - begin_us), number)
+        for number, each in enumerate(added)
+        if LOGGED_AS.get(each.stage, each.stage) == step.stage
+        if (
+            each.record == step.record
+            if each.record and step.record
+            else abs((each.begin_us or 0) - begin_us) <= us(SAME_STAGE_MS)
+            and (step.stage != GIVEN_BACK or _group(each) == _group(step))
+        )
     ]
+    return added[min(near)[1]] if near else None
+
+
+def _merged(logged: Step, noted: Step) -> Step:
+    begin_us = noted.begin_us
+    end_us = noted.end_us if noted.end_us is not None else logged.end_us
+    if begin_us is not None and end_us is not None:
+        end_us = max(begin_us, end_us)
+    return replace(
+        logged,
+        begin_us=begin_us,
+        end_us=end_us,
+        certainty=noted.certainty,
+        source=noted.source,
+        how=f"{logged.how} {noted.how}",
+        facts=(*logged.facts, *noted.facts),
+    )
 
 
 def _certain(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[TraceEvent]:
@@ -129,7 +181,11 @@ def _certain(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[TraceE
 
 def _mark(step: Step) -> tuple[str, str]:
     """Return what tells stages apart: those of groups by their group."""
-    return step.stage, step.who.partition(" ")[0] if step.stage == "acknowledged" else ""
+    return step.stage, _group(step) if step.stage == "acknowledged" else ""
+
+
+def _group(step: Step) -> str:
+    return step.who.partition(" ")[0]
 
 
 def steps_of(events: Iterable[TraceEvent]) -> list[Step]:
@@ -175,6 +231,9 @@ def _step(event: TraceEvent, end_us: int) -> Step:
         else _("The broker noted it with others, some of which a filter passed over."),
         certainty=Certainty.INFERRED if event.get("sifted") else Certainty.EXACT,
         state=STATES.get(stage, ""),
+        record=record_at(str(event.get("brokerName", "")), event["commitLogOffset"])
+        if stage in OF_RECORDS and event.get("commitLogOffset") is not None
+        else "",
         facts=tuple((name, str(event[name])) for name in FACTS if event.get(name) is not None),
     )
 

@@ -66,7 +66,8 @@ SOURCES = {
 class Step:
     """One line of the picture. Times are microseconds since 1970, None where nobody knows.
 
-    `after_us` puts a step without a time behind what it followed.
+    `after_us` puts a step without a time behind what it followed. `record` says which one of the
+    CommitLog it is about: what two sources say of one stage of a record is one step.
     """
 
     stage: str
@@ -80,6 +81,7 @@ class Step:
     how: str = ""
     state: str = ""
     url: str = ""
+    record: str = ""
     facts: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -125,6 +127,15 @@ def us(at_ms: int) -> int:
     return at_ms * US_A_MS
 
 
+def record_at(broker_name: str, commit_log_offset: object) -> str:
+    """Return what steps call a record."""
+    return f"{broker_name} {commit_log_offset}"
+
+
+def _record_of(message: StoredMessage) -> str:
+    return record_at(message.broker_name, message.commit_log_offset)
+
+
 def _of_root(relatives: Relatives, replication: Replication | None) -> Iterator[Step]:
     root = relatives.root
     first = _first_stored(relatives)
@@ -156,6 +167,7 @@ def _reached(root: StoredMessage, stored_us: int) -> Iterator[Step]:
         how=_("The record in the CommitLog says so, to the millisecond."),
         state="accent",
         url=message_url(root),
+        record=_record_of(root),
         facts=_facts_of(root),
     )
     yield Step(
@@ -228,6 +240,7 @@ def _withheld(halves: Sequence[StoredMessage], root: StoredMessage) -> Iterator[
             if not root.is_half
             else _("A half message, which nobody gets unless its producer commits."),
             state="warn",
+            record=_record_of(half),
             facts=_facts_of(half),
         )
     for copy in halves[1:]:
@@ -285,6 +298,7 @@ def _deferred(waiting: StoredMessage, arrived: StoredMessage | None, label: str)
         how=how,
         state="warn",
         url=message_url(waiting),
+        record=_record_of(waiting),
         facts=_facts_of(waiting),
     )
 
@@ -313,6 +327,7 @@ def _of_copies(relatives: Relatives, group: str) -> Iterator[Step]:
             how=_("Stored in the group's retry topic, for its members to consume again."),
             state="warn",
             url=message_url(each),
+            record=_record_of(each),
             facts=_facts_of(each),
         )
     for each in relatives.of(Kin.DEAD, group):
@@ -325,6 +340,7 @@ def _of_copies(relatives: Relatives, group: str) -> Iterator[Step]:
             % {"count": max(0, each.reconsume_times - 1)},
             state="bad",
             url=message_url(each),
+            record=_record_of(each),
             facts=_facts_of(each),
         )
 
@@ -342,6 +358,7 @@ def _again(relatives: Relatives) -> Iterator[Step]:
             else _("A record with the same unique key: its producer sent it once more."),
             state="info",
             url=message_url(each),
+            record=_record_of(each),
             facts=_facts_of(each),
         )
 

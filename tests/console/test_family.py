@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from django.urls import reverse
 from console.audit.models import Entry
 from console.family.client_traces import consumptions, record_of, records_of
 from console.family.clients import Comparison
-from console.family.steps import Step
+from console.family.relatives import Kin
+from console.family.steps import Source, Step
 from console.family.waterfall import positions, waterfall_of
 from console.gateway.answers import Subscription
 from console.gateway.errors import BrokerDownError
@@ -20,6 +22,7 @@ from console.gateway.moment import now_ms
 
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker
+    from console.gateway.stored import StoredMessage
     from tests.console.conftest import Actors
 
 MOMENT_MS = 1_700_000_000_000
@@ -330,6 +333,47 @@ def test_what_the_recorder_noted_takes_the_place_of_what_the_log_does_not_say(
 
 
 @pytest.mark.django_db
+def test_a_stage_that_the_recorder_and_the_log_both_know_is_one_row_with_what_each_knows_best(
+    actors: Actors, brokers: FakeBroker
+) -> None:
+    a_family(brokers)
+    relatives = opened(actors, "orders").context["relatives"]
+    [retry] = relatives.of(Kin.RETRY, "billing")
+    [dead] = relatives.of(Kin.DEAD, "billing")
+
+    def place(message: StoredMessage) -> dict[str, str]:
+        return {"topic": message.topic, "commitLogOffset": str(message.commit_log_offset)}
+
+    brokers.recorded = [
+        noted("stored", 1_000, commitLogOffset=str(relatives.root.commit_log_offset)),
+        noted("given_back", 40_300, group="billing", client="10.0.0.9:1"),
+        noted("given_back", 40_300, group="fraud-check", client="10.0.0.9:2"),
+        noted("retried", 10_040_700, group="billing", **place(retry)),
+        noted("retried", 10_040_800, **(place(retry) | {"commitLogOffset": "77"})),
+        noted("dead", 10_090_200, group="billing", **place(dead)),
+    ]
+
+    drawn = [each.step for each in opened(actors, "orders").context["waterfall"].lines]
+
+    found = Counter(each.stage for each in drawn)
+    assert (found["stored"], found["retry"], found["dead"]) == (1, 1, 1)
+    # Of another group, and of another record.
+    assert (found["given_back"], found["retried"]) == (2, 1)
+    by_stage = {each.stage: each for each in drawn if not each.who.startswith("fraud-check")}
+    begins = {stage: (each.begin_us or 0) - MOMENT_MS * 1_000 for stage, each in by_stage.items()}
+    assert begins["stored"] == 1_000
+    assert begins["given_back"] == 40_300
+    assert begins["retry"] == 10_040_700
+    assert begins["dead"] == 10_090_200
+    for stage in ("stored", "retry", "dead"):
+        step = by_stage[stage]
+        assert step.url
+        assert step.source is Source.RECORDER
+        assert ("Topic", "orders" if stage == "stored" else step.facts[0][1]) == step.facts[0]
+    assert ("client", "10.0.0.9:1") in by_stage["given_back"].facts
+
+
+@pytest.mark.django_db
 def test_an_export_continues_the_trace_that_the_message_carries(
     actors: Actors, brokers: FakeBroker
 ) -> None:
@@ -385,6 +429,19 @@ def test_the_slowest_come_first_and_lead_to_their_families(
     assert "no such topic" in errors.text
     brokers.recorder_fails = BrokerDownError("127.0.0.1:10911", "it has no recorder")
     assert "it has no recorder" in actors.reader.get(path).text
+
+
+@pytest.mark.django_db
+def test_of_the_slowest_exactly_a_hundred_are_shown(actors: Actors, brokers: FakeBroker) -> None:
+    a_family(brokers)
+    brokers.recorded = [
+        noted("delivered", number, latencyUs=(number * 7) % 131, group="billing")
+        for number in range(1, 131)
+    ]
+
+    rows = actors.reader.get(reverse("tracing:recorded")).context["rows"]
+
+    assert [row.latency_us for row in rows] == list(range(130, 30, -1))
 
 
 @pytest.mark.django_db

@@ -118,6 +118,43 @@ async def test_what_a_filter_passes_over_is_told_of_with_what_it_decided_by(
     ]
 
 
+async def test_what_a_bitmap_passes_over_is_told_apart_from_what_its_record_was_looked_at_for(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(
+        tmp_path,
+        enablePropertyFilter="true",
+        enableConsumeQueueExt="true",
+        enableCalcFilterBitMap="true",
+    ) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        watched = Watched(client.address)
+        # From before the filter: it has no bitmap.
+        await client.send("T", price="1", UNIQ_KEY="looked at")
+        await client.heartbeat(consumer_groups={"g": {"T": "price > 10"}}, expression_type="SQL92")
+        # The filter's bits count for what is sent in this millisecond.
+        found = broker.storage.filters.find("T", "g")
+        assert found is not None
+        found.born_time -= 1
+        for price in (5, 15, 6):
+            await client.send("T", price=str(price), UNIQ_KEY=f"price {price}")
+        await watched.begin(topic="T", stages=["delivered", "filtered"])
+
+        await client.pull("T", max_msg_nums=8, subscription=None)
+
+        events = await watched.next(4)
+        assert [
+            (event["stage"], event["uniqKey"], event.get("filteredBy")) for event in events
+        ] == [
+            ("delivered", "price 15", None),
+            ("filtered", "looked at", "sql"),
+            ("filtered", "price 5", "bitmap"),
+            ("filtered", "price 6", "bitmap"),
+        ]
+        await watched.shutdown()
+        await client.shutdown()
+
+
 async def test_a_slave_that_has_a_message_is_told_of(tmp_path: Path) -> None:
     async with (
         running_broker(tmp_path / "m") as master,

@@ -250,6 +250,33 @@ async def test_what_happened_unwatched_is_asked_for_afterwards(
     assert [(event["stage"], event["uniqKey"]) for event in errors] == [("refused", "refused")]
 
 
+async def test_the_slowest_hundred_of_ten_minutes_are_a_hundred_and_none_is_older(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    async with running_broker(tmp_path, clock=clock) as broker:
+        watched = Watched(f"127.0.0.1:{broker.listen_port}")
+        tracer = broker.storage.tracer
+
+        def keep(number: int, latency_us: int) -> None:
+            msg_id = f"{number:032X}"
+            tracer.keep("stored", "T", 0, number, {}, offset_msg_id=msg_id, latency_us=latency_us)
+
+        keep(0, 9_000_000)
+        await pass_time(clock, 10 * 60_000 + 1)
+        for number in range(1, 151):
+            # No order of latencies is that of times.
+            keep(number, number * 7 % 151 * 1_000)
+
+        slowest = await watched.recorded(ask="slowest", minutes=10)
+        all_of_them = await watched.recorded(ask="slowest", minutes=10, limit=151)
+
+        latencies = [event["latencyUs"] for event in slowest]
+        assert latencies == [number * 1_000 for number in range(150, 50, -1)]
+        assert len(all_of_them) == 150
+        await watched.shutdown()
+
+
 async def test_the_level_full_keeps_every_event_and_ends_by_itself(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running_broker(tmp_path, clock=clock) as broker:
