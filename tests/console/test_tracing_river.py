@@ -294,33 +294,57 @@ def test_a_page_that_comes_back_in_time_has_no_gap(river: River) -> None:
     assert river.sent()["type"] == "resume_viewer"
 
 
-def test_a_recording_is_saved_and_played_again(river: River, tmp_path: Path) -> None:
+def saved(river: River, form: str, path: Path) -> Path:
+    """Save what is on the page; return the file."""
+    with river.page.expect_download() as download:
+        river.page.evaluate(f"document.querySelector('[data-save={form}]').click()")
+    download.value.save_as(path / form)
+    return path / form
+
+
+def spans_in(file: Path) -> list[dict[str, Any]]:
+    spans = json.loads(file.read_text())["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    return sorted(spans, key=lambda span: (span["name"], span["traceId"]))
+
+
+def test_a_recording_is_saved_played_again_and_exported_as_what_was_live(
+    river: River, tmp_path: Path
+) -> None:
     own = "0A01020300002A9F18B4AAC257A10001"
-    river.feed(an_event_of(1, uniqKey=own, messageId=own), an_event_of(2))
+    trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    river.feed(
+        an_event_of(1, uniqKey=own, messageId=own),
+        an_event_of(2, traceparent=f"00-{trace}-{parent}-01"),
+    )
     river.feed(an_event_of(1, uniqKey=own, messageId=own, stage="delivered"))
-    saved = {}
-    for form in ("lines", "otlp"):
-        with river.page.expect_download() as download:
-            river.page.evaluate(f"document.querySelector('[data-save={form}]').click()")
-        saved[form] = tmp_path / form
-        download.value.save_as(saved[form])
-    lines = saved["lines"].read_text().splitlines()
-    with saved["lines"].open("a") as file:
+    lines = saved(river, "lines", tmp_path)
+    live = spans_in(saved(river, "otlp", tmp_path))
+    noted = sorted(json.loads(each)["stage"] for each in lines.read_text().splitlines())
+    with lines.open("a") as file:
         file.write("no event\n")
 
     river.page.get_by_label("Recording", exact=True).click()
     river.page.select_option("#river-speed", "0")
-    river.page.set_input_files("#river-recording", saved["lines"])
+    river.page.set_input_files("#river-recording", lines)
 
     expect(river.page.locator(".river__gap")).to_have_count(2)
     expect(river.rows).to_have_count(4)
     expect(river.page.locator("#river-problems")).to_contain_text("1 line of the file is no event")
-    noted = sorted(json.loads(each)["stage"] for each in lines)
     assert noted == ["delivered", "stored", "stored"]
-    spans = json.loads(saved["otlp"].read_text())["resourceSpans"][0]["scopeSpans"][0]["spans"]
-    mine = [each for each in spans if each["traceId"] == own.lower()]
-    assert [each["name"] for each in mine] == ["send orders", "receive orders"]
-    assert mine[1]["parentSpanId"] == mine[0]["spanId"]
+    (tmp_path / "played").mkdir()
+    played = spans_in(saved(river, "otlp", tmp_path / "played"))
+    known = ("traceId", "name", "kind", "startTimeUnixNano", "endTimeUnixNano", "attributes")
+    assert [[span[name] for name in known] for span in played] == [
+        [span[name] for name in known] for span in live
+    ]
+    for spans in (live, played):
+        mine = [each for each in spans if each["traceId"] == own.lower()]
+        by_name = {each["name"]: each for each in mine}
+        assert by_name.keys() == {"create orders", "receive orders"}
+        created = by_name["create orders"]
+        assert by_name["receive orders"]["parentSpanId"] == created["spanId"]
+        [continued] = [each for each in spans if each["traceId"] == trace]
+        assert (continued["name"], continued["parentSpanId"]) == ("create orders", parent)
 
 
 def test_a_burst_of_10_000_messages_is_shown_or_counted_and_the_page_stays_responsive(

@@ -6,7 +6,7 @@ const Recording = (() => {
   const STEP_MS = 100;
   const [INTERNAL, CLIENT, PRODUCER] = [1, 3, 4];
   const OPERATIONS = {
-    stored: ["send", "send", PRODUCER], delivered: ["receive", "receive", CLIENT],
+    stored: ["create", "create", PRODUCER], delivered: ["receive", "receive", CLIENT],
     acknowledged: ["ack", "settle", CLIENT], given_back: ["nack", "settle", CLIENT],
   };
 
@@ -25,6 +25,7 @@ const Recording = (() => {
   const lines = (messages) => eventsOf(messages).map((event) => `${JSON.stringify(event)}\n`).join("");
 
   const hex = (bytes) => Array.from(crypto.getRandomValues(new Uint8Array(bytes)), (each) => each.toString(16).padStart(2, "0")).join("");
+  const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?$/;
   /** A unique key is as long as the id of a trace, and so is the id of a place. */
   function traceId(event) {
     const own = [event.messageId, event.uniqKey, event.offsetMsgId].find((each) => /^(?!0{32})[0-9a-f]{32}$/i.test(each || ""));
@@ -38,7 +39,9 @@ const Recording = (() => {
   }
   function spansOf(message) {
     const { first, events } = message;
-    const trace = traceId(first);
+    // A trace that the sender began goes on.
+    const given = events.map((event) => TRACEPARENT.exec(event.traceparent || "")).find(Boolean);
+    const trace = given ? given[1] : traceId(first);
     const parent = hex(8);
     return events.map((event) => {
       const [name, type, kind] = OPERATIONS[event.stage] || [event.stage, "", INTERNAL];
@@ -58,6 +61,7 @@ const Recording = (() => {
         }),
       };
       if (!isFirst && events.some((each) => each.stage === "stored")) span.parentSpanId = parent;
+      else if (given) span.parentSpanId = given[2];
       if (kind === CLIENT) span.links = [{ traceId: trace, spanId: parent }];
       if (LiveRows.ERRORS.includes(event.stage)) span.status = { code: 2, message: event.remark || "" };
       return span;
