@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 pytestmark = pytest.mark.browser
 
 BURST = 10_000
+BURST_MS_MAX = 1_000
+BURSTS_MAX = 3
 AT_ONCE = 500
 PULLED = 32
 TOPIC = "Burst"
@@ -63,16 +65,15 @@ def web(chromium: str, broker_process: BrokerProcess, tmp_path: Path) -> Iterato
     started.stop()
 
 
-def send_burst(client: RawClient) -> None:
-    """Offer a burst in one go, as fast as the connection takes it."""
+def send_burst(client: RawClient, first: int) -> None:
+    """Offer a burst in one write, and take the answers as fast as they come."""
     frames = [
         send(fields_of(TOPIC, 0, f"UNIQ_KEY\x01U{number}\x02"), b"", number)
-        for number in range(BURST)
+        for number in range(first, first + BURST)
     ]
     offered = threading.Thread(target=client.send_bytes, args=[b"".join(frames)])
     offered.start()
-    for _ in frames:
-        assert client.read_answer().code == SUCCESS
+    client.read_successes(BURST)
     offered.join()
 
 
@@ -105,20 +106,21 @@ def pause(page: Page, client: RawClient) -> int:
     return sent
 
 
-def consume(client: RawClient, first: int, end: int) -> None:
-    """Read messages, and acknowledge them with the next pull, as clients do."""
+def consume(client: RawClient, first: int, end: int) -> int:
+    """Read messages, and acknowledge them with the next pull, as clients do.
+
+    Returns in how many milliseconds they were stored, the last few left out, by the broker's clock.
+    """
+    stored_ms = []
     for offset in range(first, end + PULLED, PULLED):
         at = str(min(offset, end))
         sys_flag = TAKES_SUBSCRIPTION | (COMMITS if offset > first else 0)
         more = {"sysFlag": str(sys_flag), "commitOffset": at}
         answer = client.ask(PULL_MESSAGE, {**pull_fields(TOPIC, 0, int(at)), **more})
         assert answer.code in {SUCCESS, PULL_NOT_FOUND}, answer.remark
-
-
-def stored_ms(client: RawClient, offset: int) -> int:
-    """Return when a message was stored, by the broker's clock."""
-    answer = client.ask(PULL_MESSAGE, pull_fields(TOPIC, 0, offset))
-    return int(RECORD_HEAD.unpack_from(answer.body)[10])
+        if answer.body:
+            stored_ms.append(int(RECORD_HEAD.unpack_from(answer.body)[10]))
+    return stored_ms[-1] - stored_ms[0]
 
 
 def came_in(counts: dict[str, tuple[int, int]]) -> int:
@@ -145,6 +147,22 @@ def counts_of(page: Page, sent: int) -> dict[str, tuple[int, int]]:
     return counts
 
 
+def bursts_until_one_lasts_less_than_a_second(page: Page, client: RawClient) -> int:
+    """Send and consume bursts, all shown or counted; return how many messages that were.
+
+    How long one lasted the broker's own stamps say. A busy machine has BURSTS_MAX tries, and then
+    bursts that last longer: what must hold of them is the same.
+    """
+    for end in range(BURST, BURST * BURSTS_MAX + 1, BURST):
+        send_burst(client, end - BURST)
+        took_ms = consume(client, end - BURST, end)
+        counts_of(page, end)
+        logger.info("burst: messages=%d broker_ms=%d", BURST, took_ms)
+        if took_ms < BURST_MS_MAX:
+            break
+    return end
+
+
 def test_of_a_burst_what_the_page_shows_and_counts_as_dropped_is_what_was_sent_for_each_stage(
     context: BrowserContext,
     web: WebProcess,
@@ -160,14 +178,13 @@ def test_of_a_burst_what_the_page_shows_and_counts_as_dropped_is_what_was_sent_f
     page.locator("#river-by-stage > summary").click()
 
     with RawClient(broker_process.port) as client:
-        send_burst(client)
-        consume(client, 0, BURST)
-        shown = counts_of(page, BURST)
+        first = bursts_until_one_lasts_less_than_a_second(page, client)
+        shown = counts_of(page, first)
         # For a page that pauses the console keeps QUEUE_EVENTS_MAX events, and drops the others.
-        paused_at = BURST + pause(page, client)
+        paused_at = first + pause(page, client)
         sent = paused_at + BURST
         send_batches(client)
-        consume(client, BURST, sent)
+        consume(client, first, sent)
     certain = len(STAGES) * BURST - QUEUE_EVENTS_MAX
     # A click elsewhere has closed the table.
     page.locator("#river-by-stage > summary").click()
@@ -180,11 +197,9 @@ def test_of_a_burst_what_the_page_shows_and_counts_as_dropped_is_what_was_sent_f
     page.locator("#river-pause").click()
     page.locator("#river-by-stage > summary").click()
     counts = counts_of(page, sent)
-    with RawClient(broker_process.port) as client:
-        took_ms = stored_ms(client, BURST - 1) - stored_ms(client, 0)
-    logger.info("burst: messages=%d broker_ms=%d then=%s", BURST, took_ms, counts)
+    logger.info("bursts: %s", counts)
 
-    for settled, count in ((shown, BURST), (counts, sent)):
+    for settled, count in ((shown, first), (counts, sent)):
         assert {stage: came + lost for stage, (came, lost) in settled.items()} == dict.fromkeys(
             STAGES, count
         )

@@ -107,6 +107,26 @@ class RawClient:
         fields = header.get("extFields") or {}
         return Answer(header["code"], header.get("remark") or "", fields, body, header["opaque"])
 
+    def read_successes(self, count: int) -> None:
+        """Read answers that must say SUCCESS, many at a time: a burst is held up by nobody."""
+        received = bytearray()
+        while count:
+            part = self._socket.recv(1 << 20)
+            if not part:
+                raise ConnectionResetError("the broker closed the connection")
+            received += part
+            at = 0
+            while len(received) - at >= 8:
+                length, header_length = struct.unpack_from(">ii", received, at)
+                if len(received) - at < 4 + length:
+                    break
+                header = bytes(received[at + 8 : at + 8 + header_length])
+                assert b'"code":0' in header, header
+                at += 4 + length
+                count -= 1
+            del received[:at]
+        assert not received, "more answers than requests"
+
     def is_closed_by_peer(self) -> bool:
         """Wait for the peer to close; return False if it sends something first."""
         try:
