@@ -60,24 +60,32 @@ def build_name() -> str:
 
 def measure(twin: str) -> dict[str, float]:
     """Return what a message costs by kind of request, in turns of the fixed loop."""
+    counts = counted("tests.bench.instructions", "--twin", twin, is_native=twin == NATIVE)
+    turn = counts.pop(LOOP) / LOOPS
+    return {name: round(count / turn, 3) for name, count in sorted(counts.items())}
+
+
+def counted(module: str, *arguments: str, is_native: bool = True) -> dict[str, float]:
+    """Run a program under callgrind; return the instructions of a message by what it counts.
+
+    It is given `--counted` with a directory, where its Counter finds what it needs.
+    """
     with tempfile.TemporaryDirectory() as directory:
         _compile(Path(directory))
         environment = {
             **os.environ,
             "PYTHONHASHSEED": "0",
             "GLIBC_TUNABLES": TUNABLES,
-            "TREBUCHET_NATIVE": str(int(twin == NATIVE)),
+            "TREBUCHET_NATIVE": str(int(is_native)),
         }
         command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "-q"]
-        command += [f"--callgrind-out-file={directory}/out", sys.executable, "-m"]
-        command += ["tests.bench.instructions", "--counted", directory, "--twin", twin]
+        command += [f"--callgrind-out-file={directory}/out", sys.executable, "-m", module]
+        command += ["--counted", directory, *arguments]
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        counts = _counts(Path(directory))
-    turn = counts.pop(LOOP) / LOOPS
-    return {name: round(count / turn, 3) for name, count in sorted(counts.items())}
+        return _counts(Path(directory))
 
 
 def _compile(directory: Path) -> None:
@@ -141,9 +149,8 @@ class TimelessLoop(asyncio.SelectorEventLoop):
         return 0.0
 
 
-async def count_all(counter: Counter, *, is_native: bool) -> None:
-    """Count the loop and each kind of request."""
-    random.seed(0)
+async def a_twin(*, is_native: bool) -> Twin:
+    """Return a broker with room for all that is counted."""
     twin = Twin(
         configuration(
             mappedFileSizeCommitLog=8 << 20,
@@ -154,6 +161,13 @@ async def count_all(counter: Counter, *, is_native: bool) -> None:
         is_native=is_native,
     )
     await twin.load(TOPIC)
+    return twin
+
+
+async def count_all(counter: Counter, *, is_native: bool) -> None:
+    """Count the loop and each kind of request."""
+    random.seed(0)
+    twin = await a_twin(is_native=is_native)
     fields = send_frames.fields_of(TOPIC, 0, "UNIQ_KEY\x01AC11000100002A9F01\x02WAIT\x01true")
     item = send_frames.batch_item(BODY, b"UNIQ_KEY\x01AC11000100002A9F01\x02")
     batch = send_frames.fields_of(TOPIC, 0, "WAIT\x01true", is_batch=True)

@@ -1,13 +1,16 @@
 """What the live trace costs a message: each level and kind of watch, beside none.
 
-    python -m tests.bench.tracing [--instructions] [--against OTHER_CHECKOUT] [--slices 20]
+    python -m tests.bench.tracing [--against OTHER_CHECKOUT] [--slices 20]
+    python -m tests.bench.tracing --rates
+    python -m tests.bench.tracing --instructions
 
 One broker is loaded slice by slice, each with another level in force, in turn; the change is the
-median over pairs of slices in a row. What counts is processor time of the broker, or with
---instructions what valgrind counts, which no other process disturbs. With --against a broker of
-another checkout, such as one from before a change, is what the others are compared with. Last it
-says how many sends a second a broker takes that tells everything to one watcher, and whether the
-watcher's counts are right.
+median over pairs of slices in a row. What counts is processor time of the broker. What is pulled
+was sent just before, at the same level. With --against a broker of another checkout, such as one
+from before a change, is what the others are compared with. Last it offers OFFERED_RATE sends a
+second to a broker that tells everything to one watcher, says how many it keeps and how many more it
+could, and whether the watcher's counts are right: --rates says that alone. --instructions counts
+within one process under valgrind, which no other process disturbs: see `instructions.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,6 @@ import json
 import re
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -28,21 +30,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.bench.__main__ import LENGTHS, SEND_MESSAGE_V2, a_request, processor_seconds
+from tests.bench.tracing import instructions
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.raw_remoting import PULL_MESSAGE, create_topic, pull_fields
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 TRACE_WATCH, TRACE_UNWATCH, TRACE_LEVEL = 30001, 30002, 30021
 TOPIC = "Bench"
-KEYS = 512
-"""Messages with keys of their own, sent again and again."""
+KEYS = 500
+"""Messages with keys of their own, sent again and again; of a sample as many as it says."""
 STAGE = re.compile(rb'"stage":"(\w+)"')
 SETTLED_SECONDS = 2.0
-START_SECONDS = 900.0
-"""valgrind takes long to start."""
+FLUSHED_SECONDS = 0.7
+"""Until what was sent is flushed, and told of as that."""
+OFFERED_RATE, OFFERED_SECONDS, OFFERS_A_SECOND = 20_000, 5.0, 200
+GRACE_SECONDS = 0.1
+"""What is answered so long after its time was kept."""
 OFF, RECORDER, SAMPLED, WATCHED, FULL, OTHER = (
     "off",
     "recorder",
@@ -54,19 +60,19 @@ OFF, RECORDER, SAMPLED, WATCHED, FULL, OTHER = (
 
 
 class Cell(NamedTuple):
-    """A load: frames sent in turn, `window` of them unanswered."""
+    """A load: requests in turn, `window` of them unanswered."""
 
     name: str
-    frames: list[bytes]
     requests: int
-    messages: int
     window: int
+    pulled: int = 0
+    """How many messages each pulls and acknowledges; 0: it sends one."""
 
 
 def a_send(number: int) -> bytes:
     values = ["bench", TOPIC, "TBW102", "4", "0", "0", "1700000000000", "0"]
     fields = dict(zip("abcdefgh", values, strict=True))
-    key = f"7F0000010000{number:020X}"
+    key = instructions.a_key(number, is_wanted=number % instructions.SAMPLE == 0)
     properties = f"UNIQ_KEY\x01{key}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
     fields |= {"i": properties, "j": "0", "k": "false", "m": "false"}
     return a_request(SEND_MESSAGE_V2, fields, bytes(100))
@@ -82,39 +88,77 @@ def a_pull(queue_offset: int, count: int) -> bytes:
     return a_request(PULL_MESSAGE, fields)
 
 
-def cells(scale: int) -> list[Cell]:
-    sends = [a_send(number) for number in range(KEYS)]
-    pulls = [a_pull(32 * number, 32) for number in range(KEYS // 32)]
-    single = [a_pull(number, 1) for number in range(KEYS)]
-    return [
-        Cell("send, window 64", sends, 3_000 * scale, 1, 64),
-        Cell("send, window 1", sends, 500 * scale, 1, 1),
-        Cell("pull of 32, acknowledged", pulls, 200 * scale, 32, 1),
-        Cell("pull of 1, acknowledged", single, 500 * scale, 1, 1),
-    ]
+SENDS = [a_send(number) for number in range(KEYS)]
+CELLS = (
+    Cell("send, window 64", 12_000, 64),
+    Cell("send, window 1", 2_000, 1),
+    Cell("pull of 32, acknowledged", 800, 1, 32),
+    Cell("pull of 1, acknowledged", 2_000, 1, 1),
+)
 
 
-def load(port: int, cell: Cell) -> None:
-    """Send a cell's frames until all are answered."""
+def load(port: int, frames: Sequence[bytes], requests: int, window: int) -> None:
+    """Send frames in turn until all requests are answered."""
+    many = [*frames] * (2 + window // len(frames))
     with contextlib.closing(socket.create_connection(("127.0.0.1", port))) as peer:
-        sent, answered, received = 0, 0, bytearray()
-        while answered < cell.requests:
-            count = min(cell.window - (sent - answered), cell.requests - sent)
+        sent, answers = 0, Answers()
+        while answers.count < requests:
+            count = min(window - (sent - answers.count), requests - sent)
             if count:
-                at = sent % len(cell.frames)
-                frames = (cell.frames * (2 + cell.window // len(cell.frames)))[at : at + count]
-                peer.sendall(b"".join(frames))
+                at = sent % len(frames)
+                peer.sendall(b"".join(many[at : at + count]))
                 sent += count
             data = peer.recv(1 << 20)
             assert data, "the broker closed the connection"
-            received += data
-            while len(received) >= LENGTHS.size:
-                length, header = LENGTHS.unpack_from(received)
-                if len(received) < 4 + length:
-                    break
-                assert b'"code":0' in received[8 : 8 + header], bytes(received[8:400])
-                del received[: 4 + length]
-                answered += 1
+            answers.take(data)
+
+
+class Answers:
+    """Counts the answers in a stream; each must say that it went well."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._received = bytearray()
+
+    def take(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        at = 0
+        while len(received) - at >= LENGTHS.size:
+            length, header = LENGTHS.unpack_from(received, at)
+            if len(received) - at < 4 + length:
+                break
+            answer = bytes(received[at + 8 : at + 8 + header])
+            assert b'"code":0' in answer, answer
+            at += 4 + length
+            self.count += 1
+        del received[:at]
+
+
+def offer(port: int, frames: Sequence[bytes]) -> tuple[int, int]:
+    """Send at OFFERED_RATE, whatever is answered; return how many, and how many kept the rate."""
+    answers, kept = Answers(), 0
+    at_once = OFFERED_RATE // OFFERS_A_SECOND
+    offered = round(OFFERED_SECONDS * OFFERS_A_SECOND) * at_once
+    with contextlib.closing(socket.create_connection(("127.0.0.1", port))) as peer:
+        began = time.monotonic()
+        ending = began + OFFERED_SECONDS + GRACE_SECONDS
+
+        def read() -> None:
+            nonlocal kept
+            while answers.count < offered and (data := peer.recv(1 << 20)):
+                answers.take(data)
+                if time.monotonic() < ending:
+                    kept = answers.count
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        for number in range(offered // at_once):
+            time.sleep(max(0.0, began + number / OFFERS_A_SECOND - time.monotonic()))
+            at = number * at_once % (len(frames) - at_once)
+            peer.sendall(b"".join(frames[at : at + at_once]))
+        reader.join()
+    return offered, kept
 
 
 class Watch:
@@ -161,41 +205,34 @@ class Watch:
 class Measured:
     """A running broker."""
 
-    def __init__(self, checkout: Path, directory: Path, *, is_counted: bool) -> None:
+    def __init__(self, checkout: Path, directory: Path) -> None:
         self.broker = BrokerProcess(directory, mappedFileSizeCommitLog=256 << 20)
         self.broker.checkout = checkout
-        self._counts = directory / "callgrind"
-        if is_counted:
-            self.broker.prefix = [
-                "valgrind",
-                "--tool=callgrind",
-                f"--callgrind-out-file={self._counts}",
-            ]
-        self._is_counted = is_counted
-        self._dumps = 0
         self.broker.launch()
-        until(lambda: self.broker.is_listening, "the broker to listen", seconds=START_SECONDS)
+        until(lambda: self.broker.is_listening, "the broker to listen", seconds=60)
         create_topic(self.broker.port, TOPIC)
+        self._stored = 0
 
     def measure(self, cell: Cell) -> float:
-        """Return nanoseconds or instructions a message of one slice."""
-        if self._is_counted:
-            self._control("-z")
-            load(self.broker.port, cell)
-            self._control("-d")
-            self._dumps += 1
-            text = Path(f"{self._counts}.{self._dumps}").read_text()
-            used = float(text.rpartition("totals: ")[2].split()[0])
+        """Return nanoseconds a message of one slice."""
+        frames, messages = SENDS, cell.requests
+        if cell.pulled:
+            messages *= cell.pulled
+            first = self._stored
+            self._send(messages, 64)
+            # A broker tells of flushes when they have been.
+            time.sleep(FLUSHED_SECONDS)
+            frames = [a_pull(at, cell.pulled) for at in range(first, first + messages, cell.pulled)]
+        before = processor_seconds(self.broker.pid)
+        if cell.pulled:
+            load(self.broker.port, frames, cell.requests, cell.window)
         else:
-            before = processor_seconds(self.broker.pid)
-            load(self.broker.port, cell)
-            used = (processor_seconds(self.broker.pid) - before) * 1e9
-        return used / (cell.requests * cell.messages)
+            self._send(cell.requests, cell.window)
+        return (processor_seconds(self.broker.pid) - before) * 1e9 / messages
 
-    def _control(self, what: str) -> None:
-        subprocess.run(
-            ["callgrind_control", what, str(self.broker.pid)], check=True, capture_output=True
-        )
+    def _send(self, requests: int, window: int) -> None:
+        load(self.broker.port, SENDS, requests, window)
+        self._stored += requests
 
     def set_level(self, level: str, **more: object) -> None:
         body = json.dumps({"level": level, **more}).encode()
@@ -212,7 +249,7 @@ class Measured:
         elif mode != OTHER:
             self.set_level("off" if mode == OFF else "recorder")
         if mode == SAMPLED:
-            watch = Watch(self.broker.port, {"sample": 100})
+            watch = Watch(self.broker.port, {"sample": instructions.SAMPLE})
         elif mode == WATCHED:
             watch = Watch(self.broker.port, {})
         try:
@@ -223,11 +260,11 @@ class Measured:
 
 
 def measure(
-    brokers: dict[str, Measured], scale: int, slices: int, found: dict[tuple[str, str], list[float]]
+    brokers: dict[str, Measured], slices: int, found: dict[tuple[str, str], list[float]]
 ) -> None:
     """Add what a message costs in each mode, by cell and mode."""
     modes = list(brokers)
-    for cell in cells(scale):
+    for cell in CELLS:
         for slice_number in range(-1, slices):
             # Each first in turn: what runs first finds other caches.
             for mode in modes if slice_number % 2 else reversed(modes):
@@ -238,26 +275,50 @@ def measure(
 
 
 def rates(measured: Measured) -> None:
-    """Print how many sends a second are taken, untraced and all told to one watcher, in turn."""
-    cell = cells(10)[0]
+    """Print what is kept of OFFERED_RATE, and how many sends a second are taken, all told."""
+    port = measured.broker.port
+    with told(measured) as watch:
+        offered, kept = offer(port, SENDS)
+        print(f"of {OFFERED_RATE} sends a second, all told, were kept: {kept / offered:.1%}")
+        say_counts(watch, offered)
+    requests = 10 * 3_000
     found: dict[str, list[float]] = {OFF: [], WATCHED: []}
-    lacking = 0
     for _ in range(3):
-        for mode, taken in found.items():
-            measured.set_level("off" if mode == OFF else "recorder")
-            watch = Watch(measured.broker.port, {}) if mode == WATCHED else None
+        measured.set_level("off")
+        began = time.monotonic()
+        load(port, SENDS, requests, 64)
+        found[OFF].append(requests / (time.monotonic() - began))
+        with told(measured) as watch:
             began = time.monotonic()
-            load(measured.broker.port, cell)
-            taken.append(cell.requests / (time.monotonic() - began))
-            if watch is not None:
-                time.sleep(SETTLED_SECONDS)
-                dropped = int(watch.last["dropped"])
-                lacking += watch.lacking() - dropped
-                print(f"come {watch.come['stored']}, dropped {dropped}, sent {cell.requests}")
-                watch.close()
+            load(port, SENDS, requests, 64)
+            found[WATCHED].append(requests / (time.monotonic() - began))
+            say_counts(watch, requests)
     plain, traced = (statistics.median(found[mode]) for mode in (OFF, WATCHED))
-    print(f"sends a second: {plain:.0f} untraced, {traced:.0f} all told ({traced / plain:.0%})")
-    print("each event has come or is counted as dropped" if not lacking else f"LACKING {lacking}")
+    print(f"at most: {plain:.0f} sends a second untraced, {traced:.0f} all told")
+
+
+@contextlib.contextmanager
+def told(measured: Measured) -> Iterator[Watch]:
+    """Have everything told to one watcher."""
+    measured.set_level("recorder")
+    watch = Watch(measured.broker.port, {})
+    try:
+        yield watch
+    finally:
+        watch.close()
+
+
+def say_counts(watch: Watch, sent: int) -> None:
+    """Print what has come of all that was sent, and whether the rest is counted as dropped."""
+    time.sleep(SETTLED_SECONDS)
+    dropped = int(watch.last["dropped"])
+    lacking = watch.lacking() - dropped
+    stored = int(watch.last["offered"]["stored"])
+    is_right = stored == sent and not lacking
+    print(
+        f"sent {sent}, told {watch.come['stored']} as stored, dropped {dropped} events of all:",
+        "all counted" if is_right else f"LACKING {sent - stored} stored, {lacking} events",
+    )
 
 
 def main() -> int:
@@ -265,34 +326,45 @@ def main() -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--against", type=Path, help="another checkout of this project")
     parser.add_argument("--instructions", action="store_true", help="count by valgrind")
+    parser.add_argument("--rates", action="store_true", help="only what rates are kept")
     parser.add_argument("--slices", type=int, default=20)
     asked = parser.parse_args()
+    if asked.instructions:
+        print("a message: instructions")
+        for line in instructions.table(instructions.measure()):
+            print(line)
+        return 0
     found: dict[tuple[str, str], list[float]] = {}
     with tempfile.TemporaryDirectory() as directory:
-        ours = Measured(ROOT, Path(directory) / "ours", is_counted=asked.instructions)
+        ours = Measured(ROOT, Path(directory) / "ours")
         brokers = dict.fromkeys((OFF, RECORDER, SAMPLED, WATCHED, FULL), ours)
         if asked.against:
-            other = Measured(
-                asked.against.resolve(), Path(directory) / "other", is_counted=asked.instructions
-            )
+            other = Measured(asked.against.resolve(), Path(directory) / "other")
             brokers = {OTHER: other, **brokers}
         try:
-            measure(brokers, 1 if asked.instructions else 4, asked.slices, found)
-            if not asked.instructions:
-                rates(ours)
+            if not asked.rates:
+                measure(brokers, asked.slices, found)
+            rates(ours)
         finally:
             for each in {*brokers.values()}:
                 each.broker.stop()
+    if asked.rates:
+        return 0
+    report(brokers, found)
+    return 0
+
+
+def report(brokers: dict[str, Measured], found: dict[tuple[str, str], list[float]]) -> None:
+    """Print the medians, and the changes over pairs."""
     first = next(iter(brokers))
-    print("a message:", "instructions" if asked.instructions else "ns of processor")
-    for cell in cells(1):
+    print("a message: ns of processor")
+    for cell in CELLS:
         for mode in brokers:
             costs = found[cell.name, mode]
             pairs = zip(found[cell.name, first], costs, strict=True)
             ratio = statistics.median(after / before for before, after in pairs)
             cost = statistics.median(costs)
             print(f"{cell.name:<26}{mode:<15}{cost:12.0f}  {ratio - 1:+.1%}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,53 @@
+"""What the live trace costs a message, in instructions; see tests/bench/tracing/instructions.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.instructions.__main__ import missing
+from tests.bench.tracing import instructions as traced
+from tests.support.twins import is_compiled
+
+pytestmark = pytest.mark.callgrind
+
+RECORDER_MAX = 1.03
+SAMPLED_MAX = 1.05
+TOLD_MAX = 6.0
+"""Of what a send costs without a trace: all that is told of one message, at two stages."""
+
+
+@pytest.fixture(scope="module")
+def costs() -> traced.COSTS:
+    if reason := missing():
+        pytest.skip(reason)
+    if not is_compiled():
+        pytest.skip("no compiled turn: python -m broker_core.native.build")
+    return traced.measure()
+
+
+def over_off(costs: traced.COSTS, mode: str) -> dict[str, float]:
+    return {kind: costs[kind, mode] / costs[kind, traced.OFF] for kind in traced.KINDS}
+
+
+def test_the_flight_recorder_costs_less_than_three_percent(costs: traced.COSTS) -> None:
+    found = over_off(costs, traced.RECORDER)
+
+    assert {kind: each for kind, each in found.items() if each > RECORDER_MAX} == {}
+
+
+def test_a_message_that_a_sample_does_not_want_costs_less_than_five_percent_more(
+    costs: traced.COSTS,
+) -> None:
+    found = over_off(costs, traced.UNPICKED)
+
+    assert {kind: each for kind, each in found.items() if each > SAMPLED_MAX} == {}
+
+
+def test_to_tell_of_a_message_costs_no_more_than_some_sends(costs: traced.COSTS) -> None:
+    # What bounds a sample of one in a hundred: docs/tracing.md.
+    found = {
+        kind: traced.told_cost(costs, kind) / costs[traced.SEND, traced.OFF]
+        for kind in traced.KINDS
+    }
+
+    assert {kind: each for kind, each in found.items() if each > TOLD_MAX} == {}
