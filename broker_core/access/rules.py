@@ -222,6 +222,9 @@ RULES: dict[int, Rule] = {
     ),
     RequestCode.GET_CONSUMER_RUNNING_INFO: ADMINISTRATOR,
     RequestCode.DISCONNECT_CLIENT: ADMINISTRATOR,
+    RequestCode.UPDATE_DELAY_OFFSET: ADMINISTRATOR,
+    RequestCode.UPDATE_CONSUMER_FILTER: ADMINISTRATOR,
+    RequestCode.DELETE_CONSUMER_FILTER: ADMINISTRATOR,
     RequestCode.QUERY_CONSUME_QUEUE: ADMINISTRATOR,
     RequestCode.RESUME_CHECK_HALF_MESSAGE: ADMINISTRATOR._replace(
         found="PUB on the topic of transactions that were given up"

@@ -12,6 +12,8 @@ from broker_core.processors.admin.access import AccessAdmin
 from broker_core.processors.admin.broker import BrokerAdmin
 from broker_core.processors.admin.clients import ClientsAdmin
 from broker_core.processors.admin.connections import ConnectionsAdmin
+from broker_core.processors.admin.delays import DelaysAdmin
+from broker_core.processors.admin.filters import FiltersAdmin
 from broker_core.processors.admin.groups import GroupsAdmin
 from broker_core.processors.admin.internals import InternalsAdmin
 from broker_core.processors.admin.messages import MessagesAdmin
@@ -136,6 +138,8 @@ def build_processors(
             live_update.apply,
             lambda: _runtime_info(foundation, ha, left()),
         ),
+        delays=DelaysAdmin(storage.schedule),
+        filters=_filters(foundation, storage, clients),
         sample=_sample(foundation, storage, readings, ha),
         internals=_internals(foundation, readings),
     )
@@ -155,6 +159,17 @@ def _groups(
         storage.stats,
         foundation.clock,
         long_answers,
+    )
+
+
+def _filters(foundation: Foundation, storage: StorageParts, clients: ClientParts) -> FiltersAdmin:
+    return FiltersAdmin(
+        foundation.configuration.broker,
+        foundation.configuration.limits,
+        storage.topics,
+        storage.filters,
+        clients.consumers,
+        storage.parked_pulls,
     )
 
 

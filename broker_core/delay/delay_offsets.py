@@ -66,6 +66,11 @@ class DelayOffsets:
             self.table[level] = queue_offset
             self.is_dirty = True
 
+    def put(self, level: int, queue_offset: int) -> None:
+        """Set an offset, and write it even where the table has no row and counts it as 0."""
+        self.table[level] = queue_offset
+        self.is_dirty = True
+
     def document(self) -> dict[str, Any]:
         """Return the whole table in the file's shape."""
         return {"offsetTable": dict(sorted(self.table.items()))}
@@ -75,10 +80,12 @@ class DelayOffsets:
         self.is_dirty = False
         return self._document.text(self.document())
 
-    async def write(self, text: bytes) -> None:
-        """Write the file in a worker thread."""
+    async def write(self, text: bytes) -> bool:
+        """Write the file in a worker thread; return whether it is written."""
         try:
             await asyncio.to_thread(self._document.write, text)
         except OSError:
             self.is_dirty = True
             logger.exception("delay offsets are not persisted, trying again")
+            return False
+        return True

@@ -10,7 +10,7 @@ Invariant: no due time is earlier than steady time at the put + the level's dela
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,16 +20,18 @@ JITTER_MS = 2
 """Two clocks that are read one after the other, in whole milliseconds, may differ by this."""
 RUN_MS = 20
 """Skews of one run differ by at most this; a message may be this late after a step."""
+RUNS_KEPT = 1_024
+"""Runs before the one asked for: an administrator may move a level back."""
 
 
 class DueTimes:
-    """Event loop only; asked for queue offsets in rising order."""
+    """Event loop only."""
 
     def __init__(self, steady: SteadyClock, delay_ms: int) -> None:
         self._steady = steady
         self._delay_ms = delay_ms
         self._started_ms = steady.now_ms()
-        self._runs: deque[tuple[int, int]] = deque()
+        self._runs: list[tuple[int, int]] = []
         self._least_ms = self._most_ms = 0
 
     def note_put(self, queue_offset: int, store_timestamp: int) -> None:
@@ -46,10 +48,13 @@ class DueTimes:
     def due_ms(self, queue_offset: int, deliver_time_ms: int) -> int:
         """Return when a message is due, in steady time, from the due time of its unit."""
         runs = self._runs
-        while len(runs) > 1 and runs[1][0] <= queue_offset:
-            runs.popleft()
-        if runs and runs[0][0] <= queue_offset:
-            return deliver_time_ms - runs[0][1]
+        at = bisect_left(runs, (queue_offset + 1,)) - 1
+        if at >= 0:
+            skew_ms = runs[at][1]
+            if at >= RUNS_KEPT:
+                # The oldest two become one.
+                runs[:2] = [(runs[0][0], runs[1][1])]
+            return deliver_time_ms - skew_ms
         # Put before this process started, whose wall time is believed; but not beyond what the
         # level waits: the clock was set back, or the level is shorter now and others wait behind.
         return min(deliver_time_ms, self._started_ms + self._delay_ms)

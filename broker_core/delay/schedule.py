@@ -13,6 +13,7 @@ never be put is skipped; the original never stops trying.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
@@ -117,6 +118,10 @@ class ScheduleService(Service):
         self._steady = steady
         self._flush_interval_s = flush_interval_ms / 1000
         self._due_times: dict[int, DueTimes] = {}
+        self._moved: dict[int, asyncio.Event] = {}
+        self._followed: Mapping[int, int] = {}
+        # An older text must not be written after a newer one.
+        self._persisting = asyncio.Lock()
 
     def load(self) -> None:
         """Read the offsets.
@@ -141,13 +146,21 @@ class ScheduleService(Service):
             self._correct(level)
 
     async def follow(self, table: Mapping[int, int]) -> None:
-        """Take over the offsets of the master and write them; none moves back."""
+        """Take over the offsets of the master and write them.
+
+        None moves back, unless the master's own moved back since the last call.
+        """
+        before, self._followed = self._followed, table
         for level, queue_offset in table.items():
-            self._offsets.move(level, max(queue_offset, self._offsets.get(level)))
-        if self._offsets.is_dirty:
-            await self._offsets.write(self._offsets.text())
+            is_moved_back = queue_offset < before.get(level, 0)
+            own = 0 if is_moved_back else self._offsets.get(level)
+            self._offsets.move(level, max(queue_offset, own))
+        async with self._persisting:
+            if self._offsets.is_dirty:
+                await self._offsets.write(self._offsets.text())
 
     def start(self) -> None:
+        self._moved = {level: asyncio.Event() for level in self._due_times}
         for level in self._due_times:
             self.spawn(self._deliver_forever(level), name=f"delay-level-{level}")
         self.spawn(self._persist_forever(), name="delay-offsets")
@@ -164,6 +177,31 @@ class ScheduleService(Service):
             due_times.note_put(result.queue_offset, result.store_timestamp)
         if self._on_deferred is not None:
             self._on_deferred(queue_id, result)
+
+    def range_of(self, level: int) -> tuple[int, int] | None:
+        """Return the ends of a level's queue, where its offset lies; None: no such level."""
+        if level not in self._due_times:
+            return None
+        return (
+            self._store.min_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1),
+            self._store.max_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1),
+        )
+
+    async def go_to(self, level: int, queue_offset: int) -> bool:
+        """Begin a level's next delivery at an offset within `range_of`; return whether it is kept.
+
+        What lies between is skipped, or delivered once more. What is not kept yet is tried again,
+        and holds in this process meanwhile.
+        """
+        self._offsets.put(level, queue_offset)
+        moved = self._moved.get(level)
+        if moved is not None:
+            moved.set()
+        return await self.persist()
+
+    def offset_of(self, level: int) -> int:
+        """Return the queue_offset that a level delivers next."""
+        return self._offsets.get(level)
 
     def document(self) -> dict[str, dict[int, int]]:
         """Return delayOffset.json's content."""
@@ -194,6 +232,8 @@ class ScheduleService(Service):
             )
             if not isinstance(result, GetMessageResult):
                 await result
+                if self._offsets.get(level) != queue_offset:
+                    return 0  # Somebody moved it meanwhile.
         for commit_log_offset, size, deliver_time_ms in units:
             due_ms = due_times.due_ms(queue_offset, deliver_time_ms)
             if due_ms > now_ms:
@@ -204,15 +244,19 @@ class ScheduleService(Service):
             self._offsets.move(level, queue_offset)
         return 0
 
-    async def persist(self) -> None:
-        """Write the offsets if they moved, after the copies before them are durable."""
-        if not self._offsets.is_dirty:
-            return
-        text = self._offsets.text()
-        if await self._store.flush():
-            await self._offsets.write(text)
-        else:
+    async def persist(self) -> bool:
+        """Write the offsets if they moved, after the copies before them are durable.
+
+        Returns whether they are in the file.
+        """
+        async with self._persisting:
+            if not self._offsets.is_dirty:
+                return True
+            text = self._offsets.text()
+            if await self._store.flush():
+                return await self._offsets.write(text)
             self._offsets.is_dirty = True
+            return False
 
     def _deliver(self, level: int, queue_offset: int, commit_log_offset: int) -> bool:
         """Put a message to its real topic; False when the put has to be tried again."""
@@ -281,7 +325,20 @@ class ScheduleService(Service):
             except (BrokerError, OSError):
                 logger.exception("delivery failed, trying again: level=%d", level)
                 wait_ms = FAILURE_MS
-            await self._clock.sleep(wait_ms / 1000)
+            await self._wait(level, wait_ms)
+
+    async def _wait(self, level: int, wait_ms: int) -> None:
+        """Wait for a time, or until the level is moved."""
+        if wait_ms <= 0:
+            await self._clock.sleep(0)
+            return
+        moved = self._moved[level]
+        timer = self._clock.call_at(self._clock.monotonic() + wait_ms / 1000, moved.set)
+        try:
+            await moved.wait()
+        finally:
+            timer.cancel()
+        moved.clear()
 
     async def _persist_forever(self) -> None:
         while True:

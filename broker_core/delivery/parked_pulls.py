@@ -117,6 +117,12 @@ class ParkedPulls:
         for parked in self._by_connection.pop(connection, ()):
             self._unpark(parked)
 
+    def end(self, topic: str) -> None:
+        """Answer the pulls of a topic: by what they filter has changed, and the next ones know."""
+        for key in [key for key in self._parked if key[0] == topic]:
+            for parked in self._parked[key]:
+                self._expire(parked)
+
     def shutdown(self) -> None:
         """Answer every parked pull."""
         for parked in [one for waiting in self._parked.values() for one in waiting]:

@@ -191,14 +191,64 @@ class ConsumerFilters(Generic[E]):
             if not known.is_dead:
                 self._bury(known)
 
+    def put(
+        self,
+        group: str,
+        topic: str,
+        expression_type: str,
+        text: str,
+        subscribed_version: int | None,
+    ) -> None:
+        """Put an administrator's expression in a filter's place, or make the filter.
+
+        `subscribed_version` is that of the group's subscription to the topic, None without one: the
+        filter is then a dead one. It keeps the version that it had, if that is greater; so what the
+        group's members have subscribed already leaves it alone, and what they subscribe from now on
+        replaces it.
+
+        Raises:
+            ValueError: the expression does not compile, or there are too many filters.
+        """
+        old = self.find(topic, group)
+        expression = self._compile(expression_type, text)
+        most = self._limits.consumer_filter_nums_max
+        gone = 0 if old is None else _weight(old.text)
+        if self._weight - gone + _weight(text) > most:
+            raise ValueError(f"there are consumerFilterNumsMax={most} filters")
+        self._dirty = True
+        version = max(0 if old is None else old.client_version, subscribed_version or 0)
+        if old is not None and (old.expression_type, old.text) == (expression_type, text):
+            old.client_version = version
+            return
+        new = self._add(
+            group,
+            topic,
+            expression_type,
+            text,
+            expression,
+            version,
+            max(self._clock.now_ms(), self._newest_stored_ms()),
+        )
+        if subscribed_version is None:
+            self._bury(new)
+
+    def drop(self, group: str, topic: str) -> bool:
+        """Forget a filter; return whether there was one."""
+        found = self.find(topic, group)
+        if found is not None:
+            self._remove(found)
+        return found is not None
+
     def follow(self, topics: Mapping[str, TopicFilters]) -> None:
         """Take over the master's filters that are newer than ours, or that we do not have.
+
+        One of the same version with another expression was changed there by an administrator.
 
         A filter is born no earlier than our last message: the bitmaps before lack its bits.
         """
         for one in [one for topic in topics.values() for one in topic.group_filter_data.values()]:
             old = self.find(one.topic, one.consumer_group)
-            if old is not None and one.client_version <= old.client_version:
+            if old is not None and not _is_later(one, old):
                 continue
             if self._weight + _weight(one.expression) > self._limits.consumer_filter_nums_max:
                 logger.warning(
@@ -231,8 +281,8 @@ class ConsumerFilters(Generic[E]):
             self._document.save(self.document())
             self._dirty = False
 
-    async def persist_in_thread(self) -> None:
-        """Do as `persist`, but encode and write in a thread."""
+    async def persist_in_thread(self) -> bool:
+        """Do as `persist`, but encode and write in a thread; return whether all is written."""
         self._clean()
         if self._dirty:
             snapshot = {topic: dict(filters) for topic, filters in self._table.items()}
@@ -242,6 +292,8 @@ class ConsumerFilters(Generic[E]):
             except OSError:
                 self._dirty = True
                 logger.exception("consumer filters are not persisted, trying again")
+                return False
+        return True
 
     def text(self, one: ConsumerFilter[E] | None) -> str:
         """Return a filter in the file's text form, "null" for None."""
@@ -394,6 +446,12 @@ class ConsumerFilters(Generic[E]):
             and data.bit_num == self._bloom.bit_num
             and len(data.bit_pos) == self._bloom.hash_num
         )
+
+
+def _is_later(one: StoredFilter, old: ConsumerFilter[Any]) -> bool:
+    if one.client_version != old.client_version:
+        return one.client_version > old.client_version
+    return (one.expression_type, one.expression) != (old.expression_type, old.text)
 
 
 def _weight(text: str) -> int:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from broker_core.processors.admin.broker import BrokerAdmin
     from broker_core.processors.admin.clients import ClientsAdmin
     from broker_core.processors.admin.connections import ConnectionsAdmin
+    from broker_core.processors.admin.delays import DelaysAdmin
+    from broker_core.processors.admin.filters import FiltersAdmin
     from broker_core.processors.admin.groups import GroupsAdmin
     from broker_core.processors.admin.ha import HaAdmin
     from broker_core.processors.admin.internals import InternalsAdmin
@@ -57,6 +59,8 @@ class Processors:
     messages: MessagesAdmin
     replication: ReplicationAdmin
     broker: BrokerAdmin
+    delays: DelaysAdmin
+    filters: FiltersAdmin
     sample: SampleAdmin
     internals: InternalsAdmin
     ha: HaAdmin
@@ -143,7 +147,10 @@ def _ours(processors: Processors) -> dict[int, Handler]:
         RequestCode.EXPLAIN_ACCESS: processors.access.explain,
         RequestCode.GET_BROKER_SAMPLE: processors.sample.sample,
         RequestCode.GET_BROKER_INTERNALS: processors.internals.internals,
+        RequestCode.UPDATE_DELAY_OFFSET: processors.delays.update_offset,
         RequestCode.GET_ALL_CONSUMER_FILTER: processors.ha.all_filters,
+        RequestCode.UPDATE_CONSUMER_FILTER: processors.filters.update,
+        RequestCode.DELETE_CONSUMER_FILTER: processors.filters.delete,
         RequestCode.GET_REPLICATION_STATE: processors.replication.state,
         RequestCode.PROMOTE_BROKER: processors.replication.promote,
         RequestCode.TRACE_WATCH: processors.trace.watch,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker_core.broker import Broker
+    from broker_core.protocol.command import RemotingCommand
 
 
 @pytest.fixture
@@ -161,4 +162,71 @@ async def test_a_restart_delivers_what_waited(tmp_path: Path, clock: ManualClock
 
         assert [message.body for message in messages(answer)] == [b"waits"]
         assert len(messages(await client.pull("T"))) == 2
+        await client.shutdown()
+
+
+async def move(client: Client, level: object, offset: object) -> RemotingCommand:
+    return await client.ask(RequestCode.UPDATE_DELAY_OFFSET, level=level, offset=offset)
+
+
+async def test_a_level_that_is_moved_ahead_skips_and_one_that_is_moved_back_delivers_again(
+    tmp_path: Path, client: Client, clock: ManualClock
+) -> None:
+    for number in range(3):
+        await client.send("T", b"%d" % number, DELAY="2")
+    ahead = await move(client, 2, 2)
+    kept = (tmp_path / "store" / "config" / "delayOffset.json").read_bytes()
+    await pass_time(clock, 5_100)
+    first = [message.body for message in messages(await client.pull("T"))]
+
+    back = await move(client, 2, 1)
+    await pass_time(clock, 100)
+
+    assert (ahead.code, back.code) == (ResponseCode.SUCCESS,) * 2
+    assert (json_body(ahead), json_body(back)) == ({"from": 0, "to": 2}, {"from": 3, "to": 1})
+    assert b"{2:2" in kept
+    assert first == [b"2"]
+    again = [message.body for message in messages(await client.pull("T"))]
+    assert again == [b"2", b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("level", "offset", "said"),
+    [
+        (2, 2, "delay level 2 has the offsets from 0 to 1"),
+        (3, 1, "delay level 3 has the offsets from 0 to 0"),
+        (19, 0, "there is no delay level 19"),
+        (0, 0, "there is no delay level 0"),
+        (2, -1, "offset"),
+        ("two", 0, "level"),
+    ],
+)
+async def test_an_offset_outside_of_the_levels_queue_is_refused(
+    client: Client, level: object, offset: object, said: str
+) -> None:
+    await client.send("T", DELAY="2")
+
+    answer = await move(client, level, offset)
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert said in (answer.remark or "")
+    offsets = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET)
+    assert offsets.body == b'{"offsetTable":{}}'
+
+
+async def test_a_moved_level_goes_on_there_after_a_restart(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    async with running_broker(tmp_path, clock=clock) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        for number in range(3):
+            await client.send("T", b"%d" % number, DELAY="3")
+        await move(client, 3, 1)
+        await client.shutdown()
+    clock.advance_ms(60_000)
+
+    async with running_broker(tmp_path, clock=clock) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await pass_time(clock, 100)
+        assert [each.body for each in messages(await client.pull("T"))] == [b"1", b"2"]
         await client.shutdown()

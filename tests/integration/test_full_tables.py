@@ -72,6 +72,19 @@ ASKED: dict[int, list[tuple[dict[str, str], Any]]] = {
     RequestCode.EXPLAIN_ACCESS: [({"action": "PUB", "topic": WIDE, "address": "10.1.2.3"}, None)],
     RequestCode.GET_BROKER_INTERNALS: [({}, None)],
     RequestCode.DISCONNECT_CLIENT: [({"group": CROWD, "clientId": "none"}, None)],
+    RequestCode.UPDATE_DELAY_OFFSET: [({"level": "1", "offset": "0"}, None)],
+    RequestCode.UPDATE_CONSUMER_FILTER: [
+        (
+            {},
+            {
+                "consumerGroup": CROWD,
+                "topic": WIDE,
+                "expressionType": "SQL92",
+                "expression": "price > 1",
+            },
+        )
+    ],
+    RequestCode.DELETE_CONSUMER_FILTER: [({"consumerGroup": CROWD, "topic": WIDE}, None)],
     RequestCode.RESET_OFFSETS: [
         ({}, {"topic": WIDE, "group": CROWD, "offsets": [[each, 0] for each in range(10_000)]})
     ],

@@ -91,6 +91,30 @@ async def test_topics_and_groups_are_changed_at_the_master(
     assert (broker.storage.topics.table, broker.storage.groups.table) == (topics, groups)
 
 
+@pytest.mark.parametrize(
+    ("code", "fields", "body"),
+    [
+        (RequestCode.UPDATE_DELAY_OFFSET, {"level": 3, "offset": 1}, b""),
+        (
+            RequestCode.UPDATE_CONSUMER_FILTER,
+            {},
+            b'{"consumerGroup":"g","topic":"T","expressionType":"SQL92","expression":"a > 1"}',
+        ),
+        (RequestCode.DELETE_CONSUMER_FILTER, {"consumerGroup": "g", "topic": "T"}, b""),
+    ],
+)
+async def test_delay_offsets_and_filters_are_changed_at_the_master(
+    client: Client, broker: Broker, code: RequestCode, fields: dict[str, Any], body: bytes
+) -> None:
+    before = broker.storage.schedule.document(), broker.storage.filters.document()
+
+    answer = await client.ask(code, body, **fields)
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "change them there" in (answer.remark or "")
+    assert (broker.storage.schedule.document(), broker.storage.filters.document()) == before
+
+
 async def test_a_slave_serves_reads(client: Client) -> None:
     answer = await client.pull("T")
 

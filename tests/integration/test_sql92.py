@@ -11,7 +11,8 @@ from broker_core.formats.record import decode
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.broker import running_broker
-from tests.support.client import Client, messages
+from tests.support.client import Client, json_body, messages
+from tests.support.waiting import until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -323,3 +324,110 @@ async def test_the_units_of_a_queue_are_shown_with_their_extensions(tmp_path: Pa
     positions = json.loads(body["filterData"])["bloomFilterData"]["bitPos"]
     bits = second["bitMap"].replace("\n", "")[::-1]
     assert {place for place, bit in enumerate(bits) if bit == "1"} == set(positions)
+
+
+async def put_filter(
+    client: Client, expression: str, *, topic: str = "T", expression_type: str = SQL
+) -> RemotingCommand:
+    body = {
+        "consumerGroup": "g",
+        "topic": topic,
+        "expressionType": expression_type,
+        "expression": expression,
+    }
+    return await client.ask(RequestCode.UPDATE_CONSUMER_FILTER, java_json.encode(body))
+
+
+async def drop_filter(client: Client) -> RemotingCommand:
+    return await client.ask(RequestCode.DELETE_CONSUMER_FILTER, consumerGroup="g", topic="T")
+
+
+async def test_an_administrators_filter_holds_for_pulls_and_is_kept(
+    tmp_path: Path, client: Client
+) -> None:
+    await send_prices(client, 5, 15, 25)
+    groups = {"g": {"T": "price > 10"}}
+    await client.heartbeat(consumer_groups=groups, expression_type=SQL, sub_version=3)
+
+    answer = await put_filter(client, "price > 20")
+    await client.heartbeat(consumer_groups=groups, expression_type=SQL, sub_version=3)
+
+    assert answer.code == ResponseCode.SUCCESS
+    assert bodies(await client.pull("T", subscription=None, sub_version=3)) == [b"25"]
+    text = (tmp_path / "store" / "config" / "consumerFilter.json").read_text()
+    assert '"expression":"price > 20"' in text
+    await client.heartbeat(consumer_groups=groups, expression_type=SQL, sub_version=4)
+    found = await client.pull("T", subscription=None, sub_version=4)
+    assert bodies(found) == [b"15", b"25"], "a member that subscribes anew has its own"
+
+
+async def test_a_pull_that_waits_is_ended_when_its_filter_changes(
+    broker: Broker, client: Client
+) -> None:
+    await send_prices(client, 5)
+    await client.heartbeat(
+        consumer_groups={"g": {"T": "price > 10"}}, expression_type=SQL, sub_version=3
+    )
+    other = Client(client.address)
+    waiting = asyncio.create_task(
+        client.pull("T", 1, subscription=None, sub_version=3, suspend_ms=60_000, timeout_s=60)
+    )
+    await until_async(lambda: len(broker.storage.parked_pulls) == 1, "the pull's waiting")
+
+    await put_filter(other, "price < 10")
+    ended = await waiting
+    await send_prices(other, 6)
+    found = await client.pull("T", 1, subscription=None, sub_version=3)
+
+    assert ended.code == ResponseCode.PULL_NOT_FOUND
+    assert bodies(found) == [b"6"]
+    await other.shutdown()
+
+
+async def test_a_filter_that_is_none_is_refused_and_the_old_one_stays(client: Client) -> None:
+    await send_prices(client, 5)
+    await client.heartbeat(consumer_groups={"g": {"T": "price > 10"}}, expression_type=SQL)
+
+    bad = await put_filter(client, "price >")
+    tags = await put_filter(client, "A", expression_type="TAG")
+    nowhere = await put_filter(client, "price > 1", topic="Nowhere")
+    illegal = await put_filter(client, "price > 1", topic="no topic")
+    long = await put_filter(client, "x" * 40_000)
+    unreadable = await client.ask(RequestCode.UPDATE_CONSUMER_FILTER, b"[]")
+
+    assert bad.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert "at character" in (bad.remark or "")
+    assert tags.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert nowhere.code == ResponseCode.TOPIC_NOT_EXIST
+    assert {illegal.code, long.code, unreadable.code} == {ResponseCode.SYSTEM_ERROR}
+    assert "clientExpressionCharsMax" in (long.remark or "")
+    kept = json_body(await client.ask(RequestCode.GET_ALL_CONSUMER_FILTER))
+    assert kept["filterDataByTopic"]["T"]["groupFilterData"]["g"]["expression"] == "price > 10"
+
+
+async def test_a_deleted_filter_is_refused_until_the_next_heartbeat(client: Client) -> None:
+    await send_prices(client, 5, 15)
+    groups = {"g": {"T": "price > 10"}}
+    await client.heartbeat(consumer_groups=groups, expression_type=SQL, sub_version=3)
+
+    deleted = await drop_filter(client)
+    missing = await drop_filter(client)
+    refused = await client.pull("T", subscription=None, sub_version=3)
+    await client.heartbeat(consumer_groups=groups, expression_type=SQL, sub_version=3)
+    found = await client.pull("T", subscription=None, sub_version=3)
+
+    assert (deleted.code, missing.code) == (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
+    assert refused.code == ResponseCode.FILTER_DATA_NOT_EXIST
+    assert bodies(found) == [b"15"]
+
+
+async def test_without_the_key_no_filter_is_put(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await send_prices(client, 15)
+
+        answer = await put_filter(client, "price > 1")
+
+        await client.shutdown()
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "does not support" in (answer.remark or "")

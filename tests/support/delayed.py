@@ -46,7 +46,8 @@ class Delayed:
         )
         self.levels = DelayLevels.of(levels)
         self.store = a_store(clock, storage, config)
-        self.offsets = DelayOffsets(Document(storage, Path("/store/config/delayOffset.json")))
+        self.document = Document(storage, Path("/store/config/delayOffset.json"))
+        self.offsets = DelayOffsets(self.document)
         self.delivered: list[tuple[bytes, float]] = []
         """Bodies with the monotonic times of their deliveries."""
         self.deferred: list[tuple[int, PutMessageResult]] = []

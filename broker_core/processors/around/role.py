@@ -24,6 +24,10 @@ _CHANGE = (
     "Can't modify topic or subscription group from slave broker, please execute it from master "
     "broker.",
 )
+_SLAVES_FILE = (
+    ResponseCode.SYSTEM_ERROR,
+    "this broker is a slave: its delay offsets and filters follow its master's, change them there",
+)
 MASTERS_OWN: Mapping[int, tuple[ResponseCode, str]] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC: _CHANGE,
     RequestCode.DELETE_TOPIC_IN_BROKER: _CHANGE,
@@ -33,6 +37,9 @@ MASTERS_OWN: Mapping[int, tuple[ResponseCode, str]] = {
         ResponseCode.SLAVE_NOT_AVAILABLE,
         "this broker is a slave: end the transaction at its master",
     ),
+    RequestCode.UPDATE_DELAY_OFFSET: _SLAVES_FILE,
+    RequestCode.UPDATE_CONSUMER_FILTER: _SLAVES_FILE,
+    RequestCode.DELETE_CONSUMER_FILTER: _SLAVES_FILE,
 }
 """What only a master serves, with a slave's answer. Puts are refused by the store."""
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from broker_core.clock import SteadyClock
-from broker_core.delay.due_times import JITTER_MS, RUN_MS, DueTimes
+from broker_core.delay.due_times import JITTER_MS, RUN_MS, RUNS_KEPT, DueTimes
 from tests.support.clock import ManualClock
 
 HOUR = 3_600_000
@@ -82,3 +82,33 @@ def test_what_was_put_before_the_start_waits_no_longer_than_its_level(clock, ste
     due_times = DueTimes(steady, DELAY)
 
     assert due_times.due_ms(0, clock.now_ms() + HOUR) == clock.now_ms() + DELAY
+
+
+def test_messages_before_the_last_asked_for_are_due_as_they_were(clock, steady) -> None:
+    due_times = DueTimes(steady, 10_000)
+    puts = []
+    for number in range(4):
+        clock.step_wall_clock_ms(-3_600_000)
+        due_times.note_put(number, clock.now_ms())
+        puts.append((steady.now_ms(), clock.now_ms() + 10_000))
+        clock.advance_ms(1_000)
+
+    first = [due_times.due_ms(number, unit) for number, (_put, unit) in enumerate(puts)]
+    again = [due_times.due_ms(number, puts[number][1]) for number in (3, 0, 2, 1)]
+
+    assert again == [first[number] for number in (3, 0, 2, 1)]
+    assert all(due >= put + 10_000 for due, (put, _unit) in zip(first, puts, strict=True))
+
+
+def test_of_very_many_runs_the_oldest_that_are_passed_become_one(clock, steady) -> None:
+    due_times = DueTimes(steady, 10_000)
+    units = []
+    for number in range(RUNS_KEPT + 50):
+        clock.step_wall_clock_ms(1_000)
+        due_times.note_put(number, clock.now_ms())
+        units.append(clock.now_ms() + 10_000)
+
+    asked = [due_times.due_ms(number, unit) for number, unit in enumerate(units)]
+
+    assert asked == [due_times.due_ms(RUNS_KEPT + 49, units[-1])] * len(asked)
+    assert due_times.due_ms(100, units[100]) == asked[100]

@@ -223,7 +223,7 @@ async def test_what_came_from_a_master_is_due_by_its_unit_when_a_slave_becomes_m
     assert await delayed.after(200) == [b"replicated"]
 
 
-async def test_offsets_of_the_master_are_taken_over_and_never_move_back(
+async def test_offsets_of_the_master_are_taken_over_and_do_not_move_back(
     delayed: Delayed, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     delayed.offsets.move(2, 9)
@@ -235,6 +235,124 @@ async def test_offsets_of_the_master_are_taken_over_and_never_move_back(
     written = Delayed(clock, storage.crash())
     written.offsets.load()
     assert written.offsets.table == {1: 4, 2: 9}
+
+
+async def test_an_offset_that_the_master_moved_back_moves_back(delayed: Delayed) -> None:
+    await delayed.schedule.follow({1: 4, 2: 7})
+    await delayed.schedule.follow({1: 2, 2: 8})
+
+    assert delayed.offsets.table == {1: 2, 2: 8}
+
+
+async def test_a_level_moved_ahead_never_delivers_what_lies_between(delayed: Delayed) -> None:
+    for number in range(4):
+        delayed.send(1, b"%d" % number)
+
+    await delayed.schedule.go_to(1, 3)
+
+    assert await delayed.after(1_100) == [b"3"]
+
+
+async def test_a_level_moved_back_delivers_again_and_no_message_early(delayed: Delayed) -> None:
+    delayed.send(2, b"delivered")
+    await delayed.after(5_100)
+    delayed.send(2, b"skipped")
+    await delayed.schedule.go_to(2, 2)
+    delayed.clock.advance_ms(1_000)
+    delayed.send(2, b"waits")
+    await delayed.deliver()
+
+    await delayed.schedule.go_to(2, 0)
+
+    assert await delayed.after(0) == [b"delivered", b"delivered"]
+    assert await delayed.after(3_990) == [b"delivered", b"delivered"]
+    assert await delayed.after(10 + SLACK_MS) == [b"delivered", b"delivered", b"skipped"]
+    assert (await delayed.after(1_000))[-1] == b"waits"
+
+
+async def test_a_moved_offset_is_in_the_file_when_the_call_ends(
+    delayed: Delayed, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    delayed.send(1)
+    delayed.send(1)
+
+    assert await delayed.schedule.go_to(1, 1)
+
+    cut = Delayed(clock, storage.crash())
+    cut.offsets.load()
+    assert cut.offsets.table == {1: 1}
+
+
+async def test_an_offset_moved_to_the_beginning_has_a_row_of_its_own(delayed: Delayed) -> None:
+    await delayed.schedule.go_to(4, 0)
+
+    assert delayed.schedule.document() == {"offsetTable": {4: 0}}
+
+
+async def test_a_move_that_cannot_be_written_holds_and_says_so(
+    delayed: Delayed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delayed.send(1, b"skipped")
+    delayed.send(1, b"next")
+
+    def write(text: bytes) -> None:
+        raise OSError("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(delayed.document, "write", write)
+        assert not await delayed.schedule.go_to(1, 1)
+    assert delayed.offsets.is_dirty
+
+    assert await delayed.schedule.persist()
+    assert await delayed.after(1_100) == [b"next"]
+
+
+async def test_a_level_that_sleeps_wakes_when_it_is_moved(delayed: Delayed) -> None:
+    delayed.send(5, b"due")
+    await delayed.after(61_000)
+    delayed.schedule.start()
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    await delayed.schedule.go_to(5, 0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert [body for body, _ in delayed.delivered] == [b"due", b"due"]
+
+
+async def test_a_move_while_a_message_is_read_from_the_disk_holds(
+    delayed: Delayed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delayed.send(1, b"skipped")
+    delayed.send(1, b"next")
+    delayed.clock.advance_ms(1_100)
+    reading, read = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> None:
+        reading.set()
+        await read.wait()
+
+    monkeypatch.setattr(delayed.store, "is_in_memory", lambda *_: False)
+    monkeypatch.setattr(delayed.store, "get_message", lambda *_: slowly())
+    task = asyncio.create_task(delayed.schedule.deliver_due(1))
+    await reading.wait()
+    await delayed.schedule.go_to(1, 1)
+    read.set()
+
+    assert await task == 0
+    assert delayed.delivered == []
+    await delayed.deliver()
+    assert [body for body, _ in delayed.delivered] == [b"next"]
+
+
+async def test_a_level_that_there_is_not_has_no_ends(delayed: Delayed) -> None:
+    delayed.send(1)
+
+    assert delayed.schedule.range_of(1) == (0, 1)
+    assert delayed.schedule.range_of(5) == (0, 0)
+    assert delayed.schedule.range_of(0) is None
+    assert delayed.schedule.range_of(6) is None
 
 
 async def test_an_offset_whose_message_was_deleted_goes_on_with_the_first_that_is_there(

@@ -178,3 +178,19 @@ async def test_a_pull_that_ends_before_its_turn_is_not_tried(
 
     assert pulls[-1].attempts == []
     assert len(parked_pulls) == 0
+
+
+async def test_what_waits_for_a_topic_is_answered_when_its_filters_change(
+    parked_pulls: ParkedPulls,
+) -> None:
+    first, second, other = FakePull(), FakePull(answers=False), FakePull()
+    parked_pulls.park("T", 0, first, 15_000)
+    parked_pulls.park("T", 1, second, 15_000)
+    parked_pulls.park("U", 0, other, 15_000)
+
+    parked_pulls.end("T")
+    parked_pulls.end("nothing waits for it")
+    await turn()
+
+    assert (first.attempts, second.attempts, other.attempts) == ([True], [True], [])
+    assert len(parked_pulls) == 1

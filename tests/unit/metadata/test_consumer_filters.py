@@ -3,13 +3,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
+from broker_core.config.limits import LIMITS, LimitsConfig
 from broker_core.delivery.sql_filter import compile_filter
 from broker_core.errors import StoreError
 from broker_core.formats.bloom_filter import BloomFilter
 from broker_core.message.subscription import SubscriptionData
-from broker_core.metadata.consumer_filters import ConsumerFilters
+from broker_core.metadata.consumer_filters import ConsumerFilters, TopicFilters
 from broker_core.metadata.document import Document
 from broker_core.storage import FileStorage
 from tests.support.clock import ManualClock
@@ -22,11 +24,16 @@ DAY_MS = 24 * 3600 * 1000
 
 
 def filters_in(
-    directory: Path, clock: ManualClock, newest_stored_ms: Callable[[], int] = lambda: 0
+    directory: Path,
+    clock: ManualClock,
+    newest_stored_ms: Callable[[], int] = lambda: 0,
+    limits: LimitsConfig = LIMITS,
 ) -> ConsumerFilters[Any]:
     document = Document(FileStorage(), directory / "consumerFilter.json")
     bloom = BloomFilter(20, 32)
-    return ConsumerFilters(compile_filter, bloom, lambda: DAY_MS, clock, document, newest_stored_ms)
+    return ConsumerFilters(
+        compile_filter, bloom, lambda: DAY_MS, clock, document, newest_stored_ms, limits
+    )
 
 
 def sql(topic: str, text: str, version: int = 1) -> SubscriptionData:
@@ -206,3 +213,95 @@ def test_no_filter_is_older_than_the_messages_that_were_stored_before_it(tmp_pat
     registered = filters.find("topic", "group")
     assert registered is not None
     assert registered.born_time == clock.now_ms() + 5000
+
+
+def test_an_administrators_expression_holds_until_a_newer_subscription(clock, filters):
+    filters.register("g", [sql("T", "a > 1", 5)])
+    clock.advance_ms(1_000)
+
+    filters.put("g", "T", "SQL92", "a > 2", 5)
+    put = filters.find("T", "g")
+    filters.register("g", [sql("T", "a > 1", 5)])
+
+    assert (put.text, put.client_version, put.born_time) == ("a > 2", 5, clock.now_ms())
+    assert not put.is_dead
+    assert text_of(filters) == "a > 2"
+    filters.register("g", [sql("T", "a > 1", 6)])
+    assert text_of(filters) == "a > 1"
+
+
+def test_an_expression_that_does_not_compile_changes_nothing(filters):
+    filters.register("g", [sql("T", "a > 1", 5)])
+
+    with pytest.raises(ValueError, match="at character"):
+        filters.put("g", "T", "SQL92", "a >", 5)
+    with pytest.raises(ValueError, match="unknown"):
+        filters.put("g", "T", "TAG", "a", 5)
+
+    assert text_of(filters) == "a > 1"
+
+
+def test_a_filter_made_without_a_subscription_is_dead_and_lives_with_one(clock, filters):
+    filters.put("g", "T", "SQL92", "a > 1", None)
+    made = filters.find("T", "g")
+
+    assert (made.is_dead, made.client_version) == (True, 0)
+    filters.register("g", [sql("T", "a > 1", 3)])
+    assert filters.find("T", "g") is made
+    assert (made.is_dead, made.client_version) == (False, 3)
+
+
+def test_a_filter_that_is_put_as_it_is_keeps_its_birth(clock, filters):
+    filters.register("g", [sql("T", "a > 1", 5)])
+    born = filters.find("T", "g").born_time
+    clock.advance_ms(1_000)
+
+    filters.put("g", "T", "SQL92", "a > 1", 7)
+
+    assert (filters.find("T", "g").born_time, filters.find("T", "g").client_version) == (born, 7)
+
+
+def test_no_more_filters_are_put_than_there_may_be(tmp_path, clock):
+    filters = filters_in(tmp_path, clock, limits=LimitsConfig(consumer_filter_nums_max=100))
+    for number in range(100):
+        filters.put(f"g{number}", "T", "SQL92", "a > 1", None)
+
+    with pytest.raises(ValueError, match="consumerFilterNumsMax=100"):
+        filters.put("one-more", "T", "SQL92", "a > 1", None)
+
+    filters.put("g0", "T", "SQL92", "a > 2", None)
+    assert text_of(filters, group="g0") == "a > 2"
+
+
+def test_a_dropped_filter_comes_back_with_the_next_heartbeat(filters):
+    filters.register("g", [sql("T", "a > 1", 5)])
+
+    assert filters.drop("g", "T")
+    assert not filters.drop("g", "T")
+    assert filters.document() == {"filterDataByTopic": {}}
+    filters.register("g", [sql("T", "a > 1", 5)])
+    assert text_of(filters) == "a > 1"
+
+
+def test_a_slave_takes_over_what_an_administrator_put_at_its_master(tmp_path, clock, filters):
+    slave = filters_in(tmp_path / "slave", clock)
+    for each in (filters, slave):
+        each.register("g", [sql("T", "a > 1", 5)])
+    filters.put("g", "T", "SQL92", "a > 2", 5)
+    told = msgspec.convert(filters.document()["filterDataByTopic"], dict[str, TopicFilters])
+
+    slave.follow(told)
+
+    assert text_of(slave) == "a > 2"
+
+
+async def test_what_cannot_be_written_is_said(filters, monkeypatch):
+    filters.put("g", "T", "SQL92", "a > 1", None)
+
+    def fail(*_args, **_more):
+        raise OSError("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Document, "write", fail)
+        assert not await filters.persist_in_thread()
+    assert await filters.persist_in_thread()
