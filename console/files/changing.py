@@ -6,13 +6,15 @@ The broker stays the only writer: each entry goes to it as the request that chan
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _, ngettext
 
 from console.configs.plan import Plan
+from console.files.costing import Costs, PlanRefusedError, status_of
+from console.files.delays import OFFSET, delay_costs, moved_along
 from console.files.entries import entries_in
+from console.files.filters import filter_costs, filter_of
 from console.files.schema import AT, group_config, is_brokers_own, topic_config
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue
@@ -30,22 +32,6 @@ if TYPE_CHECKING:
 
 KIND = "config"
 SEPARATOR = " · "
-
-
-class PlanRefusedError(Exception):
-    """A plan asks for what no request does, in sentences for people."""
-
-    def __init__(self, reasons: list[str]) -> None:
-        super().__init__(reasons[0])
-        self.reasons = tuple(reasons)
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What a plan does that nobody may expect; `is_final` where nothing brings it back."""
-
-    sentences: tuple[str, ...]
-    is_final: bool
 
 
 def subject_of(broker_name: str, file: ConfigFile) -> str:
@@ -106,6 +92,8 @@ def plan_of(
     wanted: State,
 ) -> Plan:
     """Return the plan for some entries of a file."""
+    if file is ConfigFile.DELAYS:
+        seen = moved_along(seen, now, wanted)
     return Plan(
         subject_of(broker_name, file),
         {name: seen.get(name) for name in wanted},
@@ -165,8 +153,12 @@ def costs(broker_name: str, file: ConfigFile, plan: Plan) -> Costs:
             return topic_costs(broker_name, plan)
         case ConfigFile.GROUPS:
             return group_costs(plan)
-        case _:
+        case ConfigFile.OFFSETS:
             return offset_costs(broker_name, plan)
+        case ConfigFile.DELAYS:
+            return delay_costs(broker_name, plan)
+        case ConfigFile.FILTERS:
+            return filter_costs(broker_name, plan)
 
 
 def topic_costs(broker_name: str, plan: Plan) -> Costs:
@@ -256,11 +248,6 @@ def out_of_range(name: str, queue: str, row: QueueStatus | None) -> str:
     return said % {"name": name, "queue": queue, "low": row.min_offset, "high": row.max_offset}
 
 
-def status_of(topic: str, broker_name: str) -> dict[int, QueueStatus]:
-    rows = gateway().topics.status(topic)
-    return {row.queue_id: row for row in rows if row.broker_name == broker_name}
-
-
 def carry_out(broker_name: str, file: ConfigFile, plan: Plan, done: Callable[[str], None]) -> None:
     """Ask the broker for each entry, those that go last; `done` hears of each that is done.
 
@@ -299,7 +286,16 @@ def step_of(
             return lambda: brokers.files.drop_group(name, broker_name)
         group = group_config(name, wanted)
         return lambda: brokers.groups.save(group, [broker_name])
+    if file is ConfigFile.DELAYS:
+        assert wanted is not None, "costs refuse it"
+        level, offset = int(name), int(wanted[OFFSET])
+        return lambda: brokers.files.move_delay(level, offset, broker_name)
     topic_name, _at, group_name = name.partition(AT)
+    if file is ConfigFile.FILTERS:
+        if wanted is None:
+            return lambda: brokers.files.drop_filter(group_name, topic_name, broker_name)
+        made = filter_of(name, wanted)
+        return lambda: brokers.files.save_filter(made, broker_name)
     now = plan.now.get(name) or {}
     moves = {
         BrokerQueue(broker_name, int(queue)): int(offset)

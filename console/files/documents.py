@@ -1,6 +1,6 @@
 """Configurations as files that travel: YAML for Git, or the JSON files of a real broker.
 
-YAML says what topics and groups are to be, on all masters or on some::
+YAML says what topics, groups and filters are to be, on all masters or on some::
 
     trebuchet: 1
     topics:
@@ -12,9 +12,14 @@ YAML says what topics and groups are to be, on all masters or on some::
           broker-a: {perm: 4}
     groups:
       billing: {retryMaxTimes: 16}
+    filters:
+      orders@billing: {expression: price > 10}
+    delays:
+      broker-a: {3: 17}
 
 What it does not name is left alone, unless it is asked to be the whole of it. What brokers make by
-themselves (retry and dead letter topics, their own topics and groups) never travels.
+themselves (retry and dead letter topics, their own topics and groups) never travels. Delay offsets
+stand by broker and level, and are written on demand: they say where each broker is.
 """
 
 from __future__ import annotations
@@ -27,8 +32,17 @@ import yaml
 from django.utils.translation import gettext as _
 
 from console.files.changing import own_names, plan_of, read
-from console.files.entries import FileProblemsError, Lines, Problem, entries_of_text, problems_in
+from console.files.delays import OFFSET
+from console.files.entries import (
+    FileProblemsError,
+    Lines,
+    Problem,
+    entries_in,
+    entries_of_text,
+    problems_in,
+)
 from console.files.schema import KEYS, NEEDED, is_made_by_brokers
+from console.gateway.access import gateway
 from console.gateway.files import ConfigFile, parse
 
 if TYPE_CHECKING:
@@ -38,9 +52,16 @@ if TYPE_CHECKING:
     from console.files.entries import Entries
 
 FORMAT, VERSION = "trebuchet", 1
-SECTIONS = {"topics": ConfigFile.TOPICS, "groups": ConfigFile.GROUPS}
+SECTIONS = {
+    "topics": ConfigFile.TOPICS,
+    "groups": ConfigFile.GROUPS,
+    "filters": ConfigFile.FILTERS,
+}
+"""What is to be the same on all masters, unless a file says otherwise."""
+DELAYS_SECTION = "delays"
+POSITIONS = (ConfigFile.OFFSETS, ConfigFile.DELAYS)
+"""Where somebody is, of which a file never is the whole."""
 BROKERS, AT_BROKERS = "brokers", "at"
-TRAVELLING = (ConfigFile.TOPICS, ConfigFile.GROUPS, ConfigFile.OFFSETS)
 CHARACTERS_MAX = 2_000_000
 
 
@@ -113,11 +134,12 @@ def of_json(text: str) -> Document:
         document = parse(text)
     except ValueError:
         document = {}
-    files = [file for file in TRAVELLING if file.table in document]
-    delays = document.get(ConfigFile.DELAYS.table) or {}
-    if ConfigFile.OFFSETS in files and not all("@" in name for name in delays):
-        said = _("Delay offsets and others by themselves do not travel: only brokers move them.")
-        raise FileProblemsError([Problem(said)])
+    files = [file for file in ConfigFile if file.table in document]
+    if ConfigFile.OFFSETS in files:
+        # Offsets of groups and of delay levels have a table of the same name.
+        offsets = document[ConfigFile.OFFSETS.table]
+        is_of_levels = isinstance(offsets, dict) and all(name.isdecimal() for name in offsets)
+        files.remove(ConfigFile.OFFSETS if offsets and is_of_levels else ConfigFile.DELAYS)
     if not files:
         # It says where the text stops being JSON, or which table it lacks.
         entries_of_text(ConfigFile.TOPICS, text)
@@ -138,7 +160,8 @@ def of_yaml(found: Any, lines: Lines) -> Document:
         said = _("The file begins with “%(key)s: %(version)d”, or is a broker's JSON file.")
         values = {"key": FORMAT, "version": VERSION}
         raise FileProblemsError([Problem(said % values, 1)])
-    unknown = sorted(str(key) for key in found if key != FORMAT and key not in SECTIONS)
+    known = {FORMAT, DELAYS_SECTION, *SECTIONS}
+    unknown = sorted(str(key) for key in found if key not in known)
     problems = [Problem(_("There is no section %s.") % name, lines.of(name)) for name in unknown]
     wanted: dict[ConfigFile, dict[str, Wanted]] = {}
     for section, file in SECTIONS.items():
@@ -154,9 +177,34 @@ def of_yaml(found: Any, lines: Lines) -> Document:
             problems += wrong
             if entry is not None:
                 wanted[file][name] = entry
+    if DELAYS_SECTION in found:
+        wrong, wanted[ConfigFile.DELAYS] = of_delays(found[DELAYS_SECTION] or {}, lines)
+        problems += wrong
     if problems:
         raise FileProblemsError(problems)
     return Document(wanted)
+
+
+def of_delays(found: Any, lines: Lines) -> tuple[list[Problem], dict[str, Wanted]]:
+    """Return the levels of a section of offsets by broker and level, and what is wrong with it."""
+    if not isinstance(found, dict):
+        said = _("%s maps names of brokers to offsets by level.") % DELAYS_SECTION
+        return [Problem(said, lines.of(DELAYS_SECTION))], {}
+    problems: list[Problem] = []
+    by_level: dict[str, dict[str, dict[str, Any]]] = {}
+    for broker_name, levels in found.items():
+        if not isinstance(broker_name, str) or not isinstance(levels, dict):
+            said = _("%s maps names of brokers to offsets by level.") % DELAYS_SECTION
+            problems.append(Problem(said, lines.of(str(broker_name))))
+            continue
+        table = {str(level): offset for level, offset in levels.items()}
+        wrong = list(problems_in(ConfigFile.DELAYS, table, lines))
+        problems += wrong
+        if not wrong:
+            for level, offset in table.items():
+                at = by_level.setdefault(str(int(level)), {})
+                at[broker_name] = {OFFSET: str(int(offset))}
+    return problems, {level: Wanted({}, tuple(at), at) for level, at in by_level.items()}
 
 
 def of_entry(
@@ -213,6 +261,8 @@ def plans_of(
     plans = []
     for file, entries in document.wanted.items():
         for broker_name in broker_names:
+            if not is_whole and all(entry.on(broker_name) is None for entry in entries.values()):
+                continue
             now = read(broker_name, file)
             wanted = wanted_on(broker_name, file, entries, now, is_whole=is_whole)
             plans.append(plan_of(broker_name, file, now, now, wanted))
@@ -239,7 +289,7 @@ def wanted_on(
             values = {**now.get(name, {}), **values}
         if now.get(name) != values:
             wanted[name] = values
-    if is_whole and file is not ConfigFile.OFFSETS:
+    if is_whole and file not in POSITIONS:
         for name in now:
             is_named = name in entries and entries[name].on(broker_name) is not None
             if not is_named and not is_made_by_brokers(file, name, own):
@@ -247,18 +297,42 @@ def wanted_on(
     return wanted
 
 
-def yaml_of(broker_names: Sequence[str]) -> str:
-    """Return the topics and groups of brokers as YAML that `read_document` takes back.
+def told(file: ConfigFile, broker_names: Sequence[str]) -> dict[str, Entries]:
+    """Return a file's entries on each broker that tells it: RocketMQ's own do not tell filters.
+
+    Raises:
+        GatewayError: a broker does not answer.
+    """
+    documents = gateway().files.read(file, broker_names)
+    return {
+        broker_name: entries_in(file, document)
+        for broker_name, document in documents.items()
+        if document is not None
+    }
+
+
+def yaml_of(broker_names: Sequence[str], *, with_delays: bool = False) -> str:
+    """Return what brokers are configured as, in YAML that `read_document` takes back.
+
+    `with_delays` adds how far each has delivered each delay level.
 
     Raises:
         GatewayError: a broker does not answer.
     """
     sections: dict[str, Any] = {FORMAT: VERSION}
     for section, file in SECTIONS.items():
-        found = {broker: read(broker, file) for broker in broker_names}
-        sections[section] = {
-            name: written(file, {broker: each.get(name) for broker, each in found.items()})
+        found = told(file, broker_names)
+        entries = {
+            name: written(file, {each: found.get(each, {}).get(name) for each in broker_names})
             for name in names_in(file, found)
+        }
+        # Few clusters have filters; an empty section would be a whole of them.
+        if entries or file is not ConfigFile.FILTERS:
+            sections[section] = entries
+    if with_delays:
+        sections[DELAYS_SECTION] = {
+            broker_name: {int(level): int(values[OFFSET]) for level, values in entries.items()}
+            for broker_name, entries in told(ConfigFile.DELAYS, broker_names).items()
         }
     return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, default_flow_style=False)
 

@@ -10,6 +10,8 @@ from django.utils.translation import gettext as _
 
 from console.files.schema import (
     AT,
+    GROUP_FILTERS,
+    KEPT_BY_BROKERS,
     KEYS,
     NAME_KEYS,
     NEEDED,
@@ -26,6 +28,7 @@ Entries: TypeAlias = dict[str, dict[str, Any]]
 
 PROBLEMS_MAX = 50
 QUEUE_ID_MAX = 65_535
+OFFSET_DIGITS = len(str(INT64_MAX))
 _AT_BYTE = re.compile(r"\(byte (\d+)\)")
 
 
@@ -61,16 +64,24 @@ def entries_in(file: ConfigFile, document: Mapping[str, Any]) -> Entries:
                 if AT in name
             }
         case ConfigFile.DELAYS:
-            return {level: {"offset": str(table[level])} for level in sorted(table, key=int)}
+            return {
+                str(int(level)): {"offset": str(int(table[level]))}
+                for level in sorted(table, key=int)
+            }
         case ConfigFile.FILTERS:
             return {
-                f"{topic}{AT}{group}": {
-                    key: values.get(key)
-                    for key in ("expression", "expressionType", "bornTime", "deadTime", "dead")
-                }
-                for topic, filters in sorted(table.items())
-                for group, values in sorted((filters.get("groupFilterData") or {}).items())
+                name: {key.name: values.get(key.name, default_of(key)) for key in KEYS[file]}
+                for name, values in sorted(filters_in(table).items())
             }
+
+
+def filters_in(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table's filters by topic and group."""
+    return {
+        f"{topic}{AT}{group}": values
+        for topic, filters in table.items()
+        for group, values in (filters.get(GROUP_FILTERS) or {}).items()
+    }
 
 
 def default_of(key: Any) -> Any:
@@ -86,6 +97,12 @@ def document_of(file: ConfigFile, entries: Entries) -> dict[str, Any]:
         }
     elif file is ConfigFile.DELAYS:
         table = {level: int(values["offset"]) for level, values in entries.items()}
+    elif file is ConfigFile.FILTERS:
+        table = {}
+        for name, values in entries.items():
+            topic, _at, group = name.partition(AT)
+            of_topic = table.setdefault(topic, {GROUP_FILTERS: {}, "topic": topic})
+            of_topic[GROUP_FILTERS][group] = values
     else:
         table = {
             name: {queue: int(offset) for queue, offset in queues.items()}
@@ -113,7 +130,11 @@ def entries_of_text(file: ConfigFile, text: str) -> Entries:
         raise FileProblemsError(
             [Problem(_("A %(file)s has an object %(table)s.") % words(file), line=1)]
         )
-    problems = list(problems_in(file, table, Lines(text)))
+    lines = Lines(text)
+    problems = list(problems_of_shape(table, lines)) if file is ConfigFile.FILTERS else []
+    if not problems:
+        flat = filters_in(table) if file is ConfigFile.FILTERS else table
+        problems = list(problems_in(file, flat, lines))
     if problems:
         raise FileProblemsError(problems)
     if file is ConfigFile.OFFSETS:
@@ -145,23 +166,44 @@ class Lines:
 
     def of(self, entry: str, key: str = "") -> int | None:
         start = self._first(entry, 0)
+        if start is None and AT in entry:
+            # A filter stands below its topic.
+            topic, _at, group = entry.partition(AT)
+            above = self._first(topic, 0)
+            start = None if above is None else self._first(group, above)
         if start is None or not key:
             return None if start is None else start + 1
         at = self._first(key, start)
         return start + 1 if at is None else at + 1
 
     def _first(self, word: str, start: int) -> int | None:
-        wanted = self._pattern.format(word)
         rest = range(start, len(self._lines))
+        if word.isdecimal():
+            # Numbers are keys without quotes, too.
+            number = re.compile(rf'(?<!\w)"?{word}"?\s*:')
+            return next((at for at in rest if number.search(self._lines[at])), None)
+        wanted = self._pattern.format(word)
         return next((at for at in rest if wanted in self._lines[at]), None)
 
 
-def problems_in(file: ConfigFile, table: dict[str, Any], lines: Lines) -> Iterator[Problem]:
+def problems_of_shape(table: Mapping[str, Any], lines: Lines) -> Iterator[Problem]:
+    """Yield what keeps a table of filters from being read."""
+    for topic, filters in table.items():
+        if not isinstance(filters, dict) or not isinstance(filters.get(GROUP_FILTERS), dict):
+            said = _("%(topic)s has an object %(key)s of its groups.")
+            yield Problem(said % {"topic": topic, "key": GROUP_FILTERS}, lines.of(topic))
+
+
+def problems_in(file: ConfigFile, table: Mapping[str, Any], lines: Lines) -> Iterator[Problem]:
     for name, values in table.items():
         wrong = problem_of_name(file, name)
         # What the broker keeps to itself has names of its own making.
         if wrong is not None and not is_brokers_own(file, name):
             yield Problem(f"{name}: {wrong}", lines.of(name))
+        elif file is ConfigFile.DELAYS:
+            if not is_offset(values):
+                said = _("Level %s: the offset is a whole number from 0 on.") % name
+                yield Problem(said, lines.of(name))
         elif not isinstance(values, dict):
             yield Problem(_("%s is an object.") % name, lines.of(name))
         elif file is ConfigFile.OFFSETS:
@@ -173,12 +215,11 @@ def problems_in(file: ConfigFile, table: dict[str, Any], lines: Lines) -> Iterat
 def problems_in_entry(
     file: ConfigFile, name: str, values: dict[str, Any], lines: Lines
 ) -> Iterator[Problem]:
-    own_name = values.get(NAME_KEYS[file], name)
+    name_key = NAME_KEYS.get(file, "")
+    own_name = values.get(name_key, name)
     if own_name != name:
         said = _("%(name)s calls itself %(own)s in %(key)s.")
-        yield Problem(
-            said % {"name": name, "own": own_name, "key": NAME_KEYS[file]}, lines.of(name)
-        )
+        yield Problem(said % {"name": name, "own": own_name, "key": name_key}, lines.of(name))
     for key in KEYS[file]:
         if key.name not in values:
             if key.default is NEEDED:
@@ -197,19 +238,28 @@ def problems_in_offsets(name: str, queues: dict[str, Any], lines: Lines) -> Iter
                 _("%(name)s: %(queue)s is no queue.") % {"name": name, "queue": queue},
                 lines.of(name),
             )
-        elif (
-            isinstance(offset, bool)
-            or not isinstance(offset, int | str)
-            or not (str(offset).isdecimal() and int(offset) <= INT64_MAX)
-        ):
+        elif not is_offset(offset):
             said = _("%(name)s: the offset of queue %(queue)s is a whole number from 0 on.")
             yield Problem(said % {"name": name, "queue": queue}, lines.of(name))
+
+
+def is_offset(value: Any) -> bool:
+    """Whether a value is a place in a queue, as a number or as its text."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return False
+    text = str(value)
+    is_number = text.isascii() and text.isdecimal() and len(text) <= OFFSET_DIGITS
+    return is_number and int(text) <= INT64_MAX
 
 
 def unknown_keys(file: ConfigFile, text: str) -> list[str]:
     """Return the keys of a valid text's entries that no request carries, in order."""
     if file not in KEYS:
         return []
-    known = {key.name for key in KEYS[file]} | {NAME_KEYS[file]}
+    known = {key.name for key in KEYS[file]} | KEPT_BY_BROKERS.get(file, set())
+    if file in NAME_KEYS:
+        known.add(NAME_KEYS[file])
     table = parse(text)[file.table]
+    if file is ConfigFile.FILTERS:
+        table = filters_in(table)
     return sorted({key for values in table.values() for key in values if key not in known})

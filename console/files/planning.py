@@ -15,7 +15,6 @@ from django.utils.translation import gettext as _
 from console.audit.record import change
 from console.audit.undo import tell
 from console.files.changing import (
-    PlanRefusedError,
     carry_out,
     changed_of,
     costs,
@@ -23,6 +22,7 @@ from console.files.changing import (
     read,
     subject_in,
 )
+from console.files.costing import PlanRefusedError
 from console.files.models import REASON_CHARACTERS_MAX, Source, keep
 from console.gateway.errors import GatewayError
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _, gettext_lazy
 
 from broker_core.message import names
+from broker_core.message.subscription import EXPRESSION_TYPE_SQL92
 from broker_core.message.topic_config import MULTI_TAG, PERM_MAX, QUEUE_NUMS_MAX, SINGLE_TAG
 from console.gateway.answers import GroupConfig, TopicConfig, TopicKind
 from console.gateway.files import INT64_MAX, ConfigFile
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 RETRY_QUEUE_NUMS_MAX = 1_024
+LEVEL_DIGITS = 4
 RETRY_TIMES_MAX = 1_000_000
 NEEDED = object()
 """The default of a key that has none."""
@@ -43,6 +45,9 @@ class Key:
 
     def problem(self, value: Any) -> str | None:
         """Return what is wrong with a value, in one sentence."""
+        if self.kind is str and not self.choices:
+            is_text = isinstance(value, str) and value.strip()
+            return None if is_text else _("%s is a text.") % self.name
         if self.kind is bool:
             return None if isinstance(value, bool) else _("%s is true or false.") % self.name
         if self.choices:
@@ -173,28 +178,55 @@ GROUP_KEYS = (
         high=INT32_MAX,
     ),
 )
+FILTER_KEYS = (
+    Key(
+        "expression",
+        "expression",
+        str,
+        NEEDED,
+        gettext_lazy("Which messages of the topic the group gets, by their properties."),
+    ),
+    Key(
+        "expressionType",
+        "expression_type",
+        str,
+        EXPRESSION_TYPE_SQL92,
+        gettext_lazy("The language of the expression."),
+        choices=(EXPRESSION_TYPE_SQL92,),
+    ),
+)
 KEYS: dict[ConfigFile, tuple[Key, ...]] = {
     ConfigFile.TOPICS: TOPIC_KEYS,
     ConfigFile.GROUPS: GROUP_KEYS,
+    ConfigFile.FILTERS: FILTER_KEYS,
 }
+KEPT_BY_BROKERS = {
+    ConfigFile.FILTERS: frozenset(
+        {
+            "bloomFilterData",
+            "bornTime",
+            "clientVersion",
+            "consumerGroup",
+            "dead",
+            "deadTime",
+            "topic",
+        }
+    )
+}
+"""Keys of entries that a broker makes itself: they may stand in a text, and change nothing."""
 # The key of an entry that repeats its name.
 NAME_KEYS = {ConfigFile.TOPICS: "topicName", ConfigFile.GROUPS: "groupName"}
-EDITABLE = (ConfigFile.TOPICS, ConfigFile.GROUPS, ConfigFile.OFFSETS)
-WHY_NOT = {
-    ConfigFile.DELAYS: gettext_lazy(
-        "Only the broker moves these: an offset set back would deliver messages twice, one set "
-        "ahead would lose them."
-    ),
-    ConfigFile.FILTERS: gettext_lazy(
-        "It follows from what groups subscribe to: a member that subscribes by another expression "
-        "changes it."
-    ),
-}
+PAIRS = (ConfigFile.OFFSETS, ConfigFile.FILTERS)
+"""Files whose entries are named by topic and group."""
+GROUP_FILTERS = "groupFilterData"
 
 
 def problem_of_name(file: ConfigFile, name: str) -> str | None:
     """Return what is wrong with an entry's name, in one sentence."""
-    if file is ConfigFile.OFFSETS:
+    if file is ConfigFile.DELAYS:
+        is_level = name.isascii() and name.isdigit() and len(name) <= LEVEL_DIGITS and int(name)
+        return None if is_level else _("A delay level is a number from 1 on.")
+    if file in PAIRS:
         topic, at, group = name.partition(AT)
         if not at:
             return _("The entry is named by topic and group: topic@group.")
@@ -210,7 +242,9 @@ def is_brokers_own(file: ConfigFile, name: str, own: frozenset[str] = frozenset(
     """
     if file is ConfigFile.TOPICS:
         return topic_kind(name, own) is TopicKind.SYSTEM
-    return is_system_group(name.partition(AT)[2] if file is ConfigFile.OFFSETS else name)
+    if file is ConfigFile.DELAYS:
+        return False
+    return is_system_group(name.partition(AT)[2] if file in PAIRS else name)
 
 
 def is_made_by_brokers(file: ConfigFile, name: str, own: frozenset[str] = frozenset()) -> bool:
@@ -241,15 +275,17 @@ def json_schema(file: ConfigFile) -> dict[str, Any]:
             "patternProperties": {"^[0-9]+$": number},
             "additionalProperties": False,
         }
-    else:
+    elif file is ConfigFile.DELAYS:
+        entry = number
+    elif file is ConfigFile.FILTERS:
+        of_group = {"type": "object", "additionalProperties": schema_of_entry(file)}
         entry = {
             "type": "object",
-            "properties": {
-                NAME_KEYS[file]: {"type": "string"},
-                **{key.name: schema_of(key) for key in KEYS[file]},
-            },
-            "required": [key.name for key in KEYS[file] if key.default is NEEDED],
+            "properties": {"topic": {"type": "string"}, GROUP_FILTERS: of_group},
+            "required": [GROUP_FILTERS],
         }
+    else:
+        entry = schema_of_entry(file)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": str(file),
@@ -259,12 +295,24 @@ def json_schema(file: ConfigFile) -> dict[str, Any]:
     }
 
 
+def schema_of_entry(file: ConfigFile) -> dict[str, Any]:
+    name_key = NAME_KEYS.get(file)
+    named = {} if name_key is None else {name_key: {"type": "string"}}
+    return {
+        "type": "object",
+        "properties": {**named, **{key.name: schema_of(key) for key in KEYS[file]}},
+        "required": [key.name for key in KEYS[file] if key.default is NEEDED],
+    }
+
+
 def schema_of(key: Key) -> dict[str, Any]:
     found: dict[str, Any] = {"description": str(key.help)}
     if key.kind is bool:
         found["type"] = "boolean"
     elif key.choices:
         found["enum"] = list(key.choices)
+    elif key.kind is str:
+        found |= {"type": "string", "minLength": 1}
     else:
         found |= {"type": "integer", "minimum": key.low, "maximum": key.high}
     if key.default is not NEEDED:

@@ -12,7 +12,6 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from console.accounts.permissions import administrators_form, administrators_page
 from console.files import planning
-from console.files.changing import read
 from console.files.documents import (
     CHARACTERS_MAX,
     SECTIONS,
@@ -20,6 +19,7 @@ from console.files.documents import (
     like,
     plans_of,
     read_document,
+    told,
     yaml_of,
 )
 from console.files.entries import FileProblemsError
@@ -113,7 +113,7 @@ def import_(request: HttpRequest) -> HttpResponse:
 
 @administrators_page
 def export(request: HttpRequest) -> HttpResponse:
-    """Hand out topics and groups of all masters as YAML."""
+    """Hand out topics, groups and filters of all masters as YAML."""
     answer = HttpResponse(yaml_of(masters()), content_type="application/yaml")
     answer["Content-Disposition"] = 'attachment; filename="trebuchet.yaml"'
     return answer
@@ -121,23 +121,25 @@ def export(request: HttpRequest) -> HttpResponse:
 
 @administrators_page
 def drift(request: HttpRequest) -> HttpResponse:
-    """Show what topics and groups are not the same on all masters."""
+    """Show what topics, groups and filters are not the same on all masters."""
     names = masters()
-    tables = [(file, drift_of(file, found_on(file, names))) for file in SECTIONS.values()]
     context = {
         "brokers": names,
-        "tables": [
-            {"file": file, "count": len(drifts), "drifts": drifts[:DRIFTS_SHOWN]}
-            for file, drifts in tables
-        ],
+        "tables": [drift_table(file, told(file, names)) for file in SECTIONS.values()],
         "shown_max": DRIFTS_SHOWN,
         "read_at_ms": now_ms(),
     }
     return render(request, "files/drift.html", context)
 
 
-def found_on(file: ConfigFile, broker_names: Sequence[str]) -> dict[str, Entries]:
-    return {name: read(name, file) for name in broker_names}
+def drift_table(file: ConfigFile, found: dict[str, Entries]) -> dict[str, Any]:
+    drifts = drift_of(file, found)
+    return {
+        "file": file,
+        "brokers": list(found),
+        "count": len(drifts),
+        "drifts": drifts[:DRIFTS_SHOWN],
+    }
 
 
 @administrators_page
@@ -145,11 +147,12 @@ def alike(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     """Make the other masters as this one, in one entry (`?name=…`) or in all."""
     kind = file_of(file)
     names = masters()
-    if broker_name not in names or kind not in SECTIONS.values():
+    found = told(kind, names) if kind in SECTIONS.values() else {}
+    if broker_name not in found:
         raise MissingError(_("No master named %s is registered.") % broker_name)
     is_whole = request.GET.get("whole") == "on"
     name = request.GET.get("name", "")
-    plans = like(broker_name, kind, found_on(kind, names), name=name, is_whole=is_whole)
+    plans = like(broker_name, kind, found, name=name, is_whole=is_whole)
     # An import applies plans for several brokers, too.
     return planning.show(
         request, plans, back=reverse("files:drift"), action=reverse("files:import")

@@ -16,14 +16,16 @@ from console.files import planning
 from console.files.changing import merged, plan_of, read, subject_in
 from console.files.entries import (
     FileProblemsError,
+    Lines,
     Problem,
     entries_in,
     entries_of_text,
     text_with,
     unknown_keys,
 )
+from console.files.filters import refused_expressions
 from console.files.models import FileVersion, keep
-from console.files.schema import EDITABLE, WHY_NOT, json_schema
+from console.files.schema import json_schema
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.gateway.files import ConfigFile, text_of
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
     from console.files.entries import Entries
 
 TEXT_CHARACTERS_SHOWN = 200_000
-# These move by themselves all the time: a version of each look would say nothing.
-STILL = (ConfigFile.TOPICS, ConfigFile.GROUPS)
+# The others move by themselves all the time: a version of each look would say nothing.
+STILL = (ConfigFile.TOPICS, ConfigFile.GROUPS, ConfigFile.FILTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,6 @@ class FileRow:
     count: int | None
     problem: str
     version: FileVersion | None
-
-    @property
-    def is_editable(self) -> bool:
-        return self.file in EDITABLE
 
 
 def masters() -> list[str]:
@@ -142,8 +140,6 @@ def show(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
         "is_cut": len(text) > TEXT_CHARACTERS_SHOWN,
         "count": len(document[kind.table]),
         "total": total,
-        "is_editable": kind in EDITABLE,
-        "why_not": WHY_NOT.get(kind, ""),
         "version": newest(broker_name, kind),
         "read_at_ms": now_ms(),
     }
@@ -165,18 +161,13 @@ def download(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
 @administrators_page
 def schema(request: HttpRequest, file: str) -> HttpResponse:
     """Hand out the JSON Schema of a file."""
-    kind = file_of(file)
-    if kind not in EDITABLE:
-        raise MissingError(_("Nobody writes this file by hand."))
-    return JsonResponse(json_schema(kind))
+    return JsonResponse(json_schema(file_of(file)))
 
 
 @administrators_form
 def edit(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     """Edit a file as text: form, plan, apply."""
     kind = known(broker_name, file)
-    if kind not in EDITABLE:
-        raise MissingError(str(WHY_NOT[kind]))
     back = reverse("files:show", args=[broker_name, kind])
     if "token" in request.POST:
         return planning.apply(request, back)
@@ -187,6 +178,12 @@ def edit(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     text = request.POST.get("text", "")
     base_of = base_in(request, broker_name, kind)
     problems, mine = checked(kind, text)
+    if kind is ConfigFile.FILTERS and not problems:
+        lines = Lines(text)
+        problems = [
+            Problem(said, lines.of(name, "expression"))
+            for name, said in refused_expressions(broker_name, mine, now)
+        ]
     if "check" in request.POST:
         return JsonResponse({"problems": [[each.line, each.text] for each in problems]})
     if base_of is None:
@@ -240,6 +237,8 @@ def editor(
         ConfigFile.TOPICS: (),
         ConfigFile.GROUPS: (),
         ConfigFile.OFFSETS: (*brokers.topics.all(), *brokers.groups.all()),
+        ConfigFile.DELAYS: (),
+        ConfigFile.FILTERS: (*brokers.topics.all(), *brokers.groups.all()),
     }
     context = {
         "broker_name": broker_name,
@@ -258,6 +257,10 @@ TEMPLATES = {
     ConfigFile.TOPICS: '"NewTopic":{"perm":6,"readQueueNums":8,"writeQueueNums":8}',
     ConfigFile.GROUPS: '"new_group":{"retryMaxTimes":16}',
     ConfigFile.OFFSETS: '"Topic@group":{0:0}',
+    ConfigFile.DELAYS: "3:0",
+    ConfigFile.FILTERS: (
+        '"Topic":{"groupFilterData":{"group":{"expression":"price > 10"}},"topic":"Topic"}'
+    ),
 }
 
 
@@ -275,7 +278,6 @@ def history(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
         "rows": list(page.object_list),
         "older": older,
         "newer": newer,
-        "is_editable": kind in EDITABLE,
     }
     if older is not None:
         after = newer.entries if newer is not None else read(broker_name, kind)
@@ -307,8 +309,6 @@ def restore(request: HttpRequest, pk: int) -> HttpResponse:
     """Show what going back to a version would do, and do it."""
     version = get_object_or_404(FileVersion, pk=pk)
     kind = known(version.broker_name, version.file)
-    if kind not in EDITABLE:
-        raise MissingError(str(WHY_NOT[kind]))
     back = reverse("files:history", args=[version.broker_name, kind])
     if "token" in request.POST:
         return planning.apply(request, back)

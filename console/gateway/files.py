@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -32,6 +33,16 @@ TABLES = {
     ConfigFile.DELAYS: "offsetTable",
     ConfigFile.FILTERS: "filterDataByTopic",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFilter:
+    """The expression by which a group reads a topic."""
+
+    group: str
+    topic: str
+    expression_type: str
+    expression: str
 
 
 def parse(text: str) -> Any:

@@ -84,6 +84,9 @@ RULES: dict[str, dict[str, Rule]] = {
     "files": {
         "drop_topic": lambda topic, broker_name: need(topic, Action.TOPIC),
         "drop_group": lambda group, broker_name: need(group, Action.GROUP),
+        "move_delay": lambda level, offset, broker_name: ADMINISTER,
+        "save_filter": lambda wanted, broker_name: need(wanted.group, Action.GROUP),
+        "drop_filter": lambda group, topic, broker_name: need(group, Action.GROUP),
     },
     "browse": {
         "newest": lambda wanted, before, count: need(wanted.topic, Action.SEE),
@@ -137,7 +140,7 @@ FREE: dict[str, frozenset[str]] = {
         }
     ),
     "offsets": frozenset({"at"}),
-    "files": frozenset({"read"}),
+    "files": frozenset({"read", "check_filter"}),
     "browse": frozenset(),
     "repair": frozenset({"writable"}),
     # The page counts those that it hides.

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from console.gateway.connected import Connected, Producer
     from console.gateway.copies import Copies, MessageCopy
     from console.gateway.errors import GatewayError
-    from console.gateway.files import ConfigFile
+    from console.gateway.files import ConfigFile, GroupFilter
     from console.gateway.internals import Internals
     from console.gateway.naming import NameServerView
     from console.gateway.outgoing import Delivered, Half, Halves, NewMessage, Sending, Sent
@@ -264,6 +264,32 @@ class FileGateway(Protocol):
 
     def drop_group(self, group: str, broker_name: str) -> None:
         """Delete a group's configuration on one broker; its consumer offsets stay."""
+
+    def move_delay(self, level: int, offset: int, broker_name: str) -> None:
+        """Let a delay level go on at an offset of its queue.
+
+        Raises:
+            GatewayError: there is no such level, the offset lies outside of its queue, or the
+                broker is one of RocketMQ's own.
+        """
+
+    def check_filter(self, wanted: GroupFilter, broker_name: str) -> str:
+        """Return why the broker does not take an expression, with the place; "" if it does."""
+
+    def save_filter(self, wanted: GroupFilter, broker_name: str) -> None:
+        """Put an expression in the place of a group's filter on one broker, or make the filter.
+
+        Raises:
+            NotFoundError: the broker does not have the topic.
+            GatewayError: the expression is none, or the broker is one of RocketMQ's own.
+        """
+
+    def drop_filter(self, group: str, topic: str, broker_name: str) -> None:
+        """Delete a group's filter on one broker; a member's heartbeat makes it again.
+
+        Raises:
+            GatewayError: there is none, or the broker is one of RocketMQ's own.
+        """
 
 
 class BrowseGateway(Protocol):

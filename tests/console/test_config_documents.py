@@ -26,6 +26,7 @@ from console.files.documents import (
 from console.files.entries import FileProblemsError
 from console.files.management.commands.config import Command
 from console.files.schema import GROUP_KEYS, TOPIC_KEYS, group_config, topic_config
+from console.gateway.access import gateway
 from console.gateway.answers import BrokerNode
 from console.gateway.files import ConfigFile
 from tests.console.plans import token_on
@@ -172,7 +173,15 @@ def test_a_real_broker_s_files_are_taken_over(orders: FakeBroker) -> None:
         ("trebuchet: 1\ntopics:\n  TBW102: {}", "is made by brokers themselves", 3),
         ("trebuchet: 1\ntopics: &a {}\ngroups: *a", "aliases", None),
         ("trebuchet: 1\ntopics: !!python/object:os.system {}", "This is not YAML", 2),
-        ('{"offsetTable":{1:48,2:48}}', "do not travel", None),
+        ('{"offsetTable":{1:48,"Orders":48}}', "named by topic and group", 1),
+        ('{"offsetTable":{1:-48}}', "Level 1: the offset is a whole number", 1),
+        ("trebuchet: 1\nfilters:\n  Orders: {expression: a > 1}", "topic@group", 3),
+        ("trebuchet: 1\nfilters:\n  O@g: {}", "O@g lacks expression.", 3),
+        ("trebuchet: 1\nfilters:\n  O@g: {expression: a, dead: yes}", "O@g has no dead.", 3),
+        ("trebuchet: 1\ndelays: 7", "maps names of brokers to offsets by level", 2),
+        ("trebuchet: 1\ndelays:\n  broker-a: 7", "maps names of brokers to offsets", 3),
+        ("trebuchet: 1\ndelays:\n  broker-a: {0: 7}", "A delay level is a number from 1 on", None),
+        ("trebuchet: 1\ndelays:\n  broker-a: {3: soon}", "Level 3: the offset is", None),
         ('{"other":{}}', "has an object topicConfigTable", 1),
     ],
 )
@@ -410,3 +419,151 @@ def test_a_change_meanwhile_is_drift_again(orders: FakeBroker, tmp_path: Path) -
     orders.topic_configs["Orders"] = replace(orders.topic_configs["Orders"], perm=4)
 
     assert config("plan", str(file), "--whole")[1] == 2
+
+
+EXPRESSION = {"expression": "price > 10", "expressionType": "SQL92"}
+OF_GROUP = {"groupFilterData": {"billing": EXPRESSION}, "topic": "Orders"}
+
+
+@pytest.fixture
+def filtered(orders: FakeBroker) -> FakeBroker:
+    """A group that reads by an expression, and two levels that have delivered."""
+    orders.other_tables[ConfigFile.FILTERS] = {"Orders": OF_GROUP}
+    orders.other_tables[ConfigFile.DELAYS] = {"2": 5, "10": 7}
+    return orders
+
+
+def test_filters_travel_and_delay_offsets_on_demand(filtered: FakeBroker) -> None:
+    usual, with_delays = yaml_of(["broker-a"]), yaml_of(["broker-a"], with_delays=True)
+
+    found = yaml.safe_load(with_delays)
+    assert found["filters"] == {"Orders@billing": {"expression": "price > 10"}}
+    assert found["delays"] == {"broker-a": {2: 5, 10: 7}}
+    assert "delays" not in yaml.safe_load(usual)
+    assert changes_of(usual) == changes_of(with_delays) == {}
+    assert changes_of(with_delays, is_whole=True) == {}
+
+
+def test_a_cluster_without_filters_has_no_section_of_them(orders: FakeBroker) -> None:
+    assert "filters" not in yaml.safe_load(yaml_of(["broker-a"]))
+
+
+def test_filters_and_delay_offsets_of_a_file_are_changed(filtered: FakeBroker) -> None:
+    text = """\
+trebuchet: 1
+filters:
+  Orders@audit: {expression: price > 20}
+delays:
+  broker-a: {2: 6}
+"""
+
+    assert changes_of(text) == {
+        "broker-a · consumerFilter.json": {
+            "Orders@audit": {**EXPRESSION, "expression": "price > 20"}
+        },
+        "broker-a · delayOffset.json": {"2": {"offset": "6"}},
+    }
+    whole = changes_of(text, is_whole=True)
+    assert whole["broker-a · consumerFilter.json"]["Orders@billing"] is None
+    assert whole["broker-a · delayOffset.json"] == {"2": {"offset": "6"}}, "no level goes"
+
+
+def test_delay_offsets_of_one_broker_leave_the_others_alone(second: FakeBroker) -> None:
+    second.other_tables[ConfigFile.DELAYS] = {"2": 5}
+
+    found = changes_of("trebuchet: 1\ndelays:\n  broker-a: {2: 6}\n", "broker-a", "broker-b")
+
+    assert list(found) == ["broker-a · delayOffset.json"]
+
+
+def test_a_real_broker_s_delay_offsets_and_filters_are_taken_over(orders: FakeBroker) -> None:
+    orders.other_tables[ConfigFile.DELAYS] = {"2": 5, "3": 1}
+    delays = '{\n\t"offsetTable":{1:48,2:5\n\t}\n}'
+    kept = '"bornTime":1,"clientVersion":2,"consumerGroup":"g","dead":true,"deadTime":3,"topic":"T"'
+    filters = (
+        '{"filterDataByTopic":{"T":{"groupFilterData":{"g":{"bloomFilterData":{"bitNum":8,'
+        f'"bitPos":[1]}},"expression":"a > 1","expressionType":"SQL92",{kept}}}}},"topic":"T"}}}}}}'
+    )
+
+    assert changes_of(delays) == {"broker-a · delayOffset.json": {"1": {"offset": "48"}}}
+    assert changes_of(filters) == {
+        "broker-a · consumerFilter.json": {"T@g": {**EXPRESSION, "expression": "a > 1"}}
+    }
+
+
+def test_filters_that_differ_between_masters_are_drift_and_offsets_are_not(
+    filtered: FakeBroker, second: FakeBroker
+) -> None:
+    other = {"groupFilterData": {"billing": {**EXPRESSION, "expression": "price > 20"}}}
+    second.other_files["broker-b"][ConfigFile.FILTERS] = {"filterDataByTopic": {"Orders": other}}
+    second.other_files["broker-b"][ConfigFile.DELAYS] = {"offsetTable": {"2": 99}}
+
+    said, code = config("drift")
+
+    assert code == 2
+    assert '    expression: broker-a="price > 10" broker-b="price > 20"' in said
+    assert "delayOffset" not in said
+
+
+def test_a_broker_that_does_not_tell_its_filters_is_left_out(
+    filtered: FakeBroker, second: FakeBroker, monkeypatch: pytest.MonkeyPatch, actors: Actors
+) -> None:
+    read_them = gateway().files.read
+
+    def without_filters(file: ConfigFile, broker_names: Any) -> Any:
+        found = read_them(file, broker_names)
+        if file is ConfigFile.FILTERS and "broker-b" in found:
+            found["broker-b"] = None
+        return found
+
+    monkeypatch.setattr(gateway().files, "read", without_filters)
+
+    exported = yaml_of(["broker-a", "broker-b"])
+    as_json = json.loads(config("drift", "--json")[0])
+
+    filters = yaml.safe_load(exported)["filters"]
+    assert filters["Orders@billing"]["brokers"] == ["broker-a"]
+    assert changes_of(exported, "broker-a", "broker-b") == {}
+    assert as_json["files"]["consumerFilter.json"] == []
+    assert actors.admin.get(reverse("files:drift")).status_code == 200
+    refused = actors.admin.get(reverse("files:alike", args=["broker-b", "consumerFilter.json"]))
+    assert refused.status_code == 404
+
+
+def test_the_command_plans_and_applies_filters_and_delay_offsets(
+    filtered: FakeBroker, tmp_path: Path
+) -> None:
+    filtered.add_topic("SCHEDULE_TOPIC_XXXX", queue_nums=2)
+    filtered.put("SCHEDULE_TOPIC_XXXX", 1, *range(9))
+    file = tmp_path / "now.yaml"
+    config("export", "--delays", "--output", str(file))
+    file.write_text(file.read_text().replace("price > 10", "price > 20").replace("2: 5", "2: 8"))
+
+    planned, differs = config("plan", str(file))
+    refused = config("apply", str(file))
+    done, code = config("apply", str(file), "--accept-costs", "--reason", "release")
+
+    assert differs == 2
+    assert "! Level 2: 3 deferred messages are skipped and never delivered." in planned
+    assert "! Orders@billing: no member subscribes now." in planned
+    assert refused[1] == 1
+    assert (done.count("applied: "), code) == (2, 0)
+    assert filtered.other_tables[ConfigFile.DELAYS]["2"] == 8
+    table = filtered.other_tables[ConfigFile.FILTERS]["Orders"]["groupFilterData"]
+    assert table["billing"]["expression"] == "price > 20"
+    assert {each.remark for each in Entry.objects.all()} == {"release"}
+    assert config("plan", str(file))[1] == 0
+
+
+def test_a_bad_expression_in_a_file_is_refused_before_anything_is_done(
+    filtered: FakeBroker, tmp_path: Path
+) -> None:
+    file = tmp_path / "now.yaml"
+    text = "trebuchet: 1\ngroups:\n  new: {}\nfilters:\n  Orders@billing: {expression: price >}\n"
+    file.write_text(text)
+
+    said, code = config("apply", str(file), "--accept-costs")
+
+    assert code == 1
+    assert "at character 8" in said
+    assert "new" not in filtered.group_configs

@@ -343,19 +343,6 @@ def test_what_a_broker_refuses_is_said_beside_what_is_left(
     assert "Bills" in left
 
 
-@pytest.mark.parametrize("file", ["delayOffset.json", "consumerFilter.json"])
-def test_what_only_the_broker_writes_is_shown_with_the_reason_and_not_edited(
-    actors: Actors, brokers: FakeBroker, file: str
-) -> None:
-    brokers.other_tables[ConfigFile.DELAYS] = {"1": 48}
-
-    page = actors.admin.get(reverse("files:show", args=[BROKER, file]))
-
-    assert page.status_code == 200
-    assert "Nobody edits this file" in page.content.decode()
-    assert actors.admin.get(edit_of(file)).status_code == 404
-
-
 def test_each_version_says_who_and_why_and_two_of_them_are_compared_and_gone_back_to(
     actors: Actors, orders: FakeBroker
 ) -> None:

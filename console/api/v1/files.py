@@ -32,7 +32,6 @@ from console.configs.plan import Plan
 from console.files import planning
 from console.files.changing import merged, plan_of, read
 from console.files.models import REASON_CHARACTERS_MAX, FileVersion, keep
-from console.files.schema import EDITABLE, WHY_NOT
 from console.files.views import (
     checked,
     difference,
@@ -54,7 +53,6 @@ class FileOut(Schema):
     file: ConfigFile
     count: int | None
     problem: str
-    is_editable: bool
 
 
 class FileVersionOut(Schema):
@@ -95,7 +93,6 @@ def files(request: HttpRequest) -> list[dict[str, Any]]:
                     "file": file,
                     "count": row.count,
                     "problem": row.problem,
-                    "is_editable": row.is_editable,
                 }
             )
     return found
@@ -166,13 +163,6 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-def editable(broker_name: str, file: str) -> ConfigFile:
-    kind = known(broker_name, file)
-    if kind not in EDITABLE:
-        raise MissingError(str(WHY_NOT[kind]))
-    return kind
-
-
 def settled(
     request: HttpRequest,
     plan: Plan,
@@ -225,7 +215,7 @@ def file_change(
     reason: Reason = "",
 ) -> Done | PlanOut:
     """Make a file what the body says, entry by entry, by requests to the broker."""
-    kind = editable(broker_name, file)
+    kind = known(broker_name, file)
     try:
         text = request.body.decode()
     except UnicodeDecodeError as error:
@@ -271,7 +261,7 @@ def file_restore(
     found = FileVersion.objects.filter(pk=version).first()
     if found is None:
         raise MissingError(_("There is no such version (any more)."))
-    kind = editable(found.broker_name, found.file)
+    kind = known(found.broker_name, found.file)
     now = read(found.broker_name, kind)
     plan = plan_of(found.broker_name, kind, now, now, difference(now, found.entries))
     return settled(request, plan, dry_run=dry_run, accept=accept, reason=reason)

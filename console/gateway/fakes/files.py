@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker_core.message import names
 from console.gateway.answers import TopicQueue
-from console.gateway.errors import GatewayError
-from console.gateway.fakes.broker import BROKER_NAME
+from console.gateway.errors import TOPIC_NOT_EXIST, GatewayError, NotFoundError, RequestFailedError
+from console.gateway.fakes.broker import ADDRESS, BROKER_NAME
 from console.gateway.files import ConfigFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from console.gateway.fakes.broker import FakeBroker
+    from console.gateway.files import GroupFilter
+
+LEVELS = 18
+REFUSED = 1
 
 
 class FakeFiles:
@@ -36,6 +41,55 @@ class FakeFiles:
     def drop_group(self, group: str, broker_name: str) -> None:
         self._broker.check()
         self._broker.group_configs.pop(group, None)
+
+    def move_delay(self, level: int, offset: int, broker_name: str) -> None:
+        self._broker.check()
+        if not 1 <= level <= LEVELS:
+            raise RequestFailedError(ADDRESS, REFUSED, f"there is no delay level {level}")
+        queue = self._broker.queues.get(TopicQueue(names.RMQ_SYS_SCHEDULE_TOPIC, level - 1))
+        low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+        if not low <= offset <= high:
+            said = f"delay level {level} has the offsets from {low} to {high}"
+            raise RequestFailedError(ADDRESS, REFUSED, said)
+        self._broker.other_tables.setdefault(ConfigFile.DELAYS, {})[str(level)] = offset
+
+    def check_filter(self, wanted: GroupFilter, broker_name: str) -> str:
+        """Find what a test writes as a mistake: an operator at the end."""
+        self._broker.check()
+        text = wanted.expression.rstrip()
+        if text.endswith((">", "<", "=")):
+            return f"the end at character {len(text) + 1}, where a value is expected"
+        return ""
+
+    def save_filter(self, wanted: GroupFilter, broker_name: str) -> None:
+        if reason := self.check_filter(wanted, broker_name):
+            raise RequestFailedError(ADDRESS, REFUSED, reason)
+        if wanted.topic not in self._broker.topic_configs:
+            raise NotFoundError(ADDRESS, TOPIC_NOT_EXIST, f"topic[{wanted.topic}] not exist")
+        table = self._broker.other_tables.setdefault(ConfigFile.FILTERS, {})
+        of_topic = table.setdefault(wanted.topic, {"groupFilterData": {}, "topic": wanted.topic})
+        of_topic["groupFilterData"][wanted.group] = {
+            "bloomFilterData": {"bitNum": 112, "bitPos": [1, 2, 3]},
+            "bornTime": 1,
+            "clientVersion": 0,
+            "consumerGroup": wanted.group,
+            "dead": False,
+            "deadTime": 0,
+            "expression": wanted.expression,
+            "expressionType": wanted.expression_type,
+            "topic": wanted.topic,
+        }
+
+    def drop_filter(self, group: str, topic: str, broker_name: str) -> None:
+        self._broker.check()
+        table = self._broker.other_tables.get(ConfigFile.FILTERS, {})
+        of_group = table.get(topic, {}).get("groupFilterData", {})
+        if group not in of_group:
+            said = "the group has no filter on this topic"
+            raise RequestFailedError(ADDRESS, REFUSED, said)
+        del of_group[group]
+        if not of_group:
+            del table[topic]
 
     def _document(self, file: ConfigFile, broker_name: str) -> dict[str, Any] | None:
         if broker_name in self._broker.other_files:

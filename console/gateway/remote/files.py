@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from console.gateway.requests import groups, topics
-from console.gateway.requests.files import config_file
+from console.gateway.requests import files, groups, topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from console.gateway.answers import BrokerNode
-    from console.gateway.files import ConfigFile
+    from console.gateway.files import ConfigFile, GroupFilter
     from console.gateway.remote.brokers import RemoteBrokers
 
 
@@ -39,13 +38,37 @@ class RemoteFiles:
             )
         )
 
+    def move_delay(self, level: int, offset: int, broker_name: str) -> None:
+        ask = self._brokers.ask
+        self._on(broker_name, lambda node: files.move_delay(ask, node.address, level, offset))
+
+    def check_filter(self, wanted: GroupFilter, broker_name: str) -> str:
+        found: list[str] = []
+
+        async def one(node: BrokerNode) -> None:
+            found.append(await files.check_filter(self._brokers.ask, node.address, wanted))
+
+        self._on(broker_name, one)
+        return found[0]
+
+    def save_filter(self, wanted: GroupFilter, broker_name: str) -> None:
+        ask = self._brokers.ask
+        self._on(broker_name, lambda node: files.save_filter(ask, node.address, wanted))
+
+    def drop_filter(self, group: str, topic: str, broker_name: str) -> None:
+        ask = self._brokers.ask
+        self._on(broker_name, lambda node: files.drop_filter(ask, node.address, group, topic))
+
+    def _on(self, broker_name: str, act: Callable[[BrokerNode], Awaitable[None]]) -> None:
+        self._brokers.run(self._brokers.on_named([broker_name], act))
+
     async def _read(
         self, file: ConfigFile, broker_names: list[str]
     ) -> dict[str, dict[str, Any] | None]:
         found: dict[str, dict[str, Any] | None] = {}
 
         async def one(node: BrokerNode) -> None:
-            found[node.broker_name] = await config_file(self._brokers.ask, node.address, file)
+            found[node.broker_name] = await files.config_file(self._brokers.ask, node.address, file)
 
         await self._brokers.on_named(broker_names, one)
         return {name: found[name] for name in broker_names}

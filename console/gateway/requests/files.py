@@ -1,16 +1,24 @@
-"""Requests that read a broker's configuration files, each whole."""
+"""Requests about a broker's configuration files: each whole, and what only ours change of them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.utils.translation import gettext as _
+
+from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
-from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
+from console.gateway.errors import SYSTEM_ERROR, GatewayError, RequestFailedError
 from console.gateway.files import ConfigFile
 from console.gateway.requests.call import body_of, call, reading
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from console.gateway.files import GroupFilter
     from console.gateway.requests.call import Ask
+
+REFUSALS = frozenset({int(ResponseCode.SUBSCRIPTION_PARSE_FAILED), SYSTEM_ERROR})
 
 CODES = {
     ConfigFile.TOPICS: RequestCode.GET_ALL_TOPIC_CONFIG,
@@ -39,3 +47,63 @@ async def config_file(ask: Ask, address: str, file: ConfigFile) -> dict[str, Any
         if not isinstance(document, dict) or not isinstance(document.get(file.table), dict):
             raise TypeError(f"there is no {file.table}")
         return document
+
+
+async def move_delay(ask: Ask, address: str, level: int, offset: int) -> None:
+    """Let a delay level go on at an offset."""
+    await changed(ask, address, RequestCode.UPDATE_DELAY_OFFSET, {"level": level, "offset": offset})
+
+
+async def check_filter(ask: Ask, address: str, wanted: GroupFilter) -> str:
+    """Return why a broker does not take an expression, "" if it does."""
+    body = {
+        "clientId": "",
+        "group": wanted.group,
+        "subscriptionData": {
+            "topic": wanted.topic,
+            "subString": wanted.expression,
+            "expressionType": wanted.expression_type,
+        },
+    }
+    code = RequestCode.CHECK_CLIENT_CONFIG
+    answer = await call(ask, address, code, body=java_json.encode(body), also=REFUSALS)
+    if answer.code == ResponseCode.SUCCESS:
+        return ""
+    return (answer.remark or f"code {answer.code}").removeprefix("Invalid MessageSelector. ")
+
+
+async def save_filter(ask: Ask, address: str, wanted: GroupFilter) -> None:
+    """Put an expression in the place of a group's filter, or make the filter."""
+    body = {
+        "consumerGroup": wanted.group,
+        "topic": wanted.topic,
+        "expressionType": wanted.expression_type,
+        "expression": wanted.expression,
+    }
+    code = RequestCode.UPDATE_CONSUMER_FILTER
+    await changed(ask, address, code, body=java_json.encode(body))
+
+
+async def drop_filter(ask: Ask, address: str, group: str, topic: str) -> None:
+    """Delete a group's filter."""
+    fields = {"consumerGroup": group, "topic": topic}
+    await changed(ask, address, RequestCode.DELETE_CONSUMER_FILTER, fields)
+
+
+async def changed(
+    ask: Ask,
+    address: str,
+    code: RequestCode,
+    fields: Mapping[str, object] | None = None,
+    body: bytes = b"",
+) -> None:
+    """Ask for a change that RocketMQ's own brokers do not know."""
+    try:
+        await call(ask, address, code, fields, body)
+    except RequestFailedError as error:
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+        raise GatewayError(
+            _("The broker at %s does not change this file.") % address,
+            _("It is one of RocketMQ's own, which have no request for it."),
+        ) from error

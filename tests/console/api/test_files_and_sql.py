@@ -79,6 +79,34 @@ def test_what_it_costs_has_to_be_accepted(programs, orders) -> None:
     assert orders.offsets["billing", "Orders", 0] == 1
 
 
+def test_delay_offsets_and_filters_are_changed_like_the_other_files(programs, orders) -> None:
+    delays, filters = "/files/broker-a/delayOffset.json", "/files/broker-a/consumerFilter.json"
+    orders.add_topic("SCHEDULE_TOPIC_XXXX", queue_nums=1)
+    orders.put("SCHEDULE_TOPIC_XXXX", 0, 1_000, 2_000)
+    entry = {"expression": "price > 10"}
+    wanted = {"Orders": {"groupFilterData": {"billing": entry}, "topic": "Orders"}}
+
+    plan = programs.admin.ask("PUT", f"{delays}?dry_run=true", {"offsetTable": {"1": 2}}).json()
+    refused = programs.admin.ask("PUT", delays, {"offsetTable": {"1": 2}})
+    moved = programs.admin.ask("PUT", f"{delays}?accept=true", {"offsetTable": {"1": 2}})
+    made = programs.admin.ask("PUT", f"{filters}?accept=true", {"filterDataByTopic": wanted})
+    told = programs.admin.get(filters).json()["filterDataByTopic"]["Orders"]["groupFilterData"]
+    bad = {"Orders": {"groupFilterData": {"billing": {"expression": "price >"}}}}
+    wrong = programs.admin.ask("PUT", filters, {"filterDataByTopic": bad})
+
+    said = "Level 1: 2 deferred messages are skipped and never delivered."
+    assert (plan["objection"], refused.status_code) == (said, 409)
+    assert (moved.status_code, made.status_code) == (200, 200)
+    assert orders.other_tables["delayOffset.json"] == {"1": 2}
+    assert told["billing"]["expression"] == "price > 10"
+    assert told["billing"]["expressionType"] == "SQL92"
+    assert wrong.status_code == 409
+    assert "at character 8" in wrong.json()["refusal"]
+    undone = programs.admin.post(f"/audit/{made.json()['entry']}/undo?accept=true")
+    assert undone.status_code == 200
+    assert programs.admin.get(filters).json() == {"filterDataByTopic": {}}
+
+
 def test_a_version_comes_back(programs, orders) -> None:
     programs.admin.get("/files")
     version = FileVersion.objects.get(file="topics.json")
@@ -97,7 +125,7 @@ def test_a_version_comes_back(programs, orders) -> None:
         (TOPICS, ["x"], 422),
         (f"{TOPICS}?seen=99", {"topicConfigTable": {}}, 409),
         (f"{TOPICS}?seen=x", {"topicConfigTable": {}}, 422),
-        ("/files/broker-a/delayOffset.json", {"offsetTable": {}}, 404),
+        ("/files/broker-a/delayOffset.json", {"offsetTable": {"1": 99}}, 409),
         ("/files/other/topics.json", {"topicConfigTable": {}}, 404),
     ],
 )

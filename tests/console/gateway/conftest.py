@@ -29,7 +29,7 @@ async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     if request.param == "fake":
         yield fake_gateway()
         return
-    async with running_broker(tmp_path) as broker:
+    async with running_broker(tmp_path, enablePropertyFilter="true") as broker:
         port = broker.configuration.broker.namesrv_listen_port
         brokers = RemoteBrokers([f"127.0.0.1:{port}"], PATIENCE_S)
         made = gateway_to(brokers)

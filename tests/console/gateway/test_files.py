@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from broker_core.protocol.codes import ResponseCode
 from console.files.entries import entries_in
 from console.gateway.answers import BrokerQueue, GroupConfig, TopicConfig
-from console.gateway.errors import GatewayError
-from console.gateway.files import ConfigFile, parse, text_of
+from console.gateway.errors import GatewayError, NotFoundError, RequestFailedError
+from console.gateway.files import ConfigFile, GroupFilter, parse, text_of
+from console.gateway.requests.files import move_delay
 from tests.console.gateway.support import ORDERS, ask
 
 if TYPE_CHECKING:
+    from broker_core.protocol.command import RemotingCommand
     from console.files.entries import Entries
     from console.gateway.ports import Gateway
 
@@ -71,3 +75,47 @@ async def test_a_topic_and_a_group_go_from_one_broker(gateway: Gateway) -> None:
 async def test_a_broker_that_is_not_registered_has_no_files(gateway: Gateway) -> None:
     with pytest.raises(GatewayError):
         await ask(gateway.files.read, ConfigFile.TOPICS, ["broker-z"])
+
+
+async def test_a_delay_level_goes_on_where_it_is_told(gateway: Gateway) -> None:
+    await ask(gateway.files.move_delay, 2, 0, "broker-a")
+
+    assert await entries(gateway, ConfigFile.DELAYS) == {"2": {"offset": "0"}}
+    with pytest.raises(RequestFailedError, match="delay level 2 has the offsets from 0 to 0"):
+        await ask(gateway.files.move_delay, 2, 1, "broker-a")
+    with pytest.raises(RequestFailedError, match="there is no delay level 99"):
+        await ask(gateway.files.move_delay, 99, 0, "broker-a")
+
+
+async def test_a_filter_is_compiled_put_changed_and_deleted(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    wanted = GroupFilter("billing", "Orders", "SQL92", "price > 10")
+    bad = replace(wanted, expression="price >")
+
+    assert await ask(gateway.files.check_filter, wanted, "broker-a") == ""
+    assert "at character 8" in await ask(gateway.files.check_filter, bad, "broker-a")
+    for each in (wanted, replace(wanted, expression="price > 20")):
+        await ask(gateway.files.save_filter, each, "broker-a")
+        assert await entries(gateway, ConfigFile.FILTERS) == {
+            "Orders@billing": {"expression": each.expression, "expressionType": "SQL92"}
+        }
+    with pytest.raises(RequestFailedError, match="at character 8"):
+        await ask(gateway.files.save_filter, bad, "broker-a")
+    with pytest.raises(NotFoundError):
+        await ask(gateway.files.save_filter, replace(wanted, topic="Nowhere"), "broker-a")
+
+    await ask(gateway.files.drop_filter, "billing", "Orders", "broker-a")
+
+    assert await entries(gateway, ConfigFile.FILTERS) == {}
+    with pytest.raises(RequestFailedError, match="no filter"):
+        await ask(gateway.files.drop_filter, "billing", "Orders", "broker-a")
+
+
+async def test_a_broker_of_rocketmq_s_own_says_that_it_changes_no_such_file() -> None:
+    async def ask_original(
+        address: str, command: RemotingCommand, timeout_s: float | None = None
+    ) -> RemotingCommand:
+        return command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "request type not supported")
+
+    with pytest.raises(GatewayError, match="does not change this file"):
+        await move_delay(ask_original, "127.0.0.1:10911", 1, 0)

@@ -1,4 +1,4 @@
-"""`manage.py config export|plan|apply|drift`: topics and groups as files, for Git and pipelines."""
+"""`manage.py config export|plan|apply|drift`: configurations as files, for Git and pipelines."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand, CommandError
 
 from console.audit.record import change_by_command
-from console.files.changing import changed_of, read
+from console.files.changing import changed_of
 from console.files.documents import (
     SECTIONS,
     drift_of,
     plans_of,
     read_document,
+    told,
     yaml_of,
 )
 from console.files.entries import FileProblemsError
@@ -40,14 +41,15 @@ MARKS = {"create": "+", "change": "~", "delete": "-"}
 EPILOG = (
     "Exit codes: 0 nothing differs (apply: what differed is changed), 2 something differs, "
     "1 it cannot be told or done. FILE is YAML as `config export` writes it, a broker's "
-    "topics.json, subscriptionGroup.json or consumerOffset.json, or - for standard input."
+    "topics.json, subscriptionGroup.json, consumerOffset.json, delayOffset.json or "
+    "consumerFilter.json, or - for standard input."
 )
 
 
 class Command(BaseCommand):
     """Compares brokers with a file, changes them, writes the file."""
 
-    help = "Topics and groups of brokers as a file: write it, compare it, apply it."
+    help = "Configurations of brokers as a file: write it, compare it, apply it."
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -57,7 +59,7 @@ class Command(BaseCommand):
         parser.epilog = EPILOG
         what = parser.add_subparsers(dest="what", required=True)
         every = {
-            "export": "write topics and groups as YAML",
+            "export": "write topics, groups and filters as YAML",
             "plan": "say what FILE would change; exit code 2 if anything",
             "apply": "change the brokers to what FILE says",
             "drift": "say what differs between masters; exit code 2 if anything",
@@ -72,6 +74,11 @@ class Command(BaseCommand):
             )
             if name == "export":
                 each.add_argument("--output", type=Path, help="a file (default: standard output)")
+                each.add_argument(
+                    "--delays",
+                    action="store_true",
+                    help="with the offset of each delay level; applied later, it moves them back",
+                )
                 continue
             each.add_argument("--json", action="store_true", help="print JSON")
             if name == "drift":
@@ -101,7 +108,7 @@ class Command(BaseCommand):
         try:
             names = chosen(broker)
             if what == "export":
-                self._export(names, options["output"])
+                self._export(names, options["output"], with_delays=options["delays"])
             elif what == "drift":
                 self._drift(names, as_json=options["json"])
             else:
@@ -113,8 +120,8 @@ class Command(BaseCommand):
         except GatewayError as error:
             raise CommandError(f"{error.what} {error.advice}".strip()) from error
 
-    def _export(self, names: Sequence[str], output: Path | None) -> None:
-        text = yaml_of(names)
+    def _export(self, names: Sequence[str], output: Path | None, *, with_delays: bool) -> None:
+        text = yaml_of(names, with_delays=with_delays)
         if output is None:
             self.stdout.write(text, ending="")
             return
@@ -156,16 +163,14 @@ class Command(BaseCommand):
                 self.stdout.write(f"applied: {each.plan.name} (audit entry {entry.pk})")
 
     def _drift(self, names: Sequence[str], *, as_json: bool) -> None:
-        found: dict[ConfigFile, list[Drift]] = {
-            file: drift_of(file, {name: read(name, file) for name in names})
-            for file in SECTIONS.values()
-        }
+        every = [(file, told(file, names)) for file in SECTIONS.values()]
+        found = [(file, list(entries), drift_of(file, entries)) for file, entries in every]
         if as_json:
             self.stdout.write(json.dumps(drift_json(names, found), indent=2, ensure_ascii=False))
         else:
-            for file, drifts in found.items():
-                self._show_drift(file, names, drifts)
-        if any(found.values()):
+            for file, telling, drifts in found:
+                self._show_drift(file, telling, drifts)
+        if any(drifts for _file, _telling, drifts in found):
             self._end_as_differing()
 
     def _show_drift(self, file: ConfigFile, names: Sequence[str], drifts: Sequence[Drift]) -> None:
@@ -249,9 +254,11 @@ def plan_json(each: Shown) -> dict[str, Any]:
     }
 
 
-def drift_json(names: Sequence[str], found: dict[ConfigFile, list[Drift]]) -> dict[str, Any]:
+def drift_json(
+    names: Sequence[str], found: Sequence[tuple[ConfigFile, list[str], list[Drift]]]
+) -> dict[str, Any]:
     return {
-        "differs": any(found.values()),
+        "differs": any(drifts for _file, _telling, drifts in found),
         "brokers": list(names),
         "files": {
             str(file): [
@@ -259,11 +266,11 @@ def drift_json(names: Sequence[str], found: dict[ConfigFile, list[Drift]]) -> di
                     "entry": drift.name,
                     "missing": list(drift.missing),
                     "values": {
-                        key: dict(zip(names, values, strict=True)) for key, values in drift.rows
+                        key: dict(zip(telling, values, strict=True)) for key, values in drift.rows
                     },
                 }
                 for drift in drifts
             ]
-            for file, drifts in found.items()
+            for file, telling, drifts in found
         },
     }

@@ -12,7 +12,9 @@ document.addEventListener("DOMContentLoaded", () => {
   const words = JSON.parse(document.getElementById("file-words").textContent);
   const PAUSE_MS = 500, SHOWN = 8;
   const table = Object.values(schema.properties)[0].additionalProperties;
-  const keys = table.properties ?? {};
+  // Filters stand below their topics.
+  const entry = table.properties?.groupFilterData?.additionalProperties ?? table;
+  const keys = entry.properties ?? {};
   let timer = 0, asked = 0;
 
   /** The values that a key may have, as they are written. */

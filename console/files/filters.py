@@ -1,0 +1,117 @@
+"""A change of consumer filters: what it means for each group, as its broker compiles it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext as _, ngettext
+
+from console.files.costing import Costs, PlanRefusedError, status_of
+from console.files.schema import AT, FILTER_KEYS, attributes
+from console.gateway.access import gateway
+from console.gateway.errors import NotFoundError
+from console.gateway.files import ConfigFile, GroupFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from console.configs.plan import Plan, Values
+    from console.files.entries import Entries
+
+
+def filter_of(name: str, values: Values) -> GroupFilter:
+    """Return the filter of an entry, which is named topic@group."""
+    topic, _at, group = name.partition(AT)
+    return GroupFilter(group, topic, **attributes(FILTER_KEYS, values))
+
+
+def refused_expressions(
+    broker_name: str, wanted: Mapping[str, Values | None], now: Entries
+) -> Iterator[tuple[str, str]]:
+    """Yield the entries whose new expressions the broker does not take, with the reasons."""
+    for name, values in wanted.items():
+        if values is not None and values != now.get(name):
+            reason = gateway().files.check_filter(filter_of(name, values), broker_name)
+            if reason:
+                said = _("%(name)s: the broker does not take the expression: %(reason)s.")
+                yield name, said % {"name": name, "reason": reason.rstrip(".")}
+
+
+def filter_costs(broker_name: str, plan: Plan) -> Costs:
+    """Return what becomes of each group's messages.
+
+    Raises:
+        PlanRefusedError: an expression is none, or its topic is not there.
+    """
+    now = {name: values for name, values in plan.now.items() if values is not None}
+    refused = [said for _name, said in refused_expressions(broker_name, plan.wanted, now)]
+    changed = [name for name, wanted in plan.wanted.items() if wanted != plan.now.get(name)]
+    groups = sorted({name.partition(AT)[2] for name in changed})
+    connections = gateway().groups.connections_of(groups) if groups else {}
+    sentences: list[str] = []
+    for name in changed:
+        is_online = connections[name.partition(AT)[2]].is_online
+        if plan.wanted[name] is None:
+            sentences.append(said_of_deletion(name, is_online=is_online))
+            continue
+        try:
+            sentences += said_of_change(broker_name, name, is_online=is_online)
+        except NotFoundError:
+            refused.append(_("%(name)s: no broker has the topic.") % {"name": name})
+    if refused:
+        raise PlanRefusedError(refused)
+    return Costs(tuple(sentences), is_final=False)
+
+
+def said_of_deletion(name: str, *, is_online: bool) -> str:
+    if is_online:
+        said = _(
+            "%(name)s: the group has members. Their pulls are refused until the next heartbeat of "
+            "one registers its filter again, within half a minute."
+        )
+    else:
+        said = _(
+            "%(name)s: nobody reads by this filter now; a member that subscribes makes it again."
+        )
+    return said % {"name": name}
+
+
+def said_of_change(broker_name: str, name: str, *, is_online: bool) -> Iterator[str]:
+    """Yield what another expression means.
+
+    Raises:
+        NotFoundError: no broker has the topic.
+    """
+    unread = unread_of(broker_name, name)
+    said = ngettext(
+        "%(name)s: of %(count)d message that the group has not read here, it gets what the new "
+        "expression lets through, and never the rest.",
+        "%(name)s: of %(count)d messages that the group has not read here, it gets what the new "
+        "expression lets through, and never the rest.",
+        unread,
+    )
+    yield said % {"name": name, "count": unread}
+    if is_online:
+        said = _(
+            "%(name)s: the group has members. The heartbeat of one that starts or subscribes anew "
+            "puts its own expression in place of this one."
+        )
+    else:
+        said = _(
+            "%(name)s: no member subscribes now. One that does puts its own expression in place of "
+            "this one; without one the filter is forgotten after a day."
+        )
+    yield said % {"name": name}
+
+
+def unread_of(broker_name: str, name: str) -> int:
+    """Return how many messages of a topic a group has not read on a broker."""
+    topic, _at, _group = name.partition(AT)
+    ends = status_of(topic, broker_name)
+    document = gateway().files.read(ConfigFile.OFFSETS, [broker_name])[broker_name] or {}
+    queues = (document.get(ConfigFile.OFFSETS.table) or {}).get(name) or {}
+    offsets = {int(queue): int(offset) for queue, offset in queues.items()}
+    return sum(
+        max(0, row.max_offset - max(row.min_offset, offsets.get(queue_id, 0)))
+        for queue_id, row in ends.items()
+    )

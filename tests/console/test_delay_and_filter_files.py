@@ -1,0 +1,404 @@
+"""delayOffset.json and consumerFilter.json: edited as plans that say what they mean, undone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.urls import reverse
+
+from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC
+from console.audit.models import Entry
+from console.files.delays import moved_along
+from console.files.models import FileVersion
+from console.gateway.access import gateway
+from console.gateway.answers import TopicQueue
+from console.gateway.errors import GatewayError
+from console.gateway.files import ConfigFile, GroupFilter
+from tests.console.plans import token_on
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+    from console.gateway.fakes.broker import FakeBroker
+    from tests.console.conftest import Actors
+
+pytestmark = pytest.mark.django_db
+
+BROKER = "broker-a"
+DELAYS, FILTERS = "delayOffset.json", "consumerFilter.json"
+
+
+@pytest.fixture
+def waiting(brokers: FakeBroker) -> FakeBroker:
+    """Level 1 has delivered 3 of 5 messages, and the first is not stored any more."""
+    brokers.add_topic(RMQ_SYS_SCHEDULE_TOPIC, queue_nums=4)
+    queue = brokers.queues[TopicQueue(RMQ_SYS_SCHEDULE_TOPIC, 0)]
+    queue.min_offset, queue.store_timestamps = 1, [1_000, 2_000, 3_000, 4_000]
+    brokers.other_tables[ConfigFile.DELAYS] = {"1": 3, "2": 0}
+    return brokers
+
+
+@pytest.fixture
+def filtered(brokers: FakeBroker) -> FakeBroker:
+    """billing reads Orders by an expression, and has not read 2 of 3 messages."""
+    brokers.add_topic("Orders")
+    brokers.add_group("billing", online=True, topic="Orders")
+    brokers.put("Orders", 0, 1_000, 2_000, 3_000)
+    brokers.offsets["billing", "Orders", 0] = 1
+    made = GroupFilter("billing", "Orders", "SQL92", "price > 10")
+    gateway().files.save_filter(made, BROKER)
+    return brokers
+
+
+def edit_of(file: str) -> str:
+    return reverse("files:edit", args=[BROKER, file])
+
+
+def planned(client: Client, file: str, old: str, new: str) -> Any:
+    """Replace a part of the text in the editor, and send the form."""
+    answer = client.get(edit_of(file))
+    text = answer.context["text"]
+    assert old in text
+    fields = {"base": str(answer.context["base"]), "text": text.replace(old, new, 1)}
+    return client.post(edit_of(file), fields)
+
+
+def costs_of(answer: Any) -> tuple[str, ...]:
+    (shown,) = answer.context["shown"]
+    return tuple(shown.costs)
+
+
+def refusals_of(answer: Any) -> tuple[str, ...]:
+    (shown,) = answer.context["shown"]
+    return tuple(shown.refusals)
+
+
+def apply(client: Client, file: str, plan: Any, **more: str) -> Any:
+    return client.post(edit_of(file), {"token": token_on(plan), "accepted": "on", **more})
+
+
+def levels(broker: FakeBroker) -> dict[str, int]:
+    return broker.other_tables[ConfigFile.DELAYS]
+
+
+def expression(broker: FakeBroker) -> str | None:
+    table = broker.other_tables.get(ConfigFile.FILTERS, {})
+    found = table.get("Orders", {}).get("groupFilterData", {}).get("billing")
+    return None if found is None else str(found["expression"])
+
+
+def test_a_level_that_is_moved_ahead_skips_messages_and_undone_it_goes_back(
+    actors: Actors, waiting: FakeBroker
+) -> None:
+    plan = planned(actors.admin, DELAYS, "1:3", "1:5")
+    assert costs_of(plan) == ("Level 1: 2 deferred messages are skipped and never delivered.",)
+
+    unconfirmed = actors.admin.post(edit_of(DELAYS), {"token": token_on(plan)})
+    assert (unconfirmed.status_code, levels(waiting)) == (422, {"1": 3, "2": 0})
+    apply(actors.admin, DELAYS, plan, reason="the shop is closed")
+
+    assert levels(waiting) == {"1": 5, "2": 0}
+    entry = Entry.objects.get()
+    assert (entry.action, entry.subject, entry.outcome, entry.remark) == (
+        "config.apply",
+        "broker-a · delayOffset.json",
+        "done",
+        "the shop is closed",
+    )
+    assert (entry.before, entry.after) == ({"1": {"offset": "3"}}, {"1": {"offset": "5"}})
+    version = FileVersion.objects.first()
+    assert version is not None
+    assert (version.source, version.file, version.by) == ("applied", DELAYS, "ada")
+    undo = reverse("files:undo", args=[entry.pk])
+    shown = actors.admin.get(undo)
+    assert costs_of(shown) == (
+        "Level 1: 2 deferred messages are delivered again, as new messages.",
+    )
+    actors.admin.post(undo, {"token": token_on(shown), "accepted": "on"})
+    assert levels(waiting) == {"1": 3, "2": 0}
+
+
+def test_a_level_that_is_moved_back_delivers_what_is_still_stored(
+    actors: Actors, waiting: FakeBroker
+) -> None:
+    plan = planned(actors.admin, DELAYS, "1:3", "1:2")
+
+    assert costs_of(plan) == ("Level 1: 1 deferred message is delivered again, as a new message.",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("1:3", "1:6", "Level 1 has the offsets from 1 to 5."),
+        ("1:3", "1:0", "Level 1 has the offsets from 1 to 5."),
+        ("2:0", "2:1", "Level 2 has the offsets from 0 to 0."),
+        ("1:3,", "", "Level 1: no request takes its offset away; 0 stands for the beginning."),
+    ],
+)
+def test_an_offset_that_no_level_has_is_refused(
+    actors: Actors, waiting: FakeBroker, old: str, new: str, said: str
+) -> None:
+    plan = planned(actors.admin, DELAYS, old, new)
+
+    assert refusals_of(plan) == (said,)
+    apply(actors.admin, DELAYS, plan)
+    assert levels(waiting) == {"1": 3, "2": 0}
+    assert not Entry.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"offsetTable":{"0":1}}', "0: A delay level is a number from 1 on."),
+        ('{"offsetTable":{"one":1}}', "one: A delay level is a number from 1 on."),
+        ('{"offsetTable":{"1":-1}}', "Level 1: the offset is a whole number from 0 on."),
+        ('{"offsetTable":{"1":9223372036854775808}}', "the offset is a whole number from 0 on."),
+        ('{"offsetTable":{"1":true}}', "the offset is a whole number from 0 on."),
+    ],
+)
+def test_a_text_of_levels_that_is_none_is_refused_with_its_line(
+    actors: Actors, waiting: FakeBroker, text: str, said: str
+) -> None:
+    answer = actors.admin.post(edit_of(DELAYS), {"text": text, "check": "on"})
+
+    ((line, found),) = answer.json()["problems"]
+    assert (said in found, line) == (True, 1)
+
+
+def test_a_level_that_delivers_on_meanwhile_overtakes_no_plan_that_goes_the_same_way(
+    actors: Actors, waiting: FakeBroker
+) -> None:
+    plan = planned(actors.admin, DELAYS, "1:3", "1:5")
+    levels(waiting)["1"] = 4
+
+    apply(actors.admin, DELAYS, plan)
+
+    assert levels(waiting)["1"] == 5
+    assert Entry.objects.get().before == {"1": {"offset": "4"}}
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "wanted", "is_overtaken"),
+    [(3, 4, 5, False), (3, 5, 4, True), (3, 4, 1, False), (3, 2, 5, True), (None, 2, 5, False)],
+)
+def test_a_plan_is_overtaken_when_it_would_go_the_other_way(
+    seen: int | None, now: int, wanted: int, is_overtaken: bool
+) -> None:
+    def at(offset: int | None) -> dict[str, Any]:
+        return {"1": None if offset is None else {"offset": str(offset)}}
+
+    assert (moved_along(at(seen), at(now), at(wanted)) != at(now)) is is_overtaken
+
+
+def test_a_broker_that_has_delivered_nothing_has_levels_to_move_all_the_same(
+    actors: Actors, brokers: FakeBroker
+) -> None:
+    plan = planned(actors.admin, DELAYS, '"offsetTable":{', '"offsetTable":{3:0')
+
+    assert (costs_of(plan), refusals_of(plan)) == ((), ())
+    apply(actors.admin, DELAYS, plan)
+    assert levels(brokers) == {"3": 0}
+
+
+def test_another_expression_says_what_becomes_of_the_group_and_is_undone(
+    actors: Actors, filtered: FakeBroker
+) -> None:
+    plan = planned(actors.admin, FILTERS, "price > 10", "price > 20")
+    assert costs_of(plan) == (
+        "Orders@billing: of 2 messages that the group has not read here, it gets what the new "
+        "expression lets through, and never the rest.",
+        "Orders@billing: the group has members. The heartbeat of one that starts or subscribes "
+        "anew puts its own expression in place of this one.",
+    )
+
+    apply(actors.admin, FILTERS, plan)
+
+    assert expression(filtered) == "price > 20"
+    entry = Entry.objects.get()
+    undo = reverse("files:undo", args=[entry.pk])
+    actors.admin.post(undo, {"token": token_on(actors.admin.get(undo)), "accepted": "on"})
+    assert expression(filtered) == "price > 10"
+
+
+def test_a_bad_expression_is_refused_with_its_place(actors: Actors, filtered: FakeBroker) -> None:
+    plan = planned(actors.admin, FILTERS, "price > 10", "price >")
+    text = plan.context["text"]
+    checked = actors.admin.post(edit_of(FILTERS), {"text": text, "check": "on"})
+
+    said = (
+        "Orders@billing: the broker does not take the expression: the end at character 8, where a "
+        "value is expected."
+    )
+    line = next(at for at, each in enumerate(text.split("\n"), 1) if "expression" in each)
+    assert plan.status_code == 422
+    assert [(each.line, each.text) for each in plan.context["problems"]] == [(line, said)]
+    assert checked.json()["problems"] == [[line, said]]
+    assert expression(filtered) == "price > 10"
+
+
+def test_a_filter_that_goes_says_what_its_members_are_answered_and_comes_back_undone(
+    actors: Actors, filtered: FakeBroker
+) -> None:
+    opened = actors.admin.get(edit_of(FILTERS)).context["base"]
+    fields = {"base": str(opened), "text": '{"filterDataByTopic":{}}'}
+    plan = actors.admin.post(edit_of(FILTERS), fields)
+    assert costs_of(plan) == (
+        "Orders@billing: the group has members. Their pulls are refused until the next heartbeat "
+        "of one registers its filter again, within half a minute.",
+    )
+
+    apply(actors.admin, FILTERS, plan)
+
+    assert expression(filtered) is None
+    undo = reverse("files:undo", args=[Entry.objects.get().pk])
+    actors.admin.post(undo, {"token": token_on(actors.admin.get(undo)), "accepted": "on"})
+    assert expression(filtered) == "price > 10"
+
+
+def test_a_group_without_members_loses_nothing_with_its_filter(
+    actors: Actors, filtered: FakeBroker
+) -> None:
+    filtered.members.clear()
+    opened = actors.admin.get(edit_of(FILTERS)).context["base"]
+    fields = {"base": str(opened), "text": '{"filterDataByTopic":{}}'}
+
+    plan = actors.admin.post(edit_of(FILTERS), fields)
+
+    assert costs_of(plan) == (
+        "Orders@billing: nobody reads by this filter now; a member that subscribes makes it again.",
+    )
+
+
+def test_a_filter_of_a_topic_that_no_broker_has_is_refused(
+    actors: Actors, filtered: FakeBroker
+) -> None:
+    table = json.loads(actors.admin.get(edit_of(FILTERS)).context["text"])
+    table["filterDataByTopic"]["Nowhere"] = table["filterDataByTopic"]["Orders"]
+    opened = actors.admin.get(edit_of(FILTERS)).context["base"]
+
+    plan = actors.admin.post(edit_of(FILTERS), {"base": str(opened), "text": json.dumps(table)})
+
+    assert refusals_of(plan) == ("Nowhere@billing: no broker has the topic.",)
+
+
+def test_what_the_broker_keeps_of_a_filter_is_shown_and_may_stand_in_a_text(
+    actors: Actors, filtered: FakeBroker
+) -> None:
+    shown = actors.admin.get(reverse("files:show", args=[BROKER, FILTERS])).context["text"]
+    opened = actors.admin.get(edit_of(FILTERS)).context["base"]
+
+    plan = actors.admin.post(edit_of(FILTERS), {"base": str(opened), "text": shown})
+
+    for key in ("bloomFilterData", "bornTime", "clientVersion", "dead", "deadTime"):
+        assert f'"{key}"' in shown
+    assert plan.context["shown"] == []
+
+
+@pytest.mark.parametrize(
+    ("table", "said", "line"),
+    [
+        ('{"Orders":7}', "Orders has an object groupFilterData of its groups.", 1),
+        ('{"Orders":{"groupFilterData":{"g":7}}}', "Orders@g is an object.", 1),
+        ('{"Orders":\n{"groupFilterData":\n{"g":{}}}}', "Orders@g lacks expression.", 3),
+        (
+            '{"Orders":\n{"groupFilterData":\n{"g":{\n"expression":" "}}}}',
+            "Orders@g: expression is a text.",
+            4,
+        ),
+        (
+            '{"Orders":{"groupFilterData":{"g":{"expression":"a","expressionType":"TAG"}}}}',
+            "expressionType is one of SQL92.",
+            1,
+        ),
+        (
+            '{"Orders":{"groupFilterData":{"g":{"expression":"a","color":"red"}}}}',
+            "No request carries these keys, so nothing can be written there: color.",
+            None,
+        ),
+        ('{"a topic":{"groupFilterData":{"g":{"expression":"a"}}}}', "illegal characters", 1),
+    ],
+)
+def test_a_text_of_filters_that_is_none_is_refused_with_its_line(
+    actors: Actors, filtered: FakeBroker, table: str, said: str, line: int | None
+) -> None:
+    text = f'{{"filterDataByTopic":{table}}}'
+
+    answer = actors.admin.post(edit_of(FILTERS), {"text": text, "check": "on"})
+
+    ((found_line, found),) = answer.json()["problems"]
+    assert said in found
+    assert found_line == line
+
+
+def test_a_filter_that_a_member_registers_is_kept_as_a_version_when_it_is_seen(
+    actors: Actors, filtered: FakeBroker
+) -> None:
+    show = reverse("files:show", args=[BROKER, FILTERS])
+    actors.admin.get(show)
+    gateway().files.save_filter(GroupFilter("billing", "Orders", "SQL92", "price > 99"), BROKER)
+    actors.admin.get(show)
+
+    versions = FileVersion.objects.filter(file=FILTERS)
+    assert [each.entries["Orders@billing"]["expression"] for each in versions] == [
+        "price > 99",
+        "price > 10",
+    ]
+
+
+def test_a_version_of_filters_is_compared_and_gone_back_to(
+    actors: Actors, filtered: FakeBroker
+) -> None:
+    actors.admin.get(reverse("files:show", args=[BROKER, FILTERS]))
+    older = FileVersion.objects.get(file=FILTERS)
+    apply(actors.admin, FILTERS, planned(actors.admin, FILTERS, "price > 10", "price > 20"))
+    history = reverse("files:history", args=[BROKER, FILTERS])
+
+    compared = actors.admin.get(history, {"from": older.pk})
+    restore = reverse("files:restore", args=[older.pk])
+    plan = actors.admin.get(restore)
+    actors.admin.post(restore, {"token": token_on(plan), "accepted": "on"})
+
+    lines = [line for _part, lines in compared.context["parts"] for line in lines]
+    assert [(each.label, each.now, each.wanted) for each in lines] == [
+        ("expression", "price > 10", "price > 20")
+    ]
+    assert expression(filtered) == "price > 10"
+
+
+@pytest.mark.parametrize("file", [DELAYS, FILTERS])
+def test_these_files_too_are_for_administrators(
+    actors: Actors, brokers: FakeBroker, file: str
+) -> None:
+    assert actors.operator.get(edit_of(file)).status_code == 403
+    assert actors.operator.post(edit_of(file), {"text": "{}"}).status_code == 403
+
+
+def test_a_broker_that_does_not_change_them_says_so(
+    actors: Actors, filtered: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(actors.admin, FILTERS, "price > 10", "price > 20")
+
+    def refuse(*_args: Any) -> None:
+        raise GatewayError("The broker does not change this file.", "It is one of RocketMQ's own.")
+
+    monkeypatch.setattr(gateway().files, "save_filter", refuse)
+    answer = apply(actors.admin, FILTERS, plan)
+
+    assert "The broker does not change this file." in answer.content.decode()
+    assert Entry.objects.get().outcome == "failed"
+
+
+@pytest.mark.parametrize("file", [DELAYS, FILTERS])
+def test_the_schema_of_these_files_is_told(actors: Actors, brokers: FakeBroker, file: str) -> None:
+    schema = actors.admin.get(reverse("files:schema", args=[file])).json()
+
+    (table,) = schema["properties"].values()
+    entry = table["additionalProperties"]
+    if file == DELAYS:
+        assert (entry["type"], entry["minimum"]) == ("integer", 0)
+    else:
+        of_group = entry["properties"]["groupFilterData"]["additionalProperties"]
+        assert of_group["required"] == ["expression"]
+        assert of_group["properties"]["expressionType"]["enum"] == ["SQL92"]
