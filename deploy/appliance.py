@@ -57,6 +57,9 @@ REMIND_EVERY_S = 30.0
 TRY_AGAIN_EVERY_S = 60.0
 STOP_GRACE_S = 10.0
 MISSING_REDIS = "redis-is-missing.sock"
+LOCK = "appliance.lock"
+RESTORING = ".restoring"
+"""Where deploy/restore keeps what it has not checked yet."""
 READY_LINES = {
     "collector": "collecting",
     "lake": "keeping: ",
@@ -281,7 +284,7 @@ def held(data: Path) -> Iterator[None]:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("logs", "run", "redis"):
             (data / name).mkdir(mode=0o700, exist_ok=True)
-        lock = (data / "appliance.lock").open("a+")
+        lock = (data / LOCK).open("a+")
     except OSError as error:
         raise NotStartedError(
             told(
@@ -305,6 +308,14 @@ def held(data: Path) -> Iterator[None]:
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
+        if (data / RESTORING).exists():
+            raise NotStartedError(
+                told(
+                    "A restore into the data directory {data} did not end: delete what is in it, "
+                    "and restore again.",
+                    data=data,
+                )
+            )
         yield
 
 

@@ -1,4 +1,4 @@
-"""The first step of deploy/up, deploy/harden or deploy/test: from any Python to the one in .venv.
+"""The first step of deploy/up, harden, backup, restore and test: from any Python to that of .venv.
 
 Standard library only.
 """
@@ -13,15 +13,21 @@ import time
 from typing import TYPE_CHECKING
 
 from broker_core.environment import without_secrets
-from deploy import checks, options, requirements, secret_files, virtualenv
+from deploy import backup_options, checks, options, requirements, secret_files, virtualenv
 from deploy.terminal import complain
 from deploy.words import told
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 COLLECTOR = "TREBUCHET_OTLP_ENDPOINT"
 """Where it is set, the console needs OpenTelemetry's SDK."""
+COPYING: dict[str, Callable[[Sequence[str]], object]] = {
+    "backup": backup_options.parse_backup,
+    "restore": backup_options.parse_restore,
+}
+"""Commands that check their arguments before anything is installed."""
 STARTED_AT = "TREBUCHET_STARTED_AT"
 """When the command was typed, on the machine's monotonic clock (seconds)."""
 
@@ -62,6 +68,10 @@ def main(arguments: list[str]) -> int:
             python = virtualenv.ensure(requirements.RUN)
             compile_native(python)
             module = "deploy.harden"
+        elif command in COPYING:
+            COPYING[command](rest)
+            python = virtualenv.ensure(requirements.RUN)
+            module = f"deploy.{command}"
         else:
             checks.parse(rest)
             python = virtualenv.ensure(requirements.RUN, requirements.TEST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deploy.backup_words import BACKUP, BACKUP_EPILOG, RESTORE, RESTORE_EPILOG
 from deploy.usage import DESCRIPTION, EPILOG
 
 NOT_KEPT = "The {name} process could not be kept running: messages and pages are served, "
@@ -235,4 +236,123 @@ SENTENCES = {
     "Started as root: everything runs as the user {name} from here on.": (
         "由 root 启动：此后全部以用户 {name} 运行。"
     ),
+    BACKUP: """\
+复制整套系统（运行中或已停止）：各 Broker 的消息、消费进度、Topic 和消费组，
+Broker 的账号、TLS 文件，控制台的数据库和历史，报表，数据湖。期间发送照常进行。""",
+    BACKUP_EPILOG: """\
+TARGET 是新目录，或以 .tar、.tar.zst 结尾的新文件。其中与数据目录一样有密码和密钥，
+请同样保密。
+
+退出码：
+  0  副本完整，或 --verify 没有发现问题
+  1  --verify 发现文件缺失、被截断或被改动
+  2  没有复制任何内容；最后一行说明原因
+""",
+    RESTORE: """\
+由 deploy/backup 写入的内容建立数据目录：所有文件检查之后才就位。
+目录须为空，或不存在。""",
+    RESTORE_EPILOG: """\
+退出码：
+  0  数据目录已就绪；最后几行说明如何启动
+  2  没有恢复任何内容；最后几行说明原因
+""",
+    "The console's database is elsewhere (DATABASE_URL): back it up there, too.": (
+        "控制台的数据库在别处 (DATABASE_URL)：请在该处也做备份。"
+    ),
+    "{path} would fill the disk of the broker's log to more than {percent} %, where the "
+    "broker deletes its oldest messages: take another disk.": (
+        "{path} 会使 Broker 日志所在磁盘的占用超过 {percent} %，"
+        "此时 Broker 会删除最旧的消息：请使用其他磁盘。"
+    ),
+    "  {process}: commit_log_offset {start} to {end}": (
+        "  {process}：commit_log_offset {start} 至 {end}"
+    ),
+    "A restore into the data directory {data} did not end: delete what is in it, and "
+    "restore again.": ("数据目录 {data} 的恢复没有完成：删除其中的内容，然后重新恢复。"),
+    "Stopped; nothing is left of it.": ("已停止；没有留下任何内容。"),
+    "The backup has format {version}, and this Trebuchet reads {known}.": (
+        "备份的格式为 {version}，本 Trebuchet 读取 {known}。"
+    ),
+    "The backup names a file that it may not have: {path!r}.": (
+        "备份中有不允许的文件名：{path!r}。"
+    ),
+    "The backup {path} is damaged, nothing is restored:": (
+        "备份 {path} 已损坏，没有恢复任何内容："
+    ),
+    "The broker refuses {file}: {why}": ("Broker 拒绝 {file}：{why}"),
+    "The console has no database here.": ("此处没有控制台的数据库。"),
+    "The database {path} cannot be read: {why}.": ("数据库 {path} 无法读取：{why}。"),
+    "The first start reads the whole log, which checks it and builds the index.": (
+        "首次启动会读取整个日志，检查它并建立索引。"
+    ),
+    "The lake is elsewhere: {place}.": ("数据湖在别处：{place}。"),
+    "The lake {place} (--without-lake).": ("数据湖 {place} (--without-lake)。"),
+    "The manifest is damaged: its checksum is another one.": ("清单已损坏：校验和不符。"),
+    "The manifest is damaged: {why}.": ("清单已损坏：{why}。"),
+    "There is no backup {path}.": ("没有备份 {path}。"),
+    "There is no broker configuration {file}: name it by -c, as for deploy/up, or another "
+    "data directory by --data.": (
+        "没有 Broker 配置 {file}：用 -c 指定（与 deploy/up 相同），或用 --data 指定其他数据目录。"
+    ),
+    "There is no data directory {data}.": ("没有数据目录 {data}。"),
+    "There is no directory {path}.": ("没有目录 {path}。"),
+    "To go on: {command}": ("继续：{command}"),
+    "Topics of {store} are deleted without a pause.": ("{store} 的 Topic 正在不断被删除。"),
+    "WARNING not in it: {what}": ("WARNING 未包含：{what}"),
+    "[{bar}] {percent} %  {done} of {total}  {rate} a second  {left} left": (
+        "[{bar}] {percent} %  {done} / {total}  每秒 {rate}  剩余 {left}"
+    ),
+    "altered: {path}": ("被改动：{path}"),
+    "and {count} more": ("另有 {count} 个"),
+    "broker configuration, where deploy/up is given one": (
+        "Broker 配置文件，若 deploy/up 指定了它"
+    ),
+    "copy nothing: check that TARGET is as it was written": (
+        "不复制：检查 TARGET 是否与写入时一致"
+    ),
+    "cut: {path} lacks {lost} bytes": ("被截断：{path} 缺少 {lost} 字节"),
+    "leave the lake out": ("不包含数据湖"),
+    "missing: {path}": ("缺失：{path}"),
+    "the data directory (default: TREBUCHET_DATA, else data in the checkout)": (
+        "数据目录（默认：TREBUCHET_DATA，否则为源码目录下的 data）"
+    ),
+    "the disk": ("磁盘"),
+    "what deploy/backup wrote": ("deploy/backup 写入的内容"),
+    "where the copy goes": ("副本的位置"),
+    "{data} is as it was at {made_at}.": ("{data} 已恢复到 {made_at} 时的状态。"),
+    "{data} is not empty: restore into a new directory (--data), or move what is there away.": (
+        "{data} 不是空目录：恢复到新目录 (--data)，或将其中内容移走。"
+    ),
+    "{done}, {rate} a second": ("{done}，每秒 {rate}"),
+    "{file} cannot be read: it is no regular file.": ("{file} 无法读取：不是普通文件。"),
+    "{path} became shorter while it was copied.": ("{path} 在复制时变短了。"),
+    "{path} exists: a backup is written to a new place.": ("{path} 已存在：备份须写入新的位置。"),
+    "{path} has no {manifest}: it is no backup, or one that did not end.": (
+        "{path} 没有 {manifest}：不是备份，或备份没有完成。"
+    ),
+    "{path} holds {count} files, {size}; keep it secret, it has passwords and keys.": (
+        "{path} 有 {count} 个文件，{size}；请保密，其中有密码和密钥。"
+    ),
+    "{path} is a symbolic link, which a backup does not follow: name the place by "
+    "storePathRootDir or storePathCommitLog.": (
+        "{path} 是符号链接，备份不跟随它：请用 storePathRootDir 或 storePathCommitLog 指定位置。"
+    ),
+    "{path} is a symbolic link.": ("{path} 是符号链接。"),
+    "{path} is as it was written ({made_at}).": ("{path} 与写入时一致 ({made_at})。"),
+    "{path} is cut or damaged: {why}.": ("{path} 被截断或已损坏：{why}。"),
+    "{path} is inside of the data directory: it would be copied, too.": (
+        "{path} 在数据目录之内：它自身也会被复制。"
+    ),
+    "{path} is neither a directory nor a file.": ("{path} 既不是目录也不是文件。"),
+    "{path} is no backup: it did not end.": ("{path} 不是备份：它没有完成。"),
+    "{path} is not for the user of the data directory to read: hand it over (chown), or "
+    "take it away.": ("{path} 不允许数据目录的用户读取：移交它 (chown)，或将其移走。"),
+    "{path} is what a backup left that did not end, or one that is being made: delete it "
+    "if none is.": (
+        "{path} 是未完成的备份留下的，或正在进行的备份：若没有正在进行的备份，请删除它。"
+    ),
+    "{path} needs {needed}, and {free} are free there.": (
+        "{path} 需要 {needed}，该处可用 {free}。"
+    ),
+    "{where}: {why}.": ("{where}：{why}。"),
 }

@@ -105,10 +105,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
     given = parser.parse_args(arguments)
     web = environment.get("TREBUCHET_WEB", "").strip() or DEFAULT_WEB
     host, port = _host_port(web)
-    data = environment.get("TREBUCHET_DATA", "").strip() or str(ROOT / "data")
     return Options(
         broker_file=given.c.expanduser().resolve() if given.c else None,
-        data=Path(data).expanduser().resolve(),
+        data=data_of(environment),
         web_host=host,
         web_port=port,
         redis_url=environment.get("TREBUCHET_REDIS_URL", "").strip() or None,
@@ -117,11 +116,18 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         or environment.get("TREBUCHET_SLAVE", "").strip().lower() in ("1", "true", "yes"),
         is_verbose=given.verbose,
         user=environment.get("TREBUCHET_USER", "").strip() or None,
-        lake=_lake(environment.get("TREBUCHET_LAKE", "").strip()),
+        lake=lake_of(environment.get("TREBUCHET_LAKE", "").strip()),
     )
 
 
-def _lake(text: str) -> str | None:
+def data_of(environment: Mapping[str, str]) -> Path:
+    """Return the data directory that the environment names, else the checkout's."""
+    data = environment.get("TREBUCHET_DATA", "").strip() or str(ROOT / "data")
+    return Path(data).expanduser().resolve()
+
+
+def lake_of(text: str) -> str | None:
+    """Return where TREBUCHET_LAKE says that a lake is kept, or `true`; None for nowhere."""
     return None if text.lower() in ("", "0", "false", "no", "off") else text
 
 

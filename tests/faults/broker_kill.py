@@ -61,6 +61,8 @@ class Sender(threading.Thread):
         self.attempted: set[bytes] = set()
         self.acknowledged: dict[int, bytes] = {}
         """By the queue_offset that the broker promised."""
+        self.commit_log_offsets: dict[int, int] = {}
+        """Where in the log the acknowledged ones are, by their queue_offset."""
         self.refused: list[raw_remoting.Answer] = []
 
     def run(self) -> None:
@@ -82,7 +84,10 @@ class Sender(threading.Thread):
                     answer = client.read_answer()
                     sent = waiting.pop(answer.opaque)
                     if answer.code == raw_remoting.SUCCESS:
-                        self.acknowledged[int(answer.fields["queueOffset"])] = sent
+                        queue_offset = int(answer.fields["queueOffset"])
+                        # The second half of an id is the message's place in the log.
+                        self.commit_log_offsets[queue_offset] = int(answer.fields["msgId"][16:], 16)
+                        self.acknowledged[queue_offset] = sent
                     else:
                         self.refused.append(answer)
         except OSError:

@@ -1,0 +1,222 @@
+"""What an appliance consists of: its brokers, and the files that belong to them.
+
+Whatever its configuration keeps elsewhere (stores, accounts, certificates) gets a place below the
+data directory, so that a restored appliance is one directory.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker_core.config.loading import load
+from broker_core.errors import ConfigError
+from deploy import brokers, slave
+from deploy.backup_manifest import BackupError, Edit
+from deploy.requirements import ROOT
+from deploy.store_copy import StorePlace
+from deploy.words import told
+
+if TYPE_CHECKING:
+    from broker_core.config.configuration import Configuration
+
+FILE_KEYS = (
+    "aclFile",
+    "kvConfigPath",
+    "tls.config.file",
+    "tls.server.certPath",
+    "tls.server.keyPath",
+    "tls.server.trustCertPath",
+    "tls.client.certPath",
+    "tls.client.keyPath",
+    "tls.client.trustCertPath",
+)
+"""Keys that name a file which a broker cannot do without."""
+MADE_ANEW = frozenset(
+    {
+        *("logs", "run", "static", "words", "spark-classes", "redis"),
+        *("appliance.lock", "history.lock", ".restoring"),
+    }
+)
+"""What a start makes anew, and what only processes that run have."""
+LAKE = "lake"
+DATABASE = ".sqlite3"
+BESIDE_DATABASES = ("-wal", "-shm", "-journal")
+ACCOUNTS = "conf/plain_acl.yml"
+CONSOLE = "console.sqlite3"
+
+
+@dataclass(slots=True)
+class Contents:
+    """All of an appliance.
+
+    Attributes:
+        slaves, masters: their stores.
+        broker_files: configurations, by where they go.
+        outside: files and directories from elsewhere, by where they go.
+        edits: what a restore changes in configurations.
+        databases: SQLite databases, by where they go.
+        lake: where the lake is, None without one.
+        left_out: sentences about what belongs to the appliance and is not copied.
+    """
+
+    data: Path
+    slaves: list[StorePlace] = field(default_factory=list)
+    masters: list[StorePlace] = field(default_factory=list)
+    broker_files: dict[str, Path] = field(default_factory=dict)
+    outside: dict[str, Path] = field(default_factory=dict)
+    edits: list[Edit] = field(default_factory=list)
+    databases: dict[str, Path] = field(default_factory=dict)
+    lake: Path | None = None
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def stores(self) -> list[StorePlace]:
+        """The stores in the order of their copying: no slave has more than its master then."""
+        return [*self.slaves, *self.masters]
+
+    def skips(self, path: str) -> bool:
+        """Tell whether a path below the data directory is copied in another way, or not at all."""
+        top = path.partition("/")[0]
+        if top in MADE_ANEW or top == LAKE or path in self.broker_files or path in self.databases:
+            return True
+        if path.endswith(BESIDE_DATABASES):
+            return True
+        here = (self.data / path).resolve()
+        return any(here in (each.paths.root, each.paths.commit_log) for each in self.stores)
+
+
+def find(
+    data: Path, given: Path | None, lake: str | None, database_url: str, *, has_lake: bool
+) -> Contents:
+    """Look at an appliance.
+
+    given: its broker configuration, where it is not in the data directory. lake: TREBUCHET_LAKE,
+    None for none. database_url: DATABASE_URL, empty for the console's own.
+
+    Raises:
+        BackupError: there is none, or the broker refuses its configuration.
+    """
+    if not data.is_dir():
+        raise BackupError(told("There is no data directory {data}.", data=data))
+    found = Contents(data)
+    _add_master(found, brokers.FIRST, _first_file(data, given), "")
+    for directory in sorted((data / "brokers").glob(f"{brokers.FIRST}-*")):
+        file = directory / brokers.BROKER_FILE
+        if file.is_file():
+            _add_master(found, directory.name, file, f"brokers/{directory.name}/")
+    for directory in sorted(data.glob(f"{slave.NAME}*")):
+        if slave.is_one(directory.name) and (directory / "store").is_dir():
+            place = StorePlace.of(
+                directory.name, directory / "store", "", f"{directory.name}/store"
+            )
+            found.slaves.append(place)
+    _add_databases(found, database_url)
+    _add_lake(found, lake, has_lake=has_lake)
+    for path in sorted(data.iterdir()):
+        if path.is_symlink() and not found.skips(path.name):
+            found.left_out.append(told("{path} is a symbolic link.", path=path))
+    return found
+
+
+def _first_file(data: Path, given: Path | None) -> Path:
+    candidates = (
+        [given] if given else [data / brokers.BROKER_FILE, data / "run" / brokers.BROKER_FILE]
+    )
+    for file in candidates:
+        if file.is_file():
+            return file
+    raise BackupError(
+        told(
+            "There is no broker configuration {file}: name it by -c, as for deploy/up, or another "
+            "data directory by --data.",
+            file=candidates[0],
+        )
+    )
+
+
+def _add_master(found: Contents, process: str, file: Path, prefix: str) -> None:
+    configuration = _loaded(file)
+    store = configuration.store
+    root = Path(store.store_path_root_dir)
+    target = f"{prefix}store"
+    commit_log = store.store_path_commit_log
+    if Path(commit_log) == root / "commitlog":
+        commit_log = ""
+    found.masters.append(StorePlace.of(process, root, commit_log, target))
+    found.broker_files[f"{prefix}{brokers.BROKER_FILE}"] = file
+    keys = {"storePathRootDir": target}
+    if commit_log:
+        keys["storePathCommitLog"] = f"{target}/commitlog"
+    values = dict(configuration.items())
+    for key in FILE_KEYS:
+        if values.get(key) and (ROOT / Path(values[key]).expanduser()).exists():
+            keys[key] = _place_of(found, ROOT / Path(values[key]).expanduser(), prefix)
+    usual = root.parent / ACCOUNTS
+    if configuration.broker.acl_enable and "aclFile" not in keys and usual.exists():
+        keys["aclFile"] = _place_of(found, usual, prefix)
+    found.edits.append(Edit(f"{prefix}{brokers.BROKER_FILE}", keys))
+
+
+def _loaded(file: Path) -> Configuration:
+    try:
+        configuration, errors = load(str(file))
+    except ConfigError as error:
+        raise BackupError(str(error)) from error
+    if errors:
+        raise BackupError(told("The broker refuses {file}: {why}", file=file, why=errors[0]))
+    return configuration
+
+
+def _place_of(found: Contents, path: Path, prefix: str) -> str:
+    """Return where a file of a broker's goes; one from outside the data directory is noted."""
+    if path.is_relative_to(found.data) and not path.is_symlink():
+        return path.relative_to(found.data).as_posix()
+    path = path.resolve()
+    for place, known in found.outside.items():
+        if known == path:
+            return place
+    place = f"{prefix}conf/{path.name}"
+    number = 2
+    while place in found.outside or (found.data / place).exists():
+        place = f"{prefix}conf/{number}-{path.name}"
+        number += 1
+    found.outside[place] = path
+    if path.suffix in (".yml", ".yaml") and (path.parent / "acl").is_dir():
+        # Accounts beside plain_acl.yml.
+        found.outside.setdefault(f"{prefix}conf/acl", path.parent / "acl")
+    return place
+
+
+def _add_databases(found: Contents, database_url: str) -> None:
+    for path in found.data.glob(f"*{DATABASE}"):
+        if path.is_file() and not path.is_symlink():
+            found.databases[path.name] = path
+    if not database_url:
+        if CONSOLE not in found.databases:
+            found.left_out.append(told("The console has no database here."))
+        return
+    scheme, _, rest = database_url.partition("://")
+    if scheme == "sqlite":
+        # As console.env reads it: sqlite:///relative and sqlite:////absolute.
+        found.databases[CONSOLE] = (ROOT / rest.removeprefix("/")).resolve()
+        return
+    found.databases.pop(CONSOLE, None)
+    found.left_out.append(
+        told("The console's database is elsewhere (DATABASE_URL): back it up there, too.")
+    )
+
+
+def _add_lake(found: Contents, lake: str | None, *, has_lake: bool) -> None:
+    here = found.data / LAKE
+    if lake is not None and "://" in lake:
+        found.left_out.append(told("The lake is elsewhere: {place}.", place=lake))
+        return
+    is_path = lake is not None and os.sep in lake
+    place = Path(lake).expanduser().absolute() if lake and is_path else here
+    if place.is_dir():
+        found.lake = place
+        if not has_lake:
+            found.left_out.append(told("The lake {place} (--without-lake).", place=place))

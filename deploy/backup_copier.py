@@ -1,0 +1,186 @@
+"""Copying files of an appliance that may be running into a backup, and noting them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+from deploy.backup_manifest import BackupError, Entry
+from deploy.gentle import OPENED, Source, length_without_zeros
+from deploy.words import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from deploy.backup_progress import Progress
+    from deploy.backup_target import Target
+
+PRIVATE = 0o600
+DRAFTS = (".tmp", ".bak.tmp")
+"""Ends of names under which a file is written before it takes its place."""
+
+
+class Found(NamedTuple):
+    """A regular file below a directory: its path there, `/` between names, and what it is."""
+
+    path: str
+    descriptor: int
+    status: os.stat_result
+
+
+class Copier:
+    """Puts one file after the other into a target.
+
+    Attributes:
+        entries: what is in it so far.
+    """
+
+    def __init__(
+        self, target: Target, progress: Progress, reader: os.stat_result | None = None
+    ) -> None:
+        """`reader` is of the directory whose owner may read all that root copies for it."""
+        self._reader = reader
+        self._target = target
+        self._progress = progress
+        self.entries: list[Entry] = []
+
+    def file(
+        self,
+        path: str,
+        found: Found,
+        *,
+        limit: int | None = None,
+        has_empty_end: bool = False,
+        leaves_cache: bool = False,
+    ) -> None:
+        """Copy an open file as it is now.
+
+        limit: behind so many bytes there are zeros. has_empty_end: zeros at its end are left out.
+        leaves_cache: nobody reads it soon.
+
+        Raises:
+            BackupError: it is not for the appliance's user to read.
+        """
+        self._require_readable(path, found.status)
+        size = os.fstat(found.descriptor).st_size
+        stored = size if limit is None else min(size, limit)
+        if has_empty_end:
+            stored = length_without_zeros(found.descriptor, stored)
+        source = Source(
+            found.descriptor, stored, path, self._progress.add, leaves_cache=leaves_cache
+        )
+        self._target.add(path, source, stored)
+        mode, modified_ns = stat.S_IMODE(found.status.st_mode), found.status.st_mtime_ns
+        self.entries.append(Entry(path, size, stored, source.sha256, mode, modified_ns))
+
+    def text(self, path: str, text: bytes, modified_ns: int) -> None:
+        """Put a file in that is in memory."""
+        descriptor = os.memfd_create("backup", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, text)
+            source = Source(descriptor, len(text), path, self._progress.add)
+            self._target.add(path, source, len(text))
+        finally:
+            os.close(descriptor)
+        digest = hashlib.sha256(text).hexdigest()
+        self.entries.append(Entry(path, len(text), len(text), digest, PRIVATE, modified_ns))
+
+    def path(self, path: str, source: Path) -> bool:
+        """Copy one file; return whether it is there. A symbolic link is not."""
+        try:
+            descriptor = os.open(source, OPENED)
+        except OSError as error:
+            if isinstance(error, PermissionError):
+                raise
+            return False
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                return False
+            self.file(path, Found(path, descriptor, status))
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _require_readable(self, path: str, status: os.stat_result) -> None:
+        """Keep root from copying for the appliance's user what that user may not read.
+
+        The user decides what its directory and its configuration lead to.
+        """
+        reader = self._reader
+        if reader is None or reader.st_uid in (0, status.st_uid):
+            return
+        may_group = status.st_mode & stat.S_IRGRP and status.st_gid == reader.st_gid
+        if not may_group and not status.st_mode & stat.S_IROTH:
+            raise BackupError(
+                told(
+                    "{path} is not for the user of the data directory to read: hand it over "
+                    "(chown), or take it away.",
+                    path=path,
+                )
+            )
+
+    def tree(
+        self,
+        prefix: str,
+        directory: Path,
+        *,
+        skips: Callable[[str], bool] = lambda path: False,
+        is_queue: bool = False,
+    ) -> None:
+        """Copy all regular files below a directory.
+
+        skips: told of a path below the directory, whether it is left out, with what is below it.
+        is_queue: files of one directory follow each other, the first may go at any time, and each
+        ends in zeros.
+        """
+        for found in files_below(directory, skips=skips, ends_at_gap=is_queue):
+            self.file(f"{prefix}{found.path}", found, has_empty_end=is_queue)
+
+
+def files_below(
+    directory: Path, *, skips: Callable[[str], bool] = lambda path: False, ends_at_gap: bool = False
+) -> Iterator[Found]:
+    """Yield the regular files below a directory, each open until the next is asked for.
+
+    Symbolic links are not followed, also not those that take a directory's place meanwhile. Files
+    that go meanwhile are left out; with ends_at_gap those of a directory come newest name first,
+    and none behind one that is gone.
+
+    Raises:
+        OSError: a file or directory may not be read.
+    """
+    if not directory.is_dir():
+        return
+    for where, directories, names, at in os.fwalk(directory, onerror=_raise_unless_gone):
+        base = os.path.relpath(where, directory)
+        prefix = "" if base == "." else f"{base}/"
+        directories[:] = sorted(each for each in directories if not skips(f"{prefix}{each}"))
+        for name in sorted(names, reverse=ends_at_gap):
+            path = f"{prefix}{name}"
+            if skips(path) or name.endswith(DRAFTS):
+                continue
+            try:
+                descriptor = os.open(name, OPENED, dir_fd=at)
+            except FileNotFoundError:
+                if ends_at_gap:
+                    break
+                continue
+            except OSError as error:
+                if isinstance(error, PermissionError):
+                    raise
+                continue  # a link, or a socket
+            try:
+                status = os.fstat(descriptor)
+                if stat.S_ISREG(status.st_mode):
+                    yield Found(path, descriptor, status)
+            finally:
+                os.close(descriptor)
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

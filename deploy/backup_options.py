@@ -1,0 +1,115 @@
+"""The command lines of deploy/backup and deploy/restore.
+
+Standard library only: --help must answer before anything is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deploy import options
+from deploy.backup_words import BACKUP, BACKUP_EPILOG, RESTORE, RESTORE_EPILOG
+from deploy.words import told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class BackupOptions:
+    """The command line of deploy/backup, with absolute paths.
+
+    Attributes:
+        target: where the copy goes; with is_verified what is looked at.
+        lake: as in deploy.options.Options.
+    """
+
+    target: Path
+    data: Path
+    broker_file: Path | None
+    has_lake: bool
+    is_verified: bool
+    lake: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOptions:
+    """The command line of deploy/restore, with absolute paths."""
+
+    source: Path
+    data: Path
+
+
+def parse_backup(
+    arguments: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> BackupOptions:
+    """Read the command line of deploy/backup; SystemExit for --help (0) or nonsense (2)."""
+    parser = _parser("deploy/backup", BACKUP, BACKUP_EPILOG)
+    parser.add_argument("target", metavar="TARGET", type=Path, help=told("where the copy goes"))
+    _add_data(parser)
+    parser.add_argument(
+        "-c",
+        metavar="FILE",
+        type=Path,
+        help=told("broker configuration, where deploy/up is given one"),
+    )
+    parser.add_argument("--without-lake", action="store_true", help=told("leave the lake out"))
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help=told("copy nothing: check that TARGET is as it was written"),
+    )
+    given = parser.parse_args(arguments)
+    lake = environment.get("TREBUCHET_LAKE", "").strip()
+    return BackupOptions(
+        target=_absolute(given.target),
+        data=_data(given, environment),
+        broker_file=_absolute(given.c) if given.c else None,
+        has_lake=not given.without_lake,
+        is_verified=given.verify,
+        lake=options.lake_of(lake),
+    )
+
+
+def parse_restore(
+    arguments: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> RestoreOptions:
+    """Read the command line of deploy/restore; SystemExit for --help (0) or nonsense (2)."""
+    parser = _parser("deploy/restore", RESTORE, RESTORE_EPILOG)
+    parser.add_argument(
+        "source", metavar="SOURCE", type=Path, help=told("what deploy/backup wrote")
+    )
+    _add_data(parser)
+    given = parser.parse_args(arguments)
+    return RestoreOptions(source=_absolute(given.source), data=_data(given, environment))
+
+
+def _parser(program: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        prog=program,
+        description=told(description),
+        epilog=told(epilog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        type=Path,
+        help=told("the data directory (default: TREBUCHET_DATA, else data in the checkout)"),
+    )
+
+
+def _data(given: argparse.Namespace, environment: Mapping[str, str]) -> Path:
+    return _absolute(given.data) if given.data else options.data_of(environment)
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()

@@ -1,0 +1,226 @@
+"""What deploy/restore does inside .venv: makes a data directory from a backup.
+
+All of it is read into `.restoring` in the data directory and checked there; then each name takes
+its place. `deploy/up` refuses a directory in which a restore did not end.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from broker_core.config.properties import edited
+from broker_core.storage import FileStorage
+from broker_core.store.runtime_info import size_text
+from deploy import appliance, backup_options, backup_source, backup_target, brokers, gentle, slave
+from deploy.appliance import RESTORING
+from deploy.backup_manifest import BackupError
+from deploy.backup_progress import Progress
+from deploy.terminal import complain, say
+from deploy.words import told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
+
+    from deploy.backup_manifest import Manifest
+
+DONE, NOT_DONE = 0, 2
+PROBLEMS_SHOWN = 20
+HELD = ("appliance.lock", "logs", "run", "redis")
+"""What holding a data directory makes in it."""
+
+
+class _AskedToStop(BaseException):
+    """A signal came. Not an Exception, so that no handler swallows it."""
+
+
+def restore(source: Path, data: Path) -> Manifest:
+    """Make a data directory from a backup; return what is in it.
+
+    Raises:
+        BackupError: the backup is damaged, or the directory not empty; it is as it was then.
+        NotStartedError: an appliance uses the directory, or it cannot be made.
+        OSError: a file cannot be read or written; the directory is as it was.
+    """
+    if not source.exists():
+        raise BackupError(told("There is no backup {path}.", path=source))
+    _require_empty(data)
+    was_there = data.is_dir()
+    _require_room(source, data)
+    staging = data / RESTORING
+    with appliance.held(data):
+        staging.mkdir(mode=0o700)
+        try:
+            manifest = _read(source, staging)
+            _finish(manifest, staging, data)
+            names = sorted(os.listdir(staging))  # noqa: PTH208  names are enough
+            _hand_over(manifest.owner, data)
+            FileStorage().sync_file_system(data)
+        except BaseException:
+            _empty(data, was_there=was_there)
+            raise
+        # From here on a kill leaves `.restoring`, which keeps the appliance from a part of it.
+        for name in names:
+            (staging / name).rename(data / name)
+        staging.rmdir()
+        FileStorage().sync_directory(data)
+    return manifest
+
+
+def _read(source: Path, staging: Path) -> Manifest:
+    progress = Progress(backup_source.stored_bytes(source))
+
+    def take(path: str, pieces: Iterator[bytes]) -> None:
+        file = staging / path
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sink = gentle.Sink(os.open(file, backup_target.NEW, 0o600))
+        try:
+            for piece in pieces:
+                sink.write(piece)
+                progress.add(len(piece))
+        finally:
+            sink.close()
+
+    try:
+        contents = backup_source.read(source, take)
+    finally:
+        progress.end()
+    if contents.problems:
+        shown = contents.problems[:PROBLEMS_SHOWN]
+        more = len(contents.problems) - len(shown)
+        if more:
+            shown.append(told("and {count} more", count=more))
+        raise BackupError(
+            told("The backup {path} is damaged, nothing is restored:", path=source)
+            + "".join(f"\n  {problem}" for problem in shown)
+        )
+    return contents.manifest
+
+
+def _finish(manifest: Manifest, staging: Path, data: Path) -> None:
+    """Give files their lengths, modes and times; make configurations name their new places."""
+    for entry in manifest.files:
+        file = staging / entry.path
+        if entry.size != entry.stored:
+            os.truncate(file, entry.size)
+        file.chmod(entry.mode)
+        os.utime(file, ns=(entry.modified_ns, entry.modified_ns))
+    for edit in manifest.edits:
+        file = staging / edit.file
+        places = {key: slave.escaped(str(data / place)) for key, place in edit.keys.items()}
+        text = edited(file.read_text(encoding="utf-8", errors="replace"), places)
+        file.write_text(text, encoding="utf-8")
+
+
+def _hand_over(owner: str, data: Path) -> None:
+    """Give what root restores to the user that it was of, if there is one of that name here."""
+    if os.geteuid() != 0:
+        return
+    try:
+        user = pwd.getpwnam(owner)
+    except KeyError:
+        # deploy/up hands root's files over to the user that it makes.
+        return
+    for where, directories, files in os.walk(data):
+        for name in (*directories, *files):
+            os.chown(Path(where, name), user.pw_uid, user.pw_gid, follow_symlinks=False)
+    os.chown(data, user.pw_uid, user.pw_gid)
+
+
+def _require_empty(data: Path) -> None:
+    if not data.is_dir():
+        return
+    names = set(os.listdir(data))  # noqa: PTH208  names are enough
+    if appliance.LOCK in names:
+        # Says who uses it.
+        with appliance.held(data):
+            pass
+    if names:
+        raise BackupError(
+            told(
+                "{data} is not empty: restore into a new directory (--data), or move what is "
+                "there away.",
+                data=data,
+            )
+        )
+
+
+def _require_room(source: Path, data: Path) -> None:
+    needed = backup_source.stored_bytes(source)
+    there = next(each for each in (data, *data.parents) if each.is_dir())
+    _, free = FileStorage().disk_usage(there)
+    if needed > free:
+        raise BackupError(
+            told(
+                "{path} needs {needed}, and {free} are free there.",
+                path=data,
+                needed=size_text(needed),
+                free=size_text(free),
+            )
+        )
+
+
+def _empty(data: Path, *, was_there: bool) -> None:
+    """Take away what a restore that failed has made."""
+    for name in (RESTORING, *HELD):
+        path = data / name
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    if not was_there:
+        data.rmdir()
+
+
+def how_to_start(manifest: Manifest, data: Path) -> str:
+    """Return the command that starts an appliance on what was restored."""
+    processes = [one.process for one in manifest.brokers]
+    masters = [name for name in processes if not slave.is_one(name)]
+    words = [f"TREBUCHET_DATA={shlex.quote(str(data))}"]
+    if manifest.has_lake:
+        words.append("TREBUCHET_LAKE=true")
+    words.append("deploy/up")
+    if masters != [brokers.FIRST]:
+        words.append(f"--brokers {len(masters)}")
+    if len(masters) < len(processes):
+        words.append("--slave")
+    return " ".join(words)
+
+
+def main(arguments: Sequence[str]) -> int:
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise _AskedToStop
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    os.umask(0o077)
+    asked = backup_options.parse_restore(arguments)
+    try:
+        manifest = restore(asked.source, asked.data)
+    except (BackupError, appliance.NotStartedError) as error:
+        complain(str(error))
+        return NOT_DONE
+    except OSError as error:
+        where = error.filename or told("the disk")
+        complain(told("{where}: {why}.", where=where, why=error.strerror or error))
+        return NOT_DONE
+    except _AskedToStop:
+        complain(told("Stopped; nothing is left of it."))
+        return NOT_DONE
+    say(told("{data} is as it was at {made_at}.", data=asked.data, made_at=manifest.made_at))
+    for sentence in manifest.left_out:
+        complain(told("WARNING not in it: {what}", what=sentence))
+    say(told("To go on: {command}", command=how_to_start(manifest, asked.data)))
+    say(told("The first start reads the whole log, which checks it and builds the index."))
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

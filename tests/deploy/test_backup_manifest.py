@@ -1,0 +1,89 @@
+"""The manifest of a backup: what it says, and what it refuses to be."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from deploy import backup_manifest
+from deploy.backup_manifest import BackupError, Edit, Entry, LogRange, Manifest
+
+ENTRY = Entry("store/abort", 10, 4, "ab" * 32, 0o600, 1)
+
+
+def a_manifest(**changes: object) -> Manifest:
+    manifest = Manifest(
+        format=backup_manifest.FORMAT,
+        made_at="2026-11-23T10:00:00+00:00",
+        data="/data",
+        owner="trebuchet",
+        versions={"python": "3.11"},
+        has_lake=False,
+        brokers=[LogRange("broker", 0, 100)],
+        edits=[Edit("broker.conf", {"storePathRootDir": "store"})],
+        left_out=[],
+        files=[ENTRY],
+    )
+    return msgspec.structs.replace(manifest, **changes)
+
+
+def test_a_manifest_is_read_as_it_was_written() -> None:
+    assert backup_manifest.decode(backup_manifest.encode(a_manifest())) == a_manifest()
+
+
+def test_any_flipped_bit_of_a_manifest_is_found() -> None:
+    text = backup_manifest.encode(a_manifest())
+
+    for position in range(len(text.rstrip())):
+        for bit in range(8):
+            damaged = bytearray(text)
+            damaged[position] ^= 1 << bit
+            try:
+                found = backup_manifest.decode(bytes(damaged))
+            except BackupError:
+                continue
+            # Blanks may be others.
+            assert found == a_manifest()
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b"\xff", b'{"sha256":"","manifest":{}}'])
+def test_what_is_no_manifest_is_refused_in_a_sentence(text: bytes) -> None:
+    with pytest.raises(BackupError, match=r"The manifest is damaged"):
+        backup_manifest.decode(text)
+
+
+def test_a_later_format_is_refused_by_its_number() -> None:
+    text = backup_manifest.encode(a_manifest(format=backup_manifest.FORMAT + 1))
+
+    with pytest.raises(BackupError, match=r"format 2, and this Trebuchet reads 1"):
+        backup_manifest.decode(text)
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", ".", "a\0b", "manifest.json"]
+)
+def test_a_path_that_leads_elsewhere_is_refused(path: str) -> None:
+    entries = [ENTRY, msgspec.structs.replace(ENTRY, path=path)]
+
+    edits = [Edit("broker.conf", {"aclFile": path})]
+
+    for manifest in (a_manifest(files=entries), a_manifest(edits=edits)):
+        text = backup_manifest.encode(manifest)
+        with pytest.raises(BackupError, match="names a file that it may not have"):
+            backup_manifest.decode(text)
+
+
+@pytest.mark.parametrize(
+    ("found", "sentences"),
+    [
+        ({"store/abort": (4, "ab" * 32), "other": (1, "")}, []),
+        ({}, ["missing: store/abort"]),
+        ({"store/abort": (3, "cd" * 32)}, ["cut: store/abort lacks 1 bytes"]),
+        ({"store/abort": (4, "cd" * 32)}, ["altered: store/abort"]),
+        ({"store/abort": (5, "ab" * 32)}, ["altered: store/abort"]),
+    ],
+)
+def test_a_file_that_is_not_as_it_was_is_named(
+    found: dict[str, tuple[int, str]], sentences: list[str]
+) -> None:
+    assert backup_manifest.differences(a_manifest(), found) == sentences
