@@ -38,6 +38,8 @@ cdef enum:
     CODES_MAX = 64
     FILES_MAX = 4
     FOUND_PARTS = 6
+    # Three offsets, the opaque and, of a binary header, five sizes.
+    FOUND_NUMBERS_MAX = 100
     FOUND_HEAD_MAX = 1024
     READINGS = 256
     FRAME_BYTES_MAX = 16777216
@@ -105,6 +107,7 @@ cdef class WaitingPull:
     cdef PullTurn _turn
     cdef object _group, _topic, _wanted
     cdef int32_t _code, _opaque, _queue_id
+    cdef bint _is_binary
     cdef int64_t _most
     # Since when, if somebody watched; else 0.
     cdef double _parked_at
@@ -125,7 +128,7 @@ cdef class PullTurn:
     cdef list _readings
     cdef bint _is_raw, _is_timed, _extends_spans
     # By kind.
-    cdef tuple _parts
+    cdef tuple _parts, _binary_parts
     cdef Py_ssize_t _parts_size
     cdef int64_t _filtered_units_max, _parked_chars_max, _suspend_timeout_ms_max, _kept_chars_max
     cdef uint8_t* _scratch
@@ -181,7 +184,10 @@ cdef class PullTurn:
         self._slow_consumers = plain.slow_consumers
         self._config = plain.config
         self._parts = plain.answer_parts
-        self._parts_size = max([sum(map(len, parts)) for parts in self._parts])
+        self._binary_parts = plain.binary_parts
+        self._parts_size = max([
+            sum(map(len, parts)) for parts in (*self._parts, *self._binary_parts)
+        ])
         self._parked_pulls = plain.parked_pulls
         self._again = plain.again
         self._reader = reader
@@ -197,9 +203,9 @@ cdef class PullTurn:
         self._handler = None
         self._is_raw = self._is_timed = False
         names = ("FOUND", "NO_MATCHED_MESSAGE", "OFFSET_OVERFLOW_ONE", "NO_MESSAGE_IN_QUEUE")
-        if plain.statuses != names or len(self._parts) != KINDS:
+        if plain.statuses != names or not len(self._parts) == len(self._binary_parts) == KINDS:
             raise ValueError("pulls come to other things than the turn knows")
-        if any([len(parts) != FOUND_PARTS for parts in self._parts]):
+        if any([len(parts) != FOUND_PARTS for parts in (*self._parts, *self._binary_parts)]):
             raise ValueError("the answer has other places than the turn fills")
 
     cdef object serve(self, Bytes begin, Py_ssize_t size, connection, decoder, dispatcher,
@@ -209,11 +215,14 @@ cdef class PullTurn:
         None when it waits.
         """
         cdef int64_t total, header
+        cdef bint is_binary = begin[SERIALIZER_AT] == ROCKETMQ
         cdef Pull pull
         self._why = HEADER
         total = big32(begin)
         header = big32(begin + 4)
-        # The first byte of `header` is the serializer: any but JSON makes it too long.
+        if is_binary:
+            header &= HEADER_MASK
+        # The first byte of `header` is the serializer: an unknown one makes it too long.
         if total < 4 or total > <int64_t>decoder.frame_max or header > LONG_HEADER:
             return b""
         if header > total - 4 or total + 4 > size:
@@ -233,7 +242,9 @@ cdef class PullTurn:
         started = self._monotonic() if self._is_timed else None
         self._at_s = -1.0 if started is None else started
         self._reading = None
-        if not read_pull(begin + PREFIX, begin + PREFIX + header, &pull) or pull.code != code:
+        if not read_pull(begin + PREFIX, begin + PREFIX + header, is_binary, &pull):
+            return b""
+        if pull.code != code:
             return b""
         try:
             answer = self._answer(&pull, header, connection)
@@ -300,7 +311,7 @@ cdef class PullTurn:
             if timeout_ms and self._parked_pulls.is_full(connection):
                 timeout_ms = 0
         if not timeout_ms:
-            answer = self._frame(kind, group, pull.queue_offset, pull.opaque)
+            answer = self._frame(kind, group, pull.queue_offset, pull.opaque, pull.is_binary)
             if answer is None:
                 return b""
         if is_committed:
@@ -325,6 +336,7 @@ cdef class PullTurn:
         waiting._wanted = wanted
         waiting._code = pull.code
         waiting._opaque = pull.opaque
+        waiting._is_binary = pull.is_binary
         waiting._queue_id = pull.queue_id
         waiting._most = most
         waiting._parked_at = self._now() if self._tracer.watching else 0.0
@@ -353,7 +365,8 @@ cdef class PullTurn:
                 )
             if kind == FOUND or (is_last and kind != NOT_PLAIN):
                 answer = self._frame(
-                    kind, waiting._group, waiting.queue_offset, waiting._opaque
+                    kind, waiting._group, waiting.queue_offset, waiting._opaque,
+                    waiting._is_binary
                 )
                 if answer is None:
                     kind = NOT_PLAIN
@@ -377,9 +390,9 @@ cdef class PullTurn:
     cdef bint _hand_over(self, WaitingPull waiting, bint is_last) except -1:
         """Have Python try a pull that is not plain any more."""
         pull = self._again(
-            waiting._code, waiting._opaque, waiting.connection, waiting._group, waiting._topic,
-            waiting._queue_id, waiting.queue_offset, waiting._most, waiting._wanted,
-            waiting._parked_at
+            waiting._code, waiting._opaque, ROCKETMQ if waiting._is_binary else 0,
+            waiting.connection, waiting._group, waiting._topic, waiting._queue_id,
+            waiting.queue_offset, waiting._most, waiting._wanted, waiting._parked_at
         )
         is_answered = pull.attempt(is_last=is_last)
         waiting.queue_offset = pull.queue_offset
@@ -769,27 +782,29 @@ cdef class PullTurn:
             return NULL
         return <Bytes>view.buf
 
-    cdef bytes _frame(self, int kind, group, int64_t queue_offset, int32_t opaque):
+    cdef bytes _frame(self, int kind, group, int64_t queue_offset, int32_t opaque,
+                      bint is_binary):
         """Return the frame of an answer, None when it is too long for one."""
         cdef uint8_t head[FOUND_HEAD_MAX]
-        cdef uint8_t* to = head + PREFIX
+        cdef uint8_t* to
         cdef Py_ssize_t size
+        cdef uint32_t header
         cdef int i
         cdef bytes which = b"0"
-        cdef tuple parts = <tuple>self._parts[kind]
         if self._config.slave_read_enable:
             which = self._which_broker.after(group, is_slow=False).encode()
-        size = PREFIX + self._parts_size + PyBytes_GET_SIZE(which) + 4 * (DECIMAL_MAX + 1)
+        size = PREFIX + self._parts_size + PyBytes_GET_SIZE(which) + FOUND_NUMBERS_MAX
         if size > FOUND_HEAD_MAX or self._byte_count > FRAME_BYTES_MAX - FOUND_HEAD_MAX:
             return None
-        to = put_part(put_part(to, <bytes>parts[0]), which)
-        to = put_decimal(put_part(to, <bytes>parts[1]), queue_offset + self._scanned)
-        to = put_decimal(put_part(to, <bytes>parts[2]), self._low)
-        to = put_decimal(put_part(to, <bytes>parts[3]), self._high)
-        to = put_decimal(put_part(to, <bytes>parts[4]), opaque)
-        to = put_part(to, <bytes>parts[5])
+        if is_binary:
+            to = self._binary_head(head + PREFIX, kind, which, queue_offset, opaque)
+        else:
+            to = self._json_head(head + PREFIX, kind, which, queue_offset, opaque)
         size = to - head
-        put32(put32(head, <uint32_t>(size - 4 + self._byte_count)), <uint32_t>(size - PREFIX))
+        header = <uint32_t>(size - PREFIX)
+        if is_binary:
+            header |= <uint32_t>ROCKETMQ << 24
+        put32(put32(head, <uint32_t>(size - 4 + self._byte_count)), header)
         answer = PyBytes_FromStringAndSize(NULL, size + self._byte_count)
         to = <uint8_t*>PyBytes_AS_STRING(answer)
         memcpy(to, head, size)
@@ -798,6 +813,30 @@ cdef class PullTurn:
             memcpy(to, self._runs[i].at, self._runs[i].size)
             to += self._runs[i].size
         return answer
+
+    cdef uint8_t* _json_head(self, uint8_t* to, int kind, bytes which, int64_t queue_offset,
+                             int32_t opaque) except NULL:
+        cdef tuple parts = <tuple>self._parts[kind]
+        to = put_part(put_part(to, <bytes>parts[0]), which)
+        to = put_decimal(put_part(to, <bytes>parts[1]), queue_offset + self._scanned)
+        to = put_decimal(put_part(to, <bytes>parts[2]), self._low)
+        to = put_decimal(put_part(to, <bytes>parts[3]), self._high)
+        to = put_decimal(put_part(to, <bytes>parts[4]), opaque)
+        return put_part(to, <bytes>parts[5])
+
+    cdef uint8_t* _binary_head(self, uint8_t* to, int kind, bytes which, int64_t queue_offset,
+                               int32_t opaque) except NULL:
+        cdef tuple parts = <tuple>self._binary_parts[kind]
+        cdef uint8_t* entries
+        to = put_part(put32(put_part(to, <bytes>parts[0]), <uint32_t>opaque), <bytes>parts[1])
+        entries = to
+        to = put_part(to + 4, <bytes>parts[2])
+        to = put_part(put32(to, <uint32_t>PyBytes_GET_SIZE(which)), which)
+        to = put_sized_decimal(put_part(to, <bytes>parts[3]), queue_offset + self._scanned)
+        to = put_sized_decimal(put_part(to, <bytes>parts[4]), self._low)
+        to = put_sized_decimal(put_part(to, <bytes>parts[5]), self._high)
+        put32(entries, <uint32_t>(to - entries - 4))
+        return to
 
     cdef str _text(self, Text text):
         """Return a text of the header, None for one with a zero in it."""

@@ -63,3 +63,10 @@ cdef inline uint8_t* put_decimal(uint8_t* to, int64_t value) noexcept nogil:
         to[0] = digits[count]
         to += 1
     return to
+
+
+cdef inline uint8_t* put_sized_decimal(uint8_t* to, int64_t value) noexcept nogil:
+    """Write a number as a binary header has it: the size of its text, then the text."""
+    cdef uint8_t* end = put_decimal(to + 4, value)
+    put32(to, <uint32_t>(end - to - 4))
+    return end

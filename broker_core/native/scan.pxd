@@ -1,11 +1,11 @@
-"""Reading a send's frame: its header's JSON and its properties, without a Python object.
+"""Reading a send's or a pull's header, JSON or binary, and properties, without a Python object.
 
 What is not written as Java, Go and our client write it is not understood: the caller leaves it to
 the Python twin. So everything here is stricter than the twin's decoders, and agrees with them on
 what it takes. Lengths come from the wire: a function is given the end, and reads no byte behind it.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 ctypedef const uint8_t* Bytes
@@ -16,6 +16,7 @@ cdef enum:
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
     LITE_PULL_MESSAGE = 361
+    ONEWAY = 2
     NAME_VALUE = 1
     BETWEEN = 2
     PROPERTIES_MAX = 32767
@@ -24,6 +25,32 @@ cdef enum:
     FIELDS_MAX = 100
     ITEM_HEAD = 20
     ITEM_MIN = 22
+    # Of a binary header: its places, and how short it and its entries may be.
+    OPAQUE_AT = 5
+    FLAG_AT = 9
+    REMARK_AT = 13
+    BINARY_MIN = 21
+    ENTRY_MIN = 6
+    NAME_MAX = 32767
+    SIZE_OF_SIZE = 4
+
+# Fields of a pull, each a bit.
+cdef enum:
+    GROUP_FIELD = 1
+    TOPIC_FIELD = 2
+    QUEUE_ID_FIELD = 4
+    QUEUE_OFFSET_FIELD = 8
+    MAX_MSG_NUMS_FIELD = 16
+    SYS_FLAG_FIELD = 32
+    COMMIT_OFFSET_FIELD = 64
+    SUSPEND_FIELD = 128
+    SUBSCRIPTION_FIELD = 256
+    SUB_VERSION_FIELD = 512
+    EXPRESSION_TYPE_FIELD = 1024
+    # Those without a default, those of 32 bits and all numbers.
+    NEEDED_FIELDS = 63
+    SHORT_FIELDS = 52
+    NUMBER_FIELDS = 764
 
 
 cdef struct Text:
@@ -36,11 +63,13 @@ cdef struct Text:
 cdef struct Head:
     int32_t code
     int32_t opaque
+    int32_t flag
 
 
 cdef struct Pull:
     int32_t code
     int32_t opaque
+    bint is_binary
     Text group
     Text topic
     Text subscription
@@ -66,6 +95,8 @@ cdef struct Send:
     int64_t born_timestamp
     int32_t code
     bint is_batch
+    bint is_oneway
+    bint is_binary
 
 
 cdef struct Special:
@@ -167,6 +198,29 @@ cdef inline int utf8_size(Bytes at, Bytes end) noexcept nogil:
         if not 0x80 <= at[i] <= 0xBF:
             return 0
     return size
+
+
+cdef inline bint is_sound(Bytes at, Py_ssize_t size) noexcept nogil:
+    """Tell whether bytes are UTF-8 without a zero."""
+    cdef Bytes end = at + size
+    cdef uint64_t word
+    while end - at >= 8:
+        memcpy(&word, at, 8)
+        # A zero or a byte >= 0x80: from here on one by one.
+        if ((word - 0x0101010101010101ULL) | word) & 0x8080808080808080ULL:
+            break
+        at += 8
+    while at < end:
+        if at[0] == 0:
+            return False
+        if at[0] < 0x80:
+            at += 1
+        else:
+            size = utf8_size(at, end)
+            if size == 0:
+                return False
+            at += size
+    return True
 
 
 cdef inline Bytes read_text(Bytes at, Bytes end, Text* text) noexcept nogil:
@@ -296,39 +350,64 @@ cdef inline uint8_t letter_of(Text name) noexcept nogil:
     return 0
 
 
+cdef inline void begin_send(Send* send, Bytes at) noexcept nogil:
+    """Set what a send without such a field has."""
+    # Of nothing, but not nowhere: what is copied must have a place.
+    send.properties.at = at
+    send.properties.size = 0
+    send.properties.is_escaped = False
+    send.producer_group = send.properties
+    send.reconsume_times = 0
+    send.is_batch = False
+
+
+cdef inline bint is_int32(uint8_t letter) noexcept nogil:
+    """Tell whether a field of a send is a number of 32 bits."""
+    return (
+        letter == 100 or letter == 101 or letter == 102 or letter == 104 or letter == 106
+        or letter == 108
+    )
+
+
+cdef inline void set_int32(Send* send, uint8_t letter, int32_t number) noexcept nogil:
+    if letter == 101:
+        send.queue_id = number
+    elif letter == 102:
+        send.sys_flag = number
+    elif letter == 104:
+        send.flag = number
+    elif letter == 106:
+        send.reconsume_times = number
+
+
 cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send, bint is_long) noexcept nogil:
-    """Read the ext fields of a send, each at most once; among long names others are passed over."""
+    """Read the ext fields of a send, each at most once; other names are passed over."""
     cdef uint32_t seen = 0, bit
     cdef uint8_t letter
     cdef int64_t number = 0
     cdef int64_t most64 = 999999999999999999
     cdef Text name, text
     cdef int count = 0
-    # Of nothing, but not nowhere: what is copied must have a place.
-    send.properties.at = at
-    send.properties.size = 0
-    send.properties.is_escaped = False
-    send.reconsume_times = 0
-    send.producer_group = send.properties
+    begin_send(send, at)
     if at >= end or at[0] != 123:
         return NULL
     at += 1
     while True:
-        if is_long:
+        # "x":
+        if (
+            not is_long and end - at >= 5 and at[0] == 34 and 97 <= at[1] <= 110 and at[2] == 34
+            and at[3] == 58
+        ):
+            letter = at[1]
+            at += 4
+        else:
             at = read_text(at, end, &name)
             if at == NULL or name.is_escaped or at >= end or at[0] != 58 or count == FIELDS_MAX:
                 return NULL
             at += 1
             count += 1
-            letter = letter_of(name)
-        else:
-            # "x":
-            if end - at < 5 or at[0] != 34 or at[2] != 34 or at[3] != 58:
-                return NULL
-            letter = at[1]
-            if not 97 <= letter <= 110:
-                return NULL
-            at += 4
+            # A short name is read above.
+            letter = letter_of(name) if is_long else 0
         bit = <uint32_t>1 << (letter - 97) if letter else 0
         if seen & bit:
             return NULL
@@ -341,17 +420,9 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send, bint is_long)
             at = read_text(at, end, &send.properties)
         elif letter == 103:  # g: bornTimestamp
             at = read_int_text(at, end, -most64, most64, &send.born_timestamp)
-        elif letter == 100 or letter == 101 or letter == 102 or letter == 104 or letter == 106 \
-                or letter == 108:
+        elif is_int32(letter):
             at = read_int_text(at, end, INT32_LEAST, INT32_MOST, &number)
-            if letter == 101:
-                send.queue_id = <int32_t>number
-            elif letter == 102:
-                send.sys_flag = <int32_t>number
-            elif letter == 104:
-                send.flag = <int32_t>number
-            elif letter == 106:
-                send.reconsume_times = <int32_t>number
+            set_int32(send, letter, <int32_t>number)
         else:
             at = read_text(at, end, &text)
             if letter == 97:  # a: producerGroup
@@ -374,19 +445,87 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send, bint is_long)
     return at + 1
 
 
+cdef inline uint32_t pull_field(Text name) noexcept nogil:
+    """Return which field of a pull a name is, 0 for other names."""
+    if name.size == 5:
+        return TOPIC_FIELD if is_text(name, b"topic", 5) else 0
+    if name.size == 7:
+        if is_text(name, b"queueId", 7):
+            return QUEUE_ID_FIELD
+        return SYS_FLAG_FIELD if is_text(name, b"sysFlag", 7) else 0
+    if name.size == 10:
+        if is_text(name, b"maxMsgNums", 10):
+            return MAX_MSG_NUMS_FIELD
+        return SUB_VERSION_FIELD if is_text(name, b"subVersion", 10) else 0
+    if name.size == 11:
+        return QUEUE_OFFSET_FIELD if is_text(name, b"queueOffset", 11) else 0
+    if name.size == 12:
+        if is_text(name, b"commitOffset", 12):
+            return COMMIT_OFFSET_FIELD
+        return SUBSCRIPTION_FIELD if is_text(name, b"subscription", 12) else 0
+    if name.size == 13:
+        return GROUP_FIELD if is_text(name, b"consumerGroup", 13) else 0
+    if name.size == 14:
+        return EXPRESSION_TYPE_FIELD if is_text(name, b"expressionType", 14) else 0
+    if name.size == 20:
+        return SUSPEND_FIELD if is_text(name, b"suspendTimeoutMillis", 20) else 0
+    return 0
+
+
+cdef inline int64_t least_of(uint32_t field) noexcept nogil:
+    if field & SHORT_FIELDS:
+        return INT32_LEAST
+    return 0 if field == SUSPEND_FIELD else -999999999999999999
+
+
+cdef inline int64_t most_of(uint32_t field) noexcept nogil:
+    return INT32_MOST if field & SHORT_FIELDS else 999999999999999999
+
+
+cdef inline void set_pull_field(Pull* pull, uint32_t field, Text text,
+                                int64_t number) noexcept nogil:
+    if field == GROUP_FIELD:
+        pull.group = text
+    elif field == TOPIC_FIELD:
+        pull.topic = text
+    elif field == QUEUE_ID_FIELD:
+        pull.queue_id = <int32_t>number
+    elif field == QUEUE_OFFSET_FIELD:
+        pull.queue_offset = number
+    elif field == MAX_MSG_NUMS_FIELD:
+        pull.max_msg_nums = <int32_t>number
+    elif field == SYS_FLAG_FIELD:
+        pull.sys_flag = <int32_t>number
+    elif field == COMMIT_OFFSET_FIELD:
+        pull.commit_offset = number
+    elif field == SUSPEND_FIELD:
+        pull.suspend_timeout_ms = number
+    elif field == SUBSCRIPTION_FIELD:
+        pull.subscription = text
+    elif field == SUB_VERSION_FIELD:
+        pull.sub_version = number
+    elif field == EXPRESSION_TYPE_FIELD:
+        pull.expression_type = text
+
+
+cdef inline void begin_pull(Pull* pull, Bytes at) noexcept nogil:
+    """Set what a pull without such a field has."""
+    # Of nothing, but not nowhere.
+    pull.subscription.at = at
+    pull.subscription.size = 0
+    pull.subscription.is_escaped = False
+    pull.expression_type = pull.subscription
+    pull.commit_offset = pull.suspend_timeout_ms = pull.sub_version = 0
+
+
 cdef inline Bytes read_pull_fields(Bytes at, Bytes end, Pull* pull) noexcept nogil:
     """Read the ext fields of a pull, each at most once; others are passed over."""
-    cdef uint32_t seen = 0, bit
+    cdef uint32_t seen = 0, field
     cdef int64_t number = 0
-    cdef int64_t most64 = 999999999999999999
     cdef Text key, text
     cdef int count = 0
-    # Of nothing, but not nowhere.
-    text.at = at
-    text.size = 0
-    text.is_escaped = False
-    pull.subscription = pull.expression_type = text
-    pull.commit_offset = pull.suspend_timeout_ms = pull.sub_version = 0
+    begin_pull(pull, at)
+    text = pull.subscription
     if at >= end or at[0] != 123:
         return NULL
     at += 1
@@ -396,66 +535,32 @@ cdef inline Bytes read_pull_fields(Bytes at, Bytes end, Pull* pull) noexcept nog
             return NULL
         at += 1
         count += 1
-        if is_text(key, b"consumerGroup", 13):
-            bit = 1
-            at = read_text(at, end, &pull.group)
-        elif is_text(key, b"topic", 5):
-            bit = 2
-            at = read_text(at, end, &pull.topic)
-        elif is_text(key, b"queueId", 7):
-            bit = 4
-            at = read_int_text(at, end, INT32_LEAST, INT32_MOST, &number)
-            pull.queue_id = <int32_t>number
-        elif is_text(key, b"queueOffset", 11):
-            bit = 8
-            at = read_int_text(at, end, -most64, most64, &pull.queue_offset)
-        elif is_text(key, b"maxMsgNums", 10):
-            bit = 16
-            at = read_int_text(at, end, INT32_LEAST, INT32_MOST, &number)
-            pull.max_msg_nums = <int32_t>number
-        elif is_text(key, b"sysFlag", 7):
-            bit = 32
-            at = read_int_text(at, end, INT32_LEAST, INT32_MOST, &number)
-            pull.sys_flag = <int32_t>number
-        elif is_text(key, b"commitOffset", 12):
-            bit = 64
-            at = read_int_text(at, end, -most64, most64, &pull.commit_offset)
-        elif is_text(key, b"suspendTimeoutMillis", 20):
-            bit = 128
-            at = read_int_text(at, end, 0, most64, &pull.suspend_timeout_ms)
-        elif is_text(key, b"subscription", 12):
-            bit = 256
-            at = read_text(at, end, &pull.subscription)
-        elif is_text(key, b"subVersion", 10):
-            bit = 512
-            at = read_int_text(at, end, -most64, most64, &pull.sub_version)
-        elif is_text(key, b"expressionType", 14):
-            bit = 1024
-            at = read_text(at, end, &pull.expression_type)
+        field = pull_field(key)
+        if field & NUMBER_FIELDS:
+            at = read_int_text(at, end, least_of(field), most_of(field), &number)
         else:
-            bit = 0
             at = read_text(at, end, &text)
-        if at == NULL or at >= end or seen & bit:
+        if at == NULL or at >= end or seen & field:
             return NULL
-        seen |= bit
+        set_pull_field(pull, field, text, number)
+        seen |= field
         if at[0] == 44:
             at += 1
         elif at[0] == 125:
             break
         else:
             return NULL
-    # What has no default must be there.
-    return NULL if seen & 63 != 63 else at + 1
+    return NULL if seen & NEEDED_FIELDS != NEEDED_FIELDS else at + 1
 
 
 cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
                              Pull* pull) noexcept nogil:
-    """Read a whole JSON header of a request that is answered, with the fields of one kind."""
+    """Read a whole JSON header of a request, with the fields of one kind."""
     cdef uint32_t seen = 0, bit
     cdef int64_t number = 0
     cdef Text key, text
     cdef bint is_long = False
-    head.code = head.opaque = 0
+    head.code = head.opaque = head.flag = 0
     if at >= end or at[0] != 123:
         return False
     at += 1
@@ -470,7 +575,8 @@ cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
             head.code = <int32_t>number
         elif is_text(key, b"flag", 4):
             bit = 2
-            at = read_int(at, end, 0, 0, &number)
+            at = read_int(at, end, 0, ONEWAY, &number)
+            head.flag = <int32_t>number
         elif is_text(key, b"opaque", 6):
             bit = 4
             at = read_int(at, end, INT32_LEAST, INT32_MOST, &number)
@@ -512,24 +618,160 @@ cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
     )
 
 
-cdef inline bint read_pull(Bytes at, Bytes end, Pull* pull) noexcept nogil:
-    """Read a whole JSON header of a pull; tell if it is one."""
+cdef inline Bytes read_binary_head(Bytes at, Bytes end, Head* head) noexcept nogil:
+    """Read a binary header up to its entries; return these, NULL when they do not end at `end`.
+
+    See protocol/binary_header.py.
+    """
+    cdef Py_ssize_t size
+    if end - at < BINARY_MIN:
+        return NULL
+    head.code = <int16_t>(at[0] << 8 | at[1])
+    head.opaque = <int32_t>big32(at + OPAQUE_AT)
+    head.flag = <int32_t>big32(at + FLAG_AT)
+    # A negative size is too large here.
+    size = big32(at + REMARK_AT)
+    at += REMARK_AT + SIZE_OF_SIZE
+    if size > end - at - SIZE_OF_SIZE or not is_sound(at, size):
+        return NULL
+    at += size
+    if <Py_ssize_t>big32(at) != end - at - SIZE_OF_SIZE:
+        return NULL
+    return at + SIZE_OF_SIZE
+
+
+cdef inline Bytes read_entry(Bytes at, Bytes end, Text* name, Text* value) noexcept nogil:
+    """Read an entry of a binary header; return what follows it, NULL when it is not understood."""
+    cdef Py_ssize_t size
+    if end - at < ENTRY_MIN:
+        return NULL
+    size = at[0] << 8 | at[1]
+    if size == 0 or size > NAME_MAX or size > end - at - ENTRY_MIN:
+        return NULL
+    name.at = at + 2
+    name.size = size
+    at = name.at + size
+    size = big32(at)
+    at += SIZE_OF_SIZE
+    if size > end - at:
+        return NULL
+    value.at = at
+    value.size = size
+    name.is_escaped = value.is_escaped = False
+    if not is_sound(name.at, name.size) or not is_sound(at, size):
+        return NULL
+    return at + size
+
+
+cdef inline bint whole_int(Text text, int64_t least, int64_t most, int64_t* value) noexcept nogil:
+    """Read a number that is all of a text; tell whether it is one."""
+    cdef Bytes end = text.at + text.size
+    return read_int(text.at, end, least, most, value) == end
+
+
+cdef inline bint read_binary_pull(Bytes at, Bytes end, Head* head, Pull* pull) noexcept nogil:
+    """Read a whole binary header with the fields of a pull; tell if it is one.
+
+    An empty value is none; of a name that comes twice, as in signed requests, the last counts.
+    """
+    cdef uint32_t seen = 0, field
+    cdef int64_t number = 0
+    cdef Text name, value
+    cdef int count = 0
+    at = read_binary_head(at, end, head)
+    if at == NULL:
+        return False
+    begin_pull(pull, at)
+    while at < end:
+        at = read_entry(at, end, &name, &value)
+        if at == NULL or count == FIELDS_MAX:
+            return False
+        count += 1
+        field = pull_field(name) if value.size else 0
+        if field & NUMBER_FIELDS:
+            if not whole_int(value, least_of(field), most_of(field), &number):
+                return False
+        set_pull_field(pull, field, value, number)
+        seen |= field
+    return seen & NEEDED_FIELDS == NEEDED_FIELDS
+
+
+cdef inline bint read_binary_send(Bytes at, Bytes end, Head* head, Send* send) noexcept nogil:
+    """Read a whole binary header with the fields of a send; tell if it is one.
+
+    An empty value is none; of a name that comes twice, as in signed requests, the last counts.
+    """
+    cdef uint32_t seen = 0
+    cdef uint8_t letter
+    cdef int64_t number = 0
+    cdef int64_t most64 = 999999999999999999
+    cdef Text name, value
+    cdef int count = 0
+    at = read_binary_head(at, end, head)
+    if at == NULL:
+        return False
+    begin_send(send, at)
+    while at < end:
+        at = read_entry(at, end, &name, &value)
+        if at == NULL or count == FIELDS_MAX:
+            return False
+        count += 1
+        letter = 0
+        if value.size:
+            if head.code == SEND_MESSAGE:
+                letter = letter_of(name)
+            elif name.size == 1 and 97 <= name.at[0] <= 110:
+                letter = name.at[0]
+        if letter == 0:
+            continue
+        seen |= <uint32_t>1 << (letter - 97)
+        if letter == 98:
+            send.topic = value
+        elif letter == 105:
+            send.properties = value
+        elif letter == 97:
+            send.producer_group = value
+        elif letter == 109:
+            send.is_batch = is_text(value, b"true", 4)
+        elif letter == 103:
+            if not whole_int(value, -most64, most64, &send.born_timestamp):
+                return False
+        elif is_int32(letter):
+            if not whole_int(value, INT32_LEAST, INT32_MOST, &number):
+                return False
+            set_int32(send, letter, <int32_t>number)
+    # b, e, f, g, h must be there.
+    return seen & 0xF2 == 0xF2
+
+
+cdef inline bint read_pull(Bytes at, Bytes end, bint is_binary, Pull* pull) noexcept nogil:
+    """Read a whole header of a pull that is answered; tell if it is one."""
     cdef Head head
-    if not read_header(at, end, &head, NULL, pull):
+    if is_binary:
+        if not read_binary_pull(at, end, &head, pull):
+            return False
+    elif not read_header(at, end, &head, NULL, pull):
         return False
     pull.code = head.code
     pull.opaque = head.opaque
-    return head.code == PULL_MESSAGE or head.code == LITE_PULL_MESSAGE
+    pull.is_binary = is_binary
+    return head.flag == 0 and (head.code == PULL_MESSAGE or head.code == LITE_PULL_MESSAGE)
 
 
-cdef inline bint read_send(Bytes at, Bytes end, Send* send) noexcept nogil:
-    """Read a whole JSON header of a send; tell if it is one."""
+cdef inline bint read_send(Bytes at, Bytes end, bint is_binary, Send* send) noexcept nogil:
+    """Read a whole header of a send; tell if it is one."""
     cdef Head head
-    send.is_batch = False
-    if not read_header(at, end, &head, send, NULL):
+    if is_binary:
+        if not read_binary_send(at, end, &head, send):
+            return False
+    elif not read_header(at, end, &head, send, NULL):
         return False
     send.code = head.code
     send.opaque = head.opaque
+    send.is_binary = is_binary
+    send.is_oneway = head.flag == ONEWAY
+    if head.flag != 0 and not send.is_oneway:
+        return False
     if send.code == SEND_BATCH_MESSAGE:
         send.is_batch = True
         return True
@@ -752,19 +994,9 @@ cdef inline bint read_item_properties(Item* item) noexcept nogil:
     cdef Bytes end = at + item.properties.size
     cdef Bytes to, middle
     cdef Text value
-    cdef int size
     item.tags.size = item.keys.size = item.uniq_key.size = 0
-    while at < end:
-        if at[0] == 0:
-            return False
-        if at[0] < 0x80:
-            at += 1
-        else:
-            size = utf8_size(at, end)
-            if size == 0:
-                return False
-            at += size
-    at = item.properties.at
+    if not is_sound(at, item.properties.size):
+        return False
     while at < end:
         to = <Bytes>memchr(at, BETWEEN, end - at)
         if to == NULL:

@@ -41,6 +41,7 @@ from broker_core.native.pack cimport (
     put64,
     put_decimal,
     put_hex,
+    put_sized_decimal,
     put_unit,
     store_barrier,
 )
@@ -79,6 +80,10 @@ from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK
 cdef enum:
     PREFIX = 8
     START = 20
+    # Of a frame: which header it has, and the size of that.
+    SERIALIZER_AT = 4
+    ROCKETMQ = 1
+    HEADER_MASK = 0xFFFFFF
     LONG_HEADER = 65536
     PLACES_MAX = 64
     PARTS = 5
@@ -249,6 +254,7 @@ cdef class _Place:
     cdef Picks picks
 
 
+@cython.final
 cdef class SendTurn:
     """Serves plain sends of one broker. Event loop only."""
 
@@ -260,6 +266,9 @@ cdef class SendTurn:
     cdef list _picked
     cdef tuple _parts
     cdef tuple _special_names
+    # See PlainSends.
+    cdef tuple _binary_parts
+    cdef Py_ssize_t _entries_at, _msg_id_at
     cdef bytes _store_host, _store_host_hex, _cluster, _guard_name
     # What follows the cluster's pair; with guarded records room for their checksums.
     cdef bytes _ending
@@ -342,7 +351,7 @@ cdef class SendTurn:
             self._special.at[self._special.count] = <Bytes>PyBytes_AS_STRING(name)
             self._special.size[self._special.count] = PyBytes_GET_SIZE(name)
             self._special.count += 1
-        self._parts = None
+        self._parts = self._binary_parts = None
         self._places = [_Place() for _ in range(PLACES_MAX)]
         self._open = 0
         self._is_loaded = False
@@ -351,8 +360,8 @@ cdef class SendTurn:
                       Py_ssize_t room, int64_t requests_max):
         """Serve the plain sends that come next; return their answers, b"" when there is none.
 
-        Ends behind `room` bytes of answers and `requests_max` requests at the latest. Puts that do
-        not count at once are told of together: then this returns a Later.
+        None when all are oneway. Ends behind `room` bytes of answers and `requests_max` requests at
+        the latest. Puts that do not count at once are told of together: then this returns a Later.
         """
         cdef Py_ssize_t taken = 0
         self._answered = 0
@@ -369,6 +378,8 @@ cdef class SendTurn:
             if taken == 0:
                 return b""
             decoder.skip(taken)
+            if self._answered == 0:
+                return None
             answers = PyBytes_FromStringAndSize(<char*>self._answers, self._answered)
             if not self._waits:
                 return answers
@@ -405,14 +416,28 @@ cdef class SendTurn:
             return False
         self._born_host = <Bytes>PyBytes_AS_STRING(born_host)
         self._head_size = 72 + self._born_size + PyBytes_GET_SIZE(self._store_host)
-        parts = self._send.plain.answer_parts
-        if parts is not self._parts:
-            self._parts = parts
-            self._parts_size = sum(map(len, parts))
-        if len(self._parts) != PARTS or self._parts_size > ANSWERS_MAX // 4:
+        plain = self._send.plain
+        if plain.answer_parts is not self._parts and not self._take_parts(plain):
             return False
         self._dispatcher = dispatcher
         self._why = TAKEN
+        return True
+
+    cdef bint _take_parts(self, plain) except -1:
+        """Take the texts of answers, after a change of the configuration; tell if there is room."""
+        cdef tuple binary = plain.binary_parts
+        self._parts = None
+        if len(plain.answer_parts) != PARTS or len(binary) != PARTS:
+            return False
+        self._parts_size = max(
+            sum(map(len, plain.answer_parts)), sum(map(len, binary)) + len(self._store_host_hex)
+        )
+        if self._parts_size > ANSWERS_MAX // 4:
+            return False
+        self._entries_at = PREFIX + len(binary[0]) + 4 + len(binary[1])
+        self._msg_id_at = self._entries_at + 4 + len(binary[2])
+        self._binary_parts = binary
+        self._parts = plain.answer_parts
         return True
 
     cdef bint _may_serve_code(self, int32_t code) except -1:
@@ -437,6 +462,7 @@ cdef class SendTurn:
         cdef Bytes at = begin
         cdef Bytes body
         cdef int64_t total, header
+        cdef bint is_binary
         cdef Send send
         cdef Properties properties
         cdef Py_ssize_t answer_max = self._parts_size + NUMBERS_MAX
@@ -446,13 +472,16 @@ cdef class SendTurn:
         while end - at >= START and self._answered <= room and self._requests < requests_max:
             total = big32(at)
             header = big32(at + 4)
-            # The first byte of `header` is the serializer: any but JSON makes it too long.
+            is_binary = at[SERIALIZER_AT] == ROCKETMQ
+            if is_binary:
+                header &= HEADER_MASK
+            # The first byte of `header` is the serializer: an unknown one makes it too long.
             if total < 4 or total > frame_max or header > LONG_HEADER or header > total - 4:
                 break
             if total + 4 > end - at:
                 break
             body = at + PREFIX + header
-            if not read_send(at + PREFIX, body, &send):
+            if not read_send(at + PREFIX, body, is_binary, &send):
                 self._why = HEADER
                 break
             if not self._may_serve_code(send.code):
@@ -465,7 +494,7 @@ cdef class SendTurn:
             elif not read_properties(send.properties, self._scratch, &self._special, &properties):
                 break
             self._why = ACKNOWLEDGEMENT
-            if self._waits and properties.is_unawaited:
+            if self._waits and (properties.is_unawaited or send.is_oneway):
                 break
             self._why = ROOM
             if not self._is_loaded:
@@ -573,7 +602,7 @@ cdef class SendTurn:
         if place is None:
             self._why = QUEUE
             return False
-        if self._is_guarded and self._names_guard(properties.size):
+        if self._is_guarded and self._names_guard(self._scratch, properties.size):
             self._why = PROPERTY
             return False
         properties_size = properties.size + PyBytes_GET_SIZE(self._cluster)
@@ -634,6 +663,10 @@ cdef class SendTurn:
     cdef int _pick(self, Send* send, _Place place, int64_t offset, int64_t size, int64_t body_size,
                    Py_ssize_t properties_size, validated_s, appended_s) except -1:
         """Note a message that somebody may want to see; `SendTrace.picked` reads the tuple."""
+        cdef Py_ssize_t group_size
+        properties = PyUnicode_DecodeUTF8(<const char*>self._scratch, properties_size, "replace")
+        # Its properties are stored, so their place is free.
+        group_size = max(0, unescape(send.producer_group, self._scratch))
         self._picked.append((
             place.topic,
             place.queue_id,
@@ -641,8 +674,8 @@ cdef class SendTurn:
             offset,
             size,
             body_size,
-            PyUnicode_DecodeUTF8(<const char*>self._scratch, properties_size, "replace"),
-            text_of(send.producer_group) if send.producer_group.size else "",
+            properties,
+            PyUnicode_DecodeUTF8(<const char*>self._scratch, group_size, NULL),
             send.born_timestamp,
             send.reconsume_times,
             validated_s,
@@ -673,12 +706,16 @@ cdef class SendTurn:
         self._why = BATCH
         if end - body > self._body_max or send.sys_flag & self._refused_flags:
             return False
-        if place.one_of or self._is_guarded:
-            # Somebody may want to see it; or each message ends in a checksum.
+        if place.one_of:
+            # Somebody may want to see it.
+            return False
+        if self._is_guarded and self._names_guard(self._scratch, common.size):
             return False
         while at < end:
             at = read_item(at, end, &item)
             if at == NULL or not read_item_properties(&item):
+                return False
+            if self._is_guarded and self._names_guard(item.properties.at, item.properties.size):
                 return False
             text_size = self._batch_text_size(&item, common)
             if text_size > PROPERTIES_MAX:
@@ -715,13 +752,13 @@ cdef class SendTurn:
         return True
 
     cdef Py_ssize_t _batch_text_size(self, Item* item, Properties* common) noexcept:
-        """Return how many bytes the properties of a message have: its own, the common, the cluster."""
+        """Return how many bytes the properties of a message have: its own, the common and ours."""
         cdef Py_ssize_t size = item.properties.size
         if size and item.properties.at[size - 1] != BETWEEN:
             size += 1
         if common.size:
             size += common.size + 1
-        return size + PyBytes_GET_SIZE(self._cluster)
+        return size + PyBytes_GET_SIZE(self._cluster) + PyBytes_GET_SIZE(self._ending)
 
     cdef int _write_batch(self, Send* send, Properties* common, _Place place, Bytes at,
                           Bytes end) except -1:
@@ -729,7 +766,7 @@ cdef class SendTurn:
         cdef Item item
         cdef int64_t size, text_size, offset, code, first = place.next_offset
         cdef uint8_t* to
-        cdef uint8_t* answer = self._answers + self._answered + PREFIX
+        cdef uint8_t* answer = self._begin_answer(send)
         common_keys = text_of(common.keys) if common.keys.size else None
         common_uniq_key = text_of(common.uniq_key) if common.uniq_key.size else None
         while at < end:
@@ -759,9 +796,7 @@ cdef class SendTurn:
             put_unit(<uint8_t*>place.units.buf + place.position, offset, <int32_t>size, code)
             if entry is not None:
                 (<list>self._waiting).append(entry)
-            if place.next_offset == first:
-                answer = put_part(answer, <bytes>self._parts[0])
-            else:
+            if place.next_offset != first:
                 answer[0] = 44
                 answer = put_part(answer + 1, self._store_host_hex)
             answer = put_hex(answer, offset)
@@ -782,7 +817,7 @@ cdef class SendTurn:
             to += common.size
             to[0] = BETWEEN
             to += 1
-        put_part(to, self._cluster)
+        put_part(put_part(to, self._cluster), self._ending)
 
     cdef int64_t _overhead(self, _Place place) noexcept:
         """Return what a record has beside its body and its properties."""
@@ -813,10 +848,10 @@ cdef class SendTurn:
             self._guard(<uint8_t*>self._log.buf + self._position, size)
         self._position += size
 
-    cdef bint _names_guard(self, Py_ssize_t size) noexcept:
-        """Tell whether the properties may hold a checksum already, which Python takes out."""
+    cdef bint _names_guard(self, Bytes properties, Py_ssize_t size) noexcept:
+        """Tell whether properties may hold a checksum already, which Python takes out."""
         return memmem(
-            self._scratch, size, PyBytes_AS_STRING(self._guard_name),
+            properties, size, PyBytes_AS_STRING(self._guard_name),
             PyBytes_GET_SIZE(self._guard_name)
         ) != NULL
 
@@ -859,19 +894,48 @@ cdef class SendTurn:
 
     cdef void _answer(self, Send* send, _Place place, int64_t offset) noexcept:
         """Write the answer behind those of the turn; `_run` has seen to the room."""
+        self._end_answer(send, put_hex(self._begin_answer(send), offset), place.next_offset)
+
+    cdef uint8_t* _begin_answer(self, Send* send) noexcept:
+        """Write an answer up to where its first message is in the log."""
         cdef uint8_t* to = self._answers + self._answered + PREFIX
-        to = put_hex(put_part(to, <bytes>self._parts[0]), offset)
-        self._end_answer(send, to, place.next_offset)
+        if not send.is_binary:
+            return put_part(to, <bytes>self._parts[0])
+        to = put_part(to, <bytes>self._binary_parts[0])
+        to = put_part(put32(to, <uint32_t>send.opaque), <bytes>self._binary_parts[1])
+        # The sizes of all entries and of the message ids are not known yet.
+        to = put_part(to + 4, <bytes>self._binary_parts[2])
+        return put_part(to + 4, self._store_host_hex)
 
     cdef void _end_answer(self, Send* send, uint8_t* to, int64_t queue_offset) noexcept:
-        """Write an answer from behind its message ids, and its sizes before it."""
+        """Write an answer from behind its message ids, and its sizes before it.
+
+        Of an oneway send it is not kept.
+        """
         cdef uint8_t* begin = self._answers + self._answered
-        to = put_part(to, <bytes>self._parts[1])
-        to = put_part(put_decimal(to, send.queue_id), <bytes>self._parts[2])
-        to = put_part(put_decimal(to, queue_offset), <bytes>self._parts[3])
-        to = put_part(put_decimal(to, send.opaque), <bytes>self._parts[4])
-        put32(put32(begin, <uint32_t>(to - begin - 4)), <uint32_t>(to - begin - PREFIX))
-        self._answered = to - self._answers
+        cdef uint32_t header
+        if send.is_binary:
+            to = self._end_binary(begin, send, to, queue_offset)
+            header = <uint32_t>ROCKETMQ << 24 | <uint32_t>(to - begin - PREFIX)
+        else:
+            to = put_part(to, <bytes>self._parts[1])
+            to = put_part(put_decimal(to, send.queue_id), <bytes>self._parts[2])
+            to = put_part(put_decimal(to, queue_offset), <bytes>self._parts[3])
+            to = put_part(put_decimal(to, send.opaque), <bytes>self._parts[4])
+            header = <uint32_t>(to - begin - PREFIX)
+        put32(put32(begin, <uint32_t>(to - begin - 4)), header)
+        if not send.is_oneway:
+            self._answered = to - self._answers
+
+    cdef uint8_t* _end_binary(self, uint8_t* begin, Send* send, uint8_t* to,
+                              int64_t queue_offset) noexcept:
+        cdef uint8_t* entries = begin + self._entries_at
+        cdef uint8_t* msg_id = begin + self._msg_id_at
+        put32(msg_id, <uint32_t>(to - msg_id - 4))
+        to = put_sized_decimal(put_part(to, <bytes>self._binary_parts[3]), send.queue_id)
+        to = put_sized_decimal(put_part(to, <bytes>self._binary_parts[4]), queue_offset)
+        put32(entries, <uint32_t>(to - entries - 4))
+        return to
 
     cdef int _begin_time(self) except -1:
         """Take the time of this turn's puts."""
@@ -979,9 +1043,12 @@ cdef class Turn:
             begin = <Bytes>view.buf
             if view.len < START:
                 return b""
-            if memcmp(begin + PREFIX, BEGINS, BEGINS_SIZE) != 0:
+            if memcmp(begin + PREFIX, BEGINS, BEGINS_SIZE) == 0:
+                code = code_at(begin + PREFIX + BEGINS_SIZE)
+            elif begin[SERIALIZER_AT] == ROCKETMQ:
+                code = begin[PREFIX] << 8 | begin[PREFIX + 1]
+            else:
                 return self._leave(begin, view.len, HEADER)
-            code = code_at(begin + PREFIX + BEGINS_SIZE)
             if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE or code == SEND_MESSAGE:
                 if self._sends is None:
                     return self._leave(begin, view.len, STORE)

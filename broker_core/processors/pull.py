@@ -20,6 +20,7 @@ from broker_core.processors.around.consume_hooks import QueuePlace
 from broker_core.processors.consumer_trace import Answered
 from broker_core.processors.subscription_check import KEPT_CHARS_MAX, kept_filter
 from broker_core.processors.which_broker import MASTER
+from broker_core.protocol import binary_header
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.command import RemotingCommand, answer_template, parts_of
 from broker_core.protocol.headers import fields
@@ -113,8 +114,10 @@ class PlainPulls(NamedTuple):
     suspend_timeout_ms_max: int
     statuses: tuple[str, ...]
     answer_parts: tuple[tuple[bytes, ...], ...]
-    """Headers of these statuses, cut where suggestWhichBrokerId, the next, the lowest and the
+    """JSON headers of these statuses, cut where suggestWhichBrokerId, the next, the lowest and the
     highest offset and the opaque stand."""
+    binary_parts: tuple[tuple[bytes, ...], ...]
+    """Binary ones, up to the opaque, the length of their entries, and the same in this order."""
 
 
 class PullProcessor:
@@ -177,6 +180,10 @@ class PullProcessor:
                 parts_of(answer_template(fields_text, status.name.encode(), code_of(status, 0)))
                 for status in PLAIN_STATUSES
             ),
+            tuple(
+                binary_header.answer_parts(code_of(status, 0), status.name, {}, names)
+                for status in PLAIN_STATUSES
+            ),
         )
 
     def pull_message(
@@ -237,6 +244,7 @@ class PullProcessor:
         self,
         code: int,
         opaque: int,
+        serialize_type: int,
         connection: Connection,
         group: str,
         topic: str,
@@ -249,6 +257,7 @@ class PullProcessor:
         """Return a pull that the native turn has parked, to be tried again here."""
         request = RemotingCommand.request(code)
         request.opaque = opaque
+        request.serialize_type = serialize_type
         pull = Pull(
             self,
             request,

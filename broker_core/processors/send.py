@@ -28,6 +28,7 @@ from broker_core.message.properties import (
 )
 from broker_core.message.sys_flag import TRANSACTION_MASK
 from broker_core.processors.send_trace import SLOW_PUT_S
+from broker_core.protocol import binary_header
 from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
 from broker_core.protocol.command import (
     RemotingCommand,
@@ -62,8 +63,10 @@ if TYPE_CHECKING:
     Answer = RemotingCommand | bytes | Awaitable[RemotingCommand | bytes]
 
 PUT_OK = PutMessageStatus.PUT_OK
-MSG_ID_OFFSET = re.compile(rb'"msgId":"[0-9A-F]+([0-9A-F]{16})[",]')
-"""Where the message of an answer, or the first of its batch, is in the log."""
+MSG_ID_OFFSET = re.compile(
+    rb'msgId(?:":"|[\x00-\xff]{4})[0-9A-F]+([0-9A-F]{16})(?:[",]|\x00\x07queueId)'
+)
+"""Where the message of an answer, or the first of its batch, is in the log; by both headers."""
 NO_TRANSACTION = ~TRANSACTION_MASK
 SPECIAL_PROPERTIES = DETOUR_PROPERTIES | {PROPERTY_CLUSTER}
 """A message without any of these is stored in its queue, with the properties text that came."""
@@ -114,8 +117,10 @@ class PlainSends(NamedTuple):
     """Stands behind the properties that come."""
     kept_sys_flags: int
     answer_parts: tuple[bytes, ...]
-    """A header, cut where commit_log_offset (16 hexadecimal digits), queue_id, queue_offset and
-    opaque stand."""
+    """A JSON header, cut where commit_log_offset (16 hexadecimal digits), queue_id, queue_offset
+    and opaque stand."""
+    binary_parts: tuple[bytes, ...]
+    """A binary one, up to the opaque, the length of its entries, msgId, queueId, queueOffset."""
 
 
 class SendProcessor:
@@ -178,6 +183,12 @@ class SendProcessor:
             self._cluster_pair.encode(),
             NO_TRANSACTION,
             parts_of(self._template),
+            binary_header.answer_parts(
+                ResponseCode.SUCCESS,
+                None,
+                self._ext_fields,
+                ("msgId", "queueId", "queueOffset"),
+            ),
         )
         self._remarks = {
             status: (code, remark.format(max_message_size=max_message_size))

@@ -14,13 +14,23 @@ Source: remoting/protocol/RocketMQSerializable.java (4.9.7).
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 from broker_core.errors import FrameError
-from broker_core.protocol.codes import RESPONSE_FLAG, LanguageCode, RequestCode
-from broker_core.protocol.json_header import EXT_FIELDS_MAX, UNKNOWN_LANGUAGE, Header
+from broker_core.protocol.codes import BROKER_VERSION, RESPONSE_FLAG, LanguageCode, RequestCode
+from broker_core.protocol.json_header import (
+    EXT_FIELDS_MAX,
+    OUR_LANGUAGE,
+    UNKNOWN_LANGUAGE,
+    Header,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FIXED = struct.Struct(">hBhii")
 assert FIXED.size == 13
+_OPAQUE_AT, _FLAG_AT = 5, 9
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 
@@ -71,6 +81,22 @@ def encode(header: Header) -> bytes:
             entries,
         )
     )
+
+
+def answer_parts(
+    code: int, remark: str | None, constant: dict[str, str], names: Sequence[str]
+) -> tuple[bytes, ...]:
+    """Return the header of answers, cut where their numbers and values stand.
+
+    Pieces: up to the opaque; from there to the length of all entries; the constant entries and the
+    first name; every other name. Behind a name stand an int32 length and the value. For an encoder
+    that knows its answer's shape, as `command.answer_template` is of the JSON form.
+    """
+    empty = encode(Header(code, RESPONSE_FLAG, 0, BROKER_VERSION, OUR_LANGUAGE, remark))
+    whole = encode(Header(code, RESPONSE_FLAG, 0, BROKER_VERSION, OUR_LANGUAGE, remark, constant))
+    entries = whole[len(empty) :]
+    first, *others = [INT16.pack(len(name)) + name.encode() for name in names]
+    return empty[:_OPAQUE_AT], empty[_FLAG_AT : -INT32.size], entries + first, *others
 
 
 def decode(data: bytes | memoryview) -> Header:

@@ -31,7 +31,8 @@ class PlainRequests(Protocol):
 
         Returns the answers of some, little more than `room` bytes or one answer at most, for
         `requests_max` requests at most; b"" when it took none. Answers that must wait come as one
-        Later, with its `requests` and their `frame_bytes`. None: it took one that is answered
-        another time by whoever it waits for, as the dispatcher's handlers do it.
+        Later, with its `requests` and their `frame_bytes`. None: it took some, and what it took is
+        answered another time by whoever it waits for, as the dispatcher's handlers do it, or is
+        oneway.
         """
         ...

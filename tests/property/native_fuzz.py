@@ -30,6 +30,7 @@ from tests.support.twins import TOPICS, Pair, Twin, configuration, settled
 FRAMES = 10_000_000
 FRAMES_A_STORE = 50_000
 """After so many both begin with empty stores: all is in memory."""
+CONFIGURATIONS: tuple[dict[str, object], ...] = ({}, {"enabledAppendPropCRC": "true"})
 KINDS = 2_000
 """How many frames are made to be damaged, for each store."""
 FRAMES_A_LOOK = 10_000
@@ -52,7 +53,7 @@ async def fuzz(rng: random.Random, frames: int) -> int:
     """
     taken = 0
     for begin in range(0, frames, FRAMES_A_STORE):
-        async with Pair(configuration()) as pair:
+        async with Pair(configuration(**rng.choice(CONFIGURATIONS))) as pair:
             taken += await _fuzz(rng, pair, min(FRAMES_A_STORE, frames - begin))
     return taken
 

@@ -59,7 +59,7 @@ def pull(
 
 def any_pull(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
     """Return a pull: most find messages, the others are odd in one way or another."""
-    code, client = rng.choice((11, 11, 11, 361)), rng.choice(("JAVA", "GO", "PYTHON", "CPP"))
+    code, client = rng.choice((11, 11, 11, 361)), rng.choice(send_frames.CLIENTS)
     fields = fields_of(
         rng.choice(topics),
         rng.randrange(4),
@@ -71,7 +71,7 @@ def any_pull(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
     )
     if rng.random() < 0.2:
         fields["consumerGroup"] = rng.choice(GROUPS)
-    match rng.randrange(16):
+    match rng.randrange(17):
         case 0:
             fields.pop(rng.choice(list(fields)))
         case 1:
@@ -91,6 +91,8 @@ def any_pull(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
             header = {"code": code, "opaque": opaque, "flag": 0, "extFields": fields}
             text = json.dumps(header, separators=(",", ":"))
             return frame((text[:-2] + pair + "}").encode(), b"")
+        case 7:
+            return send_frames.odd_binary(rng, fields, b"", opaque, code=code)
         case _:
             pass
     return pull(fields, opaque, code=code, client=client)
@@ -110,7 +112,7 @@ def pull_at_the_end(rng: Random, topic: str, queue_id: int, end: int, opaque: in
     fields["suspendTimeoutMillis"] = rng.choice(("0", "1", "15000", "15000", "70000"))
     if rng.random() < 0.1:
         fields["consumerGroup"] = rng.choice(GROUPS)
-    return pull(fields, opaque, client=rng.choice(("JAVA", "GO")))
+    return pull(fields, opaque, client=rng.choice(("JAVA", "GO", send_frames.BINARY)))
 
 
 def any_request(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:

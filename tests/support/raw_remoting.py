@@ -47,8 +47,9 @@ class Record(NamedTuple):
     body: bytes
 
 
-def frame(header: bytes, body: bytes = b"") -> bytes:
-    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
+def frame(header: bytes, body: bytes = b"", *, serializer: int = 0) -> bytes:
+    word = serializer << 24 | len(header)
+    return struct.pack(">ii", 4 + len(header) + len(body), word) + header + body
 
 
 def request(

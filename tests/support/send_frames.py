@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.raw_remoting import frame
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from random import Random
 
 SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE = 10, 310, 320
@@ -32,6 +33,11 @@ NUMBERS = (
     *("0", "1", "3", "4", "-1", "2147483647", "2147483648", "-2147483648", "-0", "00", "+1", " 1"),
     *("", "1.0", "1e1", "null", "x", "9223372036854775807", "999999999999999999", "१"),
 )
+BINARY = "BINARY"
+"""A client of any language that writes its headers as ROCKETMQ instead of JSON."""
+CLIENTS = ("JAVA", "GO", "PYTHON", "CPP", BINARY, BINARY)
+ONEWAY = 2
+LANGUAGES = (0, 1, 9, 12, 255)
 HEADER_KEYS = ("code", "extFields", "flag", "language", "opaque", "serializeTypeCurrentRPC")
 
 
@@ -54,6 +60,9 @@ def send(
 ) -> bytes:
     """Return a frame as the Java client writes it, or the Go client."""
     header: dict[str, Any]
+    if client == BINARY:
+        entries = [(name, str(value)) for name, value in fields.items() if value is not None]
+        return frame(binary_header(entries, opaque, code=code, flag=flag), body, serializer=1)
     if client == "GO":
         header = {"code": code, "language": "GO", "version": 317, "opaque": opaque, "flag": flag}
         header |= {"remark": "", "extFields": fields}
@@ -62,6 +71,57 @@ def send(
         header |= {"opaque": opaque, "serializeTypeCurrentRPC": "JSON", "version": 407}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=client == "CPP")
     return frame(text.encode(), body)
+
+
+def binary_header(
+    entries: Iterable[tuple[str, str]],
+    opaque: int,
+    *,
+    code: int = SEND_MESSAGE_V2,
+    flag: int = 0,
+    language: int = 0,
+    remark: str = "",
+    behind: bytes = b"",
+) -> bytes:
+    """Return a header as ROCKETMQ serializes it; `behind` does not belong there."""
+    packed = b""
+    for name, value in entries:
+        for text, size in ((name.encode(), ">h"), (value.encode(), ">i")):
+            packed += struct.pack(size, len(text)) + text
+    said = remark.encode()
+    head = struct.pack(">hBhiii", code, language, 407, opaque, flag, len(said)) + said
+    return head + struct.pack(">i", len(packed)) + packed + behind
+
+
+def odd_binary(
+    rng: Random, fields: dict[str, Any], body: bytes, opaque: int, *, code: int = SEND_MESSAGE_V2
+) -> bytes:
+    """Return a frame with a binary header that a client could write, though none does."""
+    entries = [(name, str(value)) for name, value in fields.items()]
+    rng.shuffle(entries)
+    more: dict[str, Any] = {"language": rng.choice(LANGUAGES)}
+    at = rng.randrange(len(entries))
+    name, value = entries[at]
+    match rng.randrange(9):
+        case 0:
+            entries[at] = (name, "")
+        case 1:
+            entries.insert(at, ("", "x"))
+        case 2:
+            entries.append((name, rng.choice((value, "", "1"))))
+        case 3:
+            entries[at] = (name, value + "\0")
+        case 4:
+            more["remark"] = rng.choice(("größe", "\0", "x" * 300))
+        case 5:
+            more["behind"] = rng.randbytes(rng.randrange(1, 9))
+        case 6:
+            entries += [(f"x{number}", "y") for number in range(rng.choice((80, 100, 200)))]
+        case 7:
+            more["flag"] = rng.choice((ONEWAY, 4, 6, -2))
+        case _:
+            entries.append((rng.choice(("lo", "ns", "bname", "größe", "A", "o")), "\x01\x02\n"))
+    return frame(binary_header(entries, opaque, code=code, **more), body, serializer=1)
 
 
 def properties_of(rng: Random) -> str:
@@ -133,8 +193,9 @@ def any_frame(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
     """Return a send: two thirds are plain, the others odd in one way or another."""
     topic, queue_id = rng.choice(topics), rng.randrange(4)
     fields: dict[str, Any] = fields_of(topic, queue_id, properties_of(rng))
-    client = rng.choice(("JAVA", "GO", "PYTHON", "CPP"))
-    kind = rng.randrange(24)
+    client = rng.choice(CLIENTS)
+    flag = ONEWAY if rng.random() < 0.08 else 0
+    kind = rng.randrange(25)
     match kind:
         case 0 | 12 | 13 | 14:
             fields["i"] = common_of(rng)
@@ -142,7 +203,7 @@ def any_frame(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
             fields["m"] = "true" if code == SEND_MESSAGE_V2 else rng.choice(("true", "false"))
             if rng.random() < 0.1:
                 fields["f"] = str(rng.choice((1, 4, 8, 16)))
-            return send(fields, batch_body(rng), opaque, code=code, client=client)
+            return send(fields, batch_body(rng), opaque, code=code, flag=flag, client=client)
         case 1:
             fields[rng.choice("defghjl")] = rng.choice(NUMBERS)
         case 2:
@@ -150,7 +211,7 @@ def any_frame(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
         case 3:
             fields.pop(rng.choice("abcdefghijklm"))
         case 4:
-            fields[rng.choice("nozA")] = rng.choice(WORDS)
+            fields[rng.choice(("n", "o", "z", "A", "lo", "nsd", "bname"))] = rng.choice(WORDS)
         case 5:
             fields["f"] = str(rng.choice((1, 2, 4, 8, 12, 16, 32, 64, 0x7FFFFFFF, -1)))
         case 6:
@@ -172,9 +233,11 @@ def any_frame(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
             return send(fields, bytes(rng.choice((4_000, 5_000))), opaque, client=client)
         case 11:
             fields["j"] = rng.choice((None, 1, "16", True))
+        case 16:
+            return odd_binary(rng, fields, body_of(rng), opaque)
         case _:
             pass
-    return send(fields, body_of(rng), opaque, client=client)
+    return send(fields, body_of(rng), opaque, flag=flag, client=client)
 
 
 def damaged(rng: Random, data: bytes) -> bytes:
@@ -193,7 +256,7 @@ def damaged(rng: Random, data: bytes) -> bytes:
                 # One more: the header is a byte longer.
                 changed[at:at] = bytes([rng.choice(b'"\\ 0,:x')])
                 length, header = struct.unpack_from(">ii", changed)
-                if at >= 8 and header < 1 << 20:
+                if at >= 8 and header & 0xFFFFFF < 1 << 20:
                     struct.pack_into(">ii", changed, 0, length + 1, header + 1)
     return bytes(changed)
 

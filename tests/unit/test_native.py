@@ -261,6 +261,28 @@ async def test_whoever_watches_the_trace_sees_every_send_of_the_compiled_turn(tw
 
 
 @compiled
+@pytest.mark.parametrize("client", ["JAVA", "CPP", send_frames.BINARY])
+async def test_whoever_watches_reads_a_producer_group_of_any_script(
+    twin: Twin, client: str
+) -> None:
+    await twin.feed(a_send())
+    batches: list[bytes] = []
+
+    def push(body: bytes) -> bool:
+        batches.append(body)
+        return True
+
+    twin.parts.tracer.watch("c", TraceWatch(topic=TOPIC), Watcher(push))
+    fields = send_frames.fields_of(TOPIC, 0, "") | {"a": "größe 注文"}
+
+    assert await served(twin, send_frames.send(fields, b"x", 1, client=client)) == 1
+    twin.parts.tracer.push_all()
+
+    (event,) = json.loads(batches[0])["events"]
+    assert event["producerGroup"] == "größe 注文"
+
+
+@compiled
 async def test_overload_and_whatever_replaces_the_handler_is_asked(twin: Twin) -> None:
     await twin.feed(a_send())
     asked = []

@@ -4,7 +4,7 @@ import pytest
 
 from broker_core.errors import FrameError
 from broker_core.protocol import binary_header
-from broker_core.protocol.codes import RequestCode
+from broker_core.protocol.codes import BROKER_VERSION, RequestCode
 from broker_core.protocol.json_header import EXT_FIELDS_MAX, Header
 
 # Printed by org.apache.rocketmq:rocketmq-remoting:4.9.8: code 40, oneway, opaque 7.
@@ -79,3 +79,22 @@ def test_one_ext_field_more_than_allowed_is_refused() -> None:
     assert len(binary_header.decode(header(EXT_FIELDS_MAX)).ext_fields) == EXT_FIELDS_MAX
     with pytest.raises(FrameError):
         binary_header.decode(header(EXT_FIELDS_MAX + 1))
+
+
+@pytest.mark.parametrize("remark", [None, "NO_MATCHED_MESSAGE", "größe"])
+@pytest.mark.parametrize("constant", [{}, {"MSG_REGION": "größe", "TRACE_ON": ""}])
+def test_the_parts_of_an_answer_are_its_header_without_numbers_and_values(
+    remark: str | None, constant: dict[str, str]
+) -> None:
+    values = {"msgId": "7F0000", "queueId": "3", "queueOffset": "-1"}
+    header = Header(20, 1, -7, BROKER_VERSION, "PYTHON", remark, constant | values)
+
+    parts = binary_header.answer_parts(20, remark, constant, tuple(values))
+
+    entries = b"".join(
+        part + len(value).to_bytes(4, "big") + value.encode()
+        for part, value in zip(parts[2:], values.values(), strict=True)
+    )
+    opaque = (-7).to_bytes(4, "big", signed=True)
+    joined = parts[0] + opaque + parts[1] + len(entries).to_bytes(4, "big") + entries
+    assert joined == binary_header.encode(header)
