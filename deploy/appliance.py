@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NoReturn
 from deploy import (
     broker_file,
     brokers as own_brokers,
+    fonts,
     java,
     options,
     ports,
@@ -462,6 +463,7 @@ def bring_up(asked: Options, secrets: Mapping[str, str]) -> int:
         if alone:
             complain(own_brokers.warning_of(alone, asked.data))
         has_java = java.ensure()
+        fonts.ensure()
         redis_socket: Path | None = None
         redis_command: Sequence[str] | None = None
         redis_url = asked.redis_url

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from deploy import appliance, java, options, redis_server, secret_files
+from deploy import appliance, fonts, java, options, redis_server, secret_files
 from deploy.handover import HandoverError, hand_over, require_ours
 from deploy.requirements import ROOT
 from deploy.supervision import OPEN_FILES_WANTED
@@ -126,6 +126,7 @@ def prepare(user: pwd.struct_passwd, asked: Options) -> None:
     finally:
         os.umask(before)
     java.install()
+    fonts.install()
     if asked.redis_url is None:
         redis_server.install()
     with appliance.held(asked.data):

@@ -196,6 +196,10 @@ SENTENCES = {
         "{reason}：除报表外一切可用。"
         "若需要报表，安装 Java {version} 或更高版本 ({command}) 后重新启动。"
     ),
+    "No font here has Chinese letters: pictures of reports are in English, with codes "
+    "for Chinese names. To have them: {command}.": (
+        "本机没有含中文字符的字体：报表图片使用英文，中文名称显示为编码。如需中文：{command}。"
+    ),
     "There is no redis-server here: everything but the reports works. To have them: "
     "{command}, and start again.": (
         "本机没有 redis-server：除报表外一切可用。若需要报表：{command}，然后重新启动。"

@@ -5,11 +5,13 @@ A picture is shapes with places, so that both kinds show the same; in a message 
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from django.utils.html import escape
+from django.utils.translation import gettext
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,12 +20,14 @@ WIDTH, HEIGHT, MARGIN = 720, 240, 28
 BAR_HEIGHT, LABEL_WIDTH, TEXT_WIDTH = 24, 220, 110
 HEAD_HEIGHT, TITLE_SIZE, TEXT_SIZE = 52, 16, 12
 BARS_MAX = 20
+# Latin letters: a Chinese one is as wide as two of them.
 LABEL_CHARACTERS_MAX = 34
 HEAD_CHARACTERS_MAX = 96
 COLOURS = ("#4f55d6", "#c2570c", "#0f766e", "#a21caf", "#4d7c0f", "#6b7280")
 """Those of the console's charts in the light theme; on white, which a mail is."""
 INK, FAINT_INK, AXIS, GRID = "#1f2937", "#6b7280", "#9ca3af", "#e5e7eb"
 GRID_LINES = 4
+DOT = 4
 
 
 class Line(msgspec.Struct, tag=True):
@@ -42,13 +46,14 @@ class Box(msgspec.Struct, tag=True):
 
 
 class Words(msgspec.Struct, tag=True):
-    """A line of text: `at` is its baseline's beginning, or its end."""
+    """A line of text: `at` is its baseline's beginning, or its end; `most` letters have room."""
 
     at: tuple[float, float]
     text: str
     is_end: bool = False
     size: int = TEXT_SIZE
     colour: str = INK
+    most: int = LABEL_CHARACTERS_MAX
 
 
 class Picture(msgspec.Struct):
@@ -64,9 +69,10 @@ class Picture(msgspec.Struct):
 
     def headed(self, title: str, about: str) -> Picture:
         """Return it below a title, and below it a line of what it is about."""
+        most = HEAD_CHARACTERS_MAX
         head: list[Line | Box | Words] = [
-            Words((MARGIN, 24), cut(title, HEAD_CHARACTERS_MAX), size=TITLE_SIZE),
-            Words((MARGIN, 43), cut(about, HEAD_CHARACTERS_MAX), colour=FAINT_INK),
+            Words((MARGIN, 24), cut(title, most), size=TITLE_SIZE, most=most),
+            Words((MARGIN, 43), cut(about, most), colour=FAINT_INK, most=most),
         ]
         return Picture(self.height + HEAD_HEIGHT, head + [_lower(each) for each in self.shapes])
 
@@ -80,9 +86,12 @@ def kept_picture(found: object) -> Picture | None:
 
 
 def of_points(points: Mapping[str, Any]) -> Picture:
-    """Return lines over time; the points are those that a page's chart takes."""
+    """Return lines over time; the points are those that a page's chart takes.
+
+    A line is broken where a value is None.
+    """
     times, series = points["times"], points["series"]
-    most = max((value for each in series for value in each["values"]), default=0) or 1
+    most = max((value or 0 for each in series for value in each["values"]), default=0) or 1
     span = max(1, times[-1] - times[0])
     base, room = HEIGHT - MARGIN, HEIGHT - 2 * MARGIN
     shapes: list[Line | Box | Words] = [
@@ -92,18 +101,19 @@ def of_points(points: Mapping[str, Any]) -> Picture:
     for number, each in enumerate(series):
         colour = COLOURS[min(number, len(COLOURS) - 1)]
         places = [
-            (
+            None
+            if value is None
+            else (
                 round(MARGIN + (WIDTH - 2 * MARGIN) * (time - times[0]) / span, 1),
                 round(base - room * max(0, value) / most, 1),
             )
             for time, value in zip(times, each["values"], strict=True)
         ]
         at = HEIGHT + 16 * number + 8
-        label = cut(str(each["label"] if each["label"] is not None else "…"))
         shapes += [
-            Line(places, colour),
+            *_lines(places, colour),
             Box((MARGIN, at - 9, 10, 10), colour),
-            Words((MARGIN + 16, at), label),
+            Words((MARGIN + 16, at), cut(series_label(each["label"]))),
         ]
     shapes += [
         Words((MARGIN, base + 16), moment(times[0]), colour=FAINT_INK),
@@ -111,6 +121,28 @@ def of_points(points: Mapping[str, Any]) -> Picture:
         Words((MARGIN, MARGIN - 10), figure(most), colour=FAINT_INK),
     ]
     return Picture(HEIGHT + 16 * len(series) + 8, shapes)
+
+
+def _lines(places: Sequence[tuple[float, float] | None], colour: str) -> list[Line | Box]:
+    """Return a line through each run of places, a dot where there is one alone."""
+    runs: list[list[tuple[float, float]]] = [[]]
+    for place in places:
+        if place is None:
+            runs.append([])
+        else:
+            runs[-1].append(place)
+    return [
+        Line(run, colour)
+        if len(run) > 1
+        else Box((run[0][0] - DOT / 2, run[0][1] - DOT / 2, DOT, DOT), colour)
+        for run in runs
+        if run
+    ]
+
+
+def series_label(label: str | None) -> str:
+    """Return how the name of a line is said; None is the line of all others."""
+    return gettext("all others") if label is None else label or "-"
 
 
 def of_bars(bars: Sequence[tuple[str, str, float]]) -> Picture:
@@ -173,8 +205,18 @@ def _lower(shape: Line | Box | Words) -> Line | Box | Words:
 
 
 def cut(words: str, most: int = LABEL_CHARACTERS_MAX) -> str:
+    """Return as much of a text as has room where `most` Latin letters have."""
     whole = "".join(each if each.isprintable() else " " for each in words)
-    return whole if len(whole) <= most else f"{whole[: most - 1]}…"
+    if sum(map(_columns, whole)) <= most:
+        return whole
+    kept, room = 0, most - 1
+    while (room := room - _columns(whole[kept])) >= 0:
+        kept += 1
+    return f"{whole[:kept]}…"
+
+
+def _columns(letter: str) -> int:
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
 def figure(value: float) -> str:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 from PIL import Image
 
-from console.alerts import pictures, rasters
+from console.alerts import fonts, pictures, rasters
 from console.alerts.models import Channel, Message
 from console.alerts.payloads import body_of, headline, plain
 from console.alerts.results import ROWS_MAX, as_html, content_of
 from console.alerts.telling import tell
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from console.alerts.pictures import Picture
 
 pytestmark = pytest.mark.django_db
@@ -142,14 +146,73 @@ def test_a_png_has_the_shapes_where_the_svg_has_them() -> None:
         assert twice == [(255, 0, 0), (255, 255, 255), (0, 0, 255)]
 
 
-def test_letters_that_no_font_has_are_another_letter_and_words_are_english_then(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.fixture
+def no_further_font(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine without any font but ours."""
+    monkeypatch.setattr(fonts, "FOLDERS", ())
+    rasters.forget()
+    rasters.warn_once.cache_clear()
+    yield
+    rasters.forget()
+
+
+@pytest.mark.usefixtures("no_further_font")
+def test_letters_that_no_font_has_are_their_codes_and_words_are_english_then() -> None:
+    def written(text: str) -> str:
+        return rasters.font_for(text, pictures.TEXT_SIZE, pictures.LABEL_CHARACTERS_MAX)[1]
+
+    assert written("\u2264 1 KiB \u2026 \u8ba2") == "<= 1 KiB \u2026 \\u8ba2"
+    assert written("\U0001f4e6") == "\\U0001f4e6"
+    # Two names of one length stay two names.
+    assert written("\u8ba2\u5355") != written("\u652f\u4ed8")
+    assert written("\u8ba2" * 17) == "\\u8ba2" * 5 + "\\u8\u2026"
+    assert rasters.writable("zh-hans") == "en"
+    assert rasters.writable("de") == "de"
+
+
+@pytest.mark.usefixtures("no_further_font")
+def test_what_is_missing_is_logged_once_with_its_package(caplog: pytest.LogCaptureFixture) -> None:
+    chinese = pictures.of_bars([("\u8ba2\u5355", "1", 1.0)])
+
+    assert not rasters.lacks_a_font(pictures.of_bars([("orders \u2264", "1", 1.0)]))
+    assert rasters.lacks_a_font(chinese)
+    for _ in range(2):
+        rasters.png_of(chinese)
+
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert fonts.PACKAGE in line
+
+
+@pytest.mark.usefixtures("no_further_font")
+def test_a_font_that_was_installed_meanwhile_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(rasters, "FURTHER_FONTS", ())
-    rasters.fonts_of.cache_clear()
-    try:
-        assert rasters.font_for("\u2264 1 KiB \u2026 \u8ba2", 12)[1] == "<= 1 KiB \u2026 ?"
-        assert rasters.writable("zh-hans") == "en"
-        assert rasters.writable("de") == "de"
-    finally:
-        rasters.fonts_of.cache_clear()
+    # A letter that our own font lacks, in place of a Chinese one.
+    monkeypatch.setattr(rasters, "SAMPLES", {"zh": "\u2215"})
+    assert rasters.writable("zh-hans") == "en"
+
+    shutil.copy(rasters.OWN_FONT.with_name("jetbrains-mono.woff2"), tmp_path / "wqy-microhei.ttc")
+    monkeypatch.setattr(fonts, "FOLDERS", (tmp_path,))
+
+    assert rasters.writable("zh-hans") == "zh-hans"
+    assert rasters.font_for("a \u2215 b", pictures.TEXT_SIZE, 34)[1] == "a \u2215 b"
+
+
+def test_a_chinese_letter_takes_the_room_of_two() -> None:
+    assert pictures.cut("\u8ba2" * 17) == "\u8ba2" * 17
+    assert pictures.cut("\u8ba2" * 18) == "\u8ba2" * 16 + "\u2026"
+    assert pictures.cut("a" * 34) == "a" * 34
+    assert pictures.cut("a" * 35) == "a" * 33 + "\u2026"
+
+
+def test_a_line_is_broken_where_nobody_looked_and_a_point_alone_is_a_dot() -> None:
+    values = [1, 2, None, 2, None]
+    points = {"times": list(range(5)), "series": [{"label": "", "values": values}]}
+
+    shapes = pictures.of_points(points).shapes
+
+    (line,) = [each for each in shapes if isinstance(each, pictures.Line) and each.width > 1]
+    assert len(line.points) == 2
+    dots = [each.place for each in shapes if isinstance(each, pictures.Box)]
+    assert (pictures.DOT, pictures.DOT) in [place[2:] for place in dots]
+    assert "-" in [each.text for each in shapes if isinstance(each, pictures.Words)]
