@@ -23,11 +23,20 @@ if TYPE_CHECKING:
 THREADS = 2
 MEMORY = "400MB"
 SECONDS_MAX = 20.0
+# What analytics.reports.report says by the same name for Spark. A step of an hour has more
+# microseconds than 32 bits, which a small parameter is given.
+START_OF_STEP = """
+CREATE TEMP MACRO start_of_step(moment, seconds) AS
+    make_timestamp(epoch_us(moment) // (seconds::BIGINT * 1000000) * (seconds::BIGINT * 1000000))
+"""
 
 
 @contextmanager
 def asking() -> Iterator[duckdb.DuckDBPyConnection]:
     """Open DuckDB until the block ends.
+
+    SQL there has `start_of_step(moment, seconds)`: the time at which the step begins that holds the
+    moment, steps being counted from the epoch.
 
     Raises:
         duckdb.InterruptException: the block takes longer than SECONDS_MAX.
@@ -41,6 +50,7 @@ def asking() -> Iterator[duckdb.DuckDBPyConnection]:
     }
     with duckdb.connect(":memory:", config=settings) as connection:
         connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(START_OF_STEP)
         interrupter = threading.Timer(SECONDS_MAX, connection.interrupt)
         interrupter.daemon = True
         interrupter.start()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from analytics.reports.report import Value
 
 SCORE_DEFAULT, SCORE_MAX = 5, 1_000
+MORE, LESS = "more", "less"
 # Fewer hours to compare with say nothing about what is usual.
 HOURS_THAT_TELL = 6
 HOUR_S, WEEK_HOURS = 3_600, 168
@@ -82,7 +83,7 @@ def unusual_hours(messages: DataFrame, parameters: Mapping[str, Value], _step: i
         F.timestamp_seconds(F.col("hour") * HOUR_S).alias("time"),
         "messages",
         F.floor("usual").alias("usual"),
-        F.when(F.col("messages") > F.col("usual"), "more").otherwise("less").alias("direction"),
+        F.when(F.col("messages") > F.col("usual"), MORE).otherwise(LESS).alias("direction"),
         "score",
         "compared_with",
         F.lit(1).cast("bigint").alias("hours"),
@@ -140,7 +141,15 @@ REPORT = Report(
         Column("time", TimestampType(), gettext_noop("Hour from (UTC)")),
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
         Column("usual", LongType(), gettext_noop("Median"), "messages"),
-        Column("direction", StringType(), gettext_noop("Direction")),
+        Column(
+            "direction",
+            StringType(),
+            gettext_noop("Direction"),
+            words={
+                MORE: gettext_noop("more than usual"),
+                LESS: gettext_noop("less than usual"),
+            },
+        ),
         Column("score", LongType(), gettext_noop("Usual deviations away")),
         Column("compared_with", LongType(), gettext_noop("Hours compared")),
         Column("hours", LongType(), gettext_noop("Hours")),

@@ -114,7 +114,16 @@ REPORT = Report(
     reads=("topic", "born_host", "store_timestamp"),
     transform=by_host_and_topic,
     columns=(
-        Column("state", StringType(), gettext_noop("State")),
+        Column(
+            "state",
+            StringType(),
+            gettext_noop("State"),
+            words={
+                NEW: gettext_noop("new"),
+                VANISHED: gettext_noop("vanished"),
+                STAYED: gettext_noop("stayed"),
+            },
+        ),
         Column("host", StringType(), gettext_noop("Host")),
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
         Column("messages_before", LongType(), gettext_noop("Messages before"), "messages"),

@@ -9,7 +9,7 @@ from pyspark.sql.types import LongType, StringType, TimestampType
 from analytics.reports.findings import top, total
 from analytics.reports.report import (
     COMPARE,
-    HOURS,
+    SAMPLED_HOURS,
     Breakdown,
     Chart,
     Column,
@@ -30,12 +30,11 @@ CHANGES = """
 , steps AS (
     SELECT time, lag(time) OVER (ORDER BY time) AS before, lead(time) OVER (ORDER BY time) AS after
     FROM (
-        SELECT DISTINCT
-            make_timestamp(epoch_us(minute) // ($step * 1000000) * ($step * 1000000)) AS time
+        SELECT DISTINCT start_of_step(minute, $step) AS time
         FROM given WHERE kind IN ('broker', 'group')
     )
 ), counted AS (
-    SELECT make_timestamp(epoch_us(minute) // ($step * 1000000) * ($step * 1000000)) AS time,
+    SELECT start_of_step(minute, $step) AS time,
         kind, consumer_group, name, broker, max(highest) AS clients
     FROM given WHERE kind IN ('consumers', 'producers') GROUP BY ALL
 ), found AS (
@@ -112,20 +111,30 @@ REPORT = Report(
     question=gettext_noop(
         "Which client versions and languages were connected to each group, and what changed?"
     ),
-    parameters=(HOURS, COMPARE),
+    parameters=(SAMPLED_HOURS, COMPARE),
     samples=SamplesQuery(metrics=("members", "log_bytes"), text=CHANGES),
     columns=(
         Column("time", TimestampType(), gettext_noop("From (UTC)")),
-        Column("change", StringType(), gettext_noop("Change")),
-        Column("role", StringType(), gettext_noop("Role")),
+        Column(
+            "change",
+            StringType(),
+            gettext_noop("Change"),
+            words={NEW: gettext_noop("new"), GONE: gettext_noop("disconnected")},
+        ),
+        Column(
+            "role",
+            StringType(),
+            gettext_noop("Role"),
+            words={"consumers": gettext_noop("consumers"), "producers": gettext_noop("producers")},
+        ),
         Column("consumer_group", StringType(), gettext_noop("Consumer group"), link="group"),
         Column("producer_group", StringType(), gettext_noop("Producer group")),
         Column("client", StringType(), gettext_noop("Client")),
-        Column("language", StringType(), gettext_noop("Language")),
-        Column("version", StringType(), gettext_noop("Version")),
+        Column("language", StringType(), gettext_noop("Language"), is_shown=False),
+        Column("version", StringType(), gettext_noop("Version"), is_shown=False),
         Column("clients", LongType(), gettext_noop("Clients")),
-        Column("came", LongType(), gettext_noop("New")),
-        Column("went", LongType(), gettext_noop("Gone")),
+        Column("came", LongType(), gettext_noop("New"), is_shown=False),
+        Column("went", LongType(), gettext_noop("Gone"), is_shown=False),
     ),
     sorted_by=("time", "change", "role", "consumer_group", "producer_group", "client"),
     totals=(
@@ -141,6 +150,7 @@ REPORT = Report(
         value="clients",
         series="client",
         step_seconds=600,
+        is_reading=True,
     ),
     breakdown=Breakdown(gettext_noop("Changes by client"), by="client", sums=("came", "went")),
     find=what_is_connected,

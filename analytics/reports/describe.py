@@ -3,15 +3,19 @@
     {"name": "traffic", "title": ..., "question": ...,
      "parameters": [{"name": "hours", "type": "integer", "label": ..., "help": ..., "default": 24,
                      "minimum": 1, "maximum": 8784, "choices": [{"value": 1, "label": ...}, ...]}],
-     "columns": [{"name": "bytes", "type": "bigint", "label": ..., "unit": "bytes", "link": ""},
-                 {"name": "topic", "type": "string", "label": ..., "unit": "", "link": "topic"}],
+     "columns": [{"name": "bytes", "type": "bigint", "label": ..., "unit": "bytes", "link": "",
+                  "words": {}, "missing": "", "is_shown": true},
+                 {"name": "state", "type": "string", "label": ..., "unit": "", "link": "",
+                  "words": {"new": ...}, "missing": "", "is_shown": true}],
      "sorted_by": ["time", "topic"],
      "totals": [{"name": ..., "label": ..., "how": "sum", "column": ..., "unit": ..., "note": ...}],
-     "chart": {"label": ..., "time": ..., "value": ..., "series": ..., "step_seconds": 60} | null,
+     "chart": {"label": ..., "time": ..., "value": ..., "series": ..., "step_seconds": 60,
+               "is_reading": false} | null,
      "breakdown": {"label": ..., "by": "topic", "sums": ["messages", "bytes"]} | null,
      "bars": {"label": ..., "by": "topic", "value": "messages", "ranked": true} | null,
      "behind": {"topic": "topic", "first": "time", "last": "", "seconds": 0, "key": "",
                 "prefixes": {}} | null,
+     "reads_samples": false,
      "needs": [{"name": "java", "label": ..., "check": [program, arguments ...]}]}
 
 `check` ends with code 0 when what is needed is there. Otherwise it ends with 1 and prints one line,
@@ -48,6 +52,9 @@ def description(report: Report) -> dict[str, Any]:
                 "label": column.label,
                 "unit": column.unit,
                 "link": column.link,
+                "words": dict(column.words),
+                "missing": column.missing,
+                "is_shown": column.is_shown,
             }
             for column in report.columns
         ],
@@ -57,6 +64,7 @@ def description(report: Report) -> dict[str, Any]:
         "breakdown": None if report.breakdown is None else asdict(report.breakdown),
         "bars": None if report.bars is None else asdict(report.bars),
         "behind": None if report.behind is None else asdict(report.behind),
+        "reads_samples": report.samples is not None,
         "needs": [
             {"name": need.name, "label": need.label, "check": [sys.executable, "-m", need.module]}
             for need in report.needs

@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StringType, TimestampType
 from analytics.reports.findings import top
 from analytics.reports.report import (
     COMPARE,
-    HOURS,
+    SAMPLED_HOURS,
     TOPIC,
     Behind,
     Breakdown,
@@ -40,7 +40,7 @@ GROUP = Parameter(
 # A group that reads no faster than messages come never catches up: it has no time to drain.
 SPEEDS = """
 , progress AS (
-    SELECT make_timestamp(epoch_us(minute) // ($step * 1000000) * ($step * 1000000)) AS time, *
+    SELECT start_of_step(minute, $step) AS time, *
     FROM given
     WHERE kind = 'progress' AND part IS NULL
         AND ($topic IS NULL OR topic = $topic)
@@ -54,7 +54,7 @@ SPEEDS = """
         sum(total) / sum(weight) AS speed
     FROM progress WHERE metric = 'consumed' GROUP BY ALL
 ), coming AS (
-    SELECT make_timestamp(epoch_us(minute) // ($step * 1000000) * ($step * 1000000)) AS time,
+    SELECT start_of_step(minute, $step) AS time,
         topic, broker, sum(total) AS arrived, sum(total) / sum(weight) AS speed
     FROM given WHERE kind = 'topic' AND metric = 'put' AND part IS NULL GROUP BY ALL
 ), steps AS (
@@ -129,19 +129,25 @@ REPORT = Report(
     question=gettext_noop(
         "How far behind was each group, how fast does it read, and when has it caught up?"
     ),
-    parameters=(HOURS, TOPIC, COMPARE, GROUP),
+    parameters=(SAMPLED_HOURS, TOPIC, COMPARE, GROUP),
     samples=SamplesQuery(metrics=("lag", "consumed", "put"), text=SPEEDS),
     columns=(
         Column("time", TimestampType(), gettext_noop("From (UTC)")),
         Column("consumer_group", StringType(), gettext_noop("Consumer group"), link="group"),
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
         Column("backlog", LongType(), gettext_noop("Backlog in the end"), "messages"),
-        Column("highest", LongType(), gettext_noop("Longest backlog"), "messages"),
-        Column("consumed", LongType(), gettext_noop("Messages read"), "messages"),
-        Column("arrived", LongType(), gettext_noop("Messages that came"), "messages"),
+        Column(
+            "drain_ms",
+            LongType(),
+            gettext_noop("Time to drain"),
+            "milliseconds",
+            missing=gettext_noop("not at this speed"),
+        ),
         Column("reads_a_minute", LongType(), gettext_noop("Reads a minute"), "messages"),
         Column("comes_a_minute", LongType(), gettext_noop("Come a minute"), "messages"),
-        Column("drain_ms", LongType(), gettext_noop("Time to drain"), "milliseconds"),
+        Column("arrived", LongType(), gettext_noop("Messages that came"), "messages"),
+        Column("highest", LongType(), gettext_noop("Longest backlog"), "messages", is_shown=False),
+        Column("consumed", LongType(), gettext_noop("Messages read"), "messages", is_shown=False),
     ),
     sorted_by=("time", "backlog", "consumer_group", "topic"),
     totals=(
@@ -170,6 +176,7 @@ REPORT = Report(
         value="backlog",
         series="consumer_group",
         step_seconds=300,
+        is_reading=True,
     ),
     breakdown=Breakdown(
         gettext_noop("By group"), by="consumer_group", sums=("consumed", "arrived")

@@ -97,10 +97,8 @@ FROM (
     SELECT *, sum(number) FILTER (WHERE ms >= 0) OVER (alike ORDER BY ms) AS up_to,
         sum(number) FILTER (WHERE ms >= 0) OVER alike AS sound
     FROM (
-        SELECT topic, make_timestamp(
-                epoch_us(store_timestamp) // ($step * 1000000) * ($step * 1000000)
-            ) AS time, epoch_ms(store_timestamp) - epoch_ms(born_timestamp) AS ms,
-            count(*) AS number
+        SELECT topic, start_of_step(store_timestamp, $step) AS time,
+            epoch_ms(store_timestamp) - epoch_ms(born_timestamp) AS ms, count(*) AS number
         FROM given WHERE born_timestamp IS NOT NULL GROUP BY ALL
     )
     WINDOW alike AS (PARTITION BY topic, time)

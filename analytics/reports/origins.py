@@ -118,7 +118,7 @@ def _told_by_trace() -> Expression:
 FROM_BRONZE = """
 SELECT topic, CASE WHEN $by = 'host' THEN regexp_replace(coalesce(born_host, ''), ':[0-9]+$', '')
         ELSE tags END AS origin,
-    make_timestamp(epoch_us(store_timestamp) // ($step * 1000000) * ($step * 1000000)) AS time,
+    start_of_step(store_timestamp, $step) AS time,
     count(*) AS messages, sum(store_size)::BIGINT AS bytes
 FROM given GROUP BY ALL
 """

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812 - as in Spark's own documentation
@@ -80,13 +80,21 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the result; `link` says what its values name, so that a page can lead there."""
+    """A column of the result.
+
+    `link` says what its values name, so that a page can lead there. `words` are how a page says
+    those of its values that are words of ours, `missing` what it says where there is no value. One
+    that is not shown is in files, and in sums.
+    """
 
     name: str
     type: DataType
     label: str
     unit: Unit = ""
     link: Link = ""
+    words: Mapping[str, str] = field(default_factory=dict)
+    missing: str = ""
+    is_shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +113,8 @@ class Total:
 class Chart:
     """Values over time, stacked by series; a point stands for `step_seconds` or more.
 
-    How much more is decided for each run (`step_for`), and the result says it.
+    How much more is decided for each run (`step_for`), and the result says it. Readings, what is
+    there at a time, have no sum over time; other values count what came in a step.
     """
 
     label: str
@@ -113,6 +122,7 @@ class Chart:
     value: str
     series: str
     step_seconds: int
+    is_reading: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +183,8 @@ class LakeQuery:
     """The transform as a query of DuckDB over the lake, with the same rows.
 
     It knows rows of a table of the lake, narrowed as was asked, as `given`, the step of time in
-    seconds as `$step`, and parameters by their names. `values` stand for those left out.
+    seconds as `$step`, and parameters by their names. `values` stand for those left out. When the
+    step of a time begins is `start_of_step(time, $step)`.
     """
 
     table: Literal["bronze.messages", "gold.traffic_minute"]
@@ -187,7 +198,7 @@ class SamplesQuery:
 
     The text knows rows of bronze.samples of the time asked for, and of these metrics, as `given`,
     the step of time in seconds as `$step`, and the report's own parameters by their names, null
-    where they were left out.
+    where they were left out. When the step of a time begins is `start_of_step(time, $step)`.
     """
 
     metrics: tuple[str, ...]
@@ -266,7 +277,10 @@ def counted(messages: DataFrame) -> DataFrame:
 
 
 def start_of_step(seconds: Expression, step_seconds: int) -> Expression:
-    """Return the time at which the step begins that holds some seconds since the epoch."""
+    """Return the time at which the step begins that holds some seconds since the epoch.
+
+    SQL for DuckDB has a macro of the same name, of a moment and the seconds of a step.
+    """
     step = F.lit(step_seconds)
     return F.timestamp_seconds(F.floor(seconds / step) * step)
 
@@ -299,6 +313,17 @@ HOURS = Parameter(
 )
 """Narrows what is read by the time of storing. For every report of messages."""
 
+SAMPLED_HOURS = replace(
+    HOURS,
+    help=gettext_noop(
+        "Counted back from the start of the run, to a whole minute; the newest samples are up to "
+        "an hour old."
+    ),
+    # Of the last hour there is at best a part.
+    choices=(*HOURS.choices[1:-1], Choice(None, gettext_noop("Everything that was sampled"))),
+)
+"""Narrows what is read by the time of sampling. For every report of samples."""
+
 TOPIC = Parameter(
     name="topic",
     type="topic",
@@ -312,7 +337,7 @@ COMPARE = Parameter(
     name="compare",
     type="integer",
     label=gettext_noop("Comparison"),
-    help=gettext_noop("The period before is as long; the log is read for it as well."),
+    help=gettext_noop("The period before is as long, and is read as well."),
     default=1,
     minimum=0,
     maximum=1,
@@ -321,6 +346,6 @@ COMPARE = Parameter(
         Choice(0, gettext_noop("None")),
     ),
 )
-"""Asks for the totals of the period before. For every report of messages."""
+"""Asks for the totals of the period before. For every report of messages, and of samples."""
 
 MESSAGE_PARAMETERS = (HOURS, TOPIC, COMPARE)

@@ -85,8 +85,9 @@ def breakdown_of(wanted: Breakdown, table: pa.Table) -> dict[str, Any]:
 def chart_of(wanted: Chart, table: pa.Table, step_seconds: int) -> dict[str, Any]:
     """Return the times in seconds since the epoch, and values for each series; gaps are zeros.
 
-    The last series, whose label is null, sums up all beyond CHART_SERIES_MAX. The step is
-    `step_seconds`, and longer where that would need more than POINTS_MAX points.
+    Readings are null where no series has any: nobody looked then. The last series, whose label is
+    null, sums up all beyond CHART_SERIES_MAX. The step is `step_seconds`, and longer where that
+    would need more than POINTS_MAX points.
     """
     table = table.filter(pc.is_valid(table[wanted.time]))
     if not table.num_rows:
@@ -107,8 +108,11 @@ def chart_of(wanted: Chart, table: pa.Table, step_seconds: int) -> dict[str, Any
         shown.append(None)
     place = np.full(len(labels), len(shown) - 1, dtype=np.int64)
     place[ranked[:CHART_SERIES_MAX]] = np.arange(min(len(labels), CHART_SERIES_MAX))
-    cells = place[codes] * length + np.minimum((at - start) // step, length - 1)
-    values = _sums(cells, numbers, len(shown) * length).reshape(len(shown), length)
+    steps_of = np.minimum((at - start) // step, length - 1)
+    cells = place[codes] * length + steps_of
+    values = _sums(cells, numbers, len(shown) * length).reshape(len(shown), length).astype(object)
+    if wanted.is_reading:
+        values[:, np.bincount(steps_of, minlength=length) == 0] = None
     return {
         "stepSeconds": step,
         "times": [start + index * step for index in range(length)],

@@ -126,7 +126,17 @@ REPORT = Report(
     prepare=with_every_topic,
     transform=by_topic,
     columns=(
-        Column("state", StringType(), gettext_noop("State")),
+        Column(
+            "state",
+            StringType(),
+            gettext_noop("State"),
+            words={
+                EMPTY: gettext_noop("empty"),
+                UNREAD: gettext_noop("read by no group"),
+                IDLE: gettext_noop("idle"),
+                USED: gettext_noop("in use"),
+            },
+        ),
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
         Column("bytes", LongType(), gettext_noop("Bytes"), "bytes"),

@@ -51,7 +51,7 @@ def by_topic_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds:
 
 
 FROM_GOLD = """
-SELECT topic, make_timestamp(epoch_us(minute) // ($step * 1000000) * ($step * 1000000)) AS time,
+SELECT topic, start_of_step(minute, $step) AS time,
     sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes
 FROM given GROUP BY ALL
 """

@@ -53,13 +53,20 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a result; `link` says what its values name: a topic, a group."""
+    """A column of a result.
+
+    `link` says what its values name: a topic, a group; `words` how some of its values are said, and
+    `missing` that there is none. One that is not shown is in files only.
+    """
 
     name: str
     type: Literal["bigint", "int", "string", "timestamp"]
     label: str
     unit: str = ""
     link: str = ""
+    words: dict[str, str] = {}
+    missing: str = ""
+    is_shown: bool = True
 
     @property
     def is_number(self) -> bool:
@@ -76,13 +83,14 @@ class Total(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """Columns for values over time, stacked by series."""
+    """Columns for values over time, stacked by series; readings have no sum over time."""
 
     label: str
     time: str
     value: str
     series: str
     step_seconds: int
+    is_reading: bool = False
 
 
 class Breakdown(msgspec.Struct, frozen=True):
@@ -122,7 +130,10 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A report, as `describe` and each result contain it."""
+    """A report, as `describe` and each result contain it.
+
+    One that reads samples is made of what the collector found, and needs a lake.
+    """
 
     name: str
     title: str
@@ -135,6 +146,11 @@ class Report(msgspec.Struct, frozen=True):
     bars: Bars | None = None
     needs: tuple[Need, ...] = ()
     behind: Behind | None = None
+    reads_samples: bool = False
+
+    @property
+    def shown_columns(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if column.is_shown)
 
     def column(self, name: str) -> Column:
         """Return a column by its name.

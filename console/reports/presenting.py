@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from django.conf import settings
 from django.db.models import Max
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext, gettext as _, ngettext
 
 from console.reports import catalog, health, schedules
+from console.reports.health import Problem
 from console.reports.models import ReportRun, RunState
 from console.reports.results import BarSums, Before, Engine, Finding
 from console.ui.templatetags.ui import byte_size, count, duration, percent, unknown
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from django_celery_beat.models import PeriodicTask
 
     from console.reports.catalog import Column, Parameter, Report, Total
-    from console.reports.health import Problem
 
 LOG_LINES_SHOWN = 12
 TOTALS_IN_TABLE_MAX = 2
@@ -111,11 +112,19 @@ def milliseconds_text(number: int | None) -> SafeString | str:
 
 def shown_cell(value: Any, column: Column) -> SafeString | str:
     """Show one value of a result's row."""
+    if value is None and column.missing:
+        return gettext(column.missing)
     if column.is_number:
         return shown_value(value, column.unit)
     if value is None:
         return unknown(_("The result has no value here."))
-    return shown_time(str(value)) if column.type == "timestamp" else str(value)
+    return shown_time(str(value)) if column.type == "timestamp" else word(value, column)
+
+
+def word(value: Any, column: Column) -> str:
+    """Return a text of a result, translated where it is a word of ours."""
+    label = column.words.get(str(value))
+    return str(value) if label is None else gettext(label)
 
 
 def shown_time(text: str) -> str:
@@ -194,7 +203,7 @@ def shown_bars(report: Report, result: Mapping[str, Any]) -> list[Bar]:
         return []
     found = msgspec.convert(result["bars"], BarSums)
     column, by = report.column(report.bars.value), report.column(report.bars.by)
-    pairs = [(bar.by, int(bar.value), href_of(bar.by, by)) for bar in found.rows]
+    pairs = [(word(bar.by, by), int(bar.value), href_of(bar.by, by)) for bar in found.rows]
     left_out = found.count - len(found.rows)
     if left_out:
         others = ngettext("%(number)s more", "%(number)s more", left_out)
@@ -354,6 +363,16 @@ class ShownRun:
         return _("Message log, counted by Spark")
 
     @property
+    def sampled_from_ms(self) -> int | None:
+        """From when the lake has samples, None of a result that reads none."""
+        return whole((self.run.result or {}).get("sampled_from"))
+
+    @property
+    def sampled_to_ms(self) -> int | None:
+        """The last minute of which the lake has samples."""
+        return whole((self.run.result or {}).get("sampled_to"))
+
+    @property
     def why_engine(self) -> str:
         """Why the lake did not answer, "" where it did or was not asked."""
         return "" if self.engine is None else sentence(self.engine.because)
@@ -422,6 +441,17 @@ class ShownReport:
         return None if self.last is None else milliseconds(self.last.created_at)
 
 
+def lake_problems(report: Report) -> list[Problem]:
+    """Return why a report of samples cannot be made: nothing keeps them."""
+    if not report.reads_samples or settings.TREBUCHET_LAKE:
+        return []
+    return [
+        Problem(
+            _("It is made of the lake's samples, and no lake is kept: set TREBUCHET_LAKE=true."), ""
+        )
+    ]
+
+
 def shown_reports() -> list[ShownReport]:
     newest = ReportRun.objects.order_by().values("report").annotate(last=Max("pk")).values("last")
     runs = ReportRun.objects.filter(pk__in=newest).defer("result", "log_tail")
@@ -430,9 +460,12 @@ def shown_reports() -> list[ShownReport]:
         ShownReport(
             report,
             [
-                problem
-                for need in report.needs
-                if (problem := health.need_problem(need.check)) is not None
+                *(
+                    problem
+                    for need in report.needs
+                    if (problem := health.need_problem(need.check)) is not None
+                ),
+                *lake_problems(report),
             ],
             last.get(name),
         )

@@ -24,10 +24,10 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Series(msgspec.Struct, frozen=True):
-    """A line of a chart; the one without a label sums up all others."""
+    """A line of a chart; the one without a label sums up all others. None: nobody looked."""
 
     label: str | None
-    values: list[int]
+    values: list[int | None]
 
 
 class ChartPoints(msgspec.Struct, frozen=True, rename="camel"):

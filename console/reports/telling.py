@@ -27,23 +27,17 @@ def result_of(run: ReportRun) -> dict[str, Any] | None:
     shown = ShownRun(run)
     # The newest are last, as on the page.
     rows = [
-        [strip_tags(shown_cell(row.get(column.name), column)) for column in report.columns]
+        [strip_tags(shown_cell(row.get(column.name), column)) for column in report.shown_columns]
         for row in run.rows[-ROWS_MAX:]
     ]
     return content_of(
         shown.title,
         strip_tags(shown.sentence),
-        ([gettext(column.label) for column in report.columns], rows),
+        ([gettext(column.label) for column in report.shown_columns], rows),
         count=run.result_rows,
         path=reverse("reports:run", args=[run.pk]),
         picture=picture_of(run, report),
     )
-
-
-def has_picture(run: ReportRun, report: Report) -> bool:
-    """Whether a result has a chart."""
-    result = run.result or {}
-    return bool(result.get("chart", {}).get("times") or shown_bars(report, result))
 
 
 def picture_of(run: ReportRun, report: Report) -> Picture | None:

@@ -21,7 +21,8 @@ from django.views.decorators.http import require_safe
 from kombu.exceptions import OperationalError
 
 from console.accounts.permissions import operators_action
-from console.alerts import rasters
+from console.alerts import fonts, rasters
+from console.alerts.pictures import series_label
 from console.audit.models import Entry
 from console.audit.record import change
 from console.reports import catalog, health, results
@@ -43,7 +44,7 @@ from console.reports.presenting import (
 )
 from console.reports.runner import parquet_path
 from console.reports.tasks import run_report
-from console.reports.telling import has_picture, picture_of
+from console.reports.telling import picture_of
 from console.sql.rights import may_query
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
     from django.http.response import HttpResponseBase
 
+    from console.alerts.pictures import Picture
     from console.reports.catalog import Report
 
 RUNS_SHOWN = 50
@@ -164,7 +166,9 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
         "problems": health.problems() if run.is_active else [],
         **start_dialog(run),
     }
-    context["picture"] = shown.report is not None and has_picture(run, shown.report)
+    picture = drawn(run, shown.report)
+    context["picture"] = picture is not None
+    context["font"] = picture is not None and font_missing(picture)
     context["parquet"] = shown.is_done and parquet_path(run.pk).is_file()
     if run.result is not None and shown.report is not None:
         context |= shown_result(run, run.result, shown.report)
@@ -222,13 +226,17 @@ def run_chart(request: HttpRequest, run_id: int) -> HttpResponse:
     if run.result is None or report is None or report.chart is None:
         raise Http404(_("This run has no chart."))
     chart = run.result.get("chart") or {"stepSeconds": report.chart.step_seconds, "series": []}
-    series = [{**each, "label": each["label"] or gettext("all others")} for each in chart["series"]]
-    value = gettext(report.column(report.chart.value).label)
-    step = _("%(value)s %(per_step)s, in your time zone") % {
-        "value": value,
+    series = [{**each, "label": series_label(each["label"])} for each in chart["series"]]
+    said = {
+        "value": gettext(report.column(report.chart.value).label),
         "per_step": per_step(chart["stepSeconds"]),
     }
-    return JsonResponse({**chart, "series": series, "step": step})
+    if report.chart.is_reading:
+        step = _("%(value)s, one point %(per_step)s, in your time zone") % said
+    else:
+        step = _("%(value)s %(per_step)s, in your time zone") % said
+    is_reading = report.chart.is_reading
+    return JsonResponse({**chart, "series": series, "step": step, "isReading": is_reading})
 
 
 @require_safe
@@ -251,14 +259,25 @@ def csv_of(run: ReportRun) -> StreamingHttpResponse:
 def run_picture(request: HttpRequest, run_id: int) -> HttpResponse:
     """Return the chart of a result as PNG."""
     run = found_run(run_id)
-    report = report_of(run)
-    with override(rasters.writable(get_language() or "en")):
-        picture = None if report is None else picture_of(run, report)
+    picture = drawn(run, report_of(run))
     if picture is None:
         raise Http404(_("This run has no chart."))
     response = HttpResponse(rasters.png_of(picture), content_type=rasters.CONTENT_TYPE)
     response["Content-Disposition"] = f'attachment; filename="{run.report}-{run.pk}.png"'
     return response
+
+
+def drawn(run: ReportRun, report: Report | None) -> Picture | None:
+    """Return the chart of a result in words that this machine can write, None where it has none."""
+    with override(rasters.writable(get_language() or "en")):
+        return None if report is None else picture_of(run, report)
+
+
+def font_missing(picture: Picture) -> str:
+    """Return the package that a picture needs to have all its letters, "" where it has."""
+    language = get_language() or "en"
+    is_whole = rasters.writable(language) == language and not rasters.lacks_a_font(picture)
+    return "" if is_whole else fonts.PACKAGE
 
 
 @require_safe

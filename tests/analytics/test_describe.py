@@ -61,6 +61,9 @@ def test_it_names_every_report_with_what_a_form_and_a_page_need(
             assert columns[report["chart"]["time"]]["type"] == "timestamp"
             assert columns[report["chart"]["value"]]["type"] == "bigint"
             assert report["chart"]["series"] in columns
+        for column in columns.values():
+            assert not column["words"] or column["type"] == "string"
+            assert all(column["words"].values())
         if report["breakdown"] is not None:
             assert {report["breakdown"]["by"], *report["breakdown"]["sums"]} <= set(columns)
 
@@ -95,3 +98,19 @@ def test_its_needs_can_be_checked_by_the_command_it_names() -> None:
 
     assert found.returncode == 1
     assert set(json.loads(found.stdout)) == {"sentence", "remedy", "command"}
+
+
+@pytest.mark.parametrize("report", REPORTS.values(), ids=list(REPORTS))
+def test_its_words_are_true_of_what_it_reads(report) -> None:
+    """A report of samples has no log to speak of, and the newest hour is not sampled yet."""
+    said = [
+        text
+        for parameter in report.parameters
+        for text in (parameter.help, *(choice.label for choice in parameter.choices))
+    ]
+
+    assert not any("log is read" in text for text in said)
+    if report.samples is not None:
+        assert not any("log" in text.split() for text in said)
+        assert any("samples are up to an hour old" in text for text in said)
+        assert report.chart.is_reading

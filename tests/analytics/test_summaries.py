@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,20 @@ def test_sums_and_chart_are_of_all_rows_when_the_document_keeps_fewer(tmp_path: 
     assert sum(int(row["sums"][0]) for row in document["breakdown"]["rows"]) == rows
     assert sum(int(row["sums"][1]) for row in document["breakdown"]["rows"]) == 100 * rows
     assert sum(sum(each["values"]) for each in document["chart"]["series"]) == rows
+
+
+def test_readings_are_unknown_where_nobody_looked_and_zero_where_others_were_seen() -> None:
+    assert traffic.REPORT.chart is not None
+    chart = dataclasses.replace(traffic.REPORT.chart, is_reading=True)
+    report = dataclasses.replace(traffic.REPORT, chart=chart)
+    rows = [(name, START + timedelta(minutes=at), 5, 0) for name, at in (("a", 0), ("b", 3))]
+
+    found = summaries_of(report, table_of(rows), 60)["chart"]
+
+    assert {each["label"]: each["values"] for each in found["series"]} == {
+        "a": [5, None, None, 0],
+        "b": [0, None, None, 5],
+    }
 
 
 def test_they_equal_a_recount(rng: random.Random) -> None:

@@ -228,6 +228,25 @@ def test_a_page_fits_keeps_to_itself_and_is_for_everyone(
     assert problems == []
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("run", ["drain_run", "clients_run", "empty_run"])
+def test_the_result_of_a_report_of_samples_fits_and_is_for_everyone(
+    world: World, signed_in: dict[int, BrowserContext], run: str, width: int
+) -> None:
+    page = signed_in[width].new_page()
+    try:
+        path = reverse("reports:run", args=[world.keys[run]])
+        problems = look_at(page, world.appliance.url, path, f"{run}-{width}", SCHEMES)
+        if run != "empty_run":
+            # The chart is drawn, with a name for each of its lines.
+            expect(page.locator(".report-chart canvas")).to_be_visible()
+            assert page.locator("#report-legend span b").count() > 3
+    finally:
+        page.close()
+
+    assert problems == []
+
+
 def test_no_page_is_wider_than_a_phone_in_chinese(
     world: World, browser: Browser, signed_in: dict[int, BrowserContext]
 ) -> None:

@@ -6,7 +6,7 @@ import copy
 import html
 import re
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -14,9 +14,13 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from console.reports import catalog, results
+from console.alerts import fonts, rasters
+from console.reports import catalog, presenting, results
 from console.reports.models import ReportRun, RunState
 from console.reports.presenting import ShownRun, milliseconds_text
+
+if TYPE_CHECKING:
+    from pytest_django.fixtures import Settings
 
 pytestmark = pytest.mark.django_db
 
@@ -202,3 +206,109 @@ def test_the_page_says_which_engine_made_the_result_and_why() -> None:
     assert "DuckDB made this from the lake" in answered
     assert "Message log, counted by Spark" not in answered
     assert "Message log, counted by Spark" in refused
+
+
+def test_a_word_of_ours_is_said_by_its_label_and_a_name_is_left_alone() -> None:
+    result = copy.deepcopy(RESULT)
+    result["report"]["columns"][0] |= {"words": {"a/b": "consumers"}, "link": ""}
+
+    page = page_of(result)
+    row = page.rpartition("<tbody>")[2]
+
+    assert "consumers" in row
+    assert "a/b" not in row
+    assert "consumers" in page.partition('id="report-bars"')[2].partition("</dl>")[0]
+
+
+SAMPLED: dict[str, Any] = {
+    **RESULT,
+    "report": {**REPORT, "reads_samples": True},
+    "engine": {"name": "duckdb", "because": None, "reads": "bronze.samples"},
+    "sampled_from": "1795251442000",
+    "sampled_to": "1795255042000",
+}
+
+
+def test_a_result_of_samples_says_so_and_nothing_of_a_log() -> None:
+    page = page_of({**SAMPLED, "before": {"from": "1", "to": "2"}, "rows": []})
+
+    assert "DuckDB made this from what the console's collector sampled" in html.unescape(page)
+    assert 'data-moment="1795255042000"' in page
+    assert "The samples do not reach back" in page
+    assert "samples of this time hold nothing" in html.unescape(page)
+    assert "The log" not in page
+    assert "bronze.samples of the lake, counted by DuckDB" in page_of(SAMPLED)
+
+
+def test_a_run_of_samples_waits_for_no_task_of_spark() -> None:
+    run = run_of(SAMPLED)
+    run.state, run.stage = RunState.RUNNING, "asking"
+    run.heartbeat_at = timezone.now()
+    run.save()
+    client = Client()
+    client.force_login(get_user_model().objects.get_or_create(username="reader")[0])
+
+    page = client.get(reverse("reports:progress", args=[run.pk])).content.decode()
+
+    assert "Asking the lake" in page
+    assert "Tasks" not in page
+
+
+@pytest.mark.parametrize(
+    ("is_reading", "said"),
+    [(True, "Weight, one point per minute, in your time zone"), (False, "Weight per minute, in")],
+)
+def test_a_chart_of_readings_says_that_its_points_do_not_add_up(
+    is_reading: bool, said: str
+) -> None:
+    chart = {"time": "at", "value": "weight", "series": "topic", "step_seconds": 60, "label": "x"}
+    result = copy.deepcopy(RESULT)
+    result["report"]["chart"] = {**chart, "is_reading": is_reading}
+    series = [{"label": label, "values": [1, None]} for label in ("a", "", None)]
+    result["chart"] = {"stepSeconds": 60, "times": [0, 60], "series": series}
+    results.check(catalog.report_of(result["report"]), result)
+    client = Client()
+    client.force_login(get_user_model().objects.get_or_create(username="reader")[0])
+
+    found = client.get(reverse("reports:chart", args=[run_of(result).pk])).json()
+
+    assert found["isReading"] is is_reading
+    assert found["step"].startswith(said)
+    assert [each["label"] for each in found["series"]] == ["a", "-", "all others"]
+    assert found["series"][0]["values"] == [1, None]
+
+
+def test_a_picture_that_lacks_letters_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rasters, "lacks_a_font", lambda _: True)
+    lacking = page_of(RESULT)
+    monkeypatch.setattr(rasters, "lacks_a_font", lambda _: False)
+
+    assert f"apt-get install --no-install-recommends {fonts.PACKAGE}" in lacking
+    assert fonts.PACKAGE not in page_of(RESULT)
+
+
+def test_a_report_of_samples_says_on_its_card_that_it_lacks_a_lake(settings: Settings) -> None:
+    of_samples = catalog.report_of({**REPORT, "reads_samples": True})
+    settings.TREBUCHET_LAKE = ""
+
+    (lacking,) = presenting.lake_problems(of_samples)
+
+    assert "TREBUCHET_LAKE=true" in lacking.sentence
+    assert presenting.lake_problems(catalog.report_of(REPORT)) == []
+    settings.TREBUCHET_LAKE = "/var/lake"
+    assert presenting.lake_problems(of_samples) == []
+
+
+def test_a_column_that_is_not_shown_is_in_the_csv_and_a_missing_value_is_said() -> None:
+    result = copy.deepcopy(RESULT)
+    result["report"]["columns"][2] |= {"is_shown": False}
+    result["report"]["columns"][3] |= {"missing": "not at this speed"}
+    result["rows"] = [{**ROW, "weight": None}]
+
+    page = page_of(result)
+    table = page.rpartition("<thead>")[2]
+    lines = "".join(results.csv_lines(catalog.report_of(result["report"]).columns, result["rows"]))
+
+    assert "Host" not in table
+    assert "not at this speed" in table
+    assert lines.splitlines()[0] == "topic,group,host,weight"

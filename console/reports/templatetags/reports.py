@@ -8,7 +8,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
-from console.reports.presenting import href_of, shown_cell, shown_value, whole
+from console.reports.presenting import href_of, shown_cell, shown_value, whole, word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ def report_cell(row: Mapping[str, Any], column: Column, behind: Behind) -> SafeS
 @register.simple_tag
 def report_name(value: Any, column: Column) -> SafeString | str:
     """Show a value of a breakdown, as a link like a cell's."""
-    return linked(value, column, str(value))
+    return linked(value, column, word(value, column))
 
 
 def linked(value: Any, column: Column, text: SafeString | str) -> SafeString | str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from analytics.lake.asking import asking
 from analytics.lake.tables import SAMPLES
 from analytics.report_from_samples import rows_from
 from analytics.reports import clients
@@ -54,7 +54,7 @@ def producers(step: int, group: str, client: str, count: int) -> dict[str, Any]:
 def found_in(*samples: dict[str, Any]) -> pa.Table:
     rows = pa.Table.from_pylist(list(samples), SAMPLES.schema)
     request = Request(clients.REPORT, Path("a"), Path("b"))
-    with duckdb.connect(":memory:") as connection:
+    with asking() as connection:
         connection.register("samples", rows)
         return rows_from(connection, "samples", request, STEP_MS // 1000)
 

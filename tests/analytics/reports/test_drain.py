@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from analytics.arguments import parse_arguments
+from analytics.lake.asking import asking
 from analytics.lake.tables import SAMPLES
 from analytics.report_from_samples import rows_from
 from analytics.reports import drain
@@ -44,7 +44,7 @@ def sample(minute: int, metric: str, total: int, **others: Any) -> dict[str, Any
 def drained(*samples: dict[str, Any], **parameters: int | str) -> pa.Table:
     rows = pa.Table.from_pylist(list(samples), SAMPLES.schema)
     request = Request(drain.REPORT, Path("a"), Path("b"), parameters=parameters)
-    with duckdb.connect(":memory:") as connection:
+    with asking() as connection:
         connection.register("samples", rows)
         return rows_from(connection, "samples", request, STEP_MS // 1000)
 

@@ -8,10 +8,18 @@
     // The top of the stack is drawn first, so that each area lies before those above it.
     const sums = [];
     series.forEach((each, index) => {
-      sums.push(each.values.map((value, at) => value + (index ? sums[index - 1][at] : 0)));
+      sums.push(each.values.map((value, at) => (value == null ? null : value + (index ? sums[index - 1][at] : 0))));
     });
     return sums;
   }
+
+  /* What a series comes to: its sum; of readings, which have none, the last. */
+  function outcome(chart, values) {
+    const known = values.filter((value) => value != null);
+    return chart.isReading ? known.at(-1) : known.reduce((sum, value) => sum + value, 0);
+  }
+
+  const shown = (value) => (value == null ? "–" : Trebuchet.grouped(value));
 
   function draw(element, chart) {
     const legend = document.getElementById("report-legend");
@@ -29,9 +37,9 @@
       legend.append(item);
       return value;
     });
-    const totals = chart.series.map((each) => each.values.reduce((sum, value) => sum + value, 0));
+    const outcomes = chart.series.map((each) => outcome(chart, each.values));
     const showLegend = (at) => chart.series.forEach((each, index) => {
-      values[index].textContent = Trebuchet.grouped(at == null ? totals[index] : each.values[at]);
+      values[index].textContent = shown(at == null ? outcomes[index] : each.values[at]);
     });
     showLegend(null);
 
@@ -97,7 +105,7 @@
       ctx.fillStyle = Trebuchet.colour(`--chart-${index + 1}`);
       ctx.fillRect(x, 28 * ratio, 9 * ratio, 9 * ratio);
       ctx.fillStyle = Trebuchet.colour("--muted");
-      const text = `${each.label} ${Trebuchet.grouped(each.values.reduce((sum, value) => sum + value, 0))}`;
+      const text = `${each.label} ${shown(outcome(chart, each.values))}`;
       ctx.fillText(text, x + 14 * ratio, 36 * ratio);
       x += ctx.measureText(text).width + 30 * ratio;
     });
