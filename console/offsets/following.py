@@ -1,10 +1,16 @@
-"""How far the members of a group have followed a reset, queue by queue."""
+"""How far the members of a group have followed a reset, queue by queue.
+
+A member that was sent back may have read everything again between two looks, and its offset then
+says the same as if it had never moved: so what a look has seen is kept for the next ones.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from django.core.cache import cache
 
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
 # A client stands still for ten seconds, and tells the broker its offsets every five.
 FOLLOWED_MS_MAX = 20_000
 WATCHED_MS_MAX = 120_000
+SEEN_KEPT_S = 3_600
 
 
 class Followed(StrEnum):
@@ -36,9 +43,12 @@ class QueueFollowing:
     target: int
     now: int | None
     age_ms: int
+    was_there: bool = False  # an earlier look has seen it follow
 
     @property
     def state(self) -> Followed:
+        if self.was_there:
+            return Followed.THERE
         if self.now is None:
             return Followed.WAITING
         if self.old is None or self.old == self.target:
@@ -63,6 +73,10 @@ class Following:
         return sum(each.state is Followed.WAITING for each in self.queues)
 
     @property
+    def passed(self) -> int:
+        return sum(each.state is Followed.PASSED for each in self.queues)
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing more is to be expected."""
         return not self.waiting or self.age_ms > WATCHED_MS_MAX
@@ -73,12 +87,22 @@ def following_of(entry: Entry, group: str, topic: str) -> Following:
     now = committed(gateway().groups, group, topic)
     age_ms = now_ms() - int(entry.at.timestamp() * 1000)
     before = entry.before or {}
+    key = f"offsets.followed.{entry.pk}.{entry.at.timestamp()}"
+    seen: frozenset[str] = cache.get(key, frozenset())
     queues = []
-    for key, target in sorted((entry.after or {}).items()):
-        queue, old = BrokerQueue.parse(key), before.get(key)
+    for name, target in sorted((entry.after or {}).items()):
+        queue, old = BrokerQueue.parse(name), before.get(name)
         queues.append(
             QueueFollowing(
-                queue, None if old is None else int(old), int(target), now.get(queue), age_ms
+                queue,
+                None if old is None else int(old),
+                int(target),
+                now.get(queue),
+                age_ms,
+                was_there=name in seen,
             )
         )
+    there = seen | {str(each.queue) for each in queues if each.state is Followed.THERE}
+    if there != seen:
+        cache.set(key, there, SEEN_KEPT_S)
     return Following(entry, tuple(queues), age_ms)

@@ -154,10 +154,11 @@ def test_members_have_followed_when_their_offsets_show_it(old, target, now, age_
 def test_a_reset_of_members_is_watched_until_they_have_followed(actors, subject) -> None:
     come_online(subject)
     token = token_of(preview(actors, mode="offset", offset=9, queue="broker-a:0"))
-    done = actors.admin.post(reverse("offsets:apply"), {"token": token}, follow=True)
+    answer = actors.admin.post(reverse("offsets:apply"), {"token": token})
     entry = Entry.objects.get()
     watching = reverse("offsets:following", args=[entry.pk])
     subject.offsets["billing", "Orders", 0] = 5  # the member has not heard of it yet
+    done = actors.admin.get(answer["location"])
 
     waiting = actors.reader.get(watching).text
     subject.offsets["billing", "Orders", 0] = 10
@@ -168,6 +169,31 @@ def test_a_reset_of_members_is_watched_until_they_have_followed(actors, subject)
     assert watching in waiting
     assert "all have followed" in there
     assert watching not in there
+
+
+def test_a_member_that_was_seen_to_follow_has_followed_when_it_has_read_all_again(
+    actors, subject, monkeypatch
+) -> None:
+    come_online(subject)
+    for queue, offset in ((0, 9), (1, 2)):
+        subject.offsets["billing", "Orders", queue] = offset
+    actors.admin.post(reverse("offsets:apply"), {"token": token_of(preview(actors))})
+    entry = Entry.objects.get()
+    assert len(entry.after) == 2
+    watching = reverse("offsets:following", args=[entry.pk])
+    subject.offsets["billing", "Orders", 0] = 3
+    subject.offsets["billing", "Orders", 1] = 2  # it stands where it was
+    assert "waiting for 1 queue" in actors.reader.get(watching).text
+    subject.offsets["billing", "Orders", 0] = 13
+
+    assert "waiting for 1 queue" in actors.reader.get(watching).text
+    monkeypatch.setattr("console.offsets.following.FOLLOWED_MS_MAX", -1)
+    later = actors.reader.get(watching).text
+
+    assert "1 queue is past its old place" in later
+    assert "all have followed" not in later
+    subject.offsets["billing", "Orders", 1] = 1
+    assert "all have followed" in actors.reader.get(watching).text
 
 
 def preview(actors, **data: object):
