@@ -31,7 +31,11 @@ PAGES = {
     "config.apply": "files:undo",
     "name-server.put": "brokers:kv-undo",
     "name-server.delete": "brokers:kv-undo",
+    "name-server.add-write": "brokers:write-undo",
+    "name-server.wipe-write": "brokers:write-undo",
 }
+# A failure may have come after some name servers did it.
+HALF_DONE = ("name-server.add-write", "name-server.wipe-write")
 
 
 def undo_address(entry: Entry) -> str:
@@ -40,8 +44,10 @@ def undo_address(entry: Entry) -> str:
     # A group may have nothing but offsets.
     is_bare = entry.action == "group.delete" and not (entry.before or {}).get("configs")
     # A purge that failed may have deleted a topic that nobody made again; there is no more to it.
-    wanted = Entry.Outcome.FAILED if entry.action == "topic.purge" else Entry.Outcome.DONE
-    if page is None or is_bare or entry.outcome != wanted:
+    wanted = [Entry.Outcome.FAILED if entry.action == "topic.purge" else Entry.Outcome.DONE]
+    if entry.action in HALF_DONE:
+        wanted.append(Entry.Outcome.FAILED)
+    if page is None or is_bare or entry.outcome not in wanted:
         return ""
     return reverse(page, args=[entry.pk])
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from django.contrib import messages
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import administrators_form, page
-from console.audit.record import change
+from console.audit.undo import tell
 from console.brokers.kv_views import NAME_CHARACTERS_MAX
+from console.brokers.write_permission import TAKEN, danger_of, made_writable, said, undoable
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.gateway.naming import ORDER_TOPIC_CONFIG, NameServerView
-from console.ui.danger import Danger, unanswered
+from console.ui.danger import ask, unanswered
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest, HttpResponse
 
+    from console.audit.models import Entry
     from console.gateway.naming import RouteQueues
 
 
@@ -120,52 +121,29 @@ def writable(request: HttpRequest, broker_name: str) -> HttpResponse:
     if broker_name not in known:
         raise MissingError(_("No broker named %(name)s is registered.") % {"name": broker_name})
     is_writable = (request.POST.get("do") or request.GET.get("do", "")) == "add"
-    question = unanswered(request, danger_of_writing(broker_name, is_writable=is_writable))
-    if question is not None:
-        return question
+    question = unanswered(request, danger_of(broker_name, is_writable=is_writable))
+    return question or carry_out(request, broker_name, is_writable=is_writable)
+
+
+@administrators_form
+def write_undo(request: HttpRequest, entry: int) -> HttpResponse:
+    """Show what undoing a change of write permission would do; a POST does it where it is left."""
+    done = undoable(entry)
+    is_writable = done.action == TAKEN
+    danger = danger_of(done.subject, is_writable=is_writable, undoes=done)
+    if danger.refusal:
+        return ask(request, danger)
+    question = unanswered(request, danger)
+    return question or carry_out(request, done.subject, is_writable=is_writable, undoes=done)
+
+
+def carry_out(
+    request: HttpRequest, broker_name: str, *, is_writable: bool, undoes: Entry | None = None
+) -> HttpResponse:
     try:
-        count = made_writable(request, broker_name, is_writable=is_writable)
+        entry = made_writable(request, broker_name, is_writable=is_writable, undoes=undoes)
     except GatewayError as error:
         messages.error(request, f"{error.what} {error.advice}".strip())
     else:
-        said = (
-            _("Producers are sent to %(broker)s again: %(count)d topics.")
-            if is_writable
-            else _("Producers leave %(broker)s: %(count)d topics.")
-        )
-        messages.success(request, said % {"broker": broker_name, "count": count})
+        tell(request, said(entry), entry)
     return redirect("brokers:name-servers")
-
-
-def danger_of_writing(broker_name: str, *, is_writable: bool) -> Danger:
-    values = {"broker": broker_name}
-    if is_writable:
-        title = _("Give %(broker)s its write permission back?") % values
-        text = _("Name servers name it to producers again, in the routes of all its topics.")
-        action = _("Add write permission")
-    else:
-        title = _("Take %(broker)s out of the routes of producers?") % values
-        text = _(
-            "Name servers no longer name it to producers; they send elsewhere within half a "
-            "minute, where another broker has the topic. Consumers read on."
-        )
-        action = _("Wipe write permission")
-    return Danger(
-        title=title,
-        text=text,
-        undo=_("It is the name servers' memory: a broker's restart or changed topic undoes it."),
-        action=action,
-        keep=_("Cancel"),
-        address=reverse("brokers:write-perm", args=[broker_name]),
-        back=reverse("brokers:name-servers"),
-        icon="git-branch",
-        hidden={"do": "add" if is_writable else "wipe"},
-    )
-
-
-def made_writable(request: HttpRequest, broker_name: str, *, is_writable: bool) -> int:
-    action = "name-server.add-write" if is_writable else "name-server.wipe-write"
-    with change(request, action, broker_name) as entry:
-        count = gateway().naming.set_writable(broker_name, is_writable=is_writable)
-        entry.after = {"topics": count}
-    return count

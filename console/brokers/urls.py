@@ -49,5 +49,6 @@ urlpatterns = [
     ),
     path("name-servers/undo/<int:entry>/", kv_views.undo, name="kv-undo"),
     path("name-servers/write/<str:broker_name>/", naming_views.writable, name="write-perm"),
+    path("name-servers/write-undo/<int:entry>/", naming_views.write_undo, name="write-undo"),
     path("undo/<int:entry>/", configuration_views.undo, name="undo"),
 ]

@@ -33,7 +33,7 @@ from tests.console.test_addresses import ALL, BY_TOKEN, url_of
 from tests.console.worlds import (
     ACCOUNT_CHANGES,
     ACCOUNT_UNDONE,
-    KV_UNDONE,
+    NAMING_UNDONE,
     accounts_world,
     second_step_data,
     sql_world,
@@ -208,7 +208,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
 # The entry 1 that each of these takes back: action, subject, before, after.
 UNDONE: dict[str, tuple[str, str, object, object]] = {
     "broker_accounts:undo": ACCOUNT_UNDONE,
-    "brokers:kv-undo": KV_UNDONE,
+    **NAMING_UNDONE,
     "brokers:undo": (
         "broker.configure",
         "broker-a:0",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from console.audit.models import Entry
+from console.gateway.answers import TopicConfig
 from console.gateway.errors import NameServerDownError
-from console.gateway.naming import NameServerView
+from console.gateway.fakes.naming import FakeNaming
+from console.gateway.naming import NameServerView, RouteQueues
 from tests.console.api.conftest import Program
 from tests.console.plans import token_on
 
@@ -152,8 +154,101 @@ def test_write_permission_is_wiped_and_added_once_confirmed(actors, brokers) -> 
     assert actors.admin.get(f"{PAGE}write/nowhere/").status_code == 404
 
 
+def test_a_wiped_write_permission_comes_back_by_the_notice_and_goes_again_by_its_own(
+    actors, brokers
+) -> None:
+    brokers.add_topic("Orders")
+    notice = actors.admin.post(f"{PAGE}write/broker-a/", {"do": "wipe"}, follow=True)
+    wiped = Entry.objects.get()
+    undo = f"{PAGE}write-undo/{wiped.pk}/"
+    assert "Producers leave broker-a: 1 topics." in notice.text
+    assert undo in notice.text
+    assert undo in actors.admin.get("/audit/").text
+
+    assert "Give broker-a its write permission back?" in actors.admin.get(undo).text
+    assert not brokers.is_writable
+    again = actors.admin.post(undo, follow=True)
+
+    assert brokers.is_writable
+    given = Entry.objects.latest("pk")
+    assert (given.action, given.subject) == ("name-server.add-write", "broker-a")
+    assert given.remark == f"Undoes entry {wiped.pk}."
+    assert "Producers are sent to broker-a again: 1 topics." in again.text
+    actors.admin.post(f"{PAGE}write-undo/{given.pk}/")
+    assert not brokers.is_writable
+
+
+def test_a_write_permission_that_is_back_already_is_not_given_again(actors, brokers) -> None:
+    brokers.add_topic("Orders")
+    actors.admin.post(f"{PAGE}write/broker-a/", {"do": "wipe"})
+    undo = f"{PAGE}write-undo/{Entry.objects.get().pk}/"
+    # As a broker that starts again.
+    brokers.is_writable = True
+
+    for answer in (actors.admin.get(undo), actors.admin.post(undo)):
+        assert "Producers find broker-a already: nothing to undo." in answer.text
+    assert Entry.objects.count() == 1
+
+    other = RouteQueues("broker-a", 4, 4, 4)
+    brokers.other_name_servers = {OTHER: NameServerView((), {}, (other,))}
+    actors.admin.post(undo)
+    assert Entry.objects.latest("pk").action == "name-server.add-write"
+
+
+def test_a_change_of_write_permission_that_ended_half_way_is_undone_too(
+    actors, brokers, monkeypatch
+) -> None:
+    brokers.add_topic("Orders")
+
+    def half(_naming: object, _name: str, *, is_writable: bool) -> int:
+        brokers.is_writable = is_writable
+        raise NameServerDownError([OTHER], "gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(FakeNaming, "set_writable", half)
+        said = actors.admin.post(f"{PAGE}write/broker-a/", {"do": "wipe"}, follow=True)
+    assert f"The name server at {OTHER} does not answer" in said.text
+    wiped = Entry.objects.get()
+    assert (wiped.outcome, brokers.is_writable) == ("failed", False)
+
+    undo = f"{PAGE}write-undo/{wiped.pk}/"
+    assert undo in actors.admin.get("/audit/").text
+    actors.admin.post(undo)
+
+    assert brokers.is_writable
+
+
+def test_giving_it_back_names_the_topics_that_nobody_may_write(actors, brokers) -> None:
+    brokers.add_topic("Orders")
+    brokers.topic_configs["Frozen"] = TopicConfig("Frozen", 4, 4, 4)
+    actors.admin.post(f"{PAGE}write/broker-a/", {"do": "wipe"})
+
+    asked = actors.admin.get(f"{PAGE}write-undo/{Entry.objects.get().pk}/")
+
+    assert "Topics without write permission of their own" in asked.text
+    assert "Frozen: named to producers as well, and refused by the broker" in asked.text
+
+
+def test_programs_take_back_a_wiped_write_permission(
+    admin_account, operator_account, brokers
+) -> None:
+    brokers.add_topic("Orders")
+    program = Program(admin_account)
+    wiped = program.post("/name-servers/write-permission/broker-a", {"is_writable": False}).json()
+    undo = f"/audit/{wiped['entry']}/undo"
+
+    refused = Program(operator_account).post(undo)
+    planned = program.post(f"{undo}?dry_run=true").json()
+    assert (refused.status_code, brokers.is_writable) == (403, False)
+    assert planned["title"] == "Give broker-a its write permission back?"
+    assert program.post(undo).json()["detail"] == "Producers are sent to broker-a again: 1 topics."
+    assert brokers.is_writable
+    assert program.post(undo).json()["detail"].endswith("nothing to undo.")
+    assert Entry.objects.filter(outcome="done").count() == 2
+
+
 def test_only_administrators_change_name_servers(actors, brokers) -> None:
-    for path in ("put/", "kv/N/orders/delete/", "undo/1/", "write/broker-a/"):
+    for path in ("put/", "kv/N/orders/delete/", "undo/1/", "write/broker-a/", "write-undo/1/"):
         assert actors.operator.post(PAGE + path).status_code == 403
 
 

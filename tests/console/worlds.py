@@ -45,6 +45,7 @@ ACCOUNT_CHANGES: dict[str, tuple[dict[str, object], str]] = {
     ),
     "brokers:kv-undo": ({}, "name-server.put"),
     "brokers:write-perm": ({"do": "wipe"}, "name-server.wipe-write"),
+    "brokers:write-undo": ({}, "name-server.add-write"),
 }
 ACCOUNT_UNDONE = (
     "broker-account.update",
@@ -60,10 +61,18 @@ KV_UNDONE = (
     {"127.0.0.1:9876": {"namespace": "N", "key": "orders", "value": "broker-a:1"}},
     {"127.0.0.1:9876": {"namespace": "N", "key": "orders", "value": "broker-a:2"}},
 )
+NAMING_UNDONE = {
+    "brokers:kv-undo": KV_UNDONE,
+    "brokers:write-undo": ("name-server.wipe-write", "broker-a", None, {"topics": 1}),
+}
 
 
 def accounts_world(brokers) -> dict[str, str]:
-    """Give the broker access control with an account, a name server an entry; return addresses."""
+    """Give the broker access control with an account, a name server an entry; return addresses.
+
+    The broker's write permission is wiped.
+    """
+    brokers.is_writable = False
     brokers.kv_entries["N", "orders"] = "broker-a:2"
     brokers.access[ADDRESS] = BrokerAccess(True, (ORDER_SERVICE,), is_described=True)
     return {

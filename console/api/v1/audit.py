@@ -30,12 +30,13 @@ from console.api.v1.broker_accounts import account_restored
 from console.api.v1.brokers import key_restored
 from console.api.v1.configuring import Accept
 from console.api.v1.files import file_restored
-from console.api.v1.naming import kv_restored
+from console.api.v1.naming import kv_restored, write_restored
 from console.api.v1.offsets import restored
 from console.audit.models import Entry
 from console.audit.views import narrowed
 from console.broker_accounts.changing import UNDONE as ACCOUNTS_UNDONE
 from console.brokers.kv_changing import UNDONE as KV_UNDONE
+from console.brokers.write_permission import UNDONE as WRITING_UNDONE
 from console.files import planning
 from console.groups.views import PAGES as GROUP_PAGES
 from console.topics.views import PAGES as TOPIC_PAGES
@@ -104,6 +105,7 @@ def audit(
     pages=(
         *("topics:undo", "groups:undo", "offsets:restore", "brokers:undo", "brokers:kv-undo"),
         *("topics:label-undo", "groups:label-undo", "files:undo", "broker_accounts:undo"),
+        "brokers:write-undo",
     ),
     response=Done | PlanOut,
 )
@@ -121,6 +123,8 @@ def audit_undo(
         return file_restored(request, found, dry_run=dry_run, accept=accept)
     if found.action in KV_UNDONE:
         return kv_restored(request, found, dry_run=dry_run, accept=accept)
+    if found.action in WRITING_UNDONE:
+        return write_restored(request, found, dry_run=dry_run)
     if found.action in ACCOUNTS_UNDONE:
         return account_restored(request, found, dry_run=dry_run)
     pages = {"topic": TOPIC_PAGES, "group": GROUP_PAGES}.get(kind)

@@ -15,10 +15,10 @@ from console.api.requestbody import filled, given
 from console.api.schemas import Done, DryRun, PlanOut, Text, plan_of
 from console.api.v1.configuring import Accept
 from console.audit.models import Entry
-from console.brokers import kv_changing
+from console.brokers import kv_changing, write_permission
 from console.brokers.kv_changing import entry_of
 from console.brokers.kv_views import KvForm, danger_of, undoable
-from console.brokers.naming_views import danger_of_writing, made_writable, told
+from console.brokers.naming_views import told
 from console.configs.plan import Plan
 from console.gateway.naming import ORDER_TOPIC_CONFIG
 
@@ -175,11 +175,22 @@ def name_server_write(
     """Give or take a broker's write permission in the routes of all its topics."""
     is_writable = given(request, ("is_writable",)).get("is_writable") is True
     if dry_run:
-        return plan_of(danger_of_writing(broker_name, is_writable=is_writable))
-    count = made_writable(request, broker_name, is_writable=is_writable)
-    said = (
-        _("Producers are sent to %(broker)s again: %(count)d topics.")
-        if is_writable
-        else _("Producers leave %(broker)s: %(count)d topics.")
+        return plan_of(write_permission.danger_of(broker_name, is_writable=is_writable))
+    entry = write_permission.made_writable(request, broker_name, is_writable=is_writable)
+    return Done(detail=write_permission.said(entry), entry=entry.pk)
+
+
+def write_restored(request: HttpRequest, done: Entry, *, dry_run: bool) -> Done | PlanOut:
+    """Take back what an entry of the audit says was given or taken."""
+    Need.ADMINISTER.require(request)
+    changed = write_permission.undoable(done.pk)
+    is_writable = changed.action == write_permission.TAKEN
+    danger = write_permission.danger_of(changed.subject, is_writable=is_writable, undoes=changed)
+    if dry_run:
+        return plan_of(danger)
+    if danger.refusal:
+        return Done(detail=danger.refusal)
+    entry = write_permission.made_writable(
+        request, changed.subject, is_writable=is_writable, undoes=changed
     )
-    return Done(detail=said % {"broker": broker_name, "count": count})
+    return Done(detail=write_permission.said(entry), entry=entry.pk)
