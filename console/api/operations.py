@@ -23,6 +23,7 @@ from console.api.frame import token_on
 from console.api.problems import CONTENT_TYPE, ProblemError, answer, sentence_for, status_of
 from console.api.requestbody import schema_of
 from console.api.scopes import covers, scope_of
+from console.files.rights import require_change_of_any
 from console.gateway.errors import GatewayError
 from console.history.database import HistoryError
 from console.sql.rights import may_query
@@ -50,6 +51,7 @@ class Need(Enum):
 
     LOOK = "viewer"
     OPERATE = "operator"
+    CONFIGURE = "topic.change, group.change or offset.reset"
     ADMINISTER = "administrator"
     ASK_THE_LAKE = "sql"
 
@@ -64,6 +66,8 @@ class Need(Enum):
                 return
             case Need.OPERATE:
                 require_operator(request)
+            case Need.CONFIGURE:
+                require_change_of_any(rights_on(request))
             case Need.ADMINISTER:
                 require_administrator(request)
             case Need.ASK_THE_LAKE:

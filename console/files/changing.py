@@ -15,6 +15,7 @@ from console.files.costing import Costs, PlanRefusedError, status_of
 from console.files.delays import OFFSET, delay_costs, moved_along
 from console.files.entries import entries_in
 from console.files.filters import filter_costs, filter_of
+from console.files.rights import objections
 from console.files.schema import AT, group_config, is_brokers_own, topic_config
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue
@@ -125,7 +126,12 @@ def refusals(file: ConfigFile, plan: Plan, own: frozenset[str]) -> list[str]:
             found.append(_("%s belongs to the broker itself; no request changes it.") % name)
         elif file is ConfigFile.OFFSETS:
             found += offset_refusals(name, now, wanted)
-    return found
+    return found + objections(file, touched_in(plan))
+
+
+def touched_in(plan: Plan) -> list[str]:
+    """Return the names of the entries that a plan makes, changes and takes away."""
+    return [name for names in changed_of(plan).values() for name in names]
 
 
 def offset_refusals(name: str, now: Values | None, wanted: Values | None) -> list[str]:

@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from console.accounts.rights import rights_on
 from console.audit.record import change
 from console.audit.undo import tell
 from console.files.changing import (
@@ -21,9 +22,11 @@ from console.files.changing import (
     plan_of,
     read,
     subject_in,
+    touched_in,
 )
 from console.files.costing import PlanRefusedError
 from console.files.models import REASON_CHARACTERS_MAX, Source, keep
+from console.files.rights import require_entries
 from console.gateway.errors import GatewayError
 
 if TYPE_CHECKING:
@@ -158,7 +161,13 @@ def now_of(packed: dict[str, Any]) -> Plan:
 def finish(
     request: HttpRequest, plans: Sequence[Plan], *, back: str, undoes: int | None = None
 ) -> HttpResponse:
-    """Carry plans out, once what they cost is confirmed."""
+    """Carry plans out, once what they cost is confirmed.
+
+    Raises:
+        NotAllowedError: an entry of them is not the person's to change.
+    """
+    for plan in plans:
+        require_own(request, plan)
     reason = " ".join(request.POST.get("reason", "").split())[:REASON_CHARACTERS_MAX]
     open_plans = [shown(plan) for plan in plans if not plan.is_idle]
     final = next((each.broker_name for each in open_plans if each.is_final), "")
@@ -199,6 +208,15 @@ def finish(
     return redirect("files:index")
 
 
+def require_own(request: HttpRequest, plan: Plan) -> None:
+    """Refuse who may not change all that a plan changes, before any of it is done.
+
+    Raises:
+        NotAllowedError: an entry is not theirs.
+    """
+    require_entries(rights_on(request), subject_in(plan.name)[1], touched_in(plan))
+
+
 def apply_one(recording: Recording, each: Shown, reason: str, undoes: int | None = None) -> Entry:
     """Carry one plan out under an entry of the audit, and keep the version that it makes.
 
@@ -206,7 +224,7 @@ def apply_one(recording: Recording, each: Shown, reason: str, undoes: int | None
         GatewayError: the broker refused a part of it; what was done before stays done.
     """
     plan, done = each.plan, list[str]()
-    touched = [name for names in changed_of(plan).values() for name in names]
+    touched = touched_in(plan)
     before = {name: plan.now[name] for name in touched}
     after = {name: plan.wanted[name] for name in touched}
     with recording(ACTION, plan.name, before=before, after=after) as entry:

@@ -10,7 +10,8 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy
 
-from console.accounts.permissions import administrators_form, administrators_page
+from console.accounts.permissions import form, page
+from console.accounts.rights import rights_on
 from console.files import planning
 from console.files.documents import (
     CHARACTERS_MAX,
@@ -23,6 +24,7 @@ from console.files.documents import (
     yaml_of,
 )
 from console.files.entries import FileProblemsError
+from console.files.rights import may_change, require_change, require_change_of_any
 from console.files.views import file_of, masters
 from console.gateway.moment import now_ms
 from console.ui.missing import MissingError
@@ -82,9 +84,10 @@ class ImportForm(forms.Form):
         return cleaned
 
 
-@administrators_form
+@form
 def import_(request: HttpRequest) -> HttpResponse:
     """Take over a file: form, a plan for each broker and file, apply."""
+    require_change_of_any(rights_on(request))
     back = reverse("files:index")
     if "token" in request.POST:
         return planning.apply(request, back)
@@ -111,7 +114,7 @@ def import_(request: HttpRequest) -> HttpResponse:
     return render(request, "files/import.html", context, status=status)
 
 
-@administrators_page
+@page
 def export(request: HttpRequest) -> HttpResponse:
     """Hand out topics, groups and filters of all masters as YAML."""
     answer = HttpResponse(yaml_of(masters()), content_type="application/yaml")
@@ -119,7 +122,7 @@ def export(request: HttpRequest) -> HttpResponse:
     return answer
 
 
-@administrators_page
+@page
 def drift(request: HttpRequest) -> HttpResponse:
     """Show what topics, groups and filters are not the same on all masters."""
     names = masters()
@@ -127,6 +130,9 @@ def drift(request: HttpRequest) -> HttpResponse:
         "brokers": names,
         "tables": [drift_table(file, told(file, names)) for file in SECTIONS.values()],
         "shown_max": DRIFTS_SHOWN,
+        "changed_by_me": [
+            file for file in SECTIONS.values() if may_change(rights_on(request), file)
+        ],
         "read_at_ms": now_ms(),
     }
     return render(request, "files/drift.html", context)
@@ -142,7 +148,7 @@ def drift_table(file: ConfigFile, found: dict[str, Entries]) -> dict[str, Any]:
     }
 
 
-@administrators_page
+@page
 def alike(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     """Make the other masters as this one, in one entry (`?name=…`) or in all."""
     kind = file_of(file)
@@ -150,6 +156,7 @@ def alike(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     found = told(kind, names) if kind in SECTIONS.values() else {}
     if broker_name not in found:
         raise MissingError(_("No master named %s is registered.") % broker_name)
+    require_change(rights_on(request), kind)
     is_whole = request.GET.get("whole") == "on"
     name = request.GET.get("name", "")
     plans = like(broker_name, kind, found, name=name, is_whole=is_whole)

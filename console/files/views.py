@@ -10,7 +10,8 @@ from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.accounts.permissions import administrators_form, administrators_page
+from console.accounts.permissions import form, page
+from console.accounts.rights import rights_on
 from console.audit.models import Entry
 from console.files import planning
 from console.files.changing import merged, plan_of, read, subject_in
@@ -25,6 +26,7 @@ from console.files.entries import (
 )
 from console.files.filters import refused_expressions
 from console.files.models import FileVersion, keep
+from console.files.rights import may_change, require_change, require_change_of_any
 from console.files.schema import json_schema
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
@@ -81,7 +83,7 @@ def known(broker_name: str, file: str) -> ConfigFile:
     return found
 
 
-@administrators_page
+@page
 def index(request: HttpRequest) -> HttpResponse:
     """List the files of a broker."""
     broker_name, chips = broker_of(request)
@@ -92,6 +94,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "chips": chips if len(chips) > 1 else [],
         "kind": broker_name,
         "brokers": len(chips),
+        "changed_by_me": [file for file in ConfigFile if may_change(rights_on(request), file)],
         "read_at_ms": now_ms(),
     }
     return render(request, "files/index.html", context)
@@ -111,7 +114,7 @@ def newest(broker_name: str, file: ConfigFile) -> FileVersion | None:
     return FileVersion.objects.filter(broker_name=broker_name, file=file).defer("packed").first()
 
 
-@administrators_page
+@page
 def show(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     """Show a file as it is, or those of its entries whose names hold a text."""
     kind = known(broker_name, file)
@@ -140,13 +143,14 @@ def show(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
         "is_cut": len(text) > TEXT_CHARACTERS_SHOWN,
         "count": len(document[kind.table]),
         "total": total,
+        "is_editable": may_change(rights_on(request), kind),
         "version": newest(broker_name, kind),
         "read_at_ms": now_ms(),
     }
     return render(request, "files/show.html", context)
 
 
-@administrators_page
+@page
 def download(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     """Hand out a file as the broker writes it."""
     kind = known(broker_name, file)
@@ -158,16 +162,17 @@ def download(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     return answer
 
 
-@administrators_page
+@page
 def schema(request: HttpRequest, file: str) -> HttpResponse:
     """Hand out the JSON Schema of a file."""
     return JsonResponse(json_schema(file_of(file)))
 
 
-@administrators_form
+@form
 def edit(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     """Edit a file as text: form, plan, apply."""
     kind = known(broker_name, file)
+    require_change(rights_on(request), kind)
     back = reverse("files:show", args=[broker_name, kind])
     if "token" in request.POST:
         return planning.apply(request, back)
@@ -264,7 +269,7 @@ TEMPLATES = {
 }
 
 
-@administrators_page
+@page
 def history(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     """List the versions of a file; compare two of them, or one with now."""
     kind = file_of(file)
@@ -278,6 +283,7 @@ def history(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
         "rows": list(page.object_list),
         "older": older,
         "newer": newer,
+        "is_editable": may_change(rights_on(request), kind),
     }
     if older is not None:
         after = newer.entries if newer is not None else read(broker_name, kind)
@@ -304,11 +310,13 @@ def version_in(
     return get_object_or_404(FileVersion, pk=int(pk), broker_name=broker_name, file=kind)
 
 
-@administrators_form
+@form
 def restore(request: HttpRequest, pk: int) -> HttpResponse:
     """Show what going back to a version would do, and do it."""
+    require_change_of_any(rights_on(request))
     version = get_object_or_404(FileVersion, pk=pk)
     kind = known(version.broker_name, version.file)
+    require_change(rights_on(request), kind)
     back = reverse("files:history", args=[version.broker_name, kind])
     if "token" in request.POST:
         return planning.apply(request, back)
@@ -317,10 +325,12 @@ def restore(request: HttpRequest, pk: int) -> HttpResponse:
     return planning.show(request, [plan], back=back)
 
 
-@administrators_form
+@form
 def undo(request: HttpRequest, entry: int) -> HttpResponse:
     """Show what undoing a change would do; a POST does it while nobody has changed it since."""
+    require_change_of_any(rights_on(request))
     done, (broker_name, kind) = applied_in(entry)
+    require_change(rights_on(request), kind)
     back = reverse("files:show", args=[broker_name, kind])
     if "token" in request.POST:
         return planning.apply(request, back)

@@ -51,7 +51,7 @@ NAVIGATION = (
     NavigationEntry(_("Reports"), "chart-column", "reports:list", "r"),
     NavigationEntry(_("Lake"), "database", "lake:index", "k"),
     NavigationEntry("SQL", "terminal", "sql:editor", "q", permission="sql.query_lake"),
-    NavigationEntry(_("Configurations"), "file-text", "files:index", "c", for_staff=True),
+    NavigationEntry(_("Configurations"), "file-text", "files:index", "c"),
     NavigationEntry(_("People"), "user", "people:list", "p", for_staff=True),
     NavigationEntry(_("Audit"), "scroll-text", "audit:list", "u", for_staff=True),
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.urls import reverse
 
+from console.accounts.actions import Action
+from console.accounts.models import CustomRole
 from console.audit.models import Entry
 from console.files.models import VERSIONS_KEPT, FileVersion, keep
 from console.gateway.access import gateway
@@ -19,6 +20,7 @@ from console.gateway.files import ConfigFile
 from tests.console.plans import token_on
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import User
     from django.test import Client
 
     from console.gateway.fakes.broker import FakeBroker
@@ -404,10 +406,112 @@ def test_the_schema_names_each_key_with_its_bounds(actors: Actors, brokers: Fake
     assert entry["required"] == ["readQueueNums", "writeQueueNums"]
 
 
-def test_files_are_for_administrators(actors: Actors, orders: FakeBroker) -> None:
-    for name in ("index", "show", "edit", "history"):
-        arguments = [] if name == "index" else [BROKER, TOPICS]
-        address = reverse(f"files:{name}", args=arguments)
-        assert actors.operator.get(address).status_code == 403
-        assert actors.admin.get(address).status_code == 200
-    assert re.search(r'href="/files/"', actors.admin.get("/").content.decode())
+def mine(account: User, *actions: Action, topics: str = "", groups: str = "") -> None:
+    """Give a role made here."""
+    role = CustomRole.objects.create(
+        name="mine",
+        actions=[each.value for each in actions],
+        topics=topics.split(),
+        groups=groups.split(),
+    )
+    role.members.add(account)
+
+
+def test_everyone_looks_at_files_and_who_changes_nothing_is_offered_nothing(
+    actors: Actors, limited: Client, orders: FakeBroker
+) -> None:
+    orders.offsets["billing", "Orders", 0] = 7
+    for client, is_offered in ((limited, False), (actors.reader, False), (actors.operator, True)):
+        for name in ("index", "show", "download", "history", "schema", "export", "drift"):
+            of_file = [BROKER, TOPICS] if name in ("show", "download", "history") else []
+            arguments = [TOPICS] if name == "schema" else of_file
+            assert client.get(reverse(f"files:{name}", args=arguments)).status_code == 200
+        index = client.get(reverse("files:index")).content.decode()
+        shown = client.get(reverse("files:show", args=[BROKER, TOPICS])).content.decode()
+        past = client.get(reverse("files:history", args=[BROKER, TOPICS])).content.decode()
+
+        assert "Configurations" in index
+        assert (edit_of(TOPICS) in index) == is_offered
+        assert (reverse("files:import") in index) == is_offered
+        assert (edit_of(TOPICS) in shown) == is_offered
+        assert ("Go back to it" in past) == is_offered
+        for file in (TOPICS, GROUPS, OFFSETS):
+            assert (client.get(edit_of(file)).status_code == 200) == is_offered
+        assert (client.get(edit_of("consumerFilter.json")).status_code == 200) == is_offered
+        assert client.get(edit_of("delayOffset.json")).status_code == 403
+        assert (client.get(reverse("files:import")).status_code == 200) == is_offered
+    assert actors.admin.get(edit_of("delayOffset.json")).status_code == 200
+
+
+def test_a_role_changes_the_entries_it_names_and_reads_why_not_the_others(
+    actors: Actors, limited: Client, limited_account: User, orders: FakeBroker
+) -> None:
+    mine(limited_account, Action.TOPIC, topics="Ord*")
+    old, new = '"perm":6,\n\t\t\t"readQueueNums":{}', '"perm":4,\n\t\t\t"readQueueNums":{}'
+
+    applied(limited, TOPICS, old.format(4), new.format(4))
+    assert orders.topic_configs["Orders"].perm == 4
+
+    refused = sent(limited, TOPICS, old.format(2), new.format(2))
+    (shown,) = refused.context["shown"]
+    assert shown.refusals == ("You may not change Bills: this takes topic.change there.",)
+    assert "Applying" not in refused.content.decode()
+    # Whoever may do it signs a plan; the plan is no permission.
+    plan = sent(actors.admin, TOPICS, old.format(2), new.format(2))
+    answer = limited.post(edit_of(TOPICS), {"token": token_on(plan)})
+
+    assert (answer.status_code, orders.topic_configs["Bills"].perm) == (403, 6)
+    assert str(Action.TOPIC.label) in answer.content.decode()
+    assert [entry.subject for entry in Entry.objects.filter(outcome="done")] == [
+        "broker-a · topics.json"
+    ]
+    for file in (GROUPS, OFFSETS):
+        assert limited.get(edit_of(file)).status_code == 403
+    show = reverse("files:show", args=[BROKER, GROUPS])
+    assert edit_of(GROUPS) not in limited.get(show).content.decode()
+
+
+def test_offsets_and_groups_go_by_the_group_s_name(
+    limited: Client, limited_account: User, orders: FakeBroker
+) -> None:
+    orders.put("Orders", 0, *range(1, 11))
+    orders.add_group("audit", topic="Orders")
+    for group in ("billing", "audit"):
+        orders.offsets[group, "Orders", 0] = 7
+    mine(limited_account, Action.OFFSET, groups="bill*")
+    theirs, own = '"Orders@audit":{0:7', '"Orders@billing":{0:7'
+
+    plan = sent(limited, OFFSETS, theirs, theirs.replace("7", "3"))
+    applied(limited, OFFSETS, own, own.replace("7", "3"), accepted="on")
+
+    (shown,) = plan.context["shown"]
+    assert shown.refusals == ("You may not change Orders@audit: this takes offset.reset there.",)
+    assert orders.offsets["audit", "Orders", 0] == 7
+    assert orders.offsets["billing", "Orders", 0] == 3
+    assert limited.get(edit_of(GROUPS)).status_code == 403
+    CustomRole.objects.update(actions=[Action.GROUP.value])
+    plan = sent(limited, GROUPS, '"billing":{', '"audit2":{"retryMaxTimes":3},\n\t\t"billing":{')
+    (shown,) = plan.context["shown"]
+    assert shown.refusals == ("You may not change audit2: this takes group.change there.",)
+
+
+def test_an_undo_and_an_older_version_take_what_the_change_took(
+    actors: Actors, limited: Client, limited_account: User, orders: FakeBroker
+) -> None:
+    old, new = '"perm":6,\n\t\t\t"readQueueNums":4', '"perm":4,\n\t\t\t"readQueueNums":4'
+    applied(actors.admin, TOPICS, old, new)
+    undo = reverse("files:undo", args=[Entry.objects.get().pk])
+    first = FileVersion.objects.filter(file=TOPICS).earliest("pk")
+    back = reverse("files:restore", args=[first.pk])
+    mine(limited_account, Action.TOPIC, topics="Bills")
+
+    for address in (undo, back):
+        plan = limited.get(address)
+        assert "You may not change Orders" in plan.content.decode()
+        assert limited.post(address, {"token": token_on(plan)}).status_code == 403
+    assert limited.post(undo).status_code == 403
+    assert orders.topic_configs["Orders"].perm == 4
+
+    CustomRole.objects.update(topics=["Orders"])
+    limited.post(undo)
+    assert orders.topic_configs["Orders"].perm == 6

@@ -42,6 +42,11 @@ BY_ACTION = {
     "dead_letters:discard": Action.REPLAY,
     "dead_letters:resume": Action.REPLAY,
     "dead_letters:start": Action.REPLAY,
+    # Of topics.json; each entry of a file takes the action of what it is about.
+    "files:edit": Action.TOPIC,
+    "files:import": Action.TOPIC,
+    "files:restore": Action.TOPIC,
+    "files:undo": Action.TOPIC,
     "groups:create": Action.GROUP,
     "groups:delete": Action.GROUP,
     "groups:edit": Action.GROUP,

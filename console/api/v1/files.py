@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from ninja import Schema
 from pydantic import Field
 
+from console.accounts.rights import rights_on
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
 from console.api.schemas import (
@@ -32,6 +33,7 @@ from console.configs.plan import Plan
 from console.files import planning
 from console.files.changing import merged, plan_of, read
 from console.files.models import REASON_CHARACTERS_MAX, FileVersion, keep
+from console.files.rights import require_change
 from console.files.views import (
     checked,
     difference,
@@ -77,7 +79,6 @@ class FileVersionDetailOut(FileVersionOut):
     "GET",
     "/files",
     area="brokers",
-    need=Need.ADMINISTER,
     pages=("files:index",),
     response=list[FileOut],
 )
@@ -102,7 +103,6 @@ def files(request: HttpRequest) -> list[dict[str, Any]]:
     "GET",
     "/files/versions/{version}",
     area="brokers",
-    need=Need.ADMINISTER,
     pages=("files:history",),
     response=FileVersionDetailOut,
 )
@@ -118,7 +118,6 @@ def file_version(request: HttpRequest, version: Number) -> Any:
     "GET",
     "/files/{broker_name}/{file}",
     area="brokers",
-    need=Need.ADMINISTER,
     pages=("files:show", "files:download"),
     response=dict[str, Any],
 )
@@ -135,7 +134,6 @@ def file(request: HttpRequest, broker_name: Text, file: Text) -> dict[str, Any]:
     "GET",
     "/files/{broker_name}/{file}/versions",
     area="brokers",
-    need=Need.ADMINISTER,
     pages=("files:history",),
     response=Listed[FileVersionOut],
 )
@@ -163,6 +161,12 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
+def editable(request: HttpRequest, broker_name: str, file: str) -> ConfigFile:
+    kind = known(broker_name, file)
+    require_change(rights_on(request), kind)
+    return kind
+
+
 def settled(
     request: HttpRequest,
     plan: Plan,
@@ -187,6 +191,7 @@ def settled(
     if plan.is_overtaken:
         detail = _("Somebody changed it meanwhile; nothing was done.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
+    planning.require_own(request, plan)
     if refusal or (objection and not accept):
         more = {"refusal": refusal, "objection": objection}
         raise ProblemError(HTTPStatus.CONFLICT, refusal or objection, more=more)
@@ -200,7 +205,7 @@ def settled(
     "PUT",
     "/files/{broker_name}/{file}",
     area="brokers",
-    need=Need.ADMINISTER,
+    need=Need.CONFIGURE,
     pages=("files:edit",),
     body=DOCUMENT,
     response=Done | PlanOut,
@@ -215,7 +220,7 @@ def file_change(
     reason: Reason = "",
 ) -> Done | PlanOut:
     """Make a file what the body says, entry by entry, by requests to the broker."""
-    kind = known(broker_name, file)
+    kind = editable(request, broker_name, file)
     try:
         text = request.body.decode()
     except UnicodeDecodeError as error:
@@ -246,7 +251,7 @@ def version_of(broker_name: str, kind: ConfigFile, seen: str) -> FileVersion:
     "POST",
     "/files/versions/{version}/restore",
     area="brokers",
-    need=Need.ADMINISTER,
+    need=Need.CONFIGURE,
     pages=("files:restore",),
     response=Done | PlanOut,
 )
@@ -261,7 +266,7 @@ def file_restore(
     found = FileVersion.objects.filter(pk=version).first()
     if found is None:
         raise MissingError(_("There is no such version (any more)."))
-    kind = known(found.broker_name, found.file)
+    kind = editable(request, found.broker_name, found.file)
     now = read(found.broker_name, kind)
     plan = plan_of(found.broker_name, kind, now, now, difference(now, found.entries))
     return settled(request, plan, dry_run=dry_run, accept=accept, reason=reason)
@@ -271,7 +276,7 @@ def file_restored(
     request: HttpRequest, done: Entry, *, dry_run: bool, accept: bool
 ) -> Done | PlanOut:
     """Take back what an entry says was changed of a file."""
-    Need.ADMINISTER.require(request)
+    Need.CONFIGURE.require(request)
     return settled(
         request, undoing(done.pk), dry_run=dry_run, accept=accept, reason="", undoes=done.pk
     )

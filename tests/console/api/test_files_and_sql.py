@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import Group
 
+from console.accounts.models import CustomRole
 from console.audit.models import Entry
 from console.files.models import FileVersion
 from console.sql.models import SavedQuery
@@ -138,10 +139,25 @@ def test_what_is_no_such_file_is_refused_and_changes_nothing(
     assert not Entry.objects.filter(outcome="done").exists()
 
 
-def test_files_are_for_administrators(programs, orders) -> None:
-    refused = programs.operator.ask("PUT", TOPICS, {"topicConfigTable": {}})
+def test_programs_see_files_and_change_the_entries_that_their_owner_may(
+    programs, orders, reader_account
+) -> None:
+    orders.add_topic("Bills")
+    assert programs.reader.get(TOPICS).status_code == 200
+    assert programs.reader.ask("PUT", TOPICS, with_perm(programs, 4)).status_code == 403
+    role = CustomRole.objects.create(name="mine", actions=["topic.change"], topics=["Ord*"])
+    role.members.add(reader_account)
 
-    assert refused.status_code == 403
+    plan = programs.reader.ask("PUT", f"{TOPICS}?dry_run=true", with_perm(programs, 4, "Bills"))
+    theirs = programs.reader.ask("PUT", TOPICS, with_perm(programs, 4, "Bills"))
+    mine = programs.reader.ask("PUT", TOPICS, with_perm(programs, 4))
+
+    assert plan.json()["refusal"] == "You may not change Bills: this takes topic.change there."
+    assert (theirs.status_code, orders.topic_configs["Bills"].perm) == (403, 6)
+    assert "may not do this with Bills (topic.change)" in theirs.json()["detail"]
+    assert (mine.status_code, orders.topic_configs["Orders"].perm) == (200, 4)
+    offsets = programs.reader.get(OFFSETS).json()
+    assert programs.reader.ask("PUT", OFFSETS, offsets).status_code == 403
 
 
 @pytest.fixture
