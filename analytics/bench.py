@@ -71,7 +71,7 @@ FROM (
     SELECT *, sum(number) OVER (alike ORDER BY ms) AS up_to, sum(number) OVER alike AS in_all
     FROM (
         SELECT topic, epoch_us(store_timestamp) // 3600000000 AS hour,
-            epoch_ms(store_timestamp) - epoch_ms(born_timestamp) AS ms, count(*) AS number
+            (epoch_us(store_timestamp) - epoch_us(born_timestamp)) // 1000 AS ms, count(*) AS number
         FROM messages GROUP BY ALL
     )
     WINDOW alike AS (PARTITION BY topic, hour)

@@ -98,7 +98,7 @@ FROM (
         sum(number) FILTER (WHERE ms >= 0) OVER alike AS sound
     FROM (
         SELECT topic, start_of_step(store_timestamp, $step) AS time,
-            epoch_ms(store_timestamp) - epoch_ms(born_timestamp) AS ms, count(*) AS number
+            (epoch_us(store_timestamp) - epoch_us(born_timestamp)) // 1000 AS ms, count(*) AS number
         FROM given WHERE born_timestamp IS NOT NULL GROUP BY ALL
     )
     WINDOW alike AS (PARTITION BY topic, time)
