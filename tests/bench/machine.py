@@ -18,7 +18,7 @@ def about() -> dict[str, str]:
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": _said("git", "rev-parse", "--short=10", "HEAD") or "unknown",
-        "python": f"{platform.python_version()}, {_build()} ({sys.executable})",
+        "python": f"{platform.python_version()}, {_build()}",
         "java": (_said("java", "-version").splitlines() or ["none"])[0],
         "processor": f"{_model()}, {os.cpu_count()} cores",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / (1 << 30):.0f} GiB",
