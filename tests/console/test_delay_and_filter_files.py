@@ -367,12 +367,15 @@ def test_a_version_of_filters_is_compared_and_gone_back_to(
     assert expression(filtered) == "price > 10"
 
 
-@pytest.mark.parametrize("file", [DELAYS, FILTERS])
-def test_these_files_too_are_for_administrators(
-    actors: Actors, brokers: FakeBroker, file: str
-) -> None:
-    assert actors.operator.get(edit_of(file)).status_code == 403
-    assert actors.operator.post(edit_of(file), {"text": "{}"}).status_code == 403
+def test_delay_offsets_are_for_administrators(actors: Actors, waiting: FakeBroker) -> None:
+    assert actors.operator.get(edit_of(DELAYS)).status_code == 403
+    assert actors.operator.post(edit_of(DELAYS), {"text": "{}"}).status_code == 403
+
+
+def test_filters_are_for_those_who_may_change_groups(actors: Actors, filtered: FakeBroker) -> None:
+    assert actors.operator.get(edit_of(FILTERS)).status_code == 200
+    assert actors.reader.get(edit_of(FILTERS)).status_code == 403
+    assert actors.reader.post(edit_of(FILTERS), {"text": "{}"}).status_code == 403
 
 
 def test_a_broker_that_does_not_change_them_says_so(

@@ -251,7 +251,10 @@ async def test_the_message_that_came_back_most_often_is_named(client, clock) -> 
     assert (await sample(client, clock))["redelivered"] == [["g", 3, "%RETRY%g", 0, 1, "7F03"]]
 
 
-async def test_what_comes_from_the_disk_is_counted_by_reader(tmp_path: Path) -> None:
+async def test_what_comes_from_the_disk_is_counted_by_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_core.storage.OsFile.pread_resident", lambda *_: None)
     async with running_broker(tmp_path, accessMessageInMemoryMaxRatio=0) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
         for _ in range(3):

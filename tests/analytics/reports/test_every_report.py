@@ -9,7 +9,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from analytics.facts import StoreFacts
 from analytics.reports.catalog import REPORTS
-from analytics.reports.report import COMPARE, HOURS, TOPIC, TYPE_NAMES
+from analytics.reports.report import COMPARE, HOURS, SAMPLED_HOURS, TOPIC, TYPE_NAMES
 from broker_core.message import properties
 from tests.analytics.reports.making import outcome_of, said_by, sentence_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
@@ -80,7 +80,7 @@ def test_it_is_described_fully(name: str) -> None:
     assert (report.samples is None) == (report.transform is not None)
     # What counts messages that nobody but the broker has leads nowhere.
     assert (report.behind is None) == (name in {"clients", "delays", "transactions"})
-    assert report.parameters[0] == HOURS
+    assert report.parameters[0] == (HOURS if report.samples is None else SAMPLED_HOURS)
     assert (TOPIC in report.parameters[:2]) != (name == "clients")
     assert (COMPARE in report.parameters) != (name in {"lag", "topics", "changes"})
     columns = {column.name: TYPE_NAMES[column.type] for column in report.columns}
