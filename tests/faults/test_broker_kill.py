@@ -27,5 +27,5 @@ def test_the_broker_may_be_killed_at_any_time(
 
     assert findings.wrong == []
     assert findings.cycles == CYCLES
-    assert findings.acknowledged > CYCLES * 10
+    assert findings.delivered >= findings.acknowledged > CYCLES * 10
     assert statistics.median(findings.first_answer_seconds) < FIRST_ANSWER_SECONDS_MAX

@@ -1,0 +1,165 @@
+"""What clients of a fault run did and saw, one record a line: the history that `checker` reads.
+
+Times are nanoseconds of CLOCK_MONOTONIC, one clock for all processes of a machine. An operation
+has when it was invoked, before its bytes left, and when it returned; one without an answer returned
+never. Ids are given by whoever sends, are unique in a run, and travel in the body; a digest stands
+for all that a message consists of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+NEVER = 1 << 62
+NOWHERE = -1
+
+
+class Status(StrEnum):
+    """What an answer says of its request.
+
+    MAYBE: no answer, or FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT: it may hold
+    or not. REFUSED: it must not hold.
+    """
+
+    OK = "ok"
+    MAYBE = "maybe"
+    REFUSED = "refused"
+
+
+class Kind(StrEnum):
+    """How a message is sent."""
+
+    PLAIN = "plain"
+    DELAYED = "delayed"
+    HALF = "half"
+
+
+class Outcome(StrEnum):
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+class Cause(StrEnum):
+    """Why a group may be given what it had before."""
+
+    CRASH = "crash"
+    FAILOVER = "failover"
+    REBALANCE = "rebalance"
+    RESET = "reset"
+    REPLAY = "replay"
+
+
+class Sent(Struct, tag="sent", frozen=True):
+    """A message was sent; one that is sent again after no answer is a second record of its id.
+
+    `delay_ns` is what the delay level promises; `shard` the key whose order counts, "" for none.
+    """
+
+    client: str
+    id: str
+    digest: str
+    topic: str
+    queue_id: int
+    invoked: int
+    returned: int = NEVER
+    status: Status = Status.MAYBE
+    queue_offset: int = NOWHERE
+    kind: Kind = Kind.PLAIN
+    delay_ns: int = 0
+    shard: str = ""
+
+
+class Ended(Struct, tag="ended", frozen=True):
+    """A transaction was committed or rolled back; the request has no answer."""
+
+    id: str
+    outcome: Outcome
+    invoked: int
+
+
+class Delivered(Struct, tag="delivered", frozen=True):
+    """A member of a group was given a message; a session ends with its connection or a seek.
+
+    `topic` is where it was read; a retry's is the group's retry topic.
+    """
+
+    group: str
+    session: str
+    id: str
+    digest: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    at: int
+    reconsume_times: int = 0
+
+
+class GaveBack(Struct, tag="gave-back", frozen=True):
+    """A group gave a message back, to have it again."""
+
+    group: str
+    id: str
+    at: int
+
+
+class Progress(Struct, tag="progress", frozen=True):
+    """The broker said how far a group is."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    at: int
+
+
+class Happened(Struct, tag="happened", frozen=True):
+    """Something happened after which a group, "" for all, may be given messages again."""
+
+    cause: Cause
+    at: int
+    group: str = ""
+
+
+class Stored(Struct, tag="stored", frozen=True):
+    """In the end, all faults healed, a message is at its place."""
+
+    id: str
+    digest: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
+Operation: TypeAlias = Sent | Ended | Delivered | GaveBack | Progress | Happened | Stored
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Operation)
+
+
+def digest_of(body: bytes) -> str:
+    """Return what stands for a body."""
+    return hashlib.blake2b(body, digest_size=8).hexdigest()
+
+
+def write(path: Path, history: Iterable[Operation]) -> None:
+    """Append a history to a file, one record a line."""
+    with path.open("ab") as file:
+        for one in history:
+            file.write(_encoder.encode(one) + b"\n")
+
+
+def read(path: Path) -> Iterator[Operation]:
+    """Yield a file's records; a last line that a kill has cut is left out."""
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield _decoder.decode(line)
