@@ -67,6 +67,8 @@ STATES = {
 LOGGED_AS = {"retried": "retry"}
 """What the log's steps call a stage otherwise."""
 GIVEN_BACK = "given_back"
+FIRST = "fromOffset"
+"""Of one event for several messages: the queue offset of the first."""
 OF_RECORDS = frozenset({"stored", "retried", "replayed", "dead", "deferred", "withheld"})
 """Their events lead to the record that they made; others to the message that they are about."""
 SAME_STAGE_MS = 1_000
@@ -75,7 +77,7 @@ LASTING = frozenset({"flushed", "replicated", "delivered", "acknowledged", "comm
 """Their latency is the time up to them, which a bar shows."""
 FACTS = (
     *("client", "clientId", "source", "filteredBy", "together", "checkTimes", "delayLevel"),
-    *("reconsumeTimes", "reconsumeMax", "codeName", "remark", "replay", "fromOffset"),
+    *("reconsumeTimes", "reconsumeMax", "codeName", "remark", "replay", FIRST),
 )
 
 
@@ -115,7 +117,7 @@ def with_recorded(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[S
 
     What both know is one step: the recorder's time, and what the log says besides.
     """
-    added = steps_of(_certain(steps, events))
+    added = [_not_before(each, steps) for each in steps_of(_certain(steps, events))]
     known = {_mark(step) for step in added}
     found = []
     for step in steps:
@@ -167,16 +169,45 @@ def _merged(logged: Step, noted: Step) -> Step:
 def _certain(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[TraceEvent]:
     """Return events without what is said of several messages and not true of this one.
 
-    A delivery and an acknowledgement cover what a group's filter passed over, too.
+    A delivery and an acknowledgement cover what a group's filter passed over, too; and where the
+    message has events of its own, those of several say nothing more.
     """
     passed_over = {str(each["group"]) for each in events if each["stage"] == "filtered"}
     passed_over |= {step.who for step in steps if step.stage == State.FILTERED}
+    own = {_of_group(each) for each in events if each.get(FIRST) is None}
     return [
         each
         for each in events
-        if each.get("group") not in passed_over
-        or (each.get("fromOffset") is None and each.get("acknowledgedFrom") is None)
+        if (each.get(FIRST) is None and each.get("acknowledgedFrom") is None)
+        or (
+            each.get("group") not in passed_over
+            and (each.get(FIRST) is None or _of_group(each) not in own)
+        )
     ]
+
+
+def _of_group(event: TraceEvent) -> tuple[object, ...]:
+    return event["stage"], event["topic"], event.get("group")
+
+
+def _not_before(step: Step, logged: Sequence[Step]) -> Step:
+    """Return a step of several messages without the time before this one was stored.
+
+    Deliveries of one second are one event, at the time of the first: of a later message it is known
+    that it was delivered, not when.
+    """
+    stored_us = next((each.begin_us for each in logged if each.stage == "stored"), None)
+    begin_us = step.begin_us
+    if stored_us is None or begin_us is None or FIRST not in dict(step.facts):
+        return step
+    end_us = begin_us if step.end_us is None else step.end_us
+    if begin_us >= stored_us - us(1):
+        return step
+    how = _("The broker noted it with earlier messages, within a second; when is not known.")
+    step = replace(step, certainty=Certainty.INFERRED, how=how)
+    if end_us < stored_us:
+        return replace(step, begin_us=None, end_us=None, after_us=stored_us)
+    return replace(step, begin_us=stored_us)
 
 
 def _mark(step: Step) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.urls import reverse
@@ -405,6 +405,42 @@ def test_an_export_continues_the_trace_that_the_message_carries(
     read = [json.loads(each) for each in actors.reader.get(lines).text.splitlines()]
     assert {"stored", "flushed", "retry"} <= {each["stage"] for each in read}
     assert actors.reader.get(lines.replace("jsonl", "csv")).status_code == 404
+
+
+SPAN = {"group": "fraud-check", "fromOffset": "0", "queueOffset": "3", "worstOffset": "0"}
+
+
+def of_fraud_check(answer: Any, stage: str) -> list[Step]:
+    steps = (line.step for line in answer.context["waterfall"].lines)
+    return [each for each in steps if (each.stage, each.who) == (stage, "fraud-check")]
+
+
+@pytest.mark.django_db
+def test_what_was_noted_with_earlier_messages_is_not_before_this_one_was_stored(
+    actors: Actors, brokers: FakeBroker
+) -> None:
+    a_family(brokers)
+    brokers.recorded = [
+        noted("delivered", -700_000, latencyUs=4_000, **SPAN),
+        noted("acknowledged", 3_000, latencyUs=703_000, **SPAN),
+    ]
+
+    together = opened(actors, "orders")
+    (delivered,), (acknowledged,) = (
+        of_fraud_check(together, each) for each in ("delivered", "acknowledged")
+    )
+
+    assert (delivered.begin_us, delivered.certainty) == (None, "inferred")
+    assert acknowledged.begin_us == MOMENT_MS * 1_000
+    assert acknowledged.end_us == MOMENT_MS * 1_000 + 3_000
+
+    brokers.recorded += [
+        noted("delivered", 2_100, latencyUs=2_000, group="fraud-check"),
+        noted("acknowledged", 3_000, latencyUs=900, group="fraud-check"),
+    ]
+    (delivered,) = of_fraud_check(opened(actors, "orders"), "delivered")
+    assert delivered.certainty == "exact"
+    assert delivered.end_us == MOMENT_MS * 1_000 + 2_100
 
 
 @pytest.mark.django_db
