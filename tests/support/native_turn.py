@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker_core.remoting.dispatch import Dispatcher
     from broker_core.remoting.later import Later
     from broker_core.remoting.plain_requests import PlainRequests
+    from broker_core.store.acknowledge import Acknowledgement
 
 TOPIC = "Orders"
 
@@ -86,3 +87,19 @@ def change(twin: Twin, key: str, value: str) -> None:
     configuration = twin.foundation.configuration
     assert update(configuration, {key: value}) == [key]
     twin.send.reconfigure(configuration.store.max_message_size)
+
+
+class Terms:
+    """One slave."""
+
+    slaves = 1
+    timeout_s = 3.0
+    fall_behind_max = 1 << 28
+
+
+def with_slave(twin: Twin) -> Acknowledgement:
+    """Make a twin a master with one slave, which has everything that is there."""
+    store = twin.parts.store
+    store.take_role(is_slave=False, terms=Terms())
+    store.acknowledge.replicated(store.max_commit_log_offset)
+    return store.acknowledge

@@ -14,7 +14,7 @@ from broker_core.protocol.command import parts_of
 from broker_core.trace.filter import TraceWatch
 from broker_core.trace.watch import Watcher
 from tests.support import send_frames
-from tests.support.native_turn import TOPIC, a_send, a_twin, change, served
+from tests.support.native_turn import TOPIC, a_send, a_twin, change, served, with_slave
 from tests.support.twins import Twin, is_compiled, settled
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from broker_core.store.acknowledge import Acknowledgement
 
 compiled = pytest.mark.skipif(
     not is_compiled(), reason="no compiled turn: python -m broker_core.native.build"
@@ -313,21 +312,6 @@ async def test_a_slave_and_a_full_disk_take_nothing(twin: Twin) -> None:
     twin.parts.store.availability.fill_disk()
 
     assert await served(twin, a_send()) == 0
-
-
-class Terms:
-    """One slave."""
-
-    slaves = 1
-    timeout_s = 3.0
-    fall_behind_max = 1 << 28
-
-
-def with_slave(twin: Twin) -> Acknowledgement:
-    store = twin.parts.store
-    store.take_role(is_slave=False, terms=Terms())
-    store.acknowledge.replicated(store.max_commit_log_offset)
-    return store.acknowledge
 
 
 @compiled

@@ -14,7 +14,7 @@ from broker_core.trace.filter import TraceWatch
 from broker_core.trace.watch import Watcher
 from tests.golden.frames import corpus
 from tests.support import pull_frames, send_frames
-from tests.support.native_turn import TOPIC, a_send, a_twin, change, served
+from tests.support.native_turn import TOPIC, a_send, a_twin, change, served, with_slave
 from tests.support.raw_remoting import frame
 from tests.support.send_frames import BINARY
 from tests.support.twins import Twin, is_compiled, settled
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from broker_core.protocol.command import RemotingCommand
-    from broker_core.store.acknowledge import Acknowledgement
 
 pytestmark = pytest.mark.skipif(
     not is_compiled(), reason="no compiled turn: python -m broker_core.native.build"
@@ -232,21 +231,6 @@ async def test_a_binary_pull_that_ends_with_nothing_says_so(twin: Twin) -> None:
         (19, "OFFSET_OVERFLOW_ONE"),
         (20, "NO_MATCHED_MESSAGE"),
     ]
-
-
-class Terms:
-    """One slave."""
-
-    slaves = 1
-    timeout_s = 3.0
-    fall_behind_max = 1 << 28
-
-
-def with_slave(twin: Twin) -> Acknowledgement:
-    store = twin.parts.store
-    store.take_role(is_slave=False, terms=Terms())
-    store.acknowledge.replicated(store.max_commit_log_offset)
-    return store.acknowledge
 
 
 async def test_binary_answers_that_waited_in_vain_say_so_in_kind(twin: Twin) -> None:
