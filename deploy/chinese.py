@@ -302,6 +302,8 @@ TARGET 是新目录，或以 .tar、.tar.zst 结尾的新文件。其中与数�
     "There is no directory {path}.": ("没有目录 {path}。"),
     "To go on: {command}": ("继续：{command}"),
     "Topics of {store} are deleted without a pause.": ("{store} 的 Topic 正在不断被删除。"),
+    "The log of {store} went on behind {offset} after it had stood still there: begin the backup "
+    "anew.": "{store} 的日志曾停在 {offset}，随后又继续写入：请重新开始备份。",
     "WARNING not in it: {what}": ("WARNING 未包含：{what}"),
     "[{bar}] {percent} %  {done} of {total}  {rate} a second  {left} left": (
         "[{bar}] {percent} %  {done} / {total}  每秒 {rate}  剩余 {left}"

@@ -7,6 +7,7 @@ What is copied when makes it consistent, as the files of a killed broker are:
    mends; what they alone know (where a queue goes on whose messages have all expired) is kept.
 3. The log's end: the last whole record, which is found in the files. Topics and groups right after
    it, so that none is missing that a record is of; should a topic be deleted meanwhile, once more.
+   What stands behind the end is a record being packed, and waited for, unless nothing changes.
 4. The log up to that end, the newest file first: of the oldest some may expire.
 
 The copy has the file `abort` and no checkpoint, so that its first start reads the whole log, checks
@@ -19,6 +20,7 @@ TransientStorePool alone holds back what is not committed yet.
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +35,8 @@ from deploy.gentle import OPENED
 from deploy.words import told
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from analytics.store.log_files import LogFile
     from deploy.backup_copier import Copier
 
@@ -40,6 +44,9 @@ TABLES = ("topics.json", "subscriptionGroup.json")
 """Files of config/ that are to name all that the log has messages of."""
 BOTH_MAX = 1000
 """So often may topics be deleted while the log's end is looked for."""
+SETTLED_SECONDS = 1.0
+"""What no broker has made a record of for so long is damage, or half a record of a killed one."""
+LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +91,15 @@ def log_bytes(place: StorePlace) -> int:
     files = _log_files(place)
     if not files:
         return 0
-    end, _ = Planner(files, ConsumeQueues(place.paths.consume_queue), CHUNK_BYTES).readable_end()
-    return max(0, end - files[0].from_offset)
+    return max(0, _readable_end(place, files)[0] - files[0].from_offset)
 
 
-def copy_store(copier: Copier, place: StorePlace) -> LogRange:
+def copy_store(
+    copier: Copier, place: StorePlace, pause: Callable[[float], None] = time.sleep
+) -> LogRange:
     """Copy a store; return what there is of its log.
+
+    pause: is called with seconds to wait.
 
     Raises:
         BackupError: it changes too fast.
@@ -106,10 +116,20 @@ def copy_store(copier: Copier, place: StorePlace) -> LogRange:
     copier.tree(f"{target}/{paths.diverged.name}/", paths.diverged)
     for queues in (paths.consume_queue, paths.consume_queue_ext):
         copier.tree(f"{target}/{queues.name}/", queues, is_queue=True)
-    end = _find_end(place)
+    end = _find_end(place, pause)
     for path, (text, modified_ns) in end.tables.items():
         copier.text(f"{target}/{path}", text, modified_ns)
     from_offset = _copy_log(copier, place, end)
+    if end.to_offset < end.copied_to and _readable_end(place, end.files)[0] != end.to_offset:
+        # Read while they were written, the bytes behind the end may have holes before records.
+        raise BackupError(
+            told(
+                "The log of {store} went on behind {offset} after it had stood still there: "
+                "begin the backup anew.",
+                store=place.paths.root,
+                offset=end.to_offset,
+            )
+        )
     # With it the next start trusts nothing but the log.
     copier.text(f"{target}/{paths.abort.name}", b"", 0)
     return LogRange(place.process, from_offset, end.to_offset)
@@ -140,12 +160,11 @@ def _copy_log(copier: Copier, place: StorePlace, end: _End) -> int:
     return first
 
 
-def _find_end(place: StorePlace) -> _End:
+def _find_end(place: StorePlace, pause: Callable[[float], None]) -> _End:
     deleted = place.paths.deleted_topics
     for _ in range(BOTH_MAX):
         before = _read(deleted)
-        files = _log_files(place)
-        end, copied_to = _end_of(place, files)
+        files, end, copied_to = _settled_end(place, pause)
         tables = {f"config/{name}": _read(place.paths.root / "config" / name) for name in TABLES}
         after = _read(deleted)
         if before == after:
@@ -157,14 +176,36 @@ def _find_end(place: StorePlace) -> _End:
     )
 
 
-def _end_of(place: StorePlace, files: list[LogFile]) -> tuple[int, int]:
-    if not files:
-        return 0, 0
-    queues = ConsumeQueues(place.paths.consume_queue)
-    end, behind = Planner(files, queues, CHUNK_BYTES).readable_end()
-    # What cannot be read is damage, or half a record of a broker that was killed: the next start
-    # tells which, and needs all of it for that.
-    return end, end if behind is None else max(file.to_offset for file in files)
+def _settled_end(
+    place: StorePlace, pause: Callable[[float], None]
+) -> tuple[list[LogFile], int, int]:
+    """Return the log's files, where it ends, and up to where it is copied.
+
+    A broker packs a record piece by piece, and files that are read meanwhile may show later pieces
+    without earlier ones. That passes; what does not is damage, or half a record of a broker that
+    was killed: the next start tells which, and needs all of it for that.
+    """
+    seen, waited = -1, 0.0
+    while True:
+        files = _log_files(place)
+        if not files:
+            return files, 0, 0
+        end, is_clean = _readable_end(place, files)
+        if is_clean:
+            return files, end, end
+        if end != seen:
+            seen, waited = end, 0.0
+        if waited >= SETTLED_SECONDS:
+            return files, end, max(file.to_offset for file in files)
+        pause(LOOK_SECONDS)
+        waited += LOOK_SECONDS
+
+
+def _readable_end(place: StorePlace, files: list[LogFile]) -> tuple[int, bool]:
+    """Return where the last whole record ends, and whether nothing stands behind it."""
+    planner = Planner(files, ConsumeQueues(place.paths.consume_queue), CHUNK_BYTES)
+    end, behind = planner.readable_end()
+    return end, behind is None
 
 
 def _require_no_links(place: StorePlace) -> None:

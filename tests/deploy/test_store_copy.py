@@ -8,7 +8,11 @@ import pytest
 
 from broker_core.formats import record
 from broker_core.verify.verifier import verify
-from deploy import backup_manifest
+from deploy import backup_manifest, backup_target
+from deploy.backup_copier import Copier
+from deploy.backup_manifest import BackupError
+from deploy.backup_progress import Progress
+from deploy.store_copy import StorePlace, copy_store
 from tests.support import backups
 from tests.support.backups import COUNT, TOPIC, make, messages, opened, run
 from tests.support.builders import put
@@ -35,6 +39,21 @@ def copied(data: Path, tmp_path: Path) -> Path:
     done = run("restore", target, "--data", restored)
     assert done.returncode == 0, done.stderr
     return restored
+
+
+class HalfPacked:
+    """The log's last record, of which nothing is there yet but its fixed part."""
+
+    def __init__(self, data: Path) -> None:
+        self._file = last_file(data)
+        self._whole = self._file.read_bytes()
+        start = self._whole.rindex(record.MESSAGE_MAGIC_BYTES) - record.MAGIC_POSITION
+        head = self._whole[: start + record.FIXED_V4_SIZE]
+        self._file.write_bytes(head.ljust(len(self._whole), b"\0"))
+
+    def finish(self) -> None:
+        """Pack the rest, as the broker does when it gets the processor again."""
+        self._file.write_bytes(self._whole)
 
 
 def to_offset(tmp_path: Path) -> int:
@@ -149,3 +168,37 @@ def test_damage_is_copied_as_damage_and_no_place_is_given_away(
         assert put(store, TOPIC, 2).queue_offset == COUNT
     assert len(found) == COUNT - 1
     assert which not in [one.body for one in found]
+
+
+def test_a_record_that_is_being_packed_is_waited_for(data: Path, tmp_path: Path) -> None:
+    with opened(data) as store:
+        end = store.max_commit_log_offset
+    packed = HalfPacked(data)
+    target = backup_target.opened(tmp_path / "backup")
+    copier = Copier(target, Progress(0))
+
+    place = StorePlace.of("broker", data / "store", "", "store")
+    done = copy_store(copier, place, lambda seconds: packed.finish())
+
+    assert done.to_offset == end
+    log = {entry.path: entry.stored for entry in copier.entries if "commitlog" in entry.path}
+    assert sum(log.values()) <= end
+
+
+def test_a_log_that_goes_on_after_it_stood_still_is_not_copied_with_holes(
+    data: Path, tmp_path: Path
+) -> None:
+    packed = HalfPacked(data)
+    target = backup_target.opened(tmp_path / "backup")
+    copier = Copier(target, Progress(0))
+    text = copier.text
+
+    def goes_on(path: str, content: bytes, modified_ns: int) -> None:
+        packed.finish()
+        text(path, content, modified_ns)
+
+    copier.text = goes_on  # type: ignore[method-assign]  # called between the search and the log
+    place = StorePlace.of("broker", data / "store", "", "store")
+
+    with pytest.raises(BackupError, match="went on behind"):
+        copy_store(copier, place, lambda seconds: None)
