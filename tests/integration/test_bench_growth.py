@@ -120,10 +120,20 @@ def test_sends_near_to_a_roll_are_apart_from_the_others() -> None:
     reach = int(ROLL_SECONDS * 1e9)
     answers = Answers()
     answers.rolls = [10 * reach, 20 * reach]
-    answers.due = [8 * reach, 9 * reach, 11 * reach, 12 * reach, 20 * reach, 30 * reach]
-    answers.latencies = [1, 2, 3, 4, 5, 6]
+    answers.due.extend(reach * number for number in (8, 9, 11, 12, 20, 30))
+    answers.latencies.extend(range(1, 7))
 
-    assert answers.split_at_rolls() == ([2, 3, 5], [1, 4, 6])
+    near, others = answers.split_at_rolls()
+
+    assert (near.tolist(), others.tolist()) == ([2, 3, 5], [1, 4, 6])
+
+
+def test_figures_of_a_slice_are_those_of_its_sends_in_order() -> None:
+    answers = Answers()
+    answers.due.extend(range(1001))
+    answers.latencies.extend(number * MILLISECOND for number in range(1000, -1, -1))
+
+    assert Slice.of(answers, 10.0, 5_000_000) == (100.1, 500.0, 990.0, 999.0, 0.0, 5.0)
 
 
 def slice_of(p999: float, roll: float, megabytes: float) -> Slice:
@@ -149,8 +159,8 @@ def test_a_steady_load_is_judged_by_its_worst_slice_and_by_growth(
 
 def test_a_slice_tells_the_latest_send_at_a_roll() -> None:
     answers = Answers()
-    answers.due = list(range(0, 1000 * MILLISECOND, MILLISECOND))
-    answers.latencies = [MILLISECOND] * 1000
+    answers.due.extend(list(range(0, 1000 * MILLISECOND, MILLISECOND)))
+    answers.latencies.extend([MILLISECOND] * 1000)
     answers.latencies[500] = 9 * MILLISECOND
     answers.rolls = [500 * MILLISECOND]
 
