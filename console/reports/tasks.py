@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import signal
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from celery.signals import worker_ready, worker_shutting_down
+import redis
+from celery.signals import worker_init, worker_ready, worker_shutting_down
 from django.db import DatabaseError, connections
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
+from kombu.exceptions import OperationalError
 
 from console.alerts.telling import tell
 from console.celery import app
@@ -20,7 +23,9 @@ from console.reports.models import (
     LOST_AFTER_S,
     LOST_SENTENCE,
     NOT_TAKEN_SENTENCE,
+    QUEUED_SECONDS_MAX,
     RUNS_KEPT,
+    SENTENCE_CHARS_MAX,
     WORKING,
     ReportRun,
     RunState,
@@ -38,6 +43,8 @@ logger = logging.getLogger(__name__)
 LOST_LOOKED_FOR_S = LOST_AFTER_S / 2
 class_archive = Making()
 STOPPED_SENTENCE = "The worker was stopped while this report ran; start the report again."
+AGAIN = " again"
+"""Ends the slot of a run that stands in for one whose worker ended: there is one of them."""
 
 
 @app.task(bind=True, name="console.reports.run_report")
@@ -48,6 +55,25 @@ def run_report(self: Task[..., None], run_id: int) -> None:
         logger.warning("report run is gone: run=%s", run_id)
         return
     perform(run, worker=str(self.request.hostname or ""))
+    if run.state == RunState.DONE and run.schedule is not None:
+        tell(schedules.channels_of(run.schedule), lambda: result_of(run))
+
+
+def queue(run: ReportRun) -> str:
+    """Have a worker run it; return why that cannot be, and the run has failed then, else ""."""
+    try:
+        # No retries: a page must not wait for a Redis that is down.
+        run_report.apply_async(args=(run.pk,), expires=QUEUED_SECONDS_MAX, retry=False)
+    except (OperationalError, redis.RedisError, OSError) as error:
+        sentence = f"The report could not be put in the queue: {error}"[:SENTENCE_CHARS_MAX]
+        run.move(
+            RunState.FAILED,
+            among=(RunState.QUEUED,),
+            finished_at=timezone.now(),
+            failure=sentence,
+        )
+        return sentence
+    return ""
 
 
 @app.task(bind=True, name=schedules.SCHEDULED_TASK)
@@ -145,6 +171,36 @@ def mark_lost(*, restarted: str = "") -> int:
     return marked
 
 
+def run_lost_again() -> int:
+    """Queue scheduled runs again that ended because their worker did, once each; return how many.
+
+    Nobody watches a schedule: without this a report would be missing for that time.
+    """
+    now = timezone.now()
+    lost = ReportRun.objects.filter(
+        state=RunState.FAILED,
+        failure__in=(LOST_SENTENCE, STOPPED_SENTENCE),
+        schedule__enabled=True,
+        slot__isnull=False,
+        created_at__gt=now - timedelta(seconds=QUEUED_SECONDS_MAX),
+    ).exclude(slot__endswith=AGAIN)
+    count = 0
+    for run in lost.select_related("schedule", "schedule__crontab", "schedule__interval"):
+        schedule = run.schedule
+        catches_up = schedules.arguments(schedule).get("catch_up", True)
+        if not catches_up and schedules.is_late(schedule, now):
+            continue
+        again, is_new = ReportRun.objects.get_or_create(
+            slot=f"{run.slot}{AGAIN}",
+            defaults={"report": run.report, "parameters": run.parameters, "schedule": schedule},
+        )
+        if is_new:
+            logger.warning("run again, its worker had ended: slot=%s", run.slot)
+            queue(again)
+            count += 1
+    return count
+
+
 def forget_old_runs() -> None:
     """Delete all but the newest RUNS_KEPT runs."""
     kept = ReportRun.objects.order_by("-created_at", "-id").values_list("pk", flat=True)
@@ -155,9 +211,31 @@ def forget_old_runs() -> None:
         ).delete()
 
 
+@worker_init.connect
+def on_worker_init(**_: object) -> None:
+    """Give back to the queue what a killed worker had taken.
+
+    Redis itself would do that after hours. Another worker's are given back, too: whoever takes them
+    finds that they were taken.
+    """
+    try:
+        with app.connection_for_write() as connection:
+            give_back(connection.default_channel)
+    except (OperationalError, redis.RedisError, OSError) as error:
+        logger.warning("what a killed worker had taken comes later: %s", error)
+
+
+def give_back(channel: Any) -> None:
+    unacknowledged = channel.qos
+    with channel.conn_or_acquire() as client:
+        for tag in client.zrange(unacknowledged.unacked_index_key, 0, -1):
+            unacknowledged.restore_by_tag(tag, client)
+
+
 @worker_ready.connect
 def on_worker_ready(sender: Any = None, **_: object) -> None:
     mark_lost(restarted=str(getattr(sender, "hostname", "")))
+    run_lost_again()
     class_archive.begin()
     timer = getattr(sender, "timer", None)
     if timer is not None:
@@ -168,6 +246,7 @@ def on_worker_ready(sender: Any = None, **_: object) -> None:
 def look_for_lost() -> None:
     try:
         mark_lost()
+        run_lost_again()
     except DatabaseError:
         logger.exception("runs that lost their worker cannot be looked for")
     finally:

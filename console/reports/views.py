@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import redis
 from django.conf import settings
 from django.contrib import messages
 from django.http import (
@@ -18,7 +17,6 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.translation import get_language, gettext, gettext as _, ngettext, override
 from django.views.decorators.http import require_safe
-from kombu.exceptions import OperationalError
 
 from console.accounts.permissions import operators_action
 from console.alerts import fonts, rasters
@@ -29,8 +27,6 @@ from console.reports import catalog, health, results
 from console.reports.behind import Behind
 from console.reports.forms import ParametersForm, StartForm
 from console.reports.models import (
-    QUEUED_SECONDS_MAX,
-    SENTENCE_CHARS_MAX,
     WORKING,
     ReportRun,
     RunState,
@@ -43,7 +39,7 @@ from console.reports.presenting import (
     shown_schedules,
 )
 from console.reports.runner import parquet_path
-from console.reports.tasks import run_report
+from console.reports.tasks import queue
 from console.reports.telling import picture_of
 from console.sql.rights import may_query
 
@@ -132,18 +128,9 @@ def started(request: HttpRequest, report: Report, parameters: dict[str, Any]) ->
         run = ReportRun.objects.create(
             report=report.name, parameters=parameters, requested_by_id=request.user.pk
         )
-        try:
-            # No retries: a page must not wait for a Redis that is down.
-            run_report.apply_async(args=(run.pk,), expires=QUEUED_SECONDS_MAX, retry=False)
-        except (OperationalError, redis.RedisError, OSError) as error:
+        if problem := queue(run):
             entry.outcome = Entry.Outcome.FAILED
-            entry.remark = f"The report could not be put in the queue: {error}"[:SENTENCE_CHARS_MAX]
-            run.move(
-                RunState.FAILED,
-                among=(RunState.QUEUED,),
-                finished_at=timezone.now(),
-                failure=entry.remark,
-            )
+            entry.remark = problem
     return run
 
 

@@ -20,7 +20,7 @@ from console.alerts.models import Channel, Message
 from console.alerts.pictures import Line, Words, kept_picture
 from console.reports import health, runner, schedules, tasks
 from console.reports.forms import ScheduleForm
-from console.reports.models import ReportRun, RunState
+from console.reports.models import LOST_SENTENCE, QUEUED_SECONDS_MAX, ReportRun, RunState
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import Settings
@@ -213,6 +213,70 @@ def test_a_time_that_was_missed_is_caught_up_where_the_schedule_says_so(
         )
 
     assert ReportRun.objects.filter(schedule=schedule).count() == runs
+
+
+def lost_run(schedule: PeriodicTask, failure: str = LOST_SENTENCE, **fields: Any) -> ReportRun:
+    return ReportRun.objects.create(
+        report="traffic",
+        parameters={"hours": 6},
+        schedule=schedule,
+        state=RunState.FAILED,
+        failure=failure,
+        slot=f"{schedule.pk}@2026-11-20T06:00",
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("failure", [LOST_SENTENCE, tasks.STOPPED_SENTENCE])
+def test_a_scheduled_run_whose_worker_ended_is_run_again_once(
+    monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    queued: list[int] = []
+    monkeypatch.setattr(tasks.run_report, "apply_async", lambda args, **_: queued.extend(args))
+    lost = lost_run(cron_of("0 6 * * *"), failure)
+
+    assert [tasks.run_lost_again() for _ in range(2)] == [1, 0]
+
+    (again,) = ReportRun.objects.exclude(pk=lost.pk)
+    assert (again.report, again.parameters, again.schedule) == (
+        lost.report,
+        lost.parameters,
+        lost.schedule,
+    )
+    assert queued == [again.pk]
+    again.move(RunState.FAILED, among=(RunState.QUEUED,), failure=failure)
+    assert tasks.run_lost_again() == 0
+
+
+def test_what_failed_otherwise_or_nobody_wants_any_more_is_not_run_again() -> None:
+    schedule = cron_of("0 6 * * *")
+    lost_run(schedule, "There is no lake.")
+    off = cron_of("0 7 * * *")
+    lost_run(off)
+    PeriodicTask.objects.filter(pk=off.pk).update(enabled=False)
+    long_ago = timezone.now() - timedelta(seconds=QUEUED_SECONDS_MAX + 60)
+    lost_run(cron_of("0 8 * * *"), created_at=long_ago)
+    # Its time has passed, and it is not to be caught up with.
+    late = timezone.now() - timedelta(seconds=2 * schedules.LATE_S)
+    lost_run(cron_of(f"{late.minute} {late.hour} * * *", catch_up=False))
+    ReportRun.objects.create(report="traffic", state=RunState.FAILED, failure=LOST_SENTENCE)
+
+    assert tasks.run_lost_again() == 0
+
+
+def test_what_a_second_run_found_is_sent_as_that_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room = Channel.objects.create(name="room", kind="slack", url="https://example.com/x")
+    lost_run(cron_of("0 6 * * *", channels=[room.pk]))
+    monkeypatch.setattr(
+        tasks.run_report, "apply_async", lambda args, **_: tasks.run_report.apply(args)
+    )
+
+    assert tasks.run_lost_again() == 1
+
+    assert ReportRun.objects.filter(state=RunState.DONE).count() == 1
+    assert Message.objects.get().content["status"] == "result"
 
 
 def test_a_result_is_sent_with_its_sentence_table_and_picture() -> None:

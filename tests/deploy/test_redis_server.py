@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import stat
 import subprocess
+from queue import Empty
 from typing import TYPE_CHECKING
 
 import pytest
 import redis
+from kombu import Connection
 
+from console.reports import tasks
 from deploy import redis_server
 from tests.support.listeners import listening
 from tests.support.waiting import until
@@ -48,6 +51,39 @@ def test_only_this_user_reaches_it(server: tuple[Path, int]) -> None:
 
     assert listening(pid) == {f"unix {socket}"}
     assert stat.S_IMODE(socket.stat().st_mode) == 0o700
+
+
+def test_what_a_killed_worker_had_taken_is_there_for_the_next_one(
+    server: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"redis+socket://{server[0]}"
+    with Connection(url) as connection:
+        queue = connection.SimpleQueue("celery")
+        queue.put({"run": 1})
+        assert queue.get(timeout=SECONDS).payload == {"run": 1}
+        # As at kill -9: neither acknowledged nor given back.
+        with pytest.raises(Empty):
+            queue.get(timeout=0.1)
+        monkeypatch.setattr(tasks.app, "connection_for_write", lambda: Connection(url))
+
+        tasks.on_worker_init()
+
+        again = queue.get(timeout=SECONDS)
+        again.ack()
+    assert again.payload == {"run": 1}
+    client = redis.Redis(unix_socket_path=str(server[0]))
+    assert (client.zcard("unacked_index"), client.hlen("unacked")) == (0, 0)
+
+
+def test_a_worker_starts_without_redis(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"redis+socket://{tmp_path / 'nobody'}"
+    monkeypatch.setattr(tasks.app, "connection_for_write", lambda: Connection(url))
+
+    tasks.on_worker_init()
+
+    assert "what a killed worker had taken comes later" in caplog.text
 
 
 def test_a_full_queue_refuses_and_forgets_nothing(server: tuple[Path, int]) -> None:
