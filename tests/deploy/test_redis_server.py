@@ -11,6 +11,7 @@ import pytest
 import redis
 from kombu import Connection
 
+from console.celery import app
 from console.reports import tasks
 from deploy import redis_server
 from tests.support.listeners import listening
@@ -64,7 +65,7 @@ def test_what_a_killed_worker_had_taken_is_there_for_the_next_one(
         # As at kill -9: neither acknowledged nor given back.
         with pytest.raises(Empty):
             queue.get(timeout=0.1)
-        monkeypatch.setattr(tasks.app, "connection_for_write", lambda: Connection(url))
+        monkeypatch.setattr(app, "connection_for_write", lambda: Connection(url))
 
         tasks.on_worker_init()
 
@@ -79,7 +80,7 @@ def test_a_worker_starts_without_redis(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = f"redis+socket://{tmp_path / 'nobody'}"
-    monkeypatch.setattr(tasks.app, "connection_for_write", lambda: Connection(url))
+    monkeypatch.setattr(app, "connection_for_write", lambda: Connection(url))
 
     tasks.on_worker_init()
 

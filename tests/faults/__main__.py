@@ -8,6 +8,7 @@
     model       the store against a model of it, with crashes between any two lines
     promotion   kill -9 of a master under load, promotion of its slave, return of the old one
     partition   partitions, flapping, slow and lossy links between a master and its slave
+    appliance   kill -9 of each process of an appliance: it comes back, each report is made once
     recovery    how fast a start reads the log
 
     python -m tests.faults kill --cycles 1000
@@ -16,6 +17,7 @@
     python -m tests.faults model --examples 2000
     python -m tests.faults promotion --rounds 200
     python -m tests.faults partition --rounds 500
+    python -m tests.faults appliance --rounds 10
 
 Exit code 0 when nothing was wrong, 1 when something was, 2 when the machine lacks something.
 Each run prints its seed; --seed repeats it.
@@ -32,6 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.faults import (
+    appliance_kills,
     broker_kill,
     flips,
     kill,
@@ -115,6 +118,12 @@ def _promotion(arguments: Namespace, directory: Path, dice: Random) -> bool:
         _say(f"{kind} {found}")
         is_right = is_right and not found.wrong
     return is_right
+
+
+def _appliance(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    found = appliance_kills.run(directory / "appliance", arguments.rounds, dice, say=_say)
+    _say(str(found))
+    return not found.wrong
 
 
 def _partition(arguments: Namespace, directory: Path, dice: Random) -> bool:
@@ -211,6 +220,13 @@ COMMANDS = (
         _partition,
         network.missing,
         (("--rounds", _number(50, "partitions")),),
+    ),
+    Command(
+        "appliance",
+        "kill -9 each process of an appliance (redis-server, Java)",
+        _appliance,
+        appliance_kills.missing,
+        (("--rounds", _number(3, "over all its processes")),),
     ),
     Command(
         "recovery",
