@@ -100,7 +100,7 @@ def build_requests(
         readings,
         left,
     )
-    plain_requests = build_plain_requests(foundation, storage, processors.send, processors.pull)
+    plain_requests = build_plain_requests(foundation, storage, processors)
     refusals = RefusalTrace(storage.tracer, clients.consumers)
 
     def on_connection_lost(connection: Connection) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-    from broker_core.native.turn import NativePlainReplay, PullTurn, SendTurn, Span, Turn
+    from broker_core.native.turn import EndTurn, NativePlainReplay, PullTurn, SendTurn, Span, Turn
 
     Bytes = bytes | bytearray | memoryview
 
@@ -36,6 +36,7 @@ class Native(NamedTuple):
     """See broker_core.trace.records."""
     turn: type[Turn] | None = None
     pull_turn: type[PullTurn] | None = None
+    end_turn: type[EndTurn] | None = None
     span: type[Span] | None = None
     """See broker_core.trace.recorder."""
 
@@ -89,6 +90,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Native:
         module.sampled,
         module.Turn,
         module.PullTurn,
+        module.EndTurn,
         module.Span,
     )
 

@@ -13,6 +13,7 @@ ctypedef const uint8_t* Bytes
 cdef enum:
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
+    END_TRANSACTION = 37
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
     LITE_PULL_MESSAGE = 361
@@ -22,6 +23,7 @@ cdef enum:
     PROPERTIES_MAX = 32767
     SPECIAL_MAX = 16
     COMMON_MAX = 32
+    WAIT_MAX = 8
     FIELDS_MAX = 100
     ITEM_HEAD = 20
     ITEM_MIN = 22
@@ -99,6 +101,33 @@ cdef struct Send:
     bint is_binary
 
 
+cdef struct End:
+    # What ends a transaction.
+    Text group
+    int64_t queue_offset
+    int64_t commit_log_offset
+    int32_t outcome
+
+
+# Fields of an end, each a bit.
+cdef enum:
+    END_GROUP_FIELD = 1
+    END_QUEUE_OFFSET_FIELD = 2
+    END_OFFSET_FIELD = 4
+    END_OUTCOME_FIELD = 8
+    END_FIELDS = 15
+
+
+cdef struct Half:
+    # Of a half message's properties, which are all whole, and none of them twice.
+    Text tags
+    Text keys
+    Text uniq_key
+    Text group
+    Text real_topic
+    Text real_queue_id
+
+
 cdef struct Special:
     Bytes at[SPECIAL_MAX]
     Py_ssize_t size[SPECIAL_MAX]
@@ -114,6 +143,18 @@ cdef struct Properties:
     # Only whether it is there, and whether it says "false".
     bint has_wait
     bint is_unawaited
+
+
+cdef struct Prepared:
+    # Of a half message that comes: what is stored of its properties, but for its places.
+    Properties properties
+    Text group
+    Text immunity
+    Bytes wait_at
+    Bytes wait_end
+    bint is_prepared
+    uint8_t wait[WAIT_MAX]
+    Py_ssize_t wait_size
 
 
 cdef struct Item:
@@ -553,8 +594,73 @@ cdef inline Bytes read_pull_fields(Bytes at, Bytes end, Pull* pull) noexcept nog
     return NULL if seen & NEEDED_FIELDS != NEEDED_FIELDS else at + 1
 
 
+cdef inline uint32_t end_field(Text name) noexcept nogil:
+    """Return which field of an end a name is, 0 for other names."""
+    if is_text(name, b"producerGroup", 13):
+        return END_GROUP_FIELD
+    if is_text(name, b"tranStateTableOffset", 20):
+        return END_QUEUE_OFFSET_FIELD
+    if is_text(name, b"commitLogOffset", 15):
+        return END_OFFSET_FIELD
+    return END_OUTCOME_FIELD if is_text(name, b"commitOrRollback", 16) else 0
+
+
+cdef inline int64_t most_of_end(uint32_t field) noexcept nogil:
+    return INT32_MOST if field == END_OUTCOME_FIELD else 999999999999999999
+
+
+cdef inline void set_end_field(End* ending, uint32_t field, Text text,
+                               int64_t number) noexcept nogil:
+    if field == END_GROUP_FIELD:
+        ending.group = text
+    elif field == END_QUEUE_OFFSET_FIELD:
+        ending.queue_offset = number
+    elif field == END_OFFSET_FIELD:
+        ending.commit_log_offset = number
+    elif field == END_OUTCOME_FIELD:
+        ending.outcome = <int32_t>number
+
+
+cdef inline Bytes read_end_fields(Bytes at, Bytes end, End* ending) noexcept nogil:
+    """Read the ext fields of an end, each at most once; others are passed over."""
+    cdef uint32_t seen = 0, field
+    cdef int64_t number = 0
+    cdef Text key, text
+    cdef int count = 0
+    text.at = at
+    text.size = 0
+    text.is_escaped = False
+    if at >= end or at[0] != 123:
+        return NULL
+    at += 1
+    while True:
+        at = read_text(at, end, &key)
+        if at == NULL or key.is_escaped or at >= end or at[0] != 58 or count == FIELDS_MAX:
+            return NULL
+        at += 1
+        count += 1
+        field = end_field(key)
+        if field > END_GROUP_FIELD:
+            at = read_int_text(at, end, 0, most_of_end(field), &number)
+        else:
+            at = read_text(at, end, &text)
+        if at == NULL or at >= end or seen & field:
+            return NULL
+        if field == END_GROUP_FIELD and text.is_escaped:
+            return NULL
+        set_end_field(ending, field, text, number)
+        seen |= field
+        if at[0] == 44:
+            at += 1
+        elif at[0] == 125:
+            break
+        else:
+            return NULL
+    return NULL if seen != END_FIELDS else at + 1
+
+
 cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
-                             Pull* pull) noexcept nogil:
+                             Pull* pull, End* ending) noexcept nogil:
     """Read a whole JSON header of a request, with the fields of one kind."""
     cdef uint32_t seen = 0, bit
     cdef int64_t number = 0
@@ -599,8 +705,10 @@ cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
                 # Its code stands before it, or it is not plain.
                 is_long = seen & 1 and head.code == SEND_MESSAGE
                 at = read_ext_fields(at, end, send, is_long)
-            else:
+            elif pull != NULL:
                 at = read_pull_fields(at, end, pull)
+            else:
+                at = read_end_fields(at, end, ending)
         else:
             return False
         if at == NULL or at >= end or seen & bit:
@@ -744,13 +852,50 @@ cdef inline bint read_binary_send(Bytes at, Bytes end, Head* head, Send* send) n
     return seen & 0xF2 == 0xF2
 
 
+cdef inline bint read_binary_end(Bytes at, Bytes end, Head* head, End* ending) noexcept nogil:
+    """Read a whole binary header with the fields of an end; tell if it is one.
+
+    An empty value is none; of a name that comes twice, as in signed requests, the last counts.
+    """
+    cdef uint32_t seen = 0, field
+    cdef int64_t number = 0
+    cdef Text name, value
+    cdef int count = 0
+    at = read_binary_head(at, end, head)
+    if at == NULL:
+        return False
+    while at < end:
+        at = read_entry(at, end, &name, &value)
+        if at == NULL or count == FIELDS_MAX:
+            return False
+        count += 1
+        field = end_field(name) if value.size else 0
+        if field > END_GROUP_FIELD:
+            if not whole_int(value, 0, most_of_end(field), &number):
+                return False
+        set_end_field(ending, field, value, number)
+        seen |= field
+    return seen == END_FIELDS
+
+
+cdef inline bint read_end(Bytes at, Bytes end, bint is_binary, End* ending) noexcept nogil:
+    """Read a whole header of an end that is not answered, as clients send it; tell if it is one."""
+    cdef Head head
+    if is_binary:
+        if not read_binary_end(at, end, &head, ending):
+            return False
+    elif not read_header(at, end, &head, NULL, NULL, ending):
+        return False
+    return head.flag == ONEWAY and head.code == END_TRANSACTION
+
+
 cdef inline bint read_pull(Bytes at, Bytes end, bint is_binary, Pull* pull) noexcept nogil:
     """Read a whole header of a pull that is answered; tell if it is one."""
     cdef Head head
     if is_binary:
         if not read_binary_pull(at, end, &head, pull):
             return False
-    elif not read_header(at, end, &head, NULL, pull):
+    elif not read_header(at, end, &head, NULL, pull, NULL):
         return False
     pull.code = head.code
     pull.opaque = head.opaque
@@ -764,7 +909,7 @@ cdef inline bint read_send(Bytes at, Bytes end, bint is_binary, Send* send) noex
     if is_binary:
         if not read_binary_send(at, end, &head, send):
             return False
-    elif not read_header(at, end, &head, send, NULL):
+    elif not read_header(at, end, &head, send, NULL, NULL):
         return False
     send.code = head.code
     send.opaque = head.opaque
@@ -947,6 +1092,144 @@ cdef inline bint read_common(Text text, uint8_t* out, Special* special,
             return False
         at = to + 1
     found.size = size
+    return True
+
+
+cdef inline bint is_name(Bytes at, Py_ssize_t size, const char* name,
+                         Py_ssize_t name_size) noexcept nogil:
+    return size == name_size and memcmp(at, name, size) == 0
+
+
+cdef inline bint note_prepared(Bytes at, Py_ssize_t name_size, Text value,
+                               Special* special, Prepared* found) noexcept nogil:
+    """Keep what is needed of a half message's pair; tell whether the pair is plain."""
+    cdef int i
+    if is_name(at, name_size, b"TRAN_MSG", 8):
+        found.is_prepared = is_text(value, b"true", 4)
+        return found.is_prepared
+    for i in range(special.count):
+        if name_size == special.size[i] and memcmp(at, special.at[i], name_size) == 0:
+            return False
+    if is_name(at, name_size, b"REAL_TOPIC", 10) or is_name(at, name_size, b"REAL_QID", 8):
+        return False
+    if is_name(at, name_size, b"WAIT", 4):
+        found.properties.has_wait = True
+        found.properties.is_unawaited = is_text(value, b"false", 5)
+        if value.size > WAIT_MAX:
+            return False
+        memcpy(found.wait, value.at, value.size)
+        found.wait_size = value.size
+        found.wait_at = at
+        found.wait_end = value.at + value.size + 1
+    elif is_name(at, name_size, b"PGROUP", 6):
+        found.group = value
+    elif is_name(at, name_size, b"CHECK_IMMUNITY_TIME_IN_SECONDS", 30):
+        found.immunity = value
+    else:
+        note_pair(
+            at, name_size, value, &found.properties.tags, &found.properties.keys,
+            &found.properties.uniq_key
+        )
+    return True
+
+
+cdef inline bint read_prepared(Text text, uint8_t* out, Special* special,
+                               Prepared* found) noexcept nogil:
+    """Write the properties of a half message, but for its places; tell whether they are plain.
+
+    They are stored as the twin's `decode` and `encode` leave them, so only what these leave as it
+    is counts as plain; WAIT is taken out, and stands behind the places. A separator ends them.
+    """
+    cdef Py_ssize_t size = unescape(text, out)
+    cdef Bytes names[COMMON_MAX]
+    cdef Py_ssize_t sizes[COMMON_MAX]
+    cdef Bytes at = out
+    cdef Bytes end, to, middle
+    cdef Py_ssize_t name_size
+    cdef Text value
+    cdef int i, count = 0
+    found.properties.tags.size = found.properties.keys.size = found.properties.uniq_key.size = 0
+    found.properties.has_wait = found.properties.is_unawaited = found.is_prepared = False
+    found.group.size = found.immunity.size = found.wait_size = 0
+    value.is_escaped = False
+    if size <= 0:
+        return False
+    if out[size - 1] != BETWEEN:
+        out[size] = BETWEEN
+        size += 1
+    end = out + size
+    while at < end:
+        # There is one: the last byte.
+        to = <Bytes>memchr(at, BETWEEN, end - at)
+        middle = <Bytes>memchr(at, NAME_VALUE, to - at)
+        if middle == NULL or middle == at or middle + 1 == to or count == COMMON_MAX:
+            return False
+        name_size = middle - at
+        for i in range(count):
+            if name_size == sizes[i] and memcmp(at, names[i], name_size) == 0:
+                return False
+        names[count] = at
+        sizes[count] = name_size
+        count += 1
+        value.at = middle + 1
+        value.size = to - value.at
+        if not note_prepared(at, name_size, value, special, found):
+            return False
+        at = to + 1
+    if found.properties.has_wait:
+        cut(out, found.wait_at, found.wait_end, end, &found.properties)
+        if found.group.size and found.group.at > found.wait_at:
+            found.group.at -= found.wait_end - found.wait_at
+        if found.immunity.size and found.immunity.at > found.wait_at:
+            found.immunity.at -= found.wait_end - found.wait_at
+        size -= found.wait_end - found.wait_at
+    found.properties.size = size
+    return found.is_prepared
+
+
+cdef inline bint read_half(Bytes at, Py_ssize_t size, Half* found) noexcept nogil:
+    """Find what a commit needs of a half message's properties; tell whether they are plain.
+
+    The committed message has them as the twin's `decode` and `encode` leave them: plain are those
+    that these leave as they are.
+    """
+    cdef Bytes names[COMMON_MAX]
+    cdef Py_ssize_t sizes[COMMON_MAX]
+    cdef Bytes end = at + size
+    cdef Bytes to, middle
+    cdef Py_ssize_t name_size
+    cdef Text value
+    cdef int i, count = 0
+    found.tags.size = found.keys.size = found.uniq_key.size = 0
+    found.group.size = found.real_topic.size = found.real_queue_id.size = 0
+    value.is_escaped = False
+    if size == 0 or end[-1] == BETWEEN or not is_sound(at, size):
+        return False
+    while at < end:
+        to = <Bytes>memchr(at, BETWEEN, end - at)
+        if to == NULL:
+            to = end
+        middle = <Bytes>memchr(at, NAME_VALUE, to - at)
+        if middle == NULL or middle == at or middle + 1 == to or count == COMMON_MAX:
+            return False
+        name_size = middle - at
+        for i in range(count):
+            if name_size == sizes[i] and memcmp(at, names[i], name_size) == 0:
+                return False
+        names[count] = at
+        sizes[count] = name_size
+        count += 1
+        value.at = middle + 1
+        value.size = to - value.at
+        if name_size == 6 and memcmp(at, b"PGROUP", 6) == 0:
+            found.group = value
+        elif name_size == 10 and memcmp(at, b"REAL_TOPIC", 10) == 0:
+            found.real_topic = value
+        elif name_size == 8 and memcmp(at, b"REAL_QID", 8) == 0:
+            found.real_queue_id = value
+        else:
+            note_pair(at, name_size, value, &found.tags, &found.keys, &found.uniq_key)
+        at = to + 1
     return True
 
 

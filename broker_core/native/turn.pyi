@@ -20,8 +20,22 @@ class PullTurn:
         self, pull: object, reader: object, put_state: object, stats: object, clock: object
     ) -> None: ...
 
+class EndTurn:
+    def __init__(
+        self,
+        end_transaction: object,
+        transactions: object,
+        puts: object,
+        store_config: object,
+        tracer: object,
+        acknowledge: object,
+        clock: object,
+    ) -> None: ...
+
 class Turn:
-    def __init__(self, sends: SendTurn | None, pulls: PullTurn | None) -> None: ...
+    def __init__(
+        self, sends: SendTurn | None, pulls: PullTurn | None, ends: EndTurn | None
+    ) -> None: ...
     @property
     def left(self) -> dict[str, int]: ...
     def serve(

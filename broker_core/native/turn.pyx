@@ -1,5 +1,5 @@
 # cython: language_level=3, cdivision=True, embedsignature=False
-"""The turn of the loop for plain sends, batches and pulls, compiled.
+"""The turn of the loop for plain sends, batches, pulls and commits, compiled.
 
 Load, run, store: a turn reads positions and buffers out of the objects of the broker, serves as
 many plain sends as the received bytes hold, and writes back at its end. In between no Python code
@@ -24,7 +24,7 @@ from cpython.buffer cimport (
 )
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 cdef extern from "<string.h>" nogil:
@@ -47,6 +47,7 @@ from broker_core.native.pack cimport (
 )
 from broker_core.native.scan cimport (
     BETWEEN,
+    END_TRANSACTION,
     LITE_PULL_MESSAGE,
     PROPERTIES_MAX,
     PULL_MESSAGE,
@@ -55,7 +56,10 @@ from broker_core.native.scan cimport (
     SEND_MESSAGE_V2,
     SPECIAL_MAX,
     Bytes,
+    End,
+    Half,
     Item,
+    Prepared,
     Properties,
     Pull,
     Send,
@@ -66,12 +70,16 @@ from broker_core.native.scan cimport (
     characters,
     java_hash,
     read_common,
+    read_end,
+    read_half,
     read_item,
     read_item_properties,
+    read_prepared,
     read_properties,
     read_pull,
     read_send,
     unescape,
+    whole_int,
 )
 
 from broker_core.formats.record import CRC_DIGITS, CRC_NAME, CRC_ROOM, CRC_SEPARATOR
@@ -114,11 +122,12 @@ cdef enum:
     READER = 11
     OFFSET = 12
     MESSAGES = 13
-    REASONS = 14
+    TRANSACTION = 14
+    REASONS = 15
 
 LEFT = (
     "", "code", "header", "handler", "store", "queue", "property", "acknowledgement", "room",
-    "batch", "watched", "reader", "offset", "messages",
+    "batch", "watched", "reader", "offset", "messages", "transaction",
 )
 
 cdef const char* BEGINS = b'{"code":'
@@ -264,6 +273,9 @@ cdef class SendTurn:
     cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
     cdef object _waiting, _timestamp, _picking, _trace, _received_s
     cdef list _picked
+    cdef list _halves
+    cdef str _half_topic
+    cdef bint _takes_halves
     cdef tuple _parts
     cdef tuple _special_names
     # See PlainSends.
@@ -321,6 +333,9 @@ cdef class SendTurn:
         self._picking = tracer.picking
         self._trace = send.trace
         self._picked = []
+        self._halves = []
+        self._half_topic = plain.half_topic
+        self._takes_halves = False
         self._acknowledge = acknowledge
         self._now_ms = clock.now_ms
         self._monotonic = clock.monotonic
@@ -373,6 +388,8 @@ cdef class SendTurn:
                 taken = self._run(begin, begin + size, decoder.frame_max, room, requests_max)
             finally:
                 self._store()
+                if self._halves:
+                    self._tell_halves(born_host)
                 if self._picked:
                     self._tell_picked(born_host)
             if taken == 0:
@@ -437,6 +454,7 @@ cdef class SendTurn:
         self._entries_at = PREFIX + len(binary[0]) + 4 + len(binary[1])
         self._msg_id_at = self._entries_at + 4 + len(binary[2])
         self._binary_parts = binary
+        self._takes_halves = plain.takes_halves and not self._is_guarded
         self._parts = plain.answer_parts
         return True
 
@@ -462,9 +480,10 @@ cdef class SendTurn:
         cdef Bytes at = begin
         cdef Bytes body
         cdef int64_t total, header
-        cdef bint is_binary
+        cdef bint is_binary, is_half
         cdef Send send
         cdef Properties properties
+        cdef Prepared prepared
         cdef Py_ssize_t answer_max = self._parts_size + NUMBERS_MAX
         if room > ANSWERS_MAX - answer_max:
             room = ANSWERS_MAX - answer_max
@@ -488,11 +507,17 @@ cdef class SendTurn:
                 self._why = HANDLER
                 break
             self._why = PROPERTY
+            is_half = False
             if send.is_batch:
                 if not read_common(send.properties, self._scratch, &self._special, &properties):
                     break
             elif not read_properties(send.properties, self._scratch, &self._special, &properties):
-                break
+                if not self._takes_halves or not read_prepared(
+                    send.properties, self._scratch, &self._special, &prepared
+                ):
+                    break
+                is_half = True
+                properties = prepared.properties
             self._why = ACKNOWLEDGEMENT
             if self._waits and (properties.is_unawaited or send.is_oneway):
                 break
@@ -501,6 +526,9 @@ cdef class SendTurn:
                 self._load()
             if send.is_batch:
                 if not self._put_batch(&send, &properties, body, body + total - 4 - header):
+                    break
+            elif is_half:
+                if not put_half(self, &send, &prepared, body, total - 4 - header):
                     break
             elif not self._put(&send, &properties, body, total - 4 - header):
                 break
@@ -682,6 +710,12 @@ cdef class SendTurn:
             appended_s,
             self._monotonic(),
         ))
+        return 0
+
+    cdef int _tell_halves(self, bytes born_host) except -1:
+        halves = self._halves
+        self._halves = []
+        self._send.note_halves(halves, born_host)
         return 0
 
     cdef int _tell_picked(self, bytes born_host) except -1:
@@ -874,7 +908,7 @@ cdef class SendTurn:
         to = put32(to, <uint32_t>size)
         to = put32(to, <uint32_t>MAGIC)
         to = put32(to, crc32_of(body, body_size) & CRC_MASK if body_size else 0)
-        to = put32(to, <uint32_t>send.queue_id)
+        to = put32(to, <uint32_t>place.queue_id)
         to = put32(to, <uint32_t>flag)
         to = put64(to, place.next_offset)
         to = put64(to, offset)
@@ -1006,8 +1040,10 @@ cdef inline str text_of(Text text):
     return PyUnicode_DecodeUTF8(<const char*>text.at, text.size, NULL)
 
 
+include "halves.pxi"
 include "gather.pxi"
 include "replay.pxi"
+include "endings.pxi"
 
 
 cdef class Turn:
@@ -1015,13 +1051,15 @@ cdef class Turn:
 
     cdef SendTurn _sends
     cdef PullTurn _pulls
+    cdef EndTurn _ends
     cdef int64_t _left[REASONS]
 
-    def __init__(self, SendTurn sends, PullTurn pulls):
-        """Either may be None: then its requests are the Python twin's."""
+    def __init__(self, SendTurn sends, PullTurn pulls, EndTurn ends):
+        """Each may be None: then its requests are the Python twin's."""
         cdef int i
         self._sends = sends
         self._pulls = pulls
+        self._ends = ends
         for i in range(REASONS):
             self._left[i] = 0
 
@@ -1067,6 +1105,13 @@ cdef class Turn:
                 )
                 if is_nothing(answers):
                     self._leave(begin, view.len, self._pulls._why)
+                return answers
+            if code == END_TRANSACTION:
+                if self._ends is None:
+                    return self._leave(begin, view.len, STORE)
+                answers = self._ends.serve(begin, view.len, decoder, dispatcher)
+                if is_nothing(answers):
+                    self._leave(begin, view.len, self._ends._why)
                 return answers
             return self._leave(begin, view.len, CODE)
         finally:

@@ -6,7 +6,7 @@ Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -47,7 +47,7 @@ from broker_core.sending.placement import Wanted
 from broker_core.store.results import PutBatchResult, PutMessageStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Mapping
+    from collections.abc import Awaitable, Collection, Mapping, Sequence
 
     from broker_core.clock import Clock
     from broker_core.config.broker import BrokerConfig
@@ -112,6 +112,8 @@ class PlainSends(NamedTuple):
     queues: Mapping[str, int]
     """See Placement.plain_queues."""
     unwritten_topics: Mapping[str, int]
+    takes_halves: bool
+    half_topic: str
     special_properties: Collection[str]
     cluster_pair: bytes
     """Stands behind the properties that come."""
@@ -179,6 +181,8 @@ class SendProcessor:
         self.plain = PlainSends(
             self._plain_queues,
             self._unwritten_topics,
+            not self._config.reject_transaction_message,
+            names.RMQ_SYS_TRANS_HALF_TOPIC,
             SPECIAL_PROPERTIES,
             self._cluster_pair.encode(),
             NO_TRANSACTION,
@@ -232,6 +236,10 @@ class SendProcessor:
             return self._serve(request, connection, request.ext_fields, is_batch=True)
         except RequestRefusedError as refusal:
             raise refusal.with_fields(self._ext_fields) from None
+
+    def note_halves(self, halves: Sequence[tuple[Any, ...]], born_host: bytes) -> None:
+        """Take note of half messages that the native turn has put; see PlainHalf."""
+        self._detours.note_halves(halves, born_host)
 
     def _serve(
         self,

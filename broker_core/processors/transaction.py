@@ -68,7 +68,11 @@ _REFUSALS: Mapping[PutMessageStatus, tuple[ResponseCode, str]] = {
 
 
 class TransactionProcessor:
-    """END_TRANSACTION (37), RESUME_CHECK_HALF_MESSAGE (323). Event loop only."""
+    """END_TRANSACTION (37), RESUME_CHECK_HALF_MESSAGE (323). Event loop only.
+
+    Attributes:
+        is_plain: whether nobody is asked who may end a transaction; the native turn looks.
+    """
 
     def __init__(
         self,
@@ -85,6 +89,7 @@ class TransactionProcessor:
         self._store = store
         self._counted_log = counted_log
         self._gate = gate
+        self.is_plain = gate is None
 
     def end_transaction(
         self, request: RemotingCommand, connection: Connection

@@ -7,16 +7,16 @@ Source: store/CommitLog.java asyncPutMessage, broker/processor/SendMessageProces
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_core.errors import RequestRefusedError
 from broker_core.message import names
 from broker_core.message.names import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_TRANSACTION_PREPARED
 from broker_core.protocol.codes import ResponseCode
-from broker_core.transaction.half import withhold
+from broker_core.transaction.half import PlainHalf, withhold
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from broker_core.config.broker import BrokerConfig
     from broker_core.delay.levels import DelayLevels
@@ -95,3 +95,8 @@ class Detours:
             self._schedule.note_put(queue_id, result)
         else:
             self._transactions.add(result, properties, body, born_timestamp, born_host)
+
+    def note_halves(self, halves: Sequence[tuple[Any, ...]], born_host: bytes) -> None:
+        """Tell that half messages of one client were put to their detour; see PlainHalf."""
+        for half in halves:
+            self._transactions.add_plain(PlainHalf._make(half), born_host)

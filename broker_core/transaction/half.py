@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from broker_core.message import names
@@ -57,6 +57,22 @@ class Half:
     """The outcome, while its op message is not written yet."""
 
 
+class PlainHalf(NamedTuple):
+    """A half message that the native turn has put."""
+
+    queue_offset: int
+    commit_log_offset: int
+    producer_group: str
+    uniq_key: str
+    topic: str
+    queue_id: int
+    born_timestamp: int
+    body_crc: int
+    body_size: int
+    immunity: str | None
+    """The property, as the producer wrote it."""
+
+
 def withhold(properties: dict[str, str], topic: str, queue_id: int) -> tuple[str, int]:
     """Return where a half message is put; its properties get the place it is committed to.
 
@@ -73,15 +89,25 @@ def key_of(
 ) -> bytes:
     """Return the key that the original, its copies and the committed message share."""
     get = properties.get
-    text = "\x02".join(
-        (
-            get(names.PROPERTY_PRODUCER_GROUP, ""),
-            get(names.PROPERTY_UNIQ_KEY, ""),
-            get(names.PROPERTY_REAL_TOPIC, ""),
-            get(names.PROPERTY_REAL_QUEUE_ID, ""),
-            f"{born_timestamp} {crc32(body)} {len(body)} ",
-        )
+    place = (get(names.PROPERTY_REAL_TOPIC, ""), get(names.PROPERTY_REAL_QUEUE_ID, ""))
+    return _digest(
+        (get(names.PROPERTY_PRODUCER_GROUP, ""), get(names.PROPERTY_UNIQ_KEY, ""), *place),
+        f"{born_timestamp} {crc32(body)} {len(body)} ",
+        born_host,
     )
+
+
+def key_of_plain(half: PlainHalf, born_host: bytes) -> bytes:
+    """Return the key of a half message that the native turn has put."""
+    return _digest(
+        (half.producer_group, half.uniq_key, half.topic, str(half.queue_id)),
+        f"{half.born_timestamp} {half.body_crc} {half.body_size} ",
+        born_host,
+    )
+
+
+def _digest(names_and_place: tuple[str, ...], rest: str, born_host: bytes) -> bytes:
+    text = "\x02".join((*names_and_place, rest))
     return hashlib.blake2b(text.encode() + born_host, digest_size=KEY_BYTES).digest()
 
 
@@ -114,7 +140,12 @@ def check_times(properties: Mapping[str, str]) -> int:
 
 def immunity_ms(properties: Mapping[str, str]) -> int | None:
     """Return how long the producer must not be asked, None when it did not say."""
-    seconds = _count(properties.get(names.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS))
+    return immunity_ms_of(properties.get(names.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS))
+
+
+def immunity_ms_of(text: str | None) -> int | None:
+    """Return what the property says."""
+    seconds = _count(text)
     return None if seconds is None else seconds * 1000
 
 

@@ -9,16 +9,44 @@ Source: broker/transaction/queue/TransactionalMessageBridge.java addRemoveTagInT
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from broker_core.message import names, properties
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker_core.message.message import MessageExt
 
 REMOVE_TAG = "d"
 _PROPERTIES = {names.PROPERTY_WAIT_STORE_MSG_OK: "true", names.PROPERTY_TAGS: REMOVE_TAG}
 PROPERTIES_TEXT = properties.encode(_PROPERTIES)
+
+
+class PlainCommits(NamedTuple):
+    """What the native turn needs to know of this package to serve plain commits."""
+
+    half_topic: bytes
+    op_topic: str
+    op_properties: bytes
+    op_tag: bytes
+    steady_ms: Callable[[], int]
+    """Says when an op message is born."""
+
+    @classmethod
+    def of(cls, steady_ms: Callable[[], int]) -> Self:
+        return cls(
+            names.RMQ_SYS_TRANS_HALF_TOPIC.encode(),
+            names.RMQ_SYS_TRANS_OP_HALF_TOPIC,
+            PROPERTIES_TEXT.encode(),
+            REMOVE_TAG.encode(),
+            steady_ms,
+        )
+
+
+def is_key(uniq_key: str) -> bool:
+    """Return whether an op message may have it as its only key."""
+    return bool(uniq_key) and names.KEY_SEPARATOR not in uniq_key
 
 
 def body_of(half_queue_offset: int) -> bytes:

@@ -22,11 +22,8 @@ import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Protocol
 
-from broker_core.errors import CorruptRecordError, RequestRefusedError
-from broker_core.formats import record
-from broker_core.formats.cq_unit import FILLER_SIZE
+from broker_core.errors import RequestRefusedError
 from broker_core.message import names
-from broker_core.message.ids import parse_host
 from broker_core.message.sys_flag import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_NOT_TYPE,
@@ -42,19 +39,23 @@ from broker_core.transaction.half import (
     Outcome,
     check_times,
     immunity_ms,
+    immunity_ms_of,
     is_copy,
     key_of,
     key_of_message,
+    key_of_plain,
     real_place,
 )
+from broker_core.transaction.stored import StoredMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from broker_core.clock import SteadyClock
     from broker_core.message.message import MessageExt
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import PutMessageResult
+    from broker_core.transaction.half import PlainHalf
 
     Committed = Callable[[MessageExt, str, int, PutMessageResult], None]
     Permit = Callable[[MessageExt], None]
@@ -69,11 +70,8 @@ OP_TOPIC = names.RMQ_SYS_TRANS_OP_HALF_TOPIC
 MAX_TIME_TOPIC = names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC
 ENDED_KEPT = 10_000
 """Outcomes kept in memory; older ones are looked up in the store."""
-UNITS_READ = 1024
 TAIL_UNITS = 64
 """Messages at a queue's end that a start reads to find one whose op message is missing."""
-FOUND_MAX = 32
-FOR_EVER = 1 << 62
 UNDECIDED, GIVEN_UP, UNKNOWN = "undecided", "given_up", "unknown"
 """What became of a transaction that has no outcome."""
 
@@ -91,6 +89,7 @@ class Transactions:
 
     Attributes:
         pending: the undecided half messages, by queue_offset, in its order.
+        plain: the native turn puts plain commits by itself, and calls `note_commit`.
 
     `on_committed` is called with a half message, the topic and queue_id that it was committed to,
     and the put; `on_rolled_back` with a half message.
@@ -112,10 +111,12 @@ class Transactions:
         self._owed: dict[int, int] = {}
         """Queue offset of a decided half message -> where its committed message ends."""
         self._store = store
+        self._stored = StoredMessages(store)
         self._offsets = offsets
         self._ensure_topic = ensure_topic
         self._store_host = store_host
         self._steady = steady
+        self.plain = op.PlainCommits.of(steady.now_ms)
         self._by_key: dict[bytes, Half] = {}
         self._ended: OrderedDict[bytes, Outcome] = OrderedDict()
         self._ops: deque[tuple[int, int]] = deque()
@@ -135,11 +136,11 @@ class Transactions:
         removed = set()
         self._next_half = self._store.max_offset_in_queue(HALF_TOPIC, HALF_QUEUE_ID)
         self._next_op = self._store.max_offset_in_queue(OP_TOPIC, HALF_QUEUE_ID)
-        for message in self._read(OP_TOPIC, self._progress_of(OP_TOPIC)):
+        for message in self._stored.read(OP_TOPIC, self._progress_of(OP_TOPIC)):
             for half_offset in op.half_queue_offsets(message):
                 removed.add(half_offset)
                 self._ops.append((message.queue_offset, half_offset))
-        for message in self._read(HALF_TOPIC, half_from):
+        for message in self._stored.read(HALF_TOPIC, half_from):
             if message.queue_offset not in removed:
                 self._add_stored(message)
         self._find_outcomes_without_op()
@@ -161,21 +162,37 @@ class Transactions:
         born_host: bytes,
     ) -> None:
         """Add a half message that a producer sent and that was put just now."""
+        self._add_new(
+            key_of(properties, body, born_timestamp, born_host),
+            result.queue_offset,
+            result.commit_log_offset,
+            properties.get(names.PROPERTY_UNIQ_KEY, ""),
+            immunity_ms(properties),
+        )
+
+    def add_plain(self, half: PlainHalf, born_host: bytes) -> None:
+        """Add a half message that the native turn has put just now."""
+        self._add_new(
+            key_of_plain(half, born_host),
+            half.queue_offset,
+            half.commit_log_offset,
+            half.uniq_key,
+            immunity_ms_of(half.immunity),
+        )
+
+    def _add_new(
+        self,
+        key: bytes,
+        queue_offset: int,
+        commit_log_offset: int,
+        uniq_key: str,
+        immune_ms: int | None,
+    ) -> None:
         self._ensure_topic(HALF_TOPIC)
         now_ms = self._steady.now_ms()
+        key = self._free_key(key, queue_offset)
         self._take(
-            Half(
-                self._free_key(
-                    key_of(properties, body, born_timestamp, born_host), result.queue_offset
-                ),
-                result.queue_offset,
-                result.commit_log_offset,
-                properties.get(names.PROPERTY_UNIQ_KEY, ""),
-                now_ms,
-                now_ms,
-                0,
-                immunity_ms(properties),
-            )
+            Half(key, queue_offset, commit_log_offset, uniq_key, now_ms, now_ms, 0, immune_ms)
         )
 
     def renew(
@@ -253,17 +270,19 @@ class Transactions:
 
     def read(self, half: Half) -> MessageExt | None:
         """Return the record of a half message, None when it is gone."""
-        return self._look(half.commit_log_offset)
+        return self._stored.at(half.commit_log_offset)
 
     def with_key(self, key: str) -> list[MessageExt]:
         """Return the half messages that have a key, decided or not, in the order of their queue."""
-        found = (each for each in self._found(HALF_TOPIC, key) if each.topic == HALF_TOPIC)
+        found = (
+            each for each in self._stored.with_key(HALF_TOPIC, key) if each.topic == HALF_TOPIC
+        )
         named = (each for each in found if key in (each.keys or "").split() or key == each.uniq_key)
         return sorted(named, key=lambda each: each.queue_offset)
 
     def at(self, queue_offset: int) -> MessageExt | None:
         """Return the half message at a place of their queue, decided or not."""
-        found = next(self._read(HALF_TOPIC, queue_offset), None)
+        found = next(self._stored.read(HALF_TOPIC, queue_offset), None)
         return None if found is None or found.queue_offset != queue_offset else found
 
     def fate_of(self, message: MessageExt) -> str:
@@ -301,7 +320,7 @@ class Transactions:
             RequestRefusedError: there is no such half message, it has the other outcome, or
                 `permit` refuses.
         """
-        message = self._look(commit_log_offset)
+        message = self._stored.at(commit_log_offset)
         if message is None or message.topic != HALF_TOPIC:
             raise _refusal("Find prepared transaction message failed")
         if message.properties.get(names.PROPERTY_PRODUCER_GROUP) != producer_group:
@@ -334,6 +353,11 @@ class Transactions:
             self._owed[half.queue_offset] = committed.commit_log_offset + committed.wrote_size
             return committed
         return self._write_outcome(half)
+
+    def note_commit(self, half: Half, op_queue_offset: int) -> None:
+        """Take note of a commit that is put, and its op message: by the native turn."""
+        self._note_op(half.queue_offset, op_queue_offset)
+        self._note_outcome(half, Outcome.COMMITTED)
 
     def write_owed(self) -> None:
         """Write the op messages of outcomes that had to wait for a flush, or whose put failed."""
@@ -449,7 +473,7 @@ class Transactions:
                 self._found_committed(half)
         for topic, queue_id in places:
             end = self._store.max_offset_in_queue(topic, queue_id)
-            for message in self._read(topic, max(0, end - TAIL_UNITS), queue_id):
+            for message in self._stored.read(topic, max(0, end - TAIL_UNITS), queue_id):
                 if transaction_type(message.sys_flag) != TRANSACTION_COMMIT_TYPE:
                     continue
                 committed = self._by_key.get(key_of_message(message))
@@ -480,14 +504,22 @@ class Transactions:
     def _write_outcome(self, half: Half) -> PutMessageResult:
         assert half.outcome is not None
         # A later END may name an earlier copy, or a parked one: this key leads to the outcome.
-        keys = half.uniq_key if half.is_copy and _is_key(half.uniq_key) else None
+        keys = half.uniq_key if half.is_copy and op.is_key(half.uniq_key) else None
         written = self._put_op(half.queue_offset, keys)
         if written.status is not PutMessageStatus.PUT_OK:
             self._owed[half.queue_offset] = 0
             return written
-        self._drop(half)
-        self._remember(half.key, half.outcome)
+        self._note_outcome(half, half.outcome)
         return written
+
+    def _note_outcome(self, half: Half, outcome: Outcome) -> None:
+        half.outcome = outcome
+        self._drop(half)
+        self._remember(half.key, outcome)
+
+    def _note_op(self, half_queue_offset: int, op_queue_offset: int) -> None:
+        self._ops.append((op_queue_offset, half_queue_offset))
+        self._next_op = op_queue_offset + 1
 
     def _put_op(self, half_queue_offset: int, keys: str | None) -> PutMessageResult:
         result = self._store.put_message(
@@ -504,8 +536,7 @@ class Transactions:
             born_host=self._store_host,
         )
         if result.status is PutMessageStatus.PUT_OK:
-            self._ops.append((result.queue_offset, half_queue_offset))
-            self._next_op = result.queue_offset + 1
+            self._note_op(half_queue_offset, result.queue_offset)
         return result
 
     def _end_again(
@@ -520,7 +551,7 @@ class Transactions:
                     return committed
             self._remember(key, outcome)
             uniq_key = message.uniq_key or ""
-            return self._put_op(message.queue_offset, uniq_key if _is_key(uniq_key) else None)
+            return self._put_op(message.queue_offset, uniq_key if op.is_key(uniq_key) else None)
         if before is not outcome:
             raise _refusal(f"the transaction was {before.value}")
         return None
@@ -538,14 +569,15 @@ class Transactions:
         if known is not None:
             return known
         uniq_key = message.uniq_key
-        if uniq_key is None or not self._found(OP_TOPIC, uniq_key):
+        if uniq_key is None or not self._stored.with_key(OP_TOPIC, uniq_key):
             return None
         return Outcome.COMMITTED if self._is_committed(key, message) else Outcome.ROLLED_BACK
 
     def _is_parked(self, key: bytes, message: MessageExt) -> bool:
         uniq_key = message.uniq_key
         return uniq_key is not None and any(
-            key_of_message(found) == key for found in self._found(MAX_TIME_TOPIC, uniq_key)
+            key_of_message(found) == key
+            for found in self._stored.with_key(MAX_TIME_TOPIC, uniq_key)
         )
 
     def _is_committed(self, key: bytes, message: MessageExt) -> bool:
@@ -553,45 +585,13 @@ class Transactions:
         return any(
             transaction_type(found.sys_flag) == TRANSACTION_COMMIT_TYPE
             and key_of_message(found) == key
-            for found in self._found(topic, message.uniq_key or "")
+            for found in self._stored.with_key(topic, message.uniq_key or "")
         )
-
-    def _found(self, topic: str, key: str) -> list[MessageExt]:
-        if not key:
-            return []
-        views = self._store.query_message(topic, key, FOUND_MAX, 0, FOR_EVER)
-        return [record.decode(view) for view in views]
 
     def _remember(self, key: bytes, outcome: Outcome) -> None:
         self._ended[key] = outcome
         if len(self._ended) > ENDED_KEPT:
             self._ended.popitem(last=False)
-
-    def _look(self, commit_log_offset: int) -> MessageExt | None:
-        view = self._store.look_message(commit_log_offset)
-        if view is None:
-            return None
-        try:
-            message = record.decode(view)
-            parse_host(message.born_host)
-        except (CorruptRecordError, ValueError):
-            return None
-        return message
-
-    def _read(
-        self, topic: str, queue_offset: int, queue_id: int = HALF_QUEUE_ID
-    ) -> Iterator[MessageExt]:
-        """Yield a queue's readable messages from an offset on."""
-        while units := self._store.units(topic, queue_id, queue_offset, UNITS_READ):
-            queue_offset += len(units)
-            for commit_log_offset, size, _ in units:
-                message = None if size == FILLER_SIZE else self._look(commit_log_offset)
-                if message is not None and message.topic == topic:
-                    yield message
-
-
-def _is_key(uniq_key: str) -> bool:
-    return bool(uniq_key) and names.KEY_SEPARATOR not in uniq_key
 
 
 def _refusal(remark: str) -> RequestRefusedError:

@@ -19,11 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 
 from broker_core.native import build as native_build, loading, place
 from broker_core.protocol.frame import FrameDecoder
-from tests.support import pull_frames
+from tests.support import pull_frames, transaction_frames
 from tests.support.send_frames import damaged
 from tests.support.twins import TOPICS, Pair, Twin, configuration, settled
 
@@ -36,6 +37,9 @@ KINDS = 2_000
 FRAMES_A_LOOK = 10_000
 FRAMES_A_WHOLE_ONE = 16
 """One of so many is given to whole brokers, as it is."""
+HALVES_SHARE, ENDS_SHARE = 0.1, 0.1
+HALVES_MAX = 20
+"""Of how many undecided transactions, the oldest, one is ended."""
 DAMAGED_SHARE, CUT_SHARE = 0.7, 0.2
 ROOM, REQUESTS_MAX = 1 << 18, 1 << 10
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
@@ -59,10 +63,19 @@ async def fuzz(rng: random.Random, frames: int) -> int:
 
 
 async def _fuzz(rng: random.Random, pair: Pair, count: int) -> int:
-    kinds = [pull_frames.any_request(rng, TOPICS, number) for number in range(KINDS)]
+    kinds = [
+        (transaction_frames.any_half if rng.random() < HALVES_SHARE else pull_frames.any_request)(
+            rng, TOPICS, number
+        )
+        for number in range(KINDS)
+    ]
+    pending = pair.native.parts.transactions.pending
     taken = 0
     for number in range(count):
         frame = rng.choice(kinds)
+        if pending and rng.random() < ENDS_SHARE:
+            halves = list(islice(pending.values(), HALVES_MAX))
+            frame = transaction_frames.any_end(rng, halves, number)
         if number < KINDS // 10 or number % FRAMES_A_WHOLE_ONE == 0:
             # Python makes queues, and room in files and the index.
             await pair.feed(frame, settle=False)

@@ -10,8 +10,8 @@ import asyncio
 import math
 import random
 import zlib
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import astuple, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from broker_core.clients.consumers import ConsumerMember
 from broker_core.composition.clients import build_clients
@@ -25,6 +25,7 @@ from broker_core.message.topic_config import TopicConfig
 from broker_core.native import loading
 from broker_core.processors.around.latency import time_requests
 from broker_core.processors.send import SendProcessor
+from broker_core.processors.transaction import TransactionProcessor
 from broker_core.protocol.codes import RequestCode
 from broker_core.remoting.connection import Connection, Wire
 from broker_core.remoting.dispatch import Dispatcher
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker_core.config.configuration import Configuration
+    from broker_core.processors.pull import PullProcessor
     from broker_core.remoting.dispatch import Handler
 
 LISTENED = "Listened"
@@ -124,6 +126,14 @@ class WaitingPull:
         return is_last
 
 
+class Processors(NamedTuple):
+    """Those whose requests may be plain."""
+
+    send: SendProcessor
+    pull: PullProcessor
+    transaction: TransactionProcessor
+
+
 class Twin:
     """`load`, `feed`, `shutdown`; inside a running loop."""
 
@@ -140,6 +150,14 @@ class Twin:
         self._build_send()
         self.clients = build_clients(foundation, self.parts, None)
         self.pulls = build_consuming(foundation, self.parts, self.clients).pull
+        self.transaction = TransactionProcessor(
+            foundation.store_host,
+            configuration.store.max_message_size,
+            self.parts.transactions,
+            self.parts.store,
+            foundation.counted_log,
+            None,
+        )
         stats = self.parts.stats
         handlers: dict[int, Handler] = {
             RequestCode.SEND_MESSAGE: self.send.send_message,
@@ -147,6 +165,7 @@ class Twin:
             RequestCode.SEND_BATCH_MESSAGE: self.send.send_batch_message,
             RequestCode.PULL_MESSAGE: self.pulls.pull_message,
             RequestCode.LITE_PULL_MESSAGE: self.pulls.pull_message,
+            RequestCode.END_TRANSACTION: self.transaction.end_transaction,
         }
         time_requests(handlers, stats.put_latency, stats.get_latency)
         self.wire = Wire(
@@ -160,7 +179,7 @@ class Twin:
             on_turn=self.parts.stats.put_latency.end_turn,
         )
         self.wire.plain_requests = build_plain_requests(
-            foundation, self.parts, self.send, self.pulls
+            foundation, self.parts, Processors(self.send, self.pulls, self.transaction)
         )
         self._peer = peer
         self.pull = WaitingPull()
@@ -240,6 +259,7 @@ class Twin:
         state = files.put_state
         stats, reads, recorder = parts.stats, parts.store.own_reads, parts.tracer.recorder
         assert reads is not None
+        transactions = parts.transactions
         queues = [queue for each in files.queues.table.values() for queue in each.values()]
         return {
             "answers": bytes(self.transport.written),
@@ -275,6 +295,8 @@ class Twin:
             "parked": len(parts.parked_pulls),
             "recorded": recorder.events_of(recorder.snapshot(-math.inf)),
             "attempts": self.pull.attempts,
+            "undecided": [astuple(half) for half in transactions.pending.values()],
+            "half_progress": (transactions.half_progress, transactions.span),
             "read_limit": parts.store.acknowledge.acknowledged_where,
         }
 

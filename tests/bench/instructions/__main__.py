@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support import pull_frames, send_frames
+from tests.support import pull_frames, send_frames, transaction_frames
 from tests.support.twins import Twin, configuration
 
 if TYPE_CHECKING:
@@ -206,7 +206,38 @@ async def count_all(counter: Counter, *, is_native: bool) -> None:
 
         counter.count(name, COUNTED * messages, serve)
     await count_waits(counter, twin, send_frames.send(fields | {"e": "1"}, BODY, 1))
+    count_transactions(counter, twin)
     await twin.shutdown()
+
+
+def count_transactions(counter: Counter, twin: Twin) -> None:
+    """Count half messages, and commits of them."""
+    properties = f"{transaction_frames.PLAIN}UNIQ_KEY\x01AC11000100002A9F01\x02WAIT\x01true"
+    half = transaction_frames.half(TOPIC, 0, properties, BODY, 1)
+    pending = twin.parts.transactions.pending
+
+    def send_halves(count: int) -> None:
+        for _ in range(count):
+            twin.receive(half)
+            twin.transport.written.clear()
+
+    def commits() -> list[bytes]:
+        places = [(one.queue_offset, one.commit_log_offset) for one in pending.values()]
+        return [
+            transaction_frames.end(transaction_frames.end_fields(*place), 1) for place in places
+        ]
+
+    def commit(frames: list[bytes]) -> None:
+        for frame in frames:
+            twin.receive(frame)
+
+    send_halves(WARM_UP)
+    commit(commits())
+    counter.count("half message", COUNTED, lambda: send_halves(COUNTED))
+    frames = commits()
+    assert len(frames) == COUNTED
+    counter.count("commit", COUNTED, lambda: commit(frames))
+    assert not pending, twin.transport.written
 
 
 def pull_at(offset: int, queue_id: int = 0, *, flags: int = 3) -> bytes:

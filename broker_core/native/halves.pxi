@@ -1,0 +1,143 @@
+"""Half messages: sends that are withheld until their transaction is decided.
+
+The twin is `processors/send.py` with `sending/detours.py` and `transaction/half.py`.
+"""
+
+cdef const char* REAL_TOPIC = b"\x02REAL_TOPIC\x01"
+cdef const char* REAL_QUEUE_ID = b"\x02REAL_QID\x01"
+cdef const char* WAIT = b"\x02WAIT\x01"
+
+cdef enum:
+    REAL_TOPIC_SIZE = 12
+    REAL_QUEUE_ID_SIZE = 10
+    WAIT_SIZE = 6
+    # Of a place whose name no send has.
+    NAMELESS = -1
+
+
+cdef _Place half_place(SendTurn turn, Send* send):
+    """Return the queue of half messages, None when the send is not to a plain queue."""
+    cdef _Place place
+    cdef int i
+    topic = text_of(send.topic)
+    if not 0 <= send.queue_id < <int64_t>turn._plain_queues[topic]:
+        return None
+    if turn._unwritten and topic in turn._unwritten:
+        return None
+    for i in range(turn._open):
+        place = <_Place>turn._places[i]
+        if place.name_size == NAMELESS:
+            return place
+    if turn._open == PLACES_MAX:
+        return None
+    queues = turn._queues.table.get(turn._half_topic)
+    queue = None if queues is None else queues.get(0)
+    if queue is None or queue.code_of is not None:
+        return None
+    place = <_Place>turn._places[turn._open]
+    place.position = queue.position
+    place.limit = queue.limit
+    if place.position >= place.limit or place.position < 0:
+        return None
+    place.queue = queue
+    place.topic = turn._half_topic
+    place.seed = queue.key_seed
+    place.topic_field = queue.topic_field
+    place.name_size = NAMELESS
+    place.queue_id = 0
+    place.next_offset = queue.next_offset
+    place.calls = place.count = place.size = place.one_of = 0
+    place.picks = None
+    PyObject_GetBuffer(queue.buffer, &place.units, PyBUF_WRITABLE)
+    turn._open += 1
+    return place
+
+
+cdef bint put_half(SendTurn turn, Send* send, Prepared* found, Bytes body,
+                   int64_t body_size) except -1:
+    """Put a half message and write its answer, if that is plain; tell whether it is."""
+    cdef _Place place
+    cdef Properties* properties = &found.properties
+    cdef uint8_t digits[DECIMAL_MAX]
+    cdef Py_ssize_t digits_size = put_decimal(digits, send.queue_id) - digits
+    cdef int64_t properties_size, size, offset, code, keys_size
+    cdef uint8_t* to
+    cdef bint is_indexed
+    if turn._trace.tracer.watching:
+        turn._why = WATCHED
+        return False
+    place = half_place(turn, send)
+    if place is None:
+        turn._why = QUEUE
+        return False
+    properties_size = properties.size + PyBytes_GET_SIZE(turn._cluster) + REAL_TOPIC_SIZE
+    properties_size += send.topic.size + REAL_QUEUE_ID_SIZE + digits_size
+    if properties.has_wait:
+        properties_size += WAIT_SIZE + found.wait_size
+    size = turn._overhead(place) + body_size + properties_size
+    if (
+        turn._position < 0
+        or place.position >= place.limit
+        or place.position + UNIT_SIZE > place.units.len
+        or properties_size > PROPERTIES_MAX
+        or body_size > turn._body_max
+    ):
+        return False
+    keys_size = characters(properties.keys) if properties.keys.size else 0
+    is_indexed = turn._index is not None and (properties.uniq_key.size or keys_size)
+    if is_indexed and turn._room <= keys_size:
+        return False
+    if turn._waits and turn._from + turn._position + size >= turn._wait_limit:
+        turn._why = ACKNOWLEDGEMENT
+        return False
+    if turn._position + size > turn._limit and (
+        turn._requests or not turn._make_room(place, size)
+    ):
+        return False
+    if turn._now < 0:
+        turn._begin_time()
+    offset = turn._from + turn._position
+    entry = turn._entry(place, properties, offset) if is_indexed else None
+    half = (
+        place.next_offset,
+        offset,
+        text_of(found.group) if found.group.size else "",
+        text_of(properties.uniq_key) if properties.uniq_key.size else "",
+        text_of(send.topic),
+        send.queue_id,
+        send.born_timestamp,
+        crc32_of(body, body_size) if body_size else 0,
+        body_size,
+        text_of(found.immunity) if found.immunity.size else None,
+    )
+
+    to = turn._begin_record(place, body, body_size, properties_size)
+    memcpy(to, turn._scratch, properties.size)
+    to = put_part(to + properties.size, turn._cluster)
+    memcpy(to, REAL_TOPIC, REAL_TOPIC_SIZE)
+    to += REAL_TOPIC_SIZE
+    memcpy(to, send.topic.at, send.topic.size)
+    to += send.topic.size
+    memcpy(to, REAL_QUEUE_ID, REAL_QUEUE_ID_SIZE)
+    to += REAL_QUEUE_ID_SIZE
+    memcpy(to, digits, digits_size)
+    to += digits_size
+    if properties.has_wait:
+        memcpy(to, WAIT, WAIT_SIZE)
+        memcpy(to + WAIT_SIZE, found.wait, found.wait_size)
+    turn._end_record(send, send.flag, place, size, offset, body, body_size)
+
+    code = java_hash(properties.tags) if properties.tags.size else 0
+    put_unit(<uint8_t*>place.units.buf + place.position, offset, <int32_t>size, code)
+    if entry is not None:
+        (<list>turn._waiting).append(entry)
+        turn._room -= 1 + keys_size
+    turn._halves.append(half)
+    turn._answer(send, place, offset)
+    place.position += UNIT_SIZE
+    place.next_offset += 1
+    place.calls += 1
+    place.count += 1
+    place.size += size
+    place.end = offset + size
+    return True

@@ -1,0 +1,60 @@
+"""Messages of transactions in the store, by their place or their key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_core.errors import CorruptRecordError
+from broker_core.formats import record
+from broker_core.formats.cq_unit import FILLER_SIZE
+from broker_core.message.ids import parse_host
+from broker_core.transaction.half import HALF_QUEUE_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker_core.message.message import MessageExt
+    from broker_core.store.message_store import MessageStore
+
+UNITS_READ = 1024
+FOUND_MAX = 32
+FOR_EVER = 1 << 62
+
+
+class StoredMessages:
+    """Event loop only, but for `read` before the store is started."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    def with_key(self, topic: str, key: str) -> list[MessageExt]:
+        """Return messages of a topic that carry a key; none for the empty key."""
+        if not key:
+            return []
+        views = self._store.query_message(topic, key, FOUND_MAX, 0, FOR_EVER)
+        return [record.decode(view) for view in views]
+
+    def at(self, commit_log_offset: int) -> MessageExt | None:
+        """Return the message at an offset of the log, None when there is none that is whole."""
+        view = self._store.look_message(commit_log_offset)
+        if view is None:
+            return None
+        try:
+            # The store has read the checksum.
+            head = record.examine(view, 0, len(view), None, check_crc=False)
+            message = record.decode_examined(view, 0, head)
+            parse_host(message.born_host)
+        except (CorruptRecordError, ValueError):
+            return None
+        return message
+
+    def read(
+        self, topic: str, queue_offset: int, queue_id: int = HALF_QUEUE_ID
+    ) -> Iterator[MessageExt]:
+        """Yield a queue's readable messages from an offset on."""
+        while units := self._store.units(topic, queue_id, queue_offset, UNITS_READ):
+            queue_offset += len(units)
+            for commit_log_offset, size, _ in units:
+                message = None if size == FILLER_SIZE else self.at(commit_log_offset)
+                if message is not None and message.topic == topic:
+                    yield message
