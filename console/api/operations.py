@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.core.exceptions import PermissionDenied
+from django.db import OperationalError
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext as _
 from ninja import NinjaAPI
@@ -27,6 +28,7 @@ from console.files.rights import require_change_of_any
 from console.gateway.errors import GatewayError
 from console.history.database import HistoryError
 from console.sql.rights import may_query
+from console.ui import database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -252,6 +254,11 @@ def on_broker_problem(request: HttpRequest, error: GatewayError) -> HttpResponse
 @api.exception_handler(HistoryError)
 def on_history_problem(request: HttpRequest, error: HistoryError) -> HttpResponse:
     return answer(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+
+@api.exception_handler(OperationalError)
+def on_database_problem(request: HttpRequest, error: OperationalError) -> HttpResponse:
+    return answer(request, HTTPStatus.SERVICE_UNAVAILABLE, database.sentence_for(error))
 
 
 @api.exception_handler(Http404)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
+from django.db import DatabaseError, OperationalError
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 
 from console.accounts.rights import NotAllowedError
 from console.audit.record import refused
+from console.ui.database import sentence_for
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
-    from django.http import HttpRequest, HttpResponse
+    from django.http import HttpRequest
 
 
 def problem(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
@@ -59,5 +63,17 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
+    error = sys.exception()
+    if isinstance(error, OperationalError):
+        return database_problem(request, error)
     text = _("The console failed to make this page. Its log says why; the broker is not affected.")
     return problem(request, 500, _("Something broke"), text)
+
+
+def database_problem(request: HttpRequest, error: OperationalError) -> HttpResponse:
+    title, text = _("The console's database"), sentence_for(error)
+    try:
+        return problem(request, 503, title, text)
+    except DatabaseError:
+        # The frame of a page asks who is signed in.
+        return HttpResponse(f"{title}\n\n{text}\n", "text/plain; charset=utf-8", 503)

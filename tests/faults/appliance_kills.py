@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.error import HTTPError
 
 import msgspec
 
@@ -42,6 +43,8 @@ BACK_SECONDS_MAX = 180.0
 RUN_SECONDS_MAX = 300.0
 FIRST_PAUSE_SECONDS = 2.0
 SEND_SECONDS = 0.02
+MAKERS = ("beat", "worker", "redis")
+"""Without these a schedule has no run; a minute in which one is away throughout gets none."""
 READY_WORDS = {"lake": "keeping: ", "worker": " ready.", "beat": "beat: Starting"}
 WORKING = ("starting", "running", "writing")
 MAKE_SCHEDULE = """
@@ -51,7 +54,7 @@ from django_celery_beat.models import PeriodicTask
 schedule = PeriodicTask(
     name="each minute",
     task=schedules.SCHEDULED_TASK,
-    kwargs=json.dumps({"report": "traffic", "parameters": {"hours": 1}}),
+    kwargs=json.dumps({"report": "queues", "parameters": {"hours": 1}}),
 )
 schedules.set_cron(schedule, "* * * * *", "UTC")
 """
@@ -138,6 +141,7 @@ class Killing:
         self._dice = dice
         self._say = say
         self._trickle = Trickle(self._appliance.port)
+        self._away: list[tuple[datetime, datetime]] = []
         self.findings = Findings()
 
     def run(self, rounds: int) -> Findings:
@@ -156,6 +160,7 @@ class Killing:
                 for victim in victims:
                     self._kill(victim, visitor)
             self._redis_hangs(visitor)
+            self._database_is_locked(visitor)
             self._wait_for_run(lambda one: one.state == "done", "a report after it all")
             self._check_runs()
             self._check_messages()
@@ -184,6 +189,8 @@ class Killing:
             return self._times_ready(victim) > ready and self._serves(victim, began_ms, visitor)
 
         until(is_back, f"{victim} to be back", seconds=BACK_SECONDS_MAX)
+        if victim in MAKERS:
+            self._away.append((datetime.fromtimestamp(began_ms / 1000, UTC), datetime.now(UTC)))
         self._note(victim, time.monotonic() - began)
 
     def _kill_java(self) -> None:
@@ -224,6 +231,23 @@ class Killing:
             "the page to be without that",
             seconds=BACK_SECONDS_MAX,
         )
+
+    def _database_is_locked(self, visitor: Visitor) -> None:
+        """Keep the console's database for longer than anyone waits for it."""
+        path = self._appliance.data / "console.sqlite3"
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+            until(lambda: _locks(database), "a lock on the database", seconds=BACK_SECONDS_MAX)
+            try:
+                visitor.post("/reports/start/", report="queues", **{"queues-hours": "1"})
+            except HTTPError as error:
+                page = error.read().decode()
+                if error.code != 503 or "keeps the console&#x27;s database locked" not in page:
+                    self.findings.wrong.append(f"a locked database: {error.code} {page[:2000]}")
+            else:
+                self.findings.wrong.append("a locked database was written")
+            database.execute("ROLLBACK")
+        if TOPIC not in visitor.read("/topics/"):
+            self.findings.wrong.append("no page behind a locked database")
 
     def _serves(self, victim: str, began_ms: int, visitor: Visitor) -> bool:
         with contextlib.suppress(OSError):
@@ -305,6 +329,10 @@ class Killing:
                 and one.finished_at >= minute
                 for one in runs
             )
+            is_taken |= any(
+                began <= minute and minute + timedelta(minutes=1) <= ended
+                for began, ended in self._away
+            )
             if minute not in had and not is_taken:
                 findings.wrong.append(f"{minute} has no run")
             minute += timedelta(minutes=1)
@@ -331,6 +359,14 @@ class Killing:
 
 def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def _locks(database: sqlite3.Connection) -> bool:
+    try:
+        database.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError:
+        return False
+    return True
 
 
 def _javas_of(run: Run) -> list[int]:

@@ -1,0 +1,66 @@
+"""A database that is locked, full or gone: a sentence, and no promise that something was done."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.db import OperationalError
+from django.test import Client
+
+from console.api import operations
+from console.ui import views
+
+SAID = {
+    "database is locked": "keeps the console&#x27;s database locked",
+    "database or disk is full": "disk with the console&#x27;s database is full",
+    "connection to server failed: refused": "connection to server failed: refused",
+}
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """Have signing in, a page that strangers reach, fail in its database."""
+
+    def fails(*_arguments: object, **_named: object) -> None:
+        raise OperationalError(request.param)
+
+    monkeypatch.setattr("django.contrib.sessions.backends.base.SessionBase.is_empty", fails)
+    return str(request.param)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("broken", list(SAID), indirect=True)
+def test_a_page_says_what_is_wrong_with_the_database_and_that_nothing_was_changed(
+    broken: str,
+) -> None:
+    answer = Client(raise_request_exception=False).get("/accounts/sign-in/")
+
+    page = answer.content.decode()
+    assert answer.status_code == 503
+    assert SAID[broken] in page
+    assert "Nothing was changed" in page
+    assert "Messages are not affected." in page
+
+
+def test_where_even_that_page_asks_the_database_it_is_said_in_plain_text(
+    rf: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_arguments: object) -> None:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(views, "problem", fails)
+
+    answer = views.database_problem(rf.get("/"), OperationalError("gone"))  # type: ignore[attr-defined]  # pytest-django's
+
+    assert (answer.status_code, answer["Content-Type"]) == (503, "text/plain; charset=utf-8")
+    assert "does not answer: gone." in answer.content.decode()
+
+
+def test_the_api_says_the_same(rf: object) -> None:
+    request = rf.get("/api/v1/topics")  # type: ignore[attr-defined]  # pytest-django's
+
+    answer = operations.on_database_problem(request, OperationalError("database is locked"))
+
+    assert answer.status_code == 503
+    assert "database locked" in json.loads(answer.content)["detail"]
