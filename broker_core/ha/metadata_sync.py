@@ -18,7 +18,7 @@ from broker_core.errors import RemotingConnectError, RemotingError, ReplicationE
 from broker_core.ha.master_ends import MasterEnds
 from broker_core.message.data_version import DataVersion
 from broker_core.message.subscription import SubscriptionGroupConfig
-from broker_core.metadata.consumer_filters import TopicFilters
+from broker_core.metadata.consumer_filters import StoredFilter, TopicFilters
 from broker_core.protocol import java_json
 from broker_core.protocol.bodies.registration import (
     DELETED_TOPICS,
@@ -123,6 +123,7 @@ class MetadataSync(Service):
         self._client = client
         self._clock = clock
         self._known_topics: set[str] = set()
+        self._known_filters: dict[tuple[str, str], StoredFilter] = {}
         self._without_filters = False
 
     def start(self) -> None:
@@ -139,6 +140,7 @@ class MetadataSync(Service):
             logger.info("metadata follow the master at %s", master_addr)
             self.state.follow(master_addr)
             self._known_topics = set()
+            self._known_filters = {}
             self._without_filters = False
 
     async def sync(self) -> None:
@@ -254,9 +256,19 @@ class MetadataSync(Service):
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._without_filters = True
             return
-        filters = java_json.decode_as(_body_of(answer), _Filters).filter_data_by_topic
-        if self._role.is_slave:
-            self._tables.filters.follow(filters or {})
+        topics = java_json.decode_as(_body_of(answer), _Filters).filter_data_by_topic or {}
+        if not self._role.is_slave:
+            return
+        filters = {
+            (one.topic, one.consumer_group): one
+            for topic in topics.values()
+            for one in topic.group_filter_data.values()
+        }
+        self._tables.filters.follow(topics)
+        # As with topics: only what this master had before can have been deleted there.
+        gone = [one for pair, one in self._known_filters.items() if pair not in filters]
+        self._tables.filters.follow_deletions(gone)
+        self._known_filters = filters
 
     async def _compare_accounts(self, master_addr: str) -> None:
         own = self._tables.accounts_version()

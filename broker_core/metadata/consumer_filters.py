@@ -274,6 +274,19 @@ class ConsumerFilters(Generic[E]):
                 taken.dead_time = max(one.dead_time, born_time)
             self._dirty = True
 
+    def follow_deletions(self, gone: Iterable[StoredFilter]) -> None:
+        """Forget filters that the master had so when it was asked before, and has no more.
+
+        Those that members have subscribed anew here stay, and so do those that live here: a master
+        forgets dead ones by time.
+        """
+        for one in gone:
+            known = self.find(one.topic, one.consumer_group)
+            if known is None or known.client_version > one.client_version:
+                continue
+            if not one.dead or known.is_dead:
+                self._remove(known)
+
     def persist(self) -> None:
         """Forget filters dead for too long; write the file if anything changed since."""
         self._clean()

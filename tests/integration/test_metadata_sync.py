@@ -176,6 +176,25 @@ async def test_what_the_master_deletes_goes_at_the_slave(
     assert slave.storage.store.queue_ids("T") == []
 
 
+async def test_a_filter_that_is_deleted_at_the_master_goes_at_the_slave(
+    master: Broker, slave: Broker, client: Client
+) -> None:
+    await client.send("T")
+    for group in ("kept", "deleted"):
+        await client.heartbeat(
+            group, consumer_groups={group: {"T": "a > 1"}}, expression_type="SQL92"
+        )
+    await until_caught_up(master, slave)
+    await slave.metadata_sync.sync()
+    assert slave.storage.filters.find("T", "deleted") is not None
+
+    await client.ask(RequestCode.DELETE_CONSUMER_FILTER, consumerGroup="deleted", topic="T")
+    await slave.metadata_sync.sync()
+
+    assert slave.storage.filters.find("T", "deleted") is None
+    assert slave.storage.filters.find("T", "kept") is not None
+
+
 async def test_a_topic_deleted_and_made_again_between_two_questions_has_its_own_messages(
     master: Broker, slave: Broker, client: Client
 ) -> None:

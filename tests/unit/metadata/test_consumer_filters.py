@@ -288,11 +288,44 @@ def test_a_slave_takes_over_what_an_administrator_put_at_its_master(tmp_path, cl
     for each in (filters, slave):
         each.register("g", [sql("T", "a > 1", 5)])
     filters.put("g", "T", "SQL92", "a > 2", 5)
-    told = msgspec.convert(filters.document()["filterDataByTopic"], dict[str, TopicFilters])
 
-    slave.follow(told)
+    slave.follow(told_by(filters))
 
     assert text_of(slave) == "a > 2"
+
+
+def told_by(master: ConsumerFilters[Any]) -> dict[str, TopicFilters]:
+    return msgspec.convert(master.document()["filterDataByTopic"], dict[str, TopicFilters])
+
+
+def test_a_slave_forgets_what_was_deleted_at_its_master(tmp_path, clock, filters):
+    slave = filters_in(tmp_path / "slave", clock)
+    filters.register("g", [sql("T", "a > 1", 5)])
+    slave.follow(told_by(filters))
+    had = told_by(filters)["T"].group_filter_data.values()
+
+    slave.follow_deletions(had)
+    slave.follow_deletions(had)
+
+    assert text_of(slave) is None
+    assert slave.document() == {"filterDataByTopic": {}}
+
+
+def test_a_slave_keeps_what_members_subscribed_anew_there_and_what_lives_there(
+    tmp_path, clock, filters
+):
+    slave = filters_in(tmp_path / "slave", clock)
+    for group in ("anew", "alive"):
+        filters.register(group, [sql("T", "a > 1", 5)])
+    filters.unregister("alive")
+    had = told_by(filters)["T"].group_filter_data.values()
+    slave.register("anew", [sql("T", "a > 3", 6)])
+    slave.register("alive", [sql("T", "a > 1", 5)])
+
+    slave.follow_deletions(had)
+
+    assert text_of(slave, group="anew") == "a > 3"
+    assert text_of(slave, group="alive") == "a > 1"
 
 
 async def test_what_cannot_be_written_is_said(filters, monkeypatch):
