@@ -39,9 +39,11 @@ def headline(content: dict[str, Any]) -> str:
         return f"{content['name']}: {content['summary']}" if content["summary"] else content["name"]
     alerts = content["alerts"]
     if content.get("left_out"):
-        return _("%(count)s messages did not reach you; this is what fires now") % {
-            "count": content["left_out"]
-        }
+        return ngettext(
+            "%(count)s message did not reach you; this is what fires now",
+            "%(count)s messages did not reach you; this is what fires now",
+            content["left_out"],
+        ) % {"count": content["left_out"]}
     if len(alerts) == 1:
         told = {"subject": alerts[0]["subject"], "title": alerts[0]["title"]}
         if content["status"] == "resolved":

@@ -45,11 +45,15 @@ class KvForm(forms.Form):
     )
     key = forms.CharField(
         label=gettext_lazy("Key"),
+        help_text=gettext_lazy("In ORDER_TOPIC_CONFIG the name of a topic."),
         max_length=NAME_CHARACTERS_MAX,
         widget=forms.TextInput(attrs=PLAIN),
     )
     value = forms.CharField(
         label=gettext_lazy("Value"),
+        help_text=gettext_lazy(
+            "In ORDER_TOPIC_CONFIG the queues of each broker, as in broker-a:4;broker-b:4."
+        ),
         max_length=VALUE_CHARACTERS_MAX,
         widget=forms.TextInput(attrs=PLAIN),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, ngettext
 
 from console.audit.models import Entry
 from console.audit.record import change
@@ -127,12 +127,20 @@ def made_writable(
 
 def said(entry: Entry) -> str:
     """Return what is said once it is given or taken."""
-    sentence = (
-        _("Producers are sent to %(broker)s again: %(count)d topics.")
-        if entry.action == GIVEN
-        else _("Producers leave %(broker)s: %(count)d topics.")
-    )
-    return sentence % {"broker": entry.subject, "count": entry.after["topics"]}
+    count = entry.after["topics"]
+    if entry.action == GIVEN:
+        sentence = ngettext(
+            "Producers are sent to %(broker)s again: %(count)d topic.",
+            "Producers are sent to %(broker)s again: %(count)d topics.",
+            count,
+        )
+    else:
+        sentence = ngettext(
+            "Producers leave %(broker)s: %(count)d topic.",
+            "Producers leave %(broker)s: %(count)d topics.",
+            count,
+        )
+    return sentence % {"broker": entry.subject, "count": count}
 
 
 def undoable(pk: int) -> Entry:

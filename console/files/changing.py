@@ -240,7 +240,11 @@ def offset_costs(broker_name: str, plan: Plan) -> Costs:
         raise PlanRefusedError(refused)
     if not skipped and not repeated:
         return Costs((), is_final=False)
-    said = _("%(repeated)d messages are delivered again, %(skipped)d are skipped.")
+    said = ngettext(
+        "%(repeated)d message is delivered again, %(skipped)d are skipped.",
+        "%(repeated)d messages are delivered again, %(skipped)d are skipped.",
+        repeated,
+    )
     return Costs((said % {"repeated": repeated, "skipped": skipped},), is_final=False)
 
 

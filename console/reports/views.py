@@ -39,6 +39,7 @@ from console.reports.presenting import (
     shown_schedules,
 )
 from console.reports.runner import parquet_path
+from console.reports.scope import scope
 from console.reports.tasks import queue
 from console.reports.telling import picture_of
 from console.sql.rights import may_query
@@ -65,6 +66,7 @@ def report_list(request: HttpRequest) -> HttpResponse:
         "reports/list.html",
         {
             "problems": health.problems(),
+            "scope": scope(),
             "reports": shown_reports(),
             "schedules": shown_schedules(),
             "runs": recent_runs(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, ngettext
 
 from console.gateway.access import gateway
 
@@ -106,8 +106,11 @@ def objection(befores: Mapping[str, TopicConfig], after: TopicConfig) -> str | N
         ) % {"first": after.read_queue_nums, "groups": each}
     stored = sum(row.message_count for row in going.values())
     if stored and not unread:
-        return _(
+        return ngettext(
+            "The queues from %(first)d on hold %(count)d message that no group has read yet; "
+            "none could read it any more.",
             "The queues from %(first)d on hold %(count)d messages that no group has read yet; "
-            "none could read them any more."
+            "none could read them any more.",
+            stored,
         ) % {"first": after.read_queue_nums, "count": stored}
     return None

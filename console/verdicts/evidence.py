@@ -68,7 +68,11 @@ def queue_stuck(seen: Evidence) -> str:
 
 
 def stopped(seen: Evidence) -> str:
-    return _("Nothing consumed for %(minutes)d min; %(lag)s messages are unread.") % {
+    return ngettext(
+        "Nothing consumed for %(minutes)d min; %(lag)s message is unread.",
+        "Nothing consumed for %(minutes)d min; %(lag)s messages are unread.",
+        round(seen["lag"]),
+    ) % {
         "minutes": seen["minutes"],
         "lag": number(seen["lag"]),
     }
@@ -111,14 +115,22 @@ def retention(seen: Evidence) -> str:
 
 
 def rewound(seen: Evidence) -> str:
-    return _("Offsets went back by %(count)s messages within %(minutes)d min.") % {
+    return ngettext(
+        "Offsets went back by %(count)s message within %(minutes)d min.",
+        "Offsets went back by %(count)s messages within %(minutes)d min.",
+        round(seen["count"]),
+    ) % {
         "count": number(seen["count"]),
         "minutes": seen["minutes"],
     }
 
 
 def no_consumer(seen: Evidence) -> str:
-    return _("No member is connected; %(lag)s messages are unread, the oldest %(age)s old.") % {
+    return ngettext(
+        "No member is connected; %(lag)s message is unread, %(age)s old.",
+        "No member is connected; %(lag)s messages are unread, the oldest %(age)s old.",
+        round(seen["lag"]),
+    ) % {
         "lag": number(seen["lag"]),
         "age": span(seen["age_ms"]),
     }
@@ -146,7 +158,11 @@ def many_retries(seen: Evidence) -> str:
 
 
 def puts_fail(seen: Evidence) -> str:
-    return _("%(count)s messages could not be stored within %(minutes)d min.") % {
+    return ngettext(
+        "%(count)s message could not be stored within %(minutes)d min.",
+        "%(count)s messages could not be stored within %(minutes)d min.",
+        round(seen["count"]),
+    ) % {
         "count": number(seen["count"]),
         "minutes": seen["minutes"],
     }

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, ngettext
 from ninja import Schema
 from pydantic import Field
 
@@ -78,7 +78,11 @@ def message_send(request: HttpRequest, dry_run: DryRun = False) -> Any:
     data = form.cleaned_data
     require(request, Action.SEND, data["topic"])
     if dry_run:
-        title = _("Send %(count)d messages to %(topic)s")
+        title = ngettext(
+            "Send %(count)d message to %(topic)s",
+            "Send %(count)d messages to %(topic)s",
+            data["count"],
+        )
         return PlanOut(title=title % {"count": data["count"], "topic": data["topic"]})
     outcome = send_all(request, form)
     return {

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker_core.protocol.codes import RequestCode
+from django.utils.translation import gettext as _
+
+from broker_core.protocol.codes import RequestCode, ResponseCode
 from console.gateway.answers import Subscription
+from console.gateway.errors import GatewayError, RequestFailedError
 from console.gateway.requests.call import body_of, call, queue_of, reading, timestamp
 from console.gateway.running import RunningInfo, RunningQueue, RunningTopic
 
@@ -24,7 +27,15 @@ async def running_info(
 ) -> RunningInfo:
     code = RequestCode.GET_CONSUMER_RUNNING_INFO
     fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": with_threads}
-    answer = await call(ask, address, code, fields, timeout_s=ASKED_S)
+    try:
+        answer = await call(ask, address, code, fields, timeout_s=ASKED_S)
+    except RequestFailedError as error:
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+        # The words of the client, which the broker hands on.
+        raise GatewayError(
+            _("The client cannot be asked about itself: it does not know the request.")
+        ) from error
     with reading(address, code):
         return read(client_id, body_of(answer))
 

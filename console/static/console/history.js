@@ -84,6 +84,8 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function options(chart, answer) {
     const axis = { stroke: Trebuchet.colour("--faint"), grid: { stroke: Trebuchet.colour("--chart-grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+    // Of what is counted by ones, such as members, there is no half.
+    const isWhole = answer.lines.every((line) => line.values.every((value) => value == null || Number.isInteger(value)));
     return {
       width: chart.box.clientWidth,
       height: 190,
@@ -95,7 +97,7 @@ document.addEventListener("DOMContentLoaded", () => {
       },
       axes: [
         { ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map((each) => Times.tick(each * 1000, spanMs)) },
-        { ...axis, size: 52, values: (_, ticks) => ticks.map(numberText) },
+        { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (isWhole && !Number.isInteger(tick) ? "" : numberText(tick))) },
       ],
       series: [
         { label: gettext("Time"), value: (_, value) => (value == null ? "–" : Times.exact(value * 1000)) },
