@@ -161,7 +161,7 @@ def test_a_wiped_write_permission_comes_back_by_the_notice_and_goes_again_by_its
     notice = actors.admin.post(f"{PAGE}write/broker-a/", {"do": "wipe"}, follow=True)
     wiped = Entry.objects.get()
     undo = f"{PAGE}write-undo/{wiped.pk}/"
-    assert "Producers leave broker-a: 1 topics." in notice.text
+    assert "Producers leave broker-a: 1 topic." in notice.text
     assert undo in notice.text
     assert undo in actors.admin.get("/audit/").text
 
@@ -173,7 +173,7 @@ def test_a_wiped_write_permission_comes_back_by_the_notice_and_goes_again_by_its
     given = Entry.objects.latest("pk")
     assert (given.action, given.subject) == ("name-server.add-write", "broker-a")
     assert given.remark == f"Undoes entry {wiped.pk}."
-    assert "Producers are sent to broker-a again: 1 topics." in again.text
+    assert "Producers are sent to broker-a again: 1 topic." in again.text
     actors.admin.post(f"{PAGE}write-undo/{given.pk}/")
     assert not brokers.is_writable
 
@@ -241,7 +241,7 @@ def test_programs_take_back_a_wiped_write_permission(
     planned = program.post(f"{undo}?dry_run=true").json()
     assert (refused.status_code, brokers.is_writable) == (403, False)
     assert planned["title"] == "Give broker-a its write permission back?"
-    assert program.post(undo).json()["detail"] == "Producers are sent to broker-a again: 1 topics."
+    assert program.post(undo).json()["detail"] == "Producers are sent to broker-a again: 1 topic."
     assert brokers.is_writable
     assert program.post(undo).json()["detail"].endswith("nothing to undo.")
     assert Entry.objects.filter(outcome="done").count() == 2
