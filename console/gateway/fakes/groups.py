@@ -138,14 +138,14 @@ class FakeGroups:
         }
         rows = [
             QueueProgress(
-                topic=each.topic,
+                topic=topic,
                 broker_name=BROKER_NAME,
-                queue_id=each.queue_id,
+                queue_id=queue_id,
                 broker_offset=queue.max_offset,
-                consumer_offset=self._broker.offsets.get((group, each.topic, each.queue_id)),
+                consumer_offset=self._broker.offsets.get((group, topic, queue_id)),
                 last_timestamp_ms=None,
             )
-            for each, queue in sorted(self._broker.queues.items(), key=lambda pair: pair[0])
-            if each.topic in topics
+            for topic in sorted(topics & self._broker.topic_configs.keys())
+            for queue_id, queue in self._broker.queues_of(topic).items()
         ]
         return ConsumeProgress(group, 1.5, tuple(rows), now_ms())
