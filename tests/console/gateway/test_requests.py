@@ -19,8 +19,13 @@ from console.gateway.answers import (
     TopicConfig,
     TopicQueue,
 )
-from console.gateway.errors import NotFoundError, RequestFailedError, UnreadableAnswerError
-from console.gateway.requests import cluster, groups, messages, offsets, topics, watch
+from console.gateway.errors import (
+    GatewayError,
+    NotFoundError,
+    RequestFailedError,
+    UnreadableAnswerError,
+)
+from console.gateway.requests import cluster, groups, messages, offsets, running, topics, watch
 
 if TYPE_CHECKING:
     from broker_core.protocol.command import RemotingCommand
@@ -44,6 +49,15 @@ class Peer:
         self.asked.append(command)
         code, remark, ext, body = self._answer
         return command.answer(code, remark, ext, body)
+
+
+async def test_a_client_that_cannot_be_asked_about_itself_is_no_broker_that_refuses() -> None:
+    peer = Peer(code=3, remark="request type 307 not supported")
+
+    with pytest.raises(GatewayError, match="The client cannot be asked about itself") as caught:
+        await running.running_info(peer, ADDRESS, "g", "c", with_threads=False)
+
+    assert not isinstance(caught.value, RequestFailedError)
 
 
 async def test_cluster_info_reads_fastjsons_numeric_keys() -> None:
