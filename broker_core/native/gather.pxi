@@ -8,9 +8,9 @@ WaitingPull, which the twin's `delivery/parked_pulls.py` tries again. The twin i
 `store/transfer.py`; whatever is found otherwise than in order is left to it, before anything was
 counted.
 
-Of a pull the recorder has a span longer, which costs no call. Who watches is told by Python, after
-the answer was made, of those messages alone that a sample wants: which these are is known since
-they were put (`Picks`), else by the hash of their keys.
+Of a pull the recorder has a span longer, which costs no call. Who watches is told after the answer
+was made, of those messages alone that a sample wants: which these are is known since they were put
+(`Picks`), else by the hash of their keys. `told.pxi` tells of them, and Python what that leaves.
 """
 
 from broker_core.message.names import HIDDEN_TOPICS
@@ -94,6 +94,13 @@ cdef class _Reading:
     # One of how many of its messages who watches wants, as long as that table holds.
     cdef object pulls
     cdef int64_t one_of
+    # Whom Teller tells, None where Python does; the key of deliveries, and pieces of events.
+    cdef tuple of_deliveries, of_acknowledgements, queue
+    cdef bytes where, who
+    cdef object client, client_id
+
+
+include "told.pxi"
 
 
 cdef class PullTurn
@@ -125,6 +132,7 @@ cdef class PullTurn:
     cdef object _visibility, _quarantine, _stats, _latency, _monotonic, _parked_pulls, _again
     cdef object _handler, _recorder, _picking, _tell_trace, _answered
     cdef dict _delivered_queues
+    cdef Teller _teller
     cdef list _readings
     cdef bint _is_raw, _is_timed, _extends_spans
     # By kind.
@@ -133,6 +141,7 @@ cdef class PullTurn:
     cdef int64_t _filtered_units_max, _parked_chars_max, _suspend_timeout_ms_max, _kept_chars_max
     cdef uint8_t* _scratch
     # Of this pull.
+    cdef Bytes _chosen[MAX_MSG_NUMS_MAX]
     cdef int64_t _codes[CODES_MAX]
     cdef int _code_count
     cdef Run _runs[MAX_MSG_NUMS_MAX]
@@ -179,6 +188,7 @@ cdef class PullTurn:
         self._readings = [_no_reading() for _ in range(READINGS)]
         self._picking = tracer.picking
         self._delivered_queues = tracer.deliveries.queues
+        self._teller = Teller(tracer, plain.check.consumers, plain.store_host, clock)
         self._tell_trace = plain.tell
         self._answered = plain.answered
         self._slow_consumers = plain.slow_consumers
@@ -413,13 +423,26 @@ cdef class PullTurn:
             and (group, topic, queue_id) in self._delivered_queues
         ):
             # Somebody may be told which messages that covers.
-            self._commits.commit(group, topic, queue_id, offset, connection)
-            return 0
+            if not self._told_acknowledged(group, topic, queue_id, before, offset, connection):
+                self._commits.commit(group, topic, queue_id, offset, connection)
+                return 0
         if self._recorder.is_on:
             self._note_acknowledged(group, topic, queue_id, offset, connection.remote_address)
         if before != offset:
             self._offsets.commit(group, topic, queue_id, offset)
         return 0
+
+    cdef bint _told_acknowledged(self, group, topic, int32_t queue_id, before, int64_t offset,
+                                 connection) except -1:
+        """Tell of the messages that an offset covers, unless Python must; tells whether."""
+        cdef _Reading reading = self._reading_of(group, topic, queue_id)
+        if self._one_of == 1 or reading.of_acknowledgements is None:
+            return False
+        if before == offset:
+            return True
+        return self._teller.acknowledged(
+            reading, connection, max(0, min(<int64_t>before, offset)), offset, self._now()
+        )
 
     cdef int _tell(self, int kind, group, topic, int32_t queue_id, int64_t queue_offset,
                    connection, bytes answer, wanted, double parked_at) except -1:
@@ -454,6 +477,7 @@ cdef class PullTurn:
             reading.group = group
             reading.topic = topic
             reading.queue_id = queue_id
+            reading.queue = (group, topic, queue_id)
             self._find_spans(reading)
             self._readings[at] = reading
         self._reading = reading
@@ -466,6 +490,9 @@ cdef class PullTurn:
         if reading.pulls is not pulls:
             reading.pulls = pulls
             reading.one_of = pulls[topic, group]
+            told = self._tracer.takers.of_pulls[topic, group]
+            reading.of_deliveries = None if told is None else told.delivered
+            reading.of_acknowledgements = None if told is None else told.acknowledged
         return reading.one_of
 
     cdef int _find_spans(self, _Reading reading) except -1:
@@ -530,11 +557,17 @@ cdef class PullTurn:
                                connection, bytes answer, wanted, double parked_at) except -1:
         """Tell of the messages that a sample wants, and of those that a filter passed over."""
         cdef list picked = None
+        cdef bint is_sifted = wanted is not None and self._scanned > self._count
+        cdef int count
         buffers = ()
         if self._one_of > 1:
-            picked = self._picked(answer, queue_offset) if self._count else []
-            if not picked and (wanted is None or self._scanned == self._count):
+            count = self._choose(answer, queue_offset) if self._count else 0
+            if not is_sifted and (
+                count == 0
+                or (parked_at == 0 and self._told_delivered(group, topic, queue_id, connection, count))
+            ):
                 return 0
+            picked = self._views(answer, count)
         if self._count:
             buffers = (memoryview(answer)[PyBytes_GET_SIZE(answer) - self._byte_count :],)
         self._tell_trace(
@@ -546,15 +579,35 @@ cdef class PullTurn:
         )
         return 0
 
-    cdef list _picked(self, bytes answer, int64_t queue_offset):
-        """Return the records of an answer that a sample wants."""
-        cdef Bytes begin = <Bytes>PyBytes_AS_STRING(answer)
-        cdef Bytes end = begin + PyBytes_GET_SIZE(answer)
+    cdef bint _told_delivered(self, group, topic, int32_t queue_id, connection,
+                              int count) except -1:
+        """Tell of the chosen records, unless Python must; tells whether."""
+        cdef _Reading reading = self._reading_of(group, topic, queue_id)
+        if reading.of_deliveries is None:
+            return False
+        return self._teller.delivered(
+            reading, connection, self._chosen, count, self._one_of, self._now()
+        )
+
+    cdef list _views(self, bytes answer, int count):
+        """Return the chosen records."""
+        cdef Bytes begin = <Bytes>PyBytes_AS_STRING(answer) if count else NULL
+        cdef Bytes at
+        cdef int i
+        cdef list found = []
+        view = memoryview(answer) if count else None
+        for i in range(count):
+            at = self._chosen[i]
+            found.append(view[at - begin : at - begin + <int64_t>big32(at)])
+        return found
+
+    cdef int _choose(self, bytes answer, int64_t queue_offset) except -1:
+        """Choose the records of an answer that a sample wants; return how many they are."""
+        cdef Bytes end = <Bytes>PyBytes_AS_STRING(answer) + PyBytes_GET_SIZE(answer)
         cdef Bytes at = end - self._byte_count
         cdef int64_t size, offset, limit = queue_offset + self._scanned
-        cdef int number = 0
+        cdef int number = 0, count = 0
         cdef bint is_picked
-        cdef list found = []
         cdef Picks picks = self._picking.picked.get(self._queue)
         if picks is not None:
             if (
@@ -565,7 +618,6 @@ cdef class PullTurn:
                 picks = None
             else:
                 number = picks.at_or_behind(queue_offset)
-        view = None
         while at < end:
             size = big32(at)
             if size < STORED_END_MAX:
@@ -580,11 +632,10 @@ cdef class PullTurn:
             else:
                 is_picked = True
             if is_picked and is_in_sample(at, at + size, self._one_of):
-                if view is None:
-                    view = memoryview(answer)
-                found.append(view[at - begin : at - begin + size])
+                self._chosen[count] = at
+                count += 1
             at += size
-        return found
+        return count
 
     cdef bint _find_filter(self, Pull* pull, group, topic, connection) except -1:
         """Find what the reader wants, if it may read the queue; the twin is SubscriptionCheck.

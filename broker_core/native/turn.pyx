@@ -206,6 +206,9 @@ cdef class Picks:
     cdef int64_t one_of, begin, end
     cdef int64_t places[PICKS_MAX]
     cdef int count
+    # Who is told of them here, None where Python tells; what events say of the queue.
+    cdef object told
+    cdef bytes where
 
     cdef void note(self, int64_t queue_offset, bint is_picked) noexcept:
         """Note a message behind the last; what was long before is forgotten."""
@@ -271,11 +274,12 @@ cdef class SendTurn:
     cdef object _long_handler, _raw_long
     cdef object _puts, _config, _state, _queues, _index, _stats
     cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
-    cdef object _waiting, _timestamp, _picking, _trace, _received_s
-    cdef list _picked
-    cdef list _halves
+    cdef object _waiting, _timestamp, _picking, _trace, _received_s, _tracer, _followed
+    cdef list _picked, _told, _halves
     cdef str _half_topic
     cdef bint _takes_halves
+    # Whose address events have, and how.
+    cdef bytes _client_host, _client
     cdef tuple _parts
     cdef tuple _special_names
     # See PlainSends.
@@ -330,12 +334,16 @@ cdef class SendTurn:
         self._index = puts.index
         self._stats = stats
         self._latency = stats.put_latency
+        self._tracer = tracer
         self._picking = tracer.picking
+        self._followed = tracer.followed
         self._trace = send.trace
         self._picked = []
         self._halves = []
         self._half_topic = plain.half_topic
         self._takes_halves = False
+        self._told = []
+        self._client_host = self._client = None
         self._acknowledge = acknowledge
         self._now_ms = clock.now_ms
         self._monotonic = clock.monotonic
@@ -390,6 +398,8 @@ cdef class SendTurn:
                 self._store()
                 if self._halves:
                     self._tell_halves(born_host)
+                if self._told:
+                    self._tell_told()
                 if self._picked:
                     self._tell_picked(born_host)
             if taken == 0:
@@ -428,6 +438,9 @@ cdef class SendTurn:
         self._is_picking = self._picking.is_on
         if self._is_picking:
             self._received_s = self._monotonic()
+            if born_host != self._client_host:
+                self._client_host = born_host
+                self._client = b',"client":' + encode_json(host_text(born_host))
         self._born_size = PyBytes_GET_SIZE(born_host)
         if self._born_size != 8 and self._born_size != HOST_MAX:
             return False
@@ -603,21 +616,31 @@ cdef class SendTurn:
         place.queue_id = send.queue_id
         place.next_offset = queue.next_offset
         place.calls = place.count = place.size = 0
-        place.one_of = self._picking.one_of[topic] if self._is_picking else 0
-        place.picks = self._picks_of(queue, place.one_of) if place.one_of > 1 else None
+        place.one_of = 0
+        place.picks = None
+        if self._is_picking:
+            self._take_picks(place, queue, topic)
         PyObject_GetBuffer(queue.buffer, &place.units, PyBUF_WRITABLE)
         self._open += 1
         return place
 
-    cdef Picks _picks_of(self, queue, int64_t one_of):
+    cdef int _take_picks(self, _Place place, queue, topic) except -1:
+        """Find out which of a queue's messages somebody wants to see."""
         cdef dict picked = self._picking.picked
         cdef Picks picks = picked.get(queue)
         if picks is None:
+            place.one_of = self._picking.one_of[topic]
+            if place.one_of <= 1:
+                return 0
             if len(picked) >= PICKS_QUEUES_MAX:
                 picked.clear()
             picks = picked[queue] = Picks.__new__(Picks)
-            picks.one_of = one_of
-        return picks
+            picks.one_of = place.one_of
+            picks.told = self._tracer.takers.of_puts[topic]
+            picks.where = where_of(topic, place.queue_id)
+        place.one_of = picks.one_of
+        place.picks = picks
+        return 0
 
     cdef bint _put(self, Send* send, Properties* properties, Bytes body,
                    int64_t body_size) except -1:
@@ -692,6 +715,25 @@ cdef class SendTurn:
                    Py_ssize_t properties_size, validated_s, appended_s) except -1:
         """Note a message that somebody may want to see; `SendTrace.picked` reads the tuple."""
         cdef Py_ssize_t group_size
+        cdef Known known
+        cdef Text group = send.producer_group
+        dispatched_s = self._monotonic()
+        if (
+            place.picks is not None
+            and place.picks.told is not None
+            and not group.is_escaped
+            and group.size <= GROUP_MAX
+            and is_bare(group)
+            and read_what(self._scratch, properties_size, &known)
+            and not known.is_replayed
+            and crc32_of(known.uniq_key.at, known.uniq_key.size) % place.one_of == 0
+        ):
+            known.body_size = body_size
+            self._told.append((place.picks.told, put_of(
+                send, place, &known, place.next_offset - 1, offset, size, self._store_host_hex,
+                self._client, self._now, self._received_s, validated_s, appended_s, dispatched_s
+            )))
+            return 0
         properties = PyUnicode_DecodeUTF8(<const char*>self._scratch, properties_size, "replace")
         # Its properties are stored, so their place is free.
         group_size = max(0, unescape(send.producer_group, self._scratch))
@@ -708,7 +750,7 @@ cdef class SendTurn:
             send.reconsume_times,
             validated_s,
             appended_s,
-            self._monotonic(),
+            dispatched_s,
         ))
         return 0
 
@@ -716,6 +758,20 @@ cdef class SendTurn:
         halves = self._halves
         self._halves = []
         self._send.note_halves(halves, born_host)
+        return 0
+
+    cdef int _tell_told(self) except -1:
+        """Tell of the puts of this turn whose events are made; nothing of it may undo them."""
+        cdef Put put
+        told = self._told
+        self._told = []
+        try:
+            for takers, each in told:
+                put = <Put>each
+                give(<tuple>takers.stored, [put.told])
+                self._followed.stored(put)
+        except Exception as error:
+            self._trace.failed(len(told), error)
         return 0
 
     cdef int _tell_picked(self, bytes born_host) except -1:

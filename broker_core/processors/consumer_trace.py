@@ -59,6 +59,7 @@ class ConsumerTrace:
 
     Attributes:
         tracer: where the events go.
+        store_host: what ids of messages begin with.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class ConsumerTrace:
         self.tracer = tracer
         self._consumers = consumers
         self._store = store
-        self._store_host = store_host
+        self.store_host = store_host
         self._clock = clock
         self._pick = pick
 
@@ -136,7 +137,7 @@ class ConsumerTrace:
                     commit_log_offset=str(offset),
                     store_size=message.store_size,
                     body_size=message.body_size,
-                    offset_msg_id=offset_msg_id(self._store_host, offset),
+                    offset_msg_id=offset_msg_id(self.store_host, offset),
                     filtered_by=_by(pull.message_filter, code, ext),
                     **who,
                 )
@@ -212,7 +213,7 @@ class ConsumerTrace:
     def _delivered(
         self, pull: Answered, message: Glimpse, at_s: float, who: dict[str, Any]
     ) -> None:
-        msg_id = offset_msg_id(self._store_host, message.commit_log_offset)
+        msg_id = offset_msg_id(self.store_host, message.commit_log_offset)
         body_size = message.body_size
         self.tracer.deliveries.note(
             pull.queue,
@@ -246,7 +247,7 @@ class ConsumerTrace:
             message.queue_offset,
             message.properties,
             commit_log_offset=str(message.commit_log_offset),
-            offset_msg_id=offset_msg_id(self._store_host, message.commit_log_offset),
+            offset_msg_id=offset_msg_id(self.store_host, message.commit_log_offset),
             latency_us=max(0, round((at_s - pull.parked_at) * 1_000_000)),
             **who,
         )

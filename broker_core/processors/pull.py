@@ -110,6 +110,7 @@ class PlainPulls(NamedTuple):
     tell: Callable[[Answered, Sequence[memoryview] | None], None]
     """See ConsumerTrace.plainly_answered."""
     answered: type[Answered]
+    store_host: bytes
     parked_chars_max: int
     suspend_timeout_ms_max: int
     statuses: tuple[str, ...]
@@ -173,6 +174,7 @@ class PullProcessor:
             self.again,
             self._trace.plainly_answered,
             Answered,
+            self._trace.store_host,
             PARKED_CHARS_MAX,
             SUSPEND_TIMEOUT_MS_MAX,
             tuple(status.name for status in PLAIN_STATUSES),

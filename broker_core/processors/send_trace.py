@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 PROPERTY_REPLAYED = "TREBUCHET_REPLAY"
 """Which run of the console has sent a dead letter again."""
 WAITING = {names.RMQ_SYS_TRANS_HALF_TOPIC: "withheld", names.RMQ_SYS_SCHEDULE_TOPIC: "deferred"}
+NOT_TRACED = "plain sends could not be traced: count=%d"
 SLOW_PUT_S = 0.01
 """From received to answered; the recorder keeps puts that take longer."""
 
@@ -100,7 +101,7 @@ class SendTrace:
             store_size=result.wrote_size,
             body_size=body_size,
             offset_msg_id=self._msg_id % result.commit_log_offset,
-            producer_group=header.producer_group,
+            producer_group=header.producer_group or None,
             group=group,
             client=connection.remote_address,
             latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
@@ -173,7 +174,7 @@ class SendTrace:
                 store_size=0 if message is None else message.store_size,
                 body_size=message and len(message.body),
                 offset_msg_id=self._msg_id % commit_log_offset,
-                producer_group=header.producer_group,
+                producer_group=header.producer_group or None,
                 client=connection.remote_address,
                 latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
                 steps=steps,
@@ -192,7 +193,11 @@ class SendTrace:
             for send in sends:
                 self._emit_picked(Picked._make(send), client, store_timestamp, received_s)
         except Exception:
-            logger.exception("plain sends could not be traced: count=%d", len(sends))
+            logger.exception(NOT_TRACED, len(sends))
+
+    def failed(self, count: int, error: Exception) -> None:
+        """Log that the native turn could not tell of plain sends, which are answered."""
+        logger.error(NOT_TRACED, count, exc_info=error)
 
     def _emit_picked(
         self, send: Picked, client: str, store_timestamp: int, received_s: float
@@ -208,7 +213,7 @@ class SendTrace:
             store_size=send.store_size,
             body_size=send.body_size,
             offset_msg_id=self._msg_id % send.commit_log_offset,
-            producer_group=send.producer_group,
+            producer_group=send.producer_group or None,
             client=client,
             latency_us=max(0, store_timestamp - send.born_timestamp) * 1000,
             steps=_steps(received_s, send.validated_s, send.appended_s, send.dispatched_s),
@@ -240,7 +245,7 @@ class SendTrace:
             store_size=result.wrote_size,
             body_size=body_size,
             offset_msg_id=self._msg_id % result.commit_log_offset,
-            producer_group=header.producer_group,
+            producer_group=header.producer_group or None,
             group=names.group_of(header.topic),
             client=connection.remote_address,
             reconsume_times=header.reconsume_times or None,

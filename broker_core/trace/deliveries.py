@@ -34,19 +34,21 @@ class Deliveries:
     """The newest DELIVERIES_MAX that are not acknowledged; those before are forgotten.
 
     Attributes:
-        queues: of which queues there are any. The native turn looks.
+        queues: what there is, by queue and queue offset. The native turn notes and takes as well,
+            as long as there is room.
+        order: all that were noted, the oldest first.
     """
 
     def __init__(self) -> None:
         self.queues: dict[Queue, dict[int, Delivered]] = {}
-        self._order: deque[tuple[Queue, int]] = deque()
+        self.order: deque[tuple[Queue, int]] = deque()
 
     def note(self, queue: Queue, queue_offset: int, delivered: Delivered) -> None:
         """Remember a delivery, the last one of a message that comes again."""
-        if len(self._order) >= DELIVERIES_MAX:
-            self._forget(*self._order.popleft())
+        if len(self.order) >= DELIVERIES_MAX:
+            self._forget(*self.order.popleft())
         self.queues.setdefault(queue, {})[queue_offset] = delivered
-        self._order.append((queue, queue_offset))
+        self.order.append((queue, queue_offset))
 
     def take(self, queue: Queue, first: int, end: int) -> list[tuple[int, Delivered]]:
         """Return, by offset, what an acknowledgement from `first` up to `end` covers; forget it."""
@@ -61,7 +63,7 @@ class Deliveries:
 
     def clear(self) -> None:
         self.queues.clear()
-        self._order.clear()
+        self.order.clear()
 
     def _forget(self, queue: Queue, queue_offset: int) -> None:
         waiting = self.queues.get(queue, {})

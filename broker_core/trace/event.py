@@ -72,22 +72,22 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
 class Emitted:
     """An event on its way to watchers, encoded once for all of them. Event loop only."""
 
-    __slots__ = ("_event", "_json", "group", "stage", "topic")
+    __slots__ = ("_ending", "_event", "group", "stage", "topic")
 
     def __init__(self, event: TraceEvent) -> None:
         self._event: TraceEvent | None = event
-        self._json = b""
+        self._ending = b""
         self.stage = event.stage
         self.topic = event.topic
         self.group = event.group
 
     @property
-    def json(self) -> bytes:
-        """The event without its number in a watch."""
+    def ending(self) -> bytes:
+        """Its JSON behind the brace that begins it, where a watch has its number."""
         if self._event is not None:
-            self._json = encode(self._event)
+            self._ending = encode(self._event)[1:]
             self._event = None
-        return self._json
+        return self._ending
 
 
 encode = msgspec.json.Encoder().encode

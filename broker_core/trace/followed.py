@@ -7,16 +7,14 @@ they cover is looked up here.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
 from broker_core.backlog import Backlog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from broker_core.trace.event import TraceEvent
+    from broker_core.trace.event import Emitted, TraceEvent
     from broker_core.trace.filter import Properties
     from broker_core.trace.tracer import Tracer
 
@@ -41,6 +39,20 @@ class Stored(NamedTuple):
     properties: Properties
 
 
+class Put(Protocol):
+    """A message as the native turn stored and told of it: its twin of Stored."""
+
+    commit_log_offset: int
+    end: int
+    at_s: float
+    topic: str
+    event: TraceEvent
+    properties: Properties
+
+    def covered(self, stage: str, client: str | None, at_s: float, together: int) -> Emitted:
+        """Return what is told when the disk or a slave has it."""
+
+
 class _Reach:
     """Whom the log reaches later: the disk or a slave, and what it has not yet."""
 
@@ -49,7 +61,7 @@ class _Reach:
     def __init__(self, stage: str, client: str | None) -> None:
         self.stage = stage
         self.client = client
-        self.waiting: deque[Stored] = deque()
+        self.waiting: deque[Stored | Put] = deque()
 
 
 class _Covered:
@@ -57,7 +69,9 @@ class _Covered:
 
     __slots__ = ("at_s", "messages", "reach", "together")
 
-    def __init__(self, messages: deque[Stored], at_s: float, together: int, reach: _Reach) -> None:
+    def __init__(
+        self, messages: deque[Stored | Put], at_s: float, together: int, reach: _Reach
+    ) -> None:
         self.messages = messages
         self.at_s = at_s
         self.together = together
@@ -65,25 +79,29 @@ class _Covered:
 
 
 class Followed:
-    """Emits "flushed" and "replicated". Event loop only."""
+    """Emits "flushed" and "replicated". Event loop only.
+
+    Attributes:
+        stored_at: when messages were stored, by their offsets in the log. The native turn looks.
+    """
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._disk = _Reach(FLUSHED, None)
         self._slaves: dict[str, _Reach] = {}
-        self._stored_s: dict[int, float] = {}
+        self.stored_at: dict[int, float] = {}
         self._backlog: Backlog[_Covered] = Backlog(self._tell_some, AT_ONCE)
 
     def __len__(self) -> int:
         """Return how many flushes and reports are not told of yet."""
         return len(self._backlog)
 
-    def stored(self, stored: Stored) -> None:
+    def stored(self, stored: Stored | Put) -> None:
         """Follow a message that somebody asks about."""
-        if len(self._stored_s) >= STORED_MAX:
-            del self._stored_s[next(iter(self._stored_s))]
-        self._stored_s[stored.commit_log_offset] = stored.at_s
-        for reach in self._reaches():
+        if len(self.stored_at) >= STORED_MAX:
+            del self.stored_at[next(iter(self.stored_at))]
+        self.stored_at[stored.commit_log_offset] = stored.at_s
+        for reach in (self._disk, *self._slaves.values()):
             if len(reach.waiting) >= FOLLOWED_MAX:
                 reach.waiting.popleft()
                 self._tracer.lose(reach.stage)
@@ -91,7 +109,7 @@ class Followed:
 
     def stored_s(self, commit_log_offset: int) -> float | None:
         """Return when a message was stored, by the monotonic clock, if that is known."""
-        return self._stored_s.get(commit_log_offset)
+        return self.stored_at.get(commit_log_offset)
 
     def flushed(self, commit_log_offset: int, at_s: float, together: int) -> None:
         """Emit "flushed" for what ends at or before an offset of the log."""
@@ -114,14 +132,10 @@ class Followed:
     def clear(self) -> None:
         self._disk.waiting.clear()
         self._slaves.clear()
-        self._stored_s.clear()
-
-    def _reaches(self) -> Iterator[_Reach]:
-        yield self._disk
-        yield from self._slaves.values()
+        self.stored_at.clear()
 
     def _reach(self, reach: _Reach, commit_log_offset: int, at_s: float, together: int) -> None:
-        waiting, messages = reach.waiting, deque[Stored]()
+        waiting, messages = reach.waiting, deque[Stored | Put]()
         while waiting and waiting[0].end <= commit_log_offset:
             messages.append(waiting.popleft())
         if messages:
@@ -137,14 +151,23 @@ class Followed:
             self._backlog.add(covered)
         return count
 
-    def _tell(self, stored: Stored, covered: _Covered) -> None:
+    def _tell(self, stored: Stored | Put, covered: _Covered) -> None:
+        reach = covered.reach
+        if not isinstance(stored, Stored):
+            takers = self._tracer.takers.of_puts[stored.topic]
+            if takers is not None:
+                takers.give(
+                    reach.stage,
+                    stored.covered(reach.stage, reach.client, covered.at_s, covered.together),
+                )
+                return
         latency_us = max(0, round((covered.at_s - stored.at_s) * 1_000_000))
         event = msgspec.structs.replace(
             stored.event,
-            stage=covered.reach.stage,
+            stage=reach.stage,
             time_ms=str(int(stored.event.time_ms) + latency_us // 1000),
             at_us=str(round(covered.at_s * 1_000_000)),
-            client=covered.reach.client,
+            client=reach.client,
             latency_us=latency_us,
             total_us=latency_us,
             together=covered.together or None,

@@ -40,10 +40,9 @@ class Picking:
     def take(self, filters: Sequence[TraceFilter], *, is_full: bool) -> None:
         """Want what these filters want, or everything."""
         self.is_on = is_full or bool(filters)
-        rules = [_Rule(each) for each in filters]
+        rules = [Rule(each) for each in filters]
         self.one_of = _OneOf(rules, is_full=is_full)
-        of_pulls = [rule for rule in rules if rule.is_of_pulls]
-        self.pulls = _OneOfPulls(of_pulls, is_full=is_full)
+        self.pulls = _OneOfPulls(rules, is_full=is_full)
         self.picked: dict[Any, Any] = {}
 
     def wants(self, topic: str, uniq_key: str | None) -> bool:
@@ -55,20 +54,25 @@ class Picking:
         return _is_picked(self.pulls[topic, group], uniq_key)
 
 
-class _Rule:
-    """What a filter asks of topics, groups and samples."""
+class Rule:
+    """What a filter asks of topics, groups, stages and samples."""
 
     def __init__(self, wanted: TraceFilter) -> None:
         self.fits = _topic_test_of(wanted)
-        self.group = wanted.group
         self.sample = wanted.sample
-        self.is_of_pulls = not PULL_STAGES.isdisjoint(stages_of(wanted))
+        self.stages = stages_of(wanted)
+        self.is_of_pulls = not PULL_STAGES.isdisjoint(self.stages)
+        self.group = wanted.group
+
+    def may_match_pull(self, topic: str, group: str) -> bool:
+        """Return whether what a group is handed of a topic, or acknowledges, may match."""
+        return self.is_of_pulls and self.group in (None, "", group) and self.fits(topic)
 
 
 class _OneOf(defaultdict[str, int]):
     """Looks a topic up among the filters once."""
 
-    def __init__(self, rules: Sequence[_Rule], *, is_full: bool) -> None:
+    def __init__(self, rules: Sequence[Rule], *, is_full: bool) -> None:
         super().__init__()
         self._rules = rules
         self._is_full = is_full
@@ -84,18 +88,14 @@ class _OneOf(defaultdict[str, int]):
 class _OneOfPulls(defaultdict[tuple[str, str], int]):
     """Looks a topic and a group up among the filters once."""
 
-    def __init__(self, rules: Sequence[_Rule], *, is_full: bool) -> None:
+    def __init__(self, rules: Sequence[Rule], *, is_full: bool) -> None:
         super().__init__()
         self._rules = rules
         self._is_full = is_full
 
     def __missing__(self, reader: tuple[str, str]) -> int:
         topic, group = reader
-        samples = [
-            rule.sample
-            for rule in self._rules
-            if rule.group in (None, "", group) and rule.fits(topic)
-        ]
+        samples = [rule.sample for rule in self._rules if rule.may_match_pull(topic, group)]
         if len(self) >= TOPICS_MAX:
             self.clear()
         found = self[reader] = ALL if self._is_full else _common(samples)

@@ -28,6 +28,7 @@ from broker_core.trace.filter import ERROR_STAGES, STAGES, Properties, TraceWatc
 from broker_core.trace.followed import Followed, Stored
 from broker_core.trace.picking import Picking
 from broker_core.trace.recorder import Recorder
+from broker_core.trace.takers import Takers
 from broker_core.trace.watch import Watch
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Tracer(Service):
         deliveries: what acknowledgements are of; empty while nobody watches.
         followed: messages of which more is to come; empty while nobody watches.
         picking: which plain sends and pulls are wanted.
+        takers: whom the native turn tells of pulls without any event. New when picking is.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Tracer(Service):
         self.deliveries = Deliveries()
         self.followed = Followed(self)
         self.picking = Picking()
+        self.takers = Takers()
         self._is_off = False
         self._is_pushing = False
         self._full_until_ms: int | None = None
@@ -355,6 +358,7 @@ class Tracer(Service):
             else [],
             is_full=is_full,
         )
+        self.takers = Takers(watches, is_full=is_full)
         self.on_watching(self.watching)
         if not self.watching:
             self.deliveries.clear()

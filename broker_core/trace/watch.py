@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     Push = Callable[[bytes], bool]
     Numbered = tuple[int, bytes, Emitted]
-    """The number in the watch, the number and the matched filters as JSON, and the event."""
+    """The number in the watch, what stands behind it with the matched filters, and the event."""
     MaySee = Callable[[str], bool]
     """Whether a watcher may read a topic, by its rights of the moment."""
 
@@ -28,6 +29,8 @@ RING_EVENTS = 20_000
 """Events that a watch keeps: those that wait, and sent ones for who comes again."""
 BATCH_EVENTS_MAX = 2_000
 """Events in one push; with PUSH_SECONDS this limits the events a second."""
+FRESH_MAX = 1_000
+"""So many that match are numbered at once, with the next push or before."""
 NOBODYS_TOPIC = RMQ_SYS_TRANS_HALF_TOPIC
 """Stands for the topic of an event without one: no default permission covers it."""
 
@@ -55,6 +58,8 @@ class Watch:
         owner: the account of its watcher, None for nobody's.
         wanted: what it asks for.
         lost_at: since when it has no connection, by the monotonic clock.
+        fresh: events that match its only filter, which are numbered later. The native turn adds
+            to them; it sees to FRESH_MAX.
     """
 
     def __init__(self, watch_id: str, wanted: TraceWatch, watcher: Watcher) -> None:
@@ -63,8 +68,10 @@ class Watch:
         self.host = watcher.host
         self.owner = watcher.owner
         self.lost_at = 0.0
+        self.fresh: list[Emitted] = []
         self._push: Push | None = watcher.push
         self._matchers = [(name, *compiled(each)) for name, each in wanted.named().items()]
+        self._names = tuple(wanted.named())
         self._may_see = watcher.may_see
         self._seen: dict[str, bool] = {}
         self._heads: dict[tuple[str, ...], bytes] = {}
@@ -87,6 +94,7 @@ class Watch:
         self, emitted: Emitted, event: TraceEvent, properties: Properties, at_s: float
     ) -> bool:
         """Take an event if a filter matches; return whether one matches its message."""
+        self.number_fresh()
         is_about = False
         matched = []
         for name, message, here in self._matchers:
@@ -95,28 +103,55 @@ class Watch:
                 if here(event, properties):
                     matched.append(name)
         if matched and (self._may_see is None or self._sees(emitted)):
-            self.lose(emitted.stage)
+            self._count(emitted.stage)
             if self._rate_max is None or self._has_room(at_s):
                 self._take((self._last_seq, self._head(tuple(matched)), emitted))
         return is_about
 
     def lose(self, stage: str) -> None:
-        """Count an event that matches, and is not kept yet."""
-        self._last_seq += 1
-        self._offered[stage] += 1
+        """Count an event that matches, and is not kept."""
+        self.number_fresh()
+        self._count(stage)
+
+    def take(self, event: Emitted) -> None:
+        """Take an event that is known to match the only filter."""
+        self.fresh.append(event)
+        if len(self.fresh) >= FRESH_MAX:
+            self.number_fresh()
+
+    def number_fresh(self) -> None:
+        """Take what matched without having been offered: all at once, for little each."""
+        fresh = self.fresh
+        if not fresh:
+            return
+        taken = fresh if self._may_see is None else [each for each in fresh if self._sees(each)]
+        first = self._last_seq + 1
+        self._last_seq += len(taken)
+        self._offered.update(map(_STAGE_OF, taken))
+        (name,) = self._names
+        head = self._head((name,))
+        self._waiting.extend(zip(itertools.count(first), itertools.repeat(head), taken))
+        for _ in range(len(self._sent) + len(self._waiting) - RING_EVENTS):
+            (self._sent or self._waiting).popleft()
+        fresh.clear()
 
     def send(self) -> None:
         """Push a batch, if there is news and the peer reads."""
+        self.number_fresh()
         self._seen.clear()
         if self._push is None or (self._told_seq == self._last_seq and not self._waiting):
             return
         batch = list(itertools.islice(self._waiting, BATCH_EVENTS_MAX))
-        shown = [each for each in batch if self._may_see is None or self._sees(each[2])]
+        shown = batch
+        if self._may_see is not None:
+            shown = [each for each in batch if self._sees(each[2])]
         told_seq = batch[-1][0] if len(batch) < len(self._waiting) else self._last_seq
         dropped = self._last_seq - self._sent_count - len(shown) - len(self._waiting) + len(batch)
         if not self._push(self._body(shown, dropped)):
             return
-        for _ in batch:
+        if len(batch) == len(self._waiting):
+            self._waiting.clear()
+        for _ in range(min(len(batch), len(self._waiting))):
             self._waiting.popleft()
         self._sent.extend(shown)
         self._sent_count += len(shown)
@@ -129,6 +164,7 @@ class Watch:
 
     def resume(self, watcher: Watcher, last_seq: int, received: int) -> None:
         """Go on behind the last event that has come to the watcher, who has so many of them."""
+        self.number_fresh()
         self.host = watcher.host
         self._push = watcher.push
         self._may_see = watcher.may_see
@@ -138,6 +174,10 @@ class Watch:
         self._sent.clear()
         self._sent_count = min(received, self._last_seq - len(self._waiting))
         self._told_seq = -1
+
+    def _count(self, stage: str) -> None:
+        self._last_seq += 1
+        self._offered[stage] += 1
 
     def _take(self, numbered: Numbered) -> None:
         if len(self._sent) + len(self._waiting) >= RING_EVENTS:
@@ -179,8 +219,11 @@ class Watch:
             "lastSeq": str(self._last_seq),
             "offered": offered,
         }
-        parts = [b'{"seq":"%d%b%b' % (seq, head, each.json[1:]) for seq, head, each in events]
+        parts = [b'{"seq":"%d%b%b' % (seq, head, each.ending) for seq, head, each in events]
         return encode(counts)[:-1] + b',"events":[' + b",".join(parts) + b"]}"
+
+
+_STAGE_OF = attrgetter("stage")
 
 
 def topic_to_read(topic: str, group: str | None) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 
 from broker_core.trace.filter import TraceWatch
+from broker_core.trace.followed import Followed
 from broker_core.trace.watch import Watcher
 from tests.property import native_fuzz
 from tests.support import pull_frames, send_frames
@@ -144,6 +146,94 @@ async def test_who_watches_is_told_the_same_of_pulls(
         # Of a put that is told of, Python keeps when its steps were.
         for name in native.keys() - DISKS - {"state"}:
             assert native[name] == python[name], name
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"sample": 2},
+        {"sample": 3, "stages": ["flushed", "dispatched", "replicated"], "topic": "O*"},
+    ],
+    ids=lambda wanted: ",".join(wanted),
+)
+async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follows(
+    wanted: dict[str, Any], rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Pair(configuration()) as pair:
+        told: list[list[dict[str, Any]]] = [[], []]
+        for twin, events in zip((pair.native, pair.python), told, strict=True):
+
+            def take(body: bytes, events: list[dict[str, Any]] = events) -> bool:
+                events.extend(json.loads(body)["events"])
+                return True
+
+            followed = twin.parts.tracer.followed
+            twin.parts.tracer.watch("watcher", TraceWatch(**wanted), Watcher(take))
+            followed.replicated("10.0.0.9:1", 0, 0.0)
+            # The disk's thread decides when; here the test does.
+            monkeypatch.setattr(followed, "flushed", lambda *_: None)
+        for number in range(ROUNDS * FRAMES_A_ROUND // 8):
+            stream = b"".join(
+                pull_frames.any_request(rng, TOPICS, number * 8 + each) for each in range(8)
+            )
+            await pair.feed(stream)
+            pair.advance_ms(rng.choice((0, 1, 500)))
+            for twin in (pair.native, pair.python):
+                tracer, end = twin.parts.tracer, twin.parts.store.files.log.max_offset
+                if number % 3:
+                    Followed.flushed(tracer.followed, end, twin.clock.monotonic(), number % 5)
+                tracer.followed.replicated("10.0.0.9:1", end, twin.clock.monotonic())
+            await settled()
+            for twin in (pair.native, pair.python):
+                twin.parts.tracer.push_all()
+            # Of one turn the twins tell in an order of their own.
+            assert_same_events(*told)
+        stages = {event["stage"] for event in told[0]}
+        assert stages >= {"stored", "flushed", "replicated"}
+
+
+async def test_what_the_turn_told_is_held_against_filters_of_who_came_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Pair(configuration()) as pair:
+        twin = pair.native
+        tracer, told = twin.parts.tracer, list[dict[str, Any]]()
+        tracer.watch("first", TraceWatch(sample=2), Watcher(lambda _: True))
+        flushed = tracer.followed.flushed
+        monkeypatch.setattr(tracer.followed, "flushed", lambda *_: None)
+        for number in range(20):
+            text = f"UNIQ_KEY\x01K{number}\x02colour\x01{'red' if number % 4 else 'blue'}"
+            await pair.feed(send_frames.send(send_frames.fields_of("Orders", 0, text), b"body", 1))
+
+        def take(body: bytes) -> bool:
+            told.extend(json.loads(body)["events"])
+            return True
+
+        wanted = TraceWatch(properties={"colour": "blue"}, stages=["flushed"])
+        tracer.watch("later", wanted, Watcher(take))
+        flushed(twin.parts.store.files.log.max_offset, twin.clock.monotonic(), 20)
+        await settled()
+        tracer.push_all()
+
+        sampled = [f"K{number}" for number in range(20) if crc32(b"K%d" % number) % 2 == 0]
+        assert [event["uniqKey"] for event in told] == [
+            key for key in sampled if int(key[1:]) % 4 == 0
+        ]
+        assert all(event["together"] == 20 and "steps" not in event for event in told)
+
+
+def assert_same_events(*told: list[dict[str, Any]]) -> None:
+    """Compare all but the numbers; these go up to how many there are."""
+    native, python = (
+        sorted(
+            ({name: value for name, value in event.items() if name != "seq"} for event in events),
+            key=lambda event: json.dumps(event, sort_keys=True),
+        )
+        for events in told
+    )
+    assert native == python
+    for events in told:
+        assert [int(event["seq"]) for event in events] == list(range(1, len(events) + 1))
 
 
 class Terms:
