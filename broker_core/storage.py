@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MADV_POPULATE_READ = 22
 MADV_POPULATE_WRITE = 23
 MLOCK_ONFAULT = 1
+MAP_FIXED = 0x10
 POPULATE_STEP = 8 * 1024 * 1024
 
 
@@ -52,7 +53,10 @@ class StorageFile(Protocol):
         ...
 
     def map(self) -> mmap.mmap | bytearray:
-        """Return a writable buffer over the whole file; it stays valid after `close`."""
+        """Return a writable buffer over the whole file; it stays valid after `close`.
+
+        It has no descriptor of its own.
+        """
         ...
 
     def set_fault_ahead(self, mapping: mmap.mmap | bytearray, *, is_on: bool) -> None:
@@ -201,7 +205,24 @@ class OsFile:
         os.posix_fallocate(self._fd, offset, length)
 
     def map(self) -> mmap.mmap | bytearray:
-        return mmap.mmap(self._fd, 0, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        # mmap.mmap of a file keeps a copy of the descriptor as long as it lives (before 3.13): the
+        # file takes the place of memory of no file, which goes as that would.
+        size = self.size
+        try:
+            buffer = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError:
+            # Empty; or such memory, unlike a file's, may not be promised here.
+            return mmap.mmap(self._fd, 0, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        anchor = ctypes.c_char.from_buffer(buffer)
+        address = ctypes.addressof(anchor)
+        del anchor
+        access, kind = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED
+        if _libc.mmap(address, size, access, kind, self._fd, 0) != address:
+            error = ctypes.get_errno()
+            # The place may be empty, or somebody else's by now: nobody may give it back.
+            _given_up.append(buffer)
+            raise OSError(error, os.strerror(error), str(self._path))
+        return buffer
 
     def set_fault_ahead(self, mapping: mmap.mmap | bytearray, *, is_on: bool) -> None:
         assert isinstance(mapping, mmap.mmap)
@@ -419,6 +440,11 @@ class FileStorage:
 
 def _load_libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
+        *(ctypes.c_int, ctypes.c_int, ctypes.c_long),
+    )
+    libc.mmap.restype = ctypes.c_void_p
     libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     libc.madvise.restype = ctypes.c_int
     libc.mlock2.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -431,3 +457,4 @@ def _load_libc() -> ctypes.CDLL:
 
 
 _libc = _load_libc()
+_given_up: list[mmap.mmap] = []

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DESCRIPTORS_PER_MAPPING = 2
 MAPPED_FILES_MIN = 16
 MAPPED_FILES_MAX = 16_384
 """The kernel allows a process 65,530 mappings unless told otherwise."""
@@ -31,8 +30,7 @@ MAPPED_FILES_MAX = 16_384
 def mapped_files_max() -> int:
     """Return how many files may be mapped at a time, with half of the process's descriptors."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = descriptors // 2 // DESCRIPTORS_PER_MAPPING
-    return min(max(wanted, MAPPED_FILES_MIN), MAPPED_FILES_MAX)
+    return min(max(descriptors // 2, MAPPED_FILES_MIN), MAPPED_FILES_MAX)
 
 
 class Extension(NamedTuple):

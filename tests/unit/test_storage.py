@@ -5,16 +5,15 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_core.storage import FileStorage
+from broker_core.storage import FileStorage, OsFile
 from tests.support.faulty_storage import FaultyStorage
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from broker_core.storage import Storage
 
 LOCKED = """
@@ -71,6 +70,38 @@ def test_what_is_mapped_and_written_is_read(storage: Storage, root: Path) -> Non
     assert any(start <= 100 < end for start, end in file.data_ranges(0, 8192))
     file.close()
     assert bytes(buffer[100:105]) == b"hello"
+
+
+def test_a_mapping_needs_no_descriptor_and_is_of_the_file(tmp_path: Path) -> None:
+    storage = FileStorage()
+    path = tmp_path / "a"
+    file = storage.open(path, create=True)
+    file.set_size(10_000)
+    buffer = file.map()
+    assert len(buffer) == 10_000
+    assert sum(each.resolve() == path for each in Path("/proc/self/fd").iterdir()) == 1
+    file.close()
+
+    buffer[9_990:10_000] = b"last bytes"
+
+    assert path.read_bytes()[-10:] == b"last bytes"
+    assert not any(each.resolve() == path for each in Path("/proc/self/fd").iterdir())
+
+
+def test_an_empty_file_cannot_be_mapped(tmp_path: Path) -> None:
+    file = FileStorage().open(tmp_path / "a", create=True)
+    with pytest.raises(ValueError, match="empty"):
+        file.map()
+    file.close()
+
+
+def test_a_file_that_may_not_be_mapped_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(bytes(4096))
+    with path.open("rb") as opened:
+        file = OsFile(path, opened.fileno())
+        with pytest.raises(PermissionError, match="a"):
+            file.map()
 
 
 def test_what_is_in_memory_is_read_without_a_wait_and_only_whole(tmp_path: Path) -> None:
