@@ -17,10 +17,11 @@ import subprocess
 from collections import deque
 from datetime import timedelta
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Any
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.conf import settings
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from broker_core.environment import without_secrets
@@ -38,9 +39,11 @@ from console.reports.models import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # The runner writes the row at most this often; the page asks once a second.
 UPDATE_EVERY_S = 0.25
@@ -48,6 +51,9 @@ CANCEL_ASKED_EVERY_S = 0.5
 # SIGTERM first, so that the program can end Spark. Whoever cancelled waits for it, and whatever
 # it leaves behind is removed here.
 GRACE_S = 2.0
+# For so long a database that is locked or gone is waited for, with what must not be lost.
+DATABASE_SECONDS_MAX = 300.0
+DATABASE_PAUSE_S = 1.0
 LINE_BYTES_MAX = 65_536
 LOG_LINES_KEPT = 400
 OUTPUT_PREFIX = "run-"
@@ -119,15 +125,17 @@ class Runner:
 
     def _finish(self, state: RunState, **values: Any) -> None:
         now = timezone.now()
-        self._run.move(
-            state,
-            among=WORKING,
-            finished_at=now,
-            heartbeat_at=now,
-            process=None,
-            log_tail=self._log_tail(),
-            **self._counts(),
-            **values,
+        persistently(
+            lambda: self._run.move(
+                state,
+                among=WORKING,
+                finished_at=now,
+                heartbeat_at=now,
+                process=None,
+                log_tail=self._log_tail(),
+                **self._counts(),
+                **values,
+            )
         )
 
     def _counts(self) -> dict[str, Any]:
@@ -199,7 +207,8 @@ class Runner:
         assert process.stdout is not None
         assert process.stderr is not None
         deadline = monotonic() + REPORT_SECONDS_MAX
-        self._write(RunState.STARTING)
+        with self._database_may_fail():
+            self._write(RunState.STARTING)
         written = asked = monotonic()
         dirty = False
         with selectors.DefaultSelector() as selector:
@@ -214,19 +223,29 @@ class Runner:
                         f"The report took longer than {timedelta(seconds=REPORT_SECONDS_MAX)} and "
                         "was ended; ask for a shorter time range."
                     )
-                if now - asked >= CANCEL_ASKED_EVERY_S:
-                    asked = now
-                    self._memory = max(self._memory, memory_of_session(process.pid))
-                    self._obey()
-                if (dirty and now - written >= UPDATE_EVERY_S) or now - written >= HEARTBEAT_S:
-                    written, dirty = now, False
-                    self._write(self._state())
+                with self._database_may_fail():
+                    if now - asked >= CANCEL_ASKED_EVERY_S:
+                        asked = now
+                        self._memory = max(self._memory, memory_of_session(process.pid))
+                        self._obey()
+                    if (dirty and now - written >= UPDATE_EVERY_S) or now - written >= HEARTBEAT_S:
+                        written, dirty = now, False
+                        self._write(self._state())
             # The pipes still hold what the program wrote before it ended.
             gave = True
             while gave:
                 gave = False
                 for key, _ in selector.select(timeout=0):
                     gave |= drain_once(selector, key)
+
+    @contextlib.contextmanager
+    def _database_may_fail(self) -> Iterator[None]:
+        """Leave the program at its work: the next heartbeat tells what this one could not."""
+        try:
+            yield
+        except OperationalError as error:
+            logger.warning("run's state not written: run=%s: %s", self._run.pk, error)
+            let_go_of_broken_connection()
 
     def _state(self) -> RunState:
         latest = self._latest
@@ -276,6 +295,30 @@ class Runner:
         text = line.decode("utf-8", "replace").rstrip().replace("\0", "")
         if text:
             self._log.append(text[:2_000])
+
+
+def persistently(write: Callable[[], T]) -> T:
+    """Return what `write` does, again and again while the console's database is locked or gone.
+
+    Raises:
+        OperationalError: it was so for DATABASE_SECONDS_MAX.
+    """
+    deadline = monotonic() + DATABASE_SECONDS_MAX
+    while True:
+        try:
+            return write()
+        except OperationalError as error:
+            if monotonic() >= deadline:
+                raise
+            logger.warning("the console's database is waited for: %s", error)
+            let_go_of_broken_connection()
+        sleep(DATABASE_PAUSE_S)
+
+
+def let_go_of_broken_connection() -> None:
+    """Have the next query connect again, where this connection is of no use any more."""
+    if not connection.in_atomic_block:
+        connection.close_if_unusable_or_obsolete()
 
 
 def output_directory() -> Path:

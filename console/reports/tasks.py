@@ -30,7 +30,7 @@ from console.reports.models import (
     ReportRun,
     RunState,
 )
-from console.reports.runner import Runner, remove_leftovers
+from console.reports.runner import Runner, persistently, remove_leftovers
 from console.reports.telling import result_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ AGAIN = " again"
 @app.task(bind=True, name="console.reports.run_report")
 def run_report(self: Task[..., None], run_id: int) -> None:
     """Run a queued report; a second delivery of the message finds it taken."""
-    run = ReportRun.objects.filter(pk=int(run_id)).first()
+    run = persistently(lambda: ReportRun.objects.filter(pk=int(run_id)).first())
     if run is None:
         logger.warning("report run is gone: run=%s", run_id)
         return
@@ -89,7 +89,7 @@ def run_scheduled_report(
     Without `catch_up`, a time that passed while beat or every worker was down gets no run. The
     channels are told what it found.
     """
-    mark_lost()
+    persistently(mark_lost)
     sender = (self.request.headers or {}).get("periodic_task_name") or self.request.get(
         "periodic_task_name"
     )
@@ -101,13 +101,13 @@ def run_scheduled_report(
         logger.warning("slot skipped, its time has passed: schedule=%s", schedule.name)
         return
     slot = None if schedule is None else schedules.slot(schedule, timezone.now())
-    run, is_new = (
-        ReportRun.objects.get_or_create(
-            slot=slot,
-            defaults={"report": report, "parameters": parameters or {}, "schedule": schedule},
+    wanted = {"report": report, "parameters": parameters or {}, "schedule": schedule}
+    run, is_new = persistently(
+        lambda: (
+            (ReportRun.objects.create(**wanted), True)
+            if slot is None
+            else ReportRun.objects.get_or_create(slot=slot, defaults=wanted)
         )
-        if slot is not None
-        else (ReportRun.objects.create(report=report, parameters=parameters or {}), True)
     )
     if not is_new:
         logger.warning("slot ran already: slot=%s run=%s", slot, run.pk)
@@ -119,15 +119,18 @@ def run_scheduled_report(
 
 
 def perform(run: ReportRun, *, worker: str) -> None:
-    now = timezone.now()
-    taken = run.move(
-        RunState.STARTING,
-        among=(RunState.QUEUED,),
-        started_at=now,
-        heartbeat_at=now,
-        worker=worker[:200],
-        stage="starting",
-    )
+    def take() -> bool:
+        now = timezone.now()
+        return run.move(
+            RunState.STARTING,
+            among=(RunState.QUEUED,),
+            started_at=now,
+            heartbeat_at=now,
+            worker=worker[:200],
+            stage="starting",
+        )
+
+    taken = persistently(take)
     if not taken:
         logger.warning("report run was taken before: run=%s state=%s", run.pk, run.state)
         return

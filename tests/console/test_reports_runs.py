@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.apps import apps
 from django.core.cache import cache
+from django.db import OperationalError
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
@@ -72,6 +73,58 @@ def test_the_output_directory_is_removed_afterwards(tmp_path: Path) -> None:
     perform()
 
     assert not list((tmp_path / "reports").iterdir())
+
+
+@pytest.mark.parametrize("state", [RunState.STARTING, RunState.DONE], ids=["taken", "ended"])
+def test_a_database_that_is_locked_is_waited_for_with_what_must_not_be_lost(
+    monkeypatch: pytest.MonkeyPatch, state: RunState
+) -> None:
+    failed = has_locked(monkeypatch, state, times=3)
+    monkeypatch.setattr(runner, "DATABASE_PAUSE_S", 0.0)
+
+    assert perform().state == RunState.DONE
+    assert failed == [state] * 3
+
+
+def test_a_program_goes_on_while_the_database_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = has_locked(monkeypatch, RunState.RUNNING, times=3, cancel=True)
+    monkeypatch.setattr(runner, "HEARTBEAT_S", 0.0)
+    monkeypatch.setattr(runner, "CANCEL_ASKED_EVERY_S", 0.0)
+
+    assert perform("hangs").state == RunState.CANCELLED
+    assert failed == [RunState.RUNNING] * 3
+
+
+def has_locked(
+    monkeypatch: pytest.MonkeyPatch, state: RunState, *, times: int, cancel: bool = False
+) -> list[RunState]:
+    """Have runs find the database locked that move to a state, so often; return what has failed.
+
+    In the end somebody may ask to cancel.
+    """
+    failed: list[RunState] = []
+    move = ReportRun.move
+
+    def moves(run: ReportRun, to: RunState, **values: Any) -> bool:
+        if to == state and len(failed) < times:
+            failed.append(to)
+            if cancel and len(failed) == times:
+                ReportRun.objects.filter(pk=run.pk).update(cancel_requested=True)
+            raise OperationalError("database is locked")
+        return move(run, to, **values)
+
+    monkeypatch.setattr(ReportRun, "move", moves)
+    return failed
+
+
+def test_what_waits_for_the_database_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "DATABASE_SECONDS_MAX", 0.0)
+
+    def fails() -> None:
+        raise OperationalError("gone")
+
+    with pytest.raises(OperationalError, match="gone"):
+        runner.persistently(fails)
 
 
 def test_a_program_that_says_why_it_failed_is_quoted() -> None:

@@ -58,6 +58,11 @@ schedule = PeriodicTask(
 )
 schedules.set_cron(schedule, "* * * * *", "UTC")
 """
+RAISED = re.compile(
+    r"^\w+ +\|  (?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Empty|Lost)\b.*$", re.MULTILINE
+)
+"""The last line of a traceback, as the terminal shows it: indented, behind the process."""
+OF_THIS_RUN = re.compile(r"redis|kombu|database is locked|Connection|BrokenPipe|WorkerLost")
 RUNS = """
 SELECT slot, state, failure, started_at, finished_at, process FROM reports_reportrun
 WHERE slot IS NOT NULL ORDER BY id
@@ -168,8 +173,11 @@ class Killing:
             code = appliance.stop()
         if code != 0:
             self.findings.wrong.append(f"the appliance ended with {code}")
-        if "Traceback" in appliance.words:
-            self.findings.wrong.append("a traceback on the terminal")
+        self.findings.wrong += [
+            f"a traceback that tells of no fault of this run: {line}"
+            for line in RAISED.findall(appliance.words)
+            if not OF_THIS_RUN.search(line)
+        ]
         return self.findings
 
     def _kill(self, victim: str, visitor: Visitor) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 UP_SECONDS = 600
 DOWN_SECONDS = 300
+ANSWER_SECONDS_MAX = 120
+"""A page that writes to a locked database waits for it more than once, 20 s each."""
 PASSWORD = "a password of the tests"
 
 
@@ -191,7 +193,7 @@ class Visitor:
         self.post("/accounts/sign-in/", username=username, password=password, next=then)
 
     def read(self, path: str) -> str:
-        with self._opener.open(f"{self._url}{path}", timeout=30) as response:
+        with self._opener.open(f"{self._url}{path}", timeout=ANSWER_SECONDS_MAX) as response:
             return str(response.read().decode())
 
     def post(self, path: str, **fields: str | list[str]) -> str:
@@ -200,5 +202,5 @@ class Visitor:
         request = urllib.request.Request(
             f"{self._url}{path}", data=form, headers={"Referer": f"{self._url}{path}"}
         )
-        with self._opener.open(request, timeout=30) as response:
+        with self._opener.open(request, timeout=ANSWER_SECONDS_MAX) as response:
             return str(response.read().decode())
