@@ -19,12 +19,13 @@ class Service:
     """
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        # In the order of their start, so that a run of the same events repeats.
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def spawn(self, coro: Coroutine[object, object, None], *, name: str) -> asyncio.Task[None]:
         """Run a coroutine until it ends or the service shuts down."""
         task = asyncio.get_running_loop().create_task(coro, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -36,6 +37,6 @@ class Service:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("task died: name=%s", task.get_name(), exc_info=error)

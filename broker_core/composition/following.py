@@ -45,6 +45,7 @@ def build_following(
     role, tls = foundation.role, foundation.configuration.tls
     is_fixed = bool(foundation.configuration.ha.ha_master_address)
     client = RemotingClient(
+        clock=foundation.clock,
         signer=signer_of(foundation),
         limits=client_limits_of(foundation.configuration),
         tls=client_context(tls) if tls.use_tls else None,

@@ -173,6 +173,7 @@ def outer_client(foundation: Foundation, notified: Handler | None = None) -> Rem
     tls = foundation.configuration.tls
     return RemotingClient(
         None if notified is None else {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: notified},
+        clock=foundation.clock,
         signer=signer_of(foundation),
         limits=client_limits_of(foundation.configuration),
         tls=client_context(tls) if tls.use_tls else None,

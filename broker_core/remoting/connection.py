@@ -92,7 +92,8 @@ class Wire:
         self.signer = signer
         self.plain_requests: PlainRequests | None = None
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
-        self.connections: set[Connection] = set()
+        # In the order of their beginnings, so that a run of the same events repeats.
+        self.connections: dict[Connection, None] = {}
         self.kept_bytes = 0
         self.kept_bytes_of_strangers = 0
         self.in_flight = 0
@@ -388,7 +389,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self.remote_address, self.remote_host = peer_of(self._peer, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_high)
-        wire.connections.add(self)
+        wire.connections[self] = None
         refusal = wire.on_made(self)
         if refusal is not None:
             wire.peer_log.report("connection refused", self.remote_address, refusal)
@@ -424,7 +425,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out.clear()
         self._decoder.discard()
         self._keep(0)
-        wire.connections.discard(self)
+        wire.connections.pop(self, None)
         if wire.emptied is not None and not wire.connections and not wire.emptied.done():
             wire.emptied.set_result(None)
         for future in self._pending.values():

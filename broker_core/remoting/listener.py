@@ -133,7 +133,7 @@ class Listener(Service):
         self._sockets = list(sockets)
         self._tls = tls
         self._proxies = proxies
-        self._greetings: set[Greeting] = set()
+        self._greetings: dict[Greeting, None] = {}
         self._adopting: set[socket.socket] = set()
 
     def start(self) -> None:
@@ -168,7 +168,7 @@ class Listener(Service):
         self.spawn(self._adopt(peer, told, is_tls=is_tls), name="accept")
 
     def forget(self, greeting: Greeting) -> None:
-        self._greetings.discard(greeting)
+        self._greetings.pop(greeting, None)
 
     def report(self, peer: socket.socket, reason: object) -> None:
         """Log why a socket closes before it becomes a Connection."""
@@ -229,7 +229,7 @@ class Listener(Service):
             else:
                 now = wire.clock.monotonic()
                 greeting = Greeting(self, peer, now, is_proxied=proxies is not None)
-                self._greetings.add(greeting)
+                self._greetings[greeting] = None
                 greeting.start()
 
     def _pause(self) -> None:

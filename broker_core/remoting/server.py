@@ -130,7 +130,7 @@ class RemotingServer(Service):
         if self._listener is not None:
             await self._listener.shutdown()
             self._listener = None
-        for connection in self._wire.connections:
+        for connection in list(self._wire.connections):
             connection.stop_reading()
         await self._wire.all_answered()
         await super().shutdown()

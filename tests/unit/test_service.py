@@ -37,3 +37,21 @@ async def _for_ever() -> None:
 
 async def _die() -> None:
     raise RuntimeError("of a bug")
+
+
+async def test_shutdown_ends_tasks_in_the_order_of_their_start() -> None:
+    service = Service()
+    ended = []
+
+    async def wait(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(number)
+
+    for number in range(50):
+        service.spawn(wait(number), name=str(number))
+    await asyncio.sleep(0)
+    await service.shutdown()
+
+    assert ended == list(range(50))
