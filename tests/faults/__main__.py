@@ -9,6 +9,7 @@
     promotion   kill -9 of a master under load, promotion of its slave, return of the old one
     partition   partitions, flapping, slow and lossy links between a master and its slave
     appliance   kill -9 of each process of an appliance: it comes back, each report is made once
+    simulate    brokers, disks, network and clients in one process, on a clock that jumps
     recovery    how fast a start reads the log
 
     python -m tests.faults kill --cycles 1000
@@ -18,6 +19,7 @@
     python -m tests.faults promotion --rounds 200
     python -m tests.faults partition --rounds 500
     python -m tests.faults appliance --rounds 10
+    python -m tests.faults simulate --seeds 0-99999
 
 Exit code 0 when nothing was wrong, 1 when something was, 2 when the machine lacks something.
 Each run prints its seed; --seed repeats it.
@@ -30,6 +32,7 @@ import random
 import signal
 import sys
 import tempfile
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,6 +48,7 @@ from tests.faults import (
     recovery_speed,
     syscalls,
 )
+from tests.faults.simulation import runner, world
 from tests.faults.writer import EXTENDED, POOLED
 from tests.support import network
 
@@ -130,6 +134,26 @@ def _partition(arguments: Namespace, directory: Path, dice: Random) -> bool:
     found = partition.run(directory, arguments.rounds, dice, say=_say)
     _say(str(found))
     return not found.wrong
+
+
+def _simulate(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    if arguments.trace is not None:
+        outcome = world.run(arguments.seeds[0], keeps_trace=True)
+        arguments.trace.write_text("\n".join([str(outcome.plan), *outcome.trace, *outcome.wrong]))
+    found = runner.run(arguments.seeds, say=_say)
+    _say(str(found))
+    return not found.wrong
+
+
+def _seeds(text: str) -> range:
+    first, _, last = text.partition("-")
+    try:
+        seeds = range(int(first), int(last) + 1)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not of the form 0-999") from None
+    if not seeds:
+        raise ArgumentTypeError(f"{text!r} holds no seed")
+    return seeds
 
 
 def _recovery(arguments: Namespace, directory: Path, dice: Random) -> bool:
@@ -227,6 +251,19 @@ COMMANDS = (
         _appliance,
         appliance_kills.missing,
         (("--rounds", _number(3, "over all its processes")),),
+    ),
+    Command(
+        "simulate",
+        "simulate brokers with all that may fail",
+        _simulate,
+        _nothing,
+        (
+            (
+                "--seeds",
+                {"type": _seeds, "default": range(1000), "help": "A-B, of runs (default 0-999)"},
+            ),
+            ("--trace", {"type": Path, "help": "write what the first seed did to this file"}),
+        ),
     ),
     Command(
         "recovery",

@@ -27,6 +27,7 @@ PUBLIC_BY_DOCUMENTATION = {
     "_replace": "typing.NamedTuple",
     "_meta": "django.db.models.Model",
     "_exit": "os",
+    "_set_running_loop": "asyncio.events",
 }
 BANNER = re.compile(r"#\s*[-=*#~_+]{2,}|#.*[-=*#~_+]{4,}\s*$")
 # `monkeypatch.setattr(store, "_log", …)` touches what `store._log` touches.

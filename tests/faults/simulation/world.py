@@ -1,0 +1,480 @@
+"""World: one seed's brokers, disks, network, clients and faults, and what is wrong in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import logging
+import random
+import sys
+import warnings
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import msgspec
+
+from broker_core.errors import RemotingError
+from broker_core.formats.cq_unit import UNIT_SIZE
+from broker_core.store import bulk_scan, message_store, recovery
+from tests.faults.checker import check
+from tests.faults.comparing import check_files, read_everything
+from tests.faults.operations import Cause, Delivered, Happened, Sent, Status, Stored, digest_of
+from tests.faults.simulation import plan as plans
+from tests.faults.simulation.client import (
+    TOPICS,
+    Client,
+    Consumer,
+    Notes,
+    Producer,
+    id_of,
+    read_all,
+)
+from tests.faults.simulation.host import HA_PORT, NAMESRV_PORT, STORE, Host
+from tests.faults.simulation.loop import InlineExecutor, SimulatedLoop
+from tests.faults.simulation.network import Network
+from tests.faults.simulation.node import HostClock, Process
+from tests.faults.simulation.plan import MASTER, SLAVE, Event, Fault, Plan
+from tests.support.pair import assert_same_logs, queue_units
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from broker_core.broker import Broker
+    from tests.faults.operations import Operation
+
+CLIENTS = "10.0.0.9"
+IN_FLIGHT_S = 0.2
+"""What a dead process has sent has arrived after it."""
+CODE_SIZE = 8
+CHUNK_BYTES = 16 * 1024
+QUIET_S = 6.0
+"""Healed, everything is sent, replicated and read within it."""
+DELAYED_S = 4.0
+"""Besides, what was deferred is delivered."""
+READ_TRIES = 10
+END_S = 60.0
+CAUGHT_UP_S = 60
+STOP_S = 30
+
+
+@dataclass
+class Outcome:
+    """What a run came to.
+
+    Attributes:
+        digest: of the trace: of everything that arrived, began and ended, with its time.
+        seconds: simulated ones.
+    """
+
+    seed: int
+    plan: Plan
+    digest: str = ""
+    seconds: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+    acknowledged: int = 0
+    delivered: int = 0
+    crashes: int = 0
+    codes: dict[int, int] = field(default_factory=dict)
+    trace: list[str] = field(default_factory=list)
+
+
+class World:
+    """See above. `run` once."""
+
+    def __init__(self, seed: int, *, keeps_trace: bool = False) -> None:
+        self.plan = plans.drawn(plans.dice_of(seed))
+        self.loop = SimulatedLoop(Random(f"disk {seed}"))  # type: ignore[abstract]
+        self._outcome = Outcome(seed, self.plan)
+        self._seed = seed
+        self._trace = hashlib.blake2b(digest_size=16)
+        self._keeps_trace = keeps_trace
+        self._network = Network(self.loop, Random(f"network {seed}"), self.told)
+        self._notes = Notes(self.loop.time)
+        self._dice = Random(f"clients {seed}")
+        self._clients = Process(CLIENTS)
+        self._clock = HostClock(self.loop)
+        self._lost_to: list[tuple[float, int]] = []
+        """Crashes that may lose acknowledged messages: when, and from where in the log on."""
+        self._is_disk_broken = False
+        self.master = self._host(MASTER)
+        self.slave = self._host(SLAVE) if self.plan.has_slave else None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def told(self, what: str) -> None:
+        """Add to the trace."""
+        line = f"{self.loop.now:.9f} {what}"
+        self._trace.update(line.encode() + b"\n")
+        if self._keeps_trace:
+            self._outcome.trace.append(line)
+
+    def run(self) -> Outcome:
+        """Run to the end."""
+        brokers_dice = random.getstate()
+        random.seed(self._seed)
+        was_collecting = gc.isenabled()
+        gc.disable()
+        errors = _Errors(self._outcome.wrong)
+        try:
+            with ExitStack() as stack:
+                for module in (message_store, recovery, bulk_scan):
+                    stack.enter_context(
+                        mock.patch.object(module, "ThreadPoolExecutor", InlineExecutor)
+                    )
+                # A store of 64 KiB needs no buffers of megabytes.
+                stack.enter_context(mock.patch.object(bulk_scan, "CHUNK_BYTES", CHUNK_BYTES))
+                for place in ("broker_core.remoting.server", "broker_core.ha.master"):
+                    stack.enter_context(mock.patch(f"{place}.listen", self._network.listen))
+                stack.enter_context(errors)
+                self.loop.set_exception_handler(errors.unhandled)
+                self.loop.run_until_complete(self._run())
+        finally:
+            self._abandon()
+            random.setstate(brokers_dice)
+            if was_collecting:
+                gc.enable()
+        self._outcome.digest = self._trace.hexdigest()
+        self._outcome.seconds = self.loop.now
+        return self._outcome
+
+    def _host(self, name: str) -> Host:
+        plan = self.plan
+        role = "ASYNC_MASTER" if plan.role == "ALONE" else plan.role
+        keys: dict[str, object] = {
+            "flushDiskType": "SYNC_FLUSH" if plan.is_sync else "ASYNC_FLUSH",
+            "transientStorePoolEnable": str(plan.is_pooled).lower(),
+            "enableConsumeQueueExt": str(plan.is_extended).lower(),
+            "enabledAppendPropCRC": str(plan.is_guarded).lower(),
+            "haAckMode": plan.ack_mode,
+            # Who begins at the last file lacks what was before.
+            "syncFromLastFile": "false",
+            "brokerRole": role,
+        }
+        if name == SLAVE:
+            keys |= {
+                "brokerRole": "SLAVE",
+                "brokerId": 1,
+                "haMasterAddress": f"{MASTER}:{HA_PORT}",
+                "namesrvAddr": f"{MASTER}:{NAMESRV_PORT}",
+                "embeddedNamesrv": "false",
+            }
+        return Host(
+            name,
+            self.loop,
+            self._network,
+            keys,
+            self.told,
+            self._crashed,
+            is_native=plan.is_native,
+        )
+
+    def _crashed(self, host: Host, safe_to: int) -> None:
+        self._outcome.crashes += 1
+        now = self._notes.now_ns()
+        self._notes.operations.append(Happened(cause=Cause.CRASH, at=now))
+        if host is self.master:
+            self._lost_to.append((self.loop.now + IN_FLIGHT_S, safe_to))
+
+    async def _run(self) -> None:
+        plan = self.plan
+        self.master.start()
+        if self.slave is not None:
+            self.slave.start()
+        makers: list[Client] = [
+            Producer(
+                f"p{number}",
+                self.master.address,
+                self._clock,
+                self._notes,
+                Random(f"producer {self._seed} {number}"),
+                delays=plan.delays,
+            )
+            for number in range(plan.producers)
+        ]
+        reader = Consumer(
+            "c", self.master.address, self._clock, self._notes, Random(f"consumer {self._seed}")
+        )
+        for one in (*makers, reader):
+            self._spawn(one.run())  # type: ignore[attr-defined]
+        for event in plan.events:
+            self.loop.call_at(event.at, self._happen, event)
+        await asyncio.sleep(plan.lasts)
+        if plan.is_master_lost:
+            await self._read_the_slave(makers, reader)
+        else:
+            await self._read_the_master(makers, reader)
+
+    def _spawn(self, coroutine: Coroutine[object, object, None]) -> None:
+        def spawn() -> None:
+            self._tasks.append(self.loop.create_task(coroutine))
+
+        self._clients.run(spawn)
+
+    def _happen(self, event: Event) -> None:
+        host = self.slave if event.host == SLAVE else self.master
+        assert host is not None
+        self.told(f"fault {event.fault} {event.host}")
+        match event.fault:
+            case Fault.KILL | Fault.CUT:
+                if not host.process.is_alive:
+                    return
+
+                def crash() -> None:
+                    if event.fault is Fault.KILL:
+                        host.kill()
+                    else:
+                        host.cut_power(event.call, event.kept)
+                    self.loop.later(event.lasts, host.start)
+
+                if event.call:
+                    host.at_call(event.call, crash)
+                else:
+                    crash()
+            case Fault.STOP:
+                host.stop()
+            case Fault.PART:
+                self._network.part(MASTER, SLAVE)
+                self.loop.later(event.lasts * 6, self._network.heal)
+            case Fault.BREAK:
+                self._network.break_one()
+            case Fault.STEP:
+                host.clock.ahead_ms += (-1) ** event.call * plans.WALL_STEP_MS
+            case Fault.DISK:
+                self._is_disk_broken = True
+                host.storage.fail("fdatasync", nth=event.call + 1)
+                self.loop.later(event.lasts, host.kill)
+                self.loop.later(event.lasts * 2, host.start)
+
+    async def _read_the_master(self, makers: list[Client], reader: Client) -> None:
+        self._network.heal()
+        for host in self._hosts():
+            host.storage.on_call = None
+            host.storage.heal("fdatasync")
+            if not host.process.is_alive:
+                host.start()
+        await asyncio.sleep(1.0)
+        for one in makers:
+            one.is_over = True
+        await asyncio.sleep(QUIET_S + (DELAYED_S if self.plan.delays else 0))
+        reader.is_over = True
+        stored = await self._read(self.master)
+        await self._compare_stores()
+        self._judge(self._promised(stored), stored)
+        for host in self._hosts():
+            await self._stop(host)
+
+    async def _read_the_slave(self, makers: list[Client], reader: Client) -> None:
+        """Lose the master for good: what it acknowledged is with its slave."""
+        for one in (*makers, reader):
+            one.is_over = True
+        assert self.slave is not None
+        self.master.is_gone = True
+        self._network.part(MASTER, SLAVE)
+        # What a process that has gone acknowledged is still on its way.
+        self.master.cut_power(0, 0.0)
+        self.slave.storage.on_call = None
+        self.slave.storage.heal("fdatasync")
+        await asyncio.sleep(6.0)
+        if not self.slave.process.is_alive:
+            self.slave.start()
+        await asyncio.sleep(6.0)
+        broker = self.slave.broker
+        assert broker is not None, "a slave starts without its master"
+        store = broker.storage.store
+        end = store.max_commit_log_offset
+        stored = [
+            Stored(
+                id=id_of(body),
+                digest=digest_of(body),
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+            )
+            for (topic, queue_id, queue_offset, _), body in read_everything(store).items()
+            if topic in TOPICS
+        ]
+        self._lost_to = [
+            (when, safe_to) for when, safe_to in self._lost_to if when < self.plan.lasts
+        ]
+        self._judge(self._promised(stored, reads_to=end), stored)
+
+    async def _read(self, host: Host) -> list[Stored]:
+        client = Client("drain", host.address, self._clock, self._notes, self._dice)
+        found: list[Stored] = []
+
+        async def read() -> None:
+            error: RemotingError | None = None
+            for _ in range(READ_TRIES):
+                try:
+                    found.extend(await read_all(client))
+                except RemotingError as failed:
+                    # It may just be starting again.
+                    error = failed
+                    await asyncio.sleep(1.0)
+                else:
+                    return
+            self._outcome.wrong.append(f"{host.name} cannot be read: {error}")
+
+        self._spawn(read())
+        task = self._tasks[-1]
+        with suppress(TimeoutError):
+            await asyncio.wait_for(task, END_S)
+        return found
+
+    def _hosts(self) -> list[Host]:
+        return [self.master] if self.slave is None else [self.master, self.slave]
+
+    def _promised(self, stored: list[Stored], reads_to: int | None = None) -> list[Operation]:
+        """Return the history without what a crash was allowed to lose."""
+        operations: list[Operation | None] = list(self._notes.operations)
+        there = {(one.topic, one.queue_id, one.queue_offset, one.id) for one in stored}
+        for answered in self._notes.answered:
+            one = operations[answered.number]
+            is_lost = any(
+                answered.at <= when and answered.commit_log_offset >= safe_to
+                for when, safe_to in self._lost_to
+            )
+            if isinstance(one, Sent) and is_lost and not self.plan.is_sync:
+                operations[answered.number] = msgspec.structs.replace(one, status=Status.MAYBE)
+            elif (
+                isinstance(one, Delivered)
+                and (one.topic, one.queue_id, one.queue_offset, one.id) not in there
+            ):
+                is_behind = reads_to is not None and answered.commit_log_offset >= reads_to
+                if is_behind or (is_lost and not self.plan.is_sync):
+                    operations[answered.number] = None
+        return [one for one in operations if one is not None]
+
+    def _judge(self, history: list[Operation], stored: list[Stored]) -> None:
+        for task in self._tasks:
+            if task.done() and (error := task.exception()) is not None:
+                raise error
+        report = check([*history, *stored])
+        self._outcome.acknowledged = report.acknowledged
+        self._outcome.delivered = report.delivered
+        self._outcome.codes = self._notes.codes
+        for host in self._hosts():
+            self._outcome.wrong += host.wrong
+        for finding in report.findings:
+            if not self._is_allowed(finding.invariant, finding.text):
+                self._outcome.wrong.append(str(finding))
+
+    def _is_allowed(self, invariant: str, text: str) -> bool:
+        """Tell whether the faults of this run explain a finding."""
+        if not self._outcome.crashes:
+            return False
+        if invariant == "I7":
+            # A power cut may lose the middle of what was not flushed; its places stay.
+            return "lacks" in text and any(one.fault is Fault.CUT for one in self.plan.events)
+        if self.plan.is_master_lost and invariant == "I15" and "never given" in text:
+            return True
+        # A kill between the delivery of a deferred message and its record repeats it.
+        return self.plan.delays and invariant in {"I2", "I15"} and "late/" in text
+
+    async def _compare_stores(self) -> None:
+        if self.slave is None:
+            return
+        for _ in range(CAUGHT_UP_S):
+            if self._is_caught_up(self.slave):
+                break
+            await asyncio.sleep(1.0)
+        master, slave = self.master.broker, self.slave.broker
+        if master is None or slave is None:
+            self._outcome.wrong.append("a broker does not run in the end")
+            return
+        if any(one.storage.store.files.quarantine.ranges for one in (master, slave)):
+            # What a power cut took from the middle of one log, the other still has.
+            return
+        try:
+            assert_same_logs(master, slave)
+            assert self._units(master) == self._units(slave)
+        except AssertionError:
+            self._outcome.wrong.append("I25: logs or queues of master and slave differ")
+
+    def _units(self, broker: Broker) -> dict[tuple[str, int], list[bytes]]:
+        """Return the units; places of extensions are each broker's own after a crash."""
+        length = UNIT_SIZE - CODE_SIZE if self.plan.is_extended else UNIT_SIZE
+        return {
+            place: [units[at : at + length] for at in range(0, len(units), UNIT_SIZE)]
+            for place, units in queue_units(broker).items()
+        }
+
+    def _is_caught_up(self, slave: Host) -> bool:
+        if self.master.broker is None or slave.broker is None:
+            return False
+        there, here = self.master.broker.storage.store, slave.broker.storage.store
+        return (
+            here.max_commit_log_offset == there.max_commit_log_offset
+            and not here.dispatch_behind_bytes
+        )
+
+    async def _stop(self, host: Host) -> None:
+        host.is_gone = True
+        host.stop()
+        for _ in range(STOP_S):
+            if not host.process.is_alive:
+                break
+            await asyncio.sleep(1.0)
+        if host.process.is_alive:
+            self._outcome.wrong.append(f"{host.name} does not stop")
+        elif self._seed % 10 == 0 and not any(e.fault is Fault.CUT for e in self.plan.events):
+            try:
+                check_files(host.storage, str(STORE))
+            except AssertionError as error:
+                self._outcome.wrong.append(f"files of {host.name}: {str(error)[:300]}")
+
+    def _abandon(self) -> None:
+        """Let go of everything: nothing of this run may end in the middle of the next.
+
+        What dead processes left half done ends as it likes.
+        """
+        complain, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for host in self._hosts():
+                    host.forget()
+                self._clients.is_alive = False
+                self._tasks.clear()
+                self.loop.forget()
+        finally:
+            sys.unraisablehook = complain
+
+
+class _Errors(logging.Handler):
+    """Takes what the broker logs with a traceback for wrong."""
+
+    def __init__(self, wrong: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._wrong = wrong
+        self._level = logging.NOTSET
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            self._wrong.append(f"I32: {record.getMessage()}: {type(error).__name__}: {error}")
+
+    def unhandled(self, loop: object, context: dict[str, object]) -> None:
+        self._wrong.append(f"I32: {context.get('message')}: {context.get('exception')!r}")
+
+    def __enter__(self) -> _Errors:
+        root = logging.getLogger("broker_core")
+        self._level = root.level
+        root.setLevel(logging.ERROR)
+        root.addHandler(self)
+        root.propagate, self._propagated = False, root.propagate
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        root = logging.getLogger("broker_core")
+        root.removeHandler(self)
+        root.setLevel(self._level)
+        root.propagate = self._propagated
+
+
+def run(seed: int, *, keeps_trace: bool = False) -> Outcome:
+    """Run a seed."""
+    return World(seed, keeps_trace=keeps_trace).run()

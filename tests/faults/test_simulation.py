@@ -1,0 +1,87 @@
+"""Simulated brokers lose nothing that they promise, and a seed repeats what it did."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.kill import ROOT
+from tests.faults.simulation import plan, runner, world
+from tests.faults.simulation.mutants import MUTANTS
+
+SEEDS = range(1_000)
+REPEATED = range(6)
+SEEDS_OF_A_MUTANT = range(300)
+PRINTED = "from tests.faults.simulation import world; print(world.run({}).digest)"
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("seed", REPEATED)
+def test_a_seed_gives_the_same_trace_twice(seed: int) -> None:
+    first = world.run(seed, keeps_trace=True)
+    again = world.run(seed, keeps_trace=True)
+
+    assert again.trace == first.trace
+    assert again.digest == first.digest
+    assert len(first.trace) > 100
+
+
+@pytest.mark.fault
+def test_a_seed_gives_the_same_trace_in_any_process() -> None:
+    """Neither the seed of hashes nor where things are in memory counts."""
+    seed = REPEATED[1]
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", PRINTED.format(seed)],
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for hashes in ("1", "2")
+    }
+
+    assert digests == {world.run(seed).digest}
+
+
+@pytest.mark.fault
+def test_no_seed_finds_anything_wrong() -> None:
+    findings = runner.run(SEEDS)
+
+    assert findings.wrong == []
+    assert findings.seeds == len(SEEDS)
+    assert findings.acknowledged > len(SEEDS) * 20
+    assert findings.delivered > len(SEEDS) * 20
+    assert findings.crashes > len(SEEDS) // 3
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_a_broker_that_is_wrong_is_found(name: str) -> None:
+    with MUTANTS[name]():
+        found = next((one for one in map(world.run, SEEDS_OF_A_MUTANT) if one.wrong), None)
+
+    assert found is not None, f"no seed finds a broker that {name}"
+
+
+@pytest.mark.fault
+def test_a_failing_seed_prints_the_command_that_repeats_it() -> None:
+    with MUTANTS["delivers early"]():
+        findings = runner.run(range(10))
+
+    assert findings.wrong
+    assert findings.wrong[0].startswith("python -m tests.faults simulate --seeds ")
+
+
+def test_plans_draw_every_mode_and_fault() -> None:
+    drawn = [plan.drawn(plan.dice_of(seed)) for seed in SEEDS]
+
+    for name in ("is_sync", "is_pooled", "is_extended", "is_guarded", "is_native", "delays"):
+        assert {getattr(one, name) for one in drawn} == {True, False}, name
+    assert {one.role for one in drawn} == {"ALONE", "ASYNC_MASTER", "SYNC_MASTER"}
+    assert {one.ack_mode for one in drawn} == {"received", "flushed"}
+    assert {event.fault for one in drawn for event in one.events} == set(plan.Fault)
