@@ -17,7 +17,6 @@ from analytics.request import (
     LOOPBACK,
     MASTER_DEFAULT,
     MS_A_MINUTE,
-    NO_CONNECT,
     Request,
 )
 from broker_core.message import names
@@ -29,7 +28,11 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_BAD_ARGUMENTS = 2
-MASTER = re.compile(r"local|local\[(\*|[1-9]\d{0,2})\]|spark://[A-Za-z0-9._:,\[\]-]+")
+MASTER = re.compile(
+    r"local|local\[(\*|[1-9]\d{0,2})\]|spark://[A-Za-z0-9._:,\[\]-]+"
+    r"|sc://[A-Za-z0-9._:\[\]-]+(/|/;use_ssl=(true|false))?"
+)
+TOKEN = "token="
 TIMESTAMP_DIGITS_MAX = 15
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 MS_AN_HOUR = 3_600_000
@@ -121,7 +124,8 @@ def _add_options_of_a_run(parser: argparse.ArgumentParser) -> None:
         "--master",
         type=_master,
         default=MASTER_DEFAULT,
-        help="local[*] (default) or spark://HOST:PORT",
+        help="local[*] (default), spark://HOST:PORT or sc://HOST:PORT, a Spark Connect server; "
+        "sc://HOST:PORT/;use_ssl=true over TLS",
     )
     parser.add_argument(
         "--driver-host",
@@ -192,8 +196,14 @@ def _topic(text: str) -> str:
 
 
 def _master(text: str) -> str:
-    if text.startswith(CONNECT_PREFIX):
-        raise argparse.ArgumentTypeError(NO_CONNECT.format(master=text))
+    if text.startswith(CONNECT_PREFIX) and TOKEN in text:
+        # Neither said again nor taken: everyone on this machine reads what a command line says.
+        raise argparse.ArgumentTypeError(
+            "a token does not belong into the address of a Spark Connect server: "
+            "TREBUCHET_SPARK_SECRET_FILE names the file that holds it"
+        )
     if not MASTER.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither local[*] nor spark://HOST:PORT")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither local[*] nor spark://HOST:PORT nor sc://HOST:PORT"
+        )
     return text

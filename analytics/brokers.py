@@ -10,27 +10,23 @@ from __future__ import annotations
 import functools
 import socket
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from analytics.errors import ReportError, sentence_in
-from analytics.session import CLUSTER_PREFIX, JOB_GROUP, SIGHT_SECONDS_MAX
+from analytics.session import SIGHT_SECONDS_MAX, is_local
 from analytics.sources.rocketmq_options import parse_options
 from analytics.store.fingerprint import fingerprint_before
 from analytics.store.reader import StoreReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from pyspark import SparkContext
-
+    from analytics.engine import Engine
     from analytics.reports.report import Report
     from analytics.request import Request
-    from analytics.session import Spark
     from analytics.store.plan import ReadPlan
 
 VARIABLE = "TREBUCHET_SPARK_BROKERS"
@@ -78,13 +74,13 @@ def why_not(report: Report) -> str:
     return ""
 
 
-def brokers_instead(spark: Spark, request: Request, plan: ReadPlan) -> str:
+def brokers_instead(spark: Engine, request: Request, plan: ReadPlan) -> str:
     """Return the name servers whose brokers are to be read, "" where the log is.
 
     Raises:
         ReportError: it does not, and the report cannot be made from brokers, or none are named.
     """
-    if not request.master.startswith(CLUSTER_PREFIX):
+    if is_local(request.master):
         return ""
     blind = _blind_workers(spark, request, plan)
     if not blind:
@@ -121,22 +117,21 @@ def options_for(request: Request) -> dict[str, str]:
     return {name: str(value) for name, value in options.items() if value is not None}
 
 
-def _blind_workers(spark: Spark, request: Request, plan: ReadPlan) -> list[str]:
+def _blind_workers(spark: Engine, request: Request, plan: ReadPlan) -> list[str]:
     """Return the names of the machines that see another log than this process, or none."""
     fingerprint = fingerprint_seen(request.store, request.commit_log, plan.log_to)
     look = functools.partial(
         _look, request.store.absolute(), request.commit_log, plan.log_to, fingerprint
     )
-    context = spark.session.sparkContext
-    count = max(1, LOOKS_A_TASK * context.defaultParallelism)
-    context.setJobGroup(JOB_GROUP, "looking for the log", interruptOnCancel=True)
+    count = max(1, LOOKS_A_TASK * spark.width())
+    spark.begin("looking for the log")
     # Workers that went meanwhile, or are busy for others, would be waited for without an end.
     is_late = threading.Event()
-    timer = threading.Timer(SIGHT_SECONDS_MAX, _give_up, (context, is_late))
+    timer = threading.Timer(SIGHT_SECONDS_MAX, _give_up, (spark, is_late))
     timer.daemon = True
     timer.start()
     try:
-        found = context.parallelize(range(count), count).mapPartitions(look).collect()
+        found = spark.each(look, range(count))
     except (PySparkException, Py4JError) as error:
         if is_late.is_set():
             raise ReportError(
@@ -150,21 +145,21 @@ def _blind_workers(spark: Spark, request: Request, plan: ReadPlan) -> list[str]:
         raise ReportError(f"The Spark cluster at {request.master} runs no task: {said}.") from error
     finally:
         timer.cancel()
-    return sorted(set(found))
+    return sorted({host for host in found if host})
 
 
-def _give_up(context: SparkContext, is_late: threading.Event) -> None:
+def _give_up(spark: Engine, is_late: threading.Event) -> None:
     is_late.set()
-    with suppress(Py4JError, OSError):  # Java may have ended by itself
-        context.cancelJobGroup(JOB_GROUP)
+    spark.cancel()
 
 
 def _look(
-    store: Path, commit_log: Path | None, offset: int, fingerprint: int | None, _: Iterator[int]
-) -> Iterator[str]:
-    """Yield this machine's name when it does not see the log. Runs in a worker."""
-    if fingerprint_seen(store, commit_log, offset) != fingerprint:
-        yield socket.gethostname()
+    store: Path, commit_log: Path | None, offset: int, fingerprint: int | None, _: int
+) -> str:
+    """Return this machine's name when it does not see the log, else "". Runs in a worker."""
+    if fingerprint_seen(store, commit_log, offset) == fingerprint:
+        return ""
+    return socket.gethostname()
 
 
 def fingerprint_seen(store: Path, commit_log: Path | None, offset: int) -> int | None:

@@ -14,7 +14,6 @@ from analytics.progress import READING, reading_followed
 from analytics.reports.report import step_for
 from analytics.request import span_seconds
 from analytics.schemas import DAMAGE_COLUMN, MESSAGES_COLUMN, messages_with
-from analytics.session import JOB_GROUP
 from analytics.sources import commitlog, rocketmq_options
 from broker_core.message import names
 
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from analytics.engine import Engine
     from analytics.progress import ProgressLines
     from analytics.request import Request
-    from analytics.session import Spark
     from analytics.store.plan import ReadPlan
 
 BODY = "body"
@@ -43,7 +42,7 @@ class Outcome:
 
 
 def collect(
-    spark: Spark,
+    spark: Engine,
     request: Request,
     plan: ReadPlan,
     lines: ProgressLines,
@@ -51,7 +50,7 @@ def collect(
     *,
     from_brokers: bool = False,
 ) -> Outcome:
-    """Read what is planned and compute the report; the job group is JOB_GROUP.
+    """Read what is planned and compute the report.
 
     Args:
         from_brokers: read the same time from brokers, not from the log.
@@ -62,7 +61,7 @@ def collect(
     """
     report = request.report
     assert report.transform is not None
-    spark.session.sparkContext.setJobGroup(JOB_GROUP, report.title, interruptOnCancel=True)
+    spark.begin(report.title)
     observed = Observation("reading")
     step_seconds = step_for(report, span_seconds(request, plan.stored_from_ms))
     grouped_by = () if from_brokers else report.grouped_by
@@ -82,7 +81,6 @@ def collect(
         sound = report.prepare(sound, facts_of(request.store))
     with reading_followed(
         spark,
-        JOB_GROUP,
         lines,
         stage,
         total_bytes=plan.split_bytes,
@@ -102,7 +100,7 @@ def collect(
 
 
 def _messages(
-    spark: Spark, request: Request, plan: ReadPlan, grouped_by: Sequence[str], step_seconds: int
+    spark: Engine, request: Request, plan: ReadPlan, grouped_by: Sequence[str], step_seconds: int
 ) -> DataFrame:
     report = request.report
     without = {BODY} if report.client_traces else set()
@@ -119,7 +117,7 @@ def _messages(
     )
 
 
-def _client_traces(spark: Spark, request: Request, plan: ReadPlan) -> DataFrame:
+def _client_traces(spark: Engine, request: Request, plan: ReadPlan) -> DataFrame:
     """Return the traces of the time; the reading of messages says what of the log is damaged."""
     traces = _load(
         spark,
@@ -134,7 +132,7 @@ def _client_traces(spark: Spark, request: Request, plan: ReadPlan) -> DataFrame:
 
 
 def _load(
-    spark: Spark,
+    spark: Engine,
     request: Request,
     plan: ReadPlan,
     *,
@@ -163,7 +161,7 @@ def _load(
     return reader.load(str(request.store.absolute()))
 
 
-def _from_brokers(spark: Spark, request: Request) -> DataFrame:
+def _from_brokers(spark: Engine, request: Request) -> DataFrame:
     reader = spark.session.read.format(rocketmq_options.FORMAT)
     schema = messages_with(request.report.reads, damage=True)
     return reader.schema(schema).options(**options_for(request)).load()

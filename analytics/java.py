@@ -88,6 +88,8 @@ def _find(environment: Mapping[str, str]) -> Path:
 
 
 def main() -> int:
+    if os.environ.get("TREBUCHET_SPARK_MASTER", "").startswith("sc://"):
+        return 0  # a Spark Connect server has its own
     try:
         require_java()
     except JavaMissingError as missing:

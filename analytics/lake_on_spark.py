@@ -11,6 +11,7 @@ reports; without a cluster the lake's own process is as good, and needs no Java.
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import os
 import shutil
@@ -18,26 +19,28 @@ import socket
 import sys
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from analytics.engine import start_engine
 from analytics.errors import LakeError, ReportError, sentence_in
 from analytics.guest import is_guest, step_back
 from analytics.lake import __main__ as command
-from analytics.lake.parts import write_part
+from analytics.lake.files import WrittenFile
+from analytics.lake.parts import Unread, WrittenPart, write_part
 from analytics.request import LOOPBACK, MASTER_DEFAULT
-from analytics.session import require_executor, start_spark
+from analytics.session import Spark, require_executor
 from analytics.store.fingerprint import fingerprint_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from analytics.lake.parts import WriteTask, WrittenPart
-    from analytics.session import Spark
+    from analytics.engine import Engine
+    from analytics.lake.parts import WriteTask
     from analytics.store.plan import Split
 
 logger = logging.getLogger(__name__)
@@ -100,12 +103,24 @@ def write_seen(task: WriteTask, sight: Sight, parts: Sequence[Split]) -> Written
     return write_part(task, parts)
 
 
+def write_told(task: WriteTask, sight: Sight, parts: Sequence[Split]) -> str:
+    """Do what `write_seen` does, and say it as JSON. Runs in a worker."""
+    return json.dumps(asdict(write_seen(task, sight, parts)))
+
+
+def part_told(text: str) -> WrittenPart:
+    """Return what `write_told` said."""
+    told = json.loads(text)
+    files = [WrittenFile(**file) for file in told["files"]]
+    return WrittenPart(files, [Unread(**unread) for unread in told["unread"]])
+
+
 class SparkExecutor:
     """Writes the parts of a batch as tasks of Spark."""
 
     split_bytes = SPLIT_BYTES
 
-    def __init__(self, spark: Spark, master: str = MASTER_DEFAULT) -> None:
+    def __init__(self, spark: Engine, master: str = MASTER_DEFAULT) -> None:
         self._spark = spark
         self._master = master
 
@@ -119,14 +134,19 @@ class SparkExecutor:
             return []
         shares = [[part] for part in parts]
         try:
-            require_executor(self._spark, self._master)
+            _require_workers(self._spark, self._master)
             with Sight.of(task, parts) as sight:
-                tasks = self._spark.session.sparkContext.parallelize(shares, len(shares))
-                return list(tasks.map(functools.partial(write_seen, task, sight)).collect())
+                told = self._spark.each(functools.partial(write_told, task, sight), shares)
+                return [part_told(text) for text in told]
         except (PySparkException, Py4JError) as error:
             logger.exception("Spark failed")
             said = sentence_in(str(error)) or "Spark could not write the batch; the log says why."
             raise LakeError(said) from error
+
+
+def _require_workers(spark: Engine, master: str) -> None:
+    if isinstance(spark, Spark):
+        require_executor(spark, master)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -139,17 +159,17 @@ def main(arguments: Sequence[str]) -> int:
     scratch = Path(tempfile.mkdtemp(prefix="lake-spark-"))
     try:
         master = environment.get("TREBUCHET_SPARK_MASTER") or MASTER_DEFAULT
-        spark = start_spark(
+        spark = start_engine(
             scratch,
             master=master,
             driver_host=environment.get("TREBUCHET_SPARK_DRIVER_HOST") or LOOPBACK,
         )
         try:
-            require_executor(spark, master)
+            _require_workers(spark, master)
             executor = SparkExecutor(spark, master)
             return command.main(arguments, environment, executor)
         finally:
-            spark.stop()
+            spark.close()
     except ReportError as error:
         print(f"python -m analytics.lake_on_spark: {error}", file=sys.stderr)  # noqa: T201
         return command.EXIT_REFUSED

@@ -13,15 +13,14 @@ import json
 import logging
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from analytics.session import Spark
+    from analytics.engine import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +69,7 @@ class ProgressLines:
 
 @contextmanager
 def reading_followed(
-    spark: Spark,
-    job_group: str,
+    spark: Engine,
     lines: ProgressLines,
     stage: str,
     *,
@@ -84,47 +82,23 @@ def reading_followed(
     Without `tells_rows`, Spark's rows are not messages, and are left out.
     """
     stop = threading.Event()
-    reading = _Reading(spark, job_group, frozenset(_jobs(spark, job_group)), tells_rows)
-    following = threading.Thread(
-        target=_follow,
-        args=(reading, lines, stage, total_bytes, tasks, stop),
-        name="progress",
-        daemon=True,
-    )
-    following.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        following.join()
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """The jobs of a group, without those that were there before."""
-
-    spark: Spark
-    job_group: str
-    before: frozenset[int]
-    tells_rows: bool
-
-    def first_stage(self) -> tuple[int, int]:
-        """Return how many tasks of the first stage are done, and how many rows they have read."""
-        tracker = self.spark.session.sparkContext.statusTracker()
-        stages = [
-            stage
-            for job in set(_jobs(self.spark, self.job_group)) - self.before
-            if (info := tracker.getJobInfo(job)) is not None
-            for stage in info.stageIds
-        ]
-        if not stages or (first := tracker.getStageInfo(min(stages))) is None:
-            return 0, 0
-        rows = self.spark.records_read(min(stages)) if self.tells_rows else 0
-        return first.numCompletedTasks, rows
+    with spark.watched(tells_rows=tells_rows) as first_stage:
+        following = threading.Thread(
+            target=_follow,
+            args=(first_stage, lines, stage, total_bytes, tasks, stop),
+            name="progress",
+            daemon=True,
+        )
+        following.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            following.join()
 
 
 def _follow(
-    reading: _Reading,
+    first_stage: Callable[[], tuple[int, int]],
     lines: ProgressLines,
     stage: str,
     total_bytes: int,
@@ -137,15 +111,11 @@ def _follow(
     while not ended:
         ended = stop.wait(POLL_SECONDS)
         try:
-            done, rows = reading.first_stage()
+            done, rows = first_stage()
         except (Py4JError, OSError):
             # Spark is going away; the thread that runs the report says why.
             return
         lines.progress(stage, done, total, rows, total_bytes * min(done, total) // total)
-
-
-def _jobs(spark: Spark, job_group: str) -> list[int]:
-    return list(spark.session.sparkContext.statusTracker().getJobIdsForGroup(job_group))
 
 
 def _line(**event: object) -> str:

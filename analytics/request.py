@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 MASTER_DEFAULT = "local[*]"
 CONNECT_PREFIX = "sc://"
-NO_CONNECT = (
-    "{master} is a Spark Connect server, whose clients have no SparkContext: by that reports ship "
-    "their code, look for the log, show progress and cancel. Name the cluster's own master, "
-    "spark://HOST:PORT."
-)
 MS_A_MINUTE = 60_000
 
 

@@ -18,22 +18,23 @@ from pyspark.errors import PySparkException
 from analytics import sink
 from analytics.brokers import broker_options, brokers_instead
 from analytics.collect import collect
+from analytics.engine import start_engine
 from analytics.errors import ReportCancelledError, ReportError, sentence_in
 from analytics.java import require_java
 from analytics.progress import COMPARING
 from analytics.reports.totals import totals_of
 from analytics.request import period_before
 from analytics.result import SPARK, about
-from analytics.session import JOB_GROUP, is_local, require_executor, start_spark
+from analytics.session import Spark, is_connect, require_executor
 from analytics.store.reader import StoreReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from analytics.collect import Outcome
+    from analytics.engine import Engine
     from analytics.progress import ProgressLines
     from analytics.request import Request
-    from analytics.session import Spark
     from analytics.store.plan import ReadPlan
     from analytics.zygote import Zygote
 
@@ -42,13 +43,22 @@ logger = logging.getLogger(__name__)
 # Damaged ranges that result.json names; the log names all of them.
 DAMAGES_SHOWN_MAX = 1000
 SENTENCE_LENGTH_MAX = 400
-JAVA_ENDED = "Spark's Java process ended in the middle of the run; the log says why."
 _KNOWN_FAILURES = (
     ("maxResultSize", "The result is too large for one report: choose a shorter time or a topic."),
     ("No space left on device", "The disk is full: Spark's temporary files had no room."),
     ("masters are unresponsive", "The Spark master does not answer: is it running at {master}?"),
     ("Java gateway process exited", "Spark's Java process did not start; the log says why."),
     ("OutOfMemoryError", "Spark ran out of memory: choose a shorter time or a topic."),
+    (
+        "PYTHON_VERSION_MISMATCH",
+        "The workers of Spark at {master} run another Python than this machine: both need the same "
+        "minor version.",
+    ),
+    (
+        "ModuleNotFoundError",
+        "The Python of the workers of Spark at {master} lacks a module: it needs pyarrow, numpy "
+        "and msgspec; the log names the missing one.",
+    ),
 )
 
 
@@ -67,7 +77,7 @@ class ReportRun:
         self._lock = threading.Lock()
         self._cancelled = False
         self._publishing = False
-        self._spark: Spark | None = None
+        self._spark: Engine | None = None
         self._work: Path | None = None
         self._brokers = ""
         self._reader = StoreReader(
@@ -95,7 +105,8 @@ class ReportRun:
         )
         if plan.tail is not None:
             logger.info("readable end of the log: at %d, %s", plan.log_to, plan.tail.reason)
-        require_java()
+        if not is_connect(self._request.master):
+            require_java()
         try:
             self._work = self._make_work_directory()
             outcome, before = self._compute(plan, self._work)
@@ -123,11 +134,7 @@ class ReportRun:
             self._cancelled = True
             spark = self._spark
         if spark is not None:
-            try:
-                spark.session.sparkContext.cancelJobGroup(JOB_GROUP)
-            except (Py4JError, OSError):
-                # A signal to the whole process group ends the Java process, too.
-                logger.info("Spark is gone already")
+            spark.cancel()
         return True
 
     def clean_up(self) -> None:
@@ -156,9 +163,9 @@ class ReportRun:
         request = self._request
         scratch = work / "spark"
         scratch.mkdir(mode=0o700)
-        spark: Spark | None = None
+        spark: Engine | None = None
         try:
-            spark = start_spark(
+            spark = start_engine(
                 scratch,
                 master=request.master,
                 driver_host=request.driver_host,
@@ -167,7 +174,8 @@ class ReportRun:
             with self._lock:
                 self._spark = spark
             self._check_cancelled()
-            require_executor(spark, request.master)
+            if isinstance(spark, Spark):
+                require_executor(spark, request.master)
             self._brokers = brokers_instead(spark, request, plan)
             logger.info("read from: %s", self._brokers or "log")
             outcome = collect(spark, request, plan, self._lines, from_brokers=bool(self._brokers))
@@ -175,20 +183,18 @@ class ReportRun:
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             self._check_cancelled()
             logger.exception("Spark failed")
-            if spark is not None and spark.java_has_ended():
+            gone = "" if spark is None else spark.why_gone()
+            if gone:
                 # The error itself is one of many forms of a broken connection.
-                raise ReportError(JAVA_ENDED) from error
-            raise ReportError(_sentence(error, request)) from error
+                raise ReportError(gone) from error
+            raise ReportError(sentence_of(error, request)) from error
         finally:
             with self._lock:
                 self._spark = None
-            if spark is not None and is_local(request.master):
-                # A second sooner than in order, and its scratch files go with the run.
-                spark.end()
-            elif spark is not None:
-                spark.stop()
+            if spark is not None:
+                spark.close()
 
-    def _period_before(self, spark: Spark) -> dict[str, Any]:
+    def _period_before(self, spark: Engine) -> dict[str, Any]:
         """Return the totals of the period before, {} when nobody asked for them.
 
         Without totals: the log does not reach back to its beginning.
@@ -248,7 +254,7 @@ class ReportRun:
             self._publishing = publishing
 
 
-def _sentence(error: Exception, request: Request) -> str:
+def sentence_of(error: Exception, request: Request) -> str:
     """Turn Spark's long error into one sentence."""
     text = str(error)
     ours = sentence_in(text)

@@ -9,6 +9,7 @@ Source: Spark 4.3 configuration and security pages ("none are secure by default"
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import shlex
@@ -17,8 +18,9 @@ import subprocess
 import sys
 import time
 import zipfile
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -29,18 +31,20 @@ from analytics import class_archive
 from analytics.errors import ReportError
 from analytics.guest import JAVA_OPTIONS, is_guest
 from analytics.java import require_java
-from analytics.request import CONNECT_PREFIX, LOOPBACK, MASTER_DEFAULT, NO_CONNECT
+from analytics.request import CONNECT_PREFIX, LOOPBACK, MASTER_DEFAULT
 from analytics.sources.commitlog import CommitLogDataSource
 from analytics.sources.rocketmq import RocketMqDataSource
 from analytics.zygote import Zygote, launcher
 from broker_core.environment import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from py4j.java_gateway import JavaGateway
 
 logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
 
 MEMORY_DEFAULT = "1g"
 # What one result may bring back to the driver; a report is a table for people, not an export.
@@ -55,7 +59,9 @@ SIGHT_SECONDS_MAX = 30.0
 EXECUTOR_ASKED_SECONDS = 0.2
 JAVA_EXIT_SECONDS = 10
 JAVA_ENDING_SECONDS = 0.5
+CONNECT_PORT = 15002
 SECRET_FILE_VARIABLE = "TREBUCHET_SPARK_SECRET_FILE"
+JAVA_ENDED = "Spark's Java process ended in the middle of the run; the log says why."
 _NO_EMPTY_RELATION = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 _ROOT = Path(__file__).resolve().parent.parent
 _SHIPPED_PACKAGES = ("analytics", "broker_core")
@@ -101,11 +107,18 @@ def settings(
         ),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
+        "spark.log.level": "WARN",
+        **sql_settings(),
+    }
+
+
+def sql_settings() -> dict[str, str]:
+    """Return the settings that make a report's numbers; each session may have its own of these."""
+    return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         # It drops a whole stage that read no row, and with it what was to be observed there.
         "spark.sql.adaptive.optimizer.excludedRules": _NO_EMPTY_RELATION,
-        "spark.log.level": "WARN",
     }
 
 
@@ -122,9 +135,24 @@ def authentication(master: str) -> dict[str, str]:
     known = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
     if is_local(master):
         return known
+    shared = secret()
+    if not shared:
+        return {}
+    return known | {
+        "spark.authenticate.secret": shared,
+        "spark.io.encryption.enabled": "true",
+    }
+
+
+def secret() -> str:
+    """Return the first line of the file that the environment names, "" where it names none.
+
+    Raises:
+        ReportError: the file cannot be read, or is empty.
+    """
     secret_file = os.environ.get(SECRET_FILE_VARIABLE, "")
     if not secret_file:
-        return {}
+        return ""
     try:
         lines = Path(secret_file).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -134,10 +162,7 @@ def authentication(master: str) -> dict[str, str]:
         ) from error
     if not lines or not lines[0].strip():
         raise ReportError(f"{secret_file}, which {SECRET_FILE_VARIABLE} names, is empty.")
-    return known | {
-        "spark.authenticate.secret": lines[0].strip(),
-        "spark.io.encryption.enabled": "true",
-    }
+    return lines[0].strip()
 
 
 def is_local(master: str) -> bool:
@@ -145,26 +170,49 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
+def is_connect(master: str) -> bool:
+    """Return whether Spark is a Spark Connect server, whose Java process is not ours."""
+    return master.startswith(CONNECT_PREFIX)
+
+
 def require_master(master: str) -> None:
-    """Check that a cluster's master accepts connections: Spark itself would try for minutes.
+    """Check that a master, or a server, accepts connections: Spark itself would try for minutes.
 
     Raises:
-        ReportError: none of the addresses answers, or it is no master.
+        ReportError: none of the addresses answers.
     """
-    if master.startswith(CONNECT_PREFIX):
-        raise ReportError(NO_CONNECT.format(master=master))
+    if is_connect(master):
+        if not answers(*address_of_server(master)):
+            raise ReportError(
+                f"The Spark Connect server does not answer at {master}: is it running there?"
+            )
+        return
     if not master.startswith(CLUSTER_PREFIX):
         return
     addresses = master.removeprefix(CLUSTER_PREFIX).split(",")
     for address in addresses:
         host, _, port = address.rpartition(":")
-        try:
-            connection = (host.strip("[]"), int(port or 0))
-            socket.create_connection(connection, MASTER_ANSWER_SECONDS / len(addresses)).close()
-        except (OSError, ValueError, OverflowError):
-            continue
-        return
+        if answers(host.strip("[]"), port, MASTER_ANSWER_SECONDS / len(addresses)):
+            return
     raise ReportError(f"The Spark master does not answer at {master}: is it running there?")
+
+
+def address_of_server(master: str) -> tuple[str, str]:
+    """Return host and port of a Spark Connect server, `sc://host:port/;name=value`."""
+    address = master.removeprefix(CONNECT_PREFIX).partition("/")[0]
+    host, colon, port = address.rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = address, str(CONNECT_PORT)
+    return host.strip("[]"), port
+
+
+def answers(host: str, port: str, seconds: float = MASTER_ANSWER_SECONDS) -> bool:
+    """Return whether something accepts connections there within so many seconds."""
+    try:
+        socket.create_connection((host, int(port or 0)), seconds).close()
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def require_executor(spark: Spark, master: str) -> None:
@@ -193,8 +241,9 @@ class Spark:
         session: what frames are read by.
     """
 
-    def __init__(self, session: SparkSession, gateway: JavaGateway) -> None:
+    def __init__(self, session: SparkSession, gateway: JavaGateway, master: str) -> None:
         self.session = session
+        self._master = master
         self._gateway = gateway
         self._java: subprocess.Popen[bytes] = gateway.proc
 
@@ -202,12 +251,51 @@ class Spark:
     def java_pid(self) -> int:
         return self._java.pid
 
-    def records_read(self, stage_id: int) -> int:
-        """Return how many records a stage has read so far; Spark's status tracker lacks them.
+    def begin(self, title: str) -> None:
+        """Say what this thread asks for from now on, so that `cancel` ends it."""
+        self.session.sparkContext.setJobGroup(JOB_GROUP, title, interruptOnCancel=True)
+
+    def cancel(self) -> None:
+        """End what runs; what has not begun yet is not reached."""
+        try:
+            self.session.sparkContext.cancelJobGroup(JOB_GROUP)
+        except (Py4JError, OSError):
+            # A signal to the whole process group ends the Java process, too.
+            logger.info("Spark is gone already")
+
+    def width(self) -> int:
+        return self.session.sparkContext.defaultParallelism
+
+    def each(self, work: Callable[[Item], str], items: Sequence[Item]) -> list[str]:
+        """Return what `work` says of each of the items, one task for each.
 
         Raises:
-            Py4JError: Spark is gone, or has no such stage.
+            PySparkException, Py4JError: Spark failed, or was cancelled.
         """
+        return list(self.session.sparkContext.parallelize(items, len(items)).map(work).collect())
+
+    @contextmanager
+    def watched(self, *, tells_rows: bool) -> Iterator[Callable[[], tuple[int, int]]]:
+        """Give what tells of the first stage of the jobs to come: tasks done, and rows read."""
+        yield functools.partial(self._first_stage, frozenset(self._jobs()), tells_rows)
+
+    def _first_stage(self, before: frozenset[int], tells_rows: bool) -> tuple[int, int]:
+        tracker = self.session.sparkContext.statusTracker()
+        stages = [
+            stage
+            for job in set(self._jobs()) - before
+            if (info := tracker.getJobInfo(job)) is not None
+            for stage in info.stageIds
+        ]
+        if not stages or (first := tracker.getStageInfo(min(stages))) is None:
+            return 0, 0
+        return first.numCompletedTasks, self._records_read(min(stages)) if tells_rows else 0
+
+    def _jobs(self) -> list[int]:
+        return list(self.session.sparkContext.statusTracker().getJobIdsForGroup(JOB_GROUP))
+
+    def _records_read(self, stage_id: int) -> int:
+        """Return how many records a stage has read so far; Spark's status tracker lacks them."""
         context = self._gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
         return int(context.statusStore().lastStageAttempt(stage_id).inputRecords())
 
@@ -220,10 +308,14 @@ class Spark:
         context = self._gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
         return int(context.getExecutorMemoryStatus().size()) - 1  # the driver counts itself
 
-    def end(self) -> None:
-        """End a Spark that nobody else has a part in: its Java process holds nothing of worth."""
-        self._java.kill()
-        self._java.wait()
+    def close(self) -> None:
+        """End Spark; of one that nobody else has a part in, the Java process holds nothing."""
+        if is_local(self._master):
+            # A second sooner than in order, and its scratch files go with the run.
+            self._java.kill()
+            self._java.wait()
+        else:
+            self.stop()
 
     def stop(self, seconds: float = JAVA_EXIT_SECONDS) -> None:
         """Stop Spark and wait for its Java process to end, so that its files can be removed."""
@@ -241,13 +333,13 @@ class Spark:
             self._java.kill()
             self._java.wait()
 
-    def java_has_ended(self) -> bool:
-        """Return whether the Java process is gone, after giving it a moment to go."""
+    def why_gone(self) -> str:
+        """Return a sentence if the Java process is gone, after giving it a moment to go, or ""."""
         try:
             self._java.wait(timeout=JAVA_ENDING_SECONDS)
         except subprocess.TimeoutExpired:
-            return False
-        return True
+            return ""
+        return JAVA_ENDED
 
 
 def start_spark(
@@ -285,10 +377,10 @@ def start_spark(
     context = SparkContext(conf=conf, gateway=gateway)
     session = SparkSession(context)
     if not is_local(master):
-        context.addPyFile(str(_packed_code(scratch)))
+        context.addPyFile(str(packed_code(scratch)))
     for source in (CommitLogDataSource, RocketMqDataSource):
         session.dataSource.register(source)
-    return Spark(session, gateway)
+    return Spark(session, gateway, master)
 
 
 def _log_settings(scratch: Path) -> Path:
@@ -342,7 +434,7 @@ def _python_in(scratch: Path, zygote: Zygote | None) -> Path:
     return python
 
 
-def _packed_code(scratch: Path) -> Path:
+def packed_code(scratch: Path) -> Path:
     """Return a zip of our packages: the executors of a cluster have no checkout."""
     target = scratch / "trebuchet_code.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:

@@ -18,11 +18,14 @@ from deploy.terminal import complain
 from deploy.words import told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 COLLECTOR = "TREBUCHET_OTLP_ENDPOINT"
 """Where it is set, the console needs OpenTelemetry's SDK."""
+MASTER = "TREBUCHET_SPARK_MASTER"
+"""Where it is a Spark Connect server, reports and lake need its client."""
+CONNECT_PREFIX = "sc://"
 COPYING: dict[str, Callable[[Sequence[str]], object]] = {
     "backup": backup_options.parse_backup,
     "restore": backup_options.parse_restore,
@@ -30,6 +33,14 @@ COPYING: dict[str, Callable[[Sequence[str]], object]] = {
 """Commands that check their arguments before anything is installed."""
 STARTED_AT = "TREBUCHET_STARTED_AT"
 """When the command was typed, on the machine's monotonic clock (seconds)."""
+
+
+def wanted(environment: Mapping[str, str]) -> list[Path]:
+    """Return the requirements files of what an appliance's settings ask for besides its own."""
+    files = [requirements.OTLP] if environment.get(COLLECTOR) else []
+    if environment.get(MASTER, "").startswith(CONNECT_PREFIX):
+        files.append(requirements.CONNECT)
+    return files
 
 
 def compile_native(python: Path) -> None:
@@ -59,8 +70,7 @@ def main(arguments: list[str]) -> int:
             if gives_root_up:
                 # The environment is for that user to read, too.
                 os.umask(os.umask(0o022) & 0o022)
-            traces = [requirements.OTLP] if os.environ.get(COLLECTOR) else []
-            python = virtualenv.ensure(requirements.RUN, *traces)
+            python = virtualenv.ensure(requirements.RUN, *wanted(os.environ))
             compile_native(python)
             secret_files.hand_on(secrets, os.environ)
             module = "deploy.as_root" if gives_root_up else "deploy.appliance"

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from deploy import virtualenv
-from deploy.requirements import FILES, LOCK, OTLP, REDIS, ROOT, RUN, TEST, lock_of
+from deploy.requirements import CONNECT, FILES, LOCK, OTLP, REDIS, ROOT, RUN, TEST, lock_of
 from deploy.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def command(file: Path, *, upgrade: bool) -> list[str]:
     chosen = ["--upgrade"] if upgrade else []
     if file in ALONE:
         chosen.append("--no-deps")
-    if file in {TEST, OTLP}:
-        # Both are installed into one environment.
+    if file in {TEST, OTLP, CONNECT}:
+        # All are installed into one environment.
         chosen += ["--constraints", str(lock_of(RUN).relative_to(ROOT))]
     return [
         *(str(virtualenv.PYTHON), "-m", "uv", "pip", "compile", "--quiet", "--no-config"),

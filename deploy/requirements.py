@@ -19,8 +19,10 @@ REDIS = ROOT / "deploy" / "requirements-redis.txt"
 """For a machine without redis-server; installed without what it needs."""
 OTLP = ROOT / "deploy" / "requirements-otlp.txt"
 """For a console that hands traces to a collector."""
+CONNECT = ROOT / "deploy" / "requirements-connect.txt"
+"""For reports and a lake by a Spark Connect server."""
 LOCK = ROOT / "deploy" / "requirements-lock.txt"
-FILES = (BUILD, RUN, TEST, REDIS, OTLP, LOCK)
+FILES = (BUILD, RUN, TEST, REDIS, OTLP, CONNECT, LOCK)
 
 _PIN = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z0-9,-]+\])?==([^\s;]+)(?: ; (.+))?")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")

@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 from analytics.java import PACKAGE as JAVA_PACKAGE
 from deploy import redis_server
-from deploy.requirements import BUILD, OTLP, REDIS, ROOT, RUN, entries
+from deploy.requirements import BUILD, CONNECT, OTLP, REDIS, ROOT, RUN, entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +40,13 @@ Component = dict[str, Any]
 
 VENDORED = ROOT / "console" / "static" / "console" / "vendor"
 APPLICATION = "trebuchet"
-SCOPES = {RUN: "required", REDIS: "optional", OTLP: "optional", BUILD: "excluded"}
+SCOPES = {
+    RUN: "required",
+    REDIS: "optional",
+    OTLP: "optional",
+    CONNECT: "optional",
+    BUILD: "excluded",
+}
 DEBIAN_PACKAGES = (redis_server.PACKAGE, JAVA_PACKAGE)
 CLASSIFIED = {
     "Apache Software License": "Apache-2.0",

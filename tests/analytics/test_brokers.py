@@ -24,6 +24,7 @@ from tests.analytics import run_report
 from tests.analytics.store_builder import StoreBuilder
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
+from tests.support.spark_cluster import patiently
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,30 +112,21 @@ def test_a_worker_that_does_not_see_the_log_is_named_with_what_would_help(
 
 
 class BusyCluster:
-    """The Spark of a cluster whose workers take no task until the job is cancelled."""
-
-    defaultParallelism = 2  # noqa: N815 - Spark's name
+    """The Spark of a cluster whose workers take no task until the work is cancelled."""
 
     def __init__(self) -> None:
-        self.session = self
-        self.sparkContext = self
-        self._group = ""
         self._cancelled = threading.Event()
 
-    def setJobGroup(self, group: str, _: str, *, interruptOnCancel: bool) -> None:  # noqa: N802, N803
-        self._group = group
+    def begin(self, _: str) -> None:
+        pass
 
-    def cancelJobGroup(self, group: str) -> None:  # noqa: N802
-        if group == self._group:
-            self._cancelled.set()
+    def cancel(self) -> None:
+        self._cancelled.set()
 
-    def parallelize(self, *_: object) -> BusyCluster:
-        return self
+    def width(self) -> int:
+        return 2
 
-    def mapPartitions(self, _: object) -> BusyCluster:  # noqa: N802
-        return self
-
-    def collect(self) -> list[str]:
+    def each(self, _: object, __: object) -> list[str]:
         assert self._cancelled.wait(60)
         raise PySparkException("cancelled as part of cancelled job group")
 
@@ -166,12 +158,17 @@ def test_a_cluster_that_does_not_see_the_log_reads_the_brokers(
         # To this program a directory, and to the workers, which run elsewhere, nothing.
         store = "/proc/self/cwd/store"
 
-        code, events, errors = run_report.run(
-            "traffic",
-            *("--store", store, "--out", tmp_path / "out", "--master", spark_cluster.master),
-            *("--brokers", broker.namesrv),
-            environment={**os.environ, session.SECRET_FILE_VARIABLE: str(spark_cluster.secret)},
-            cwd=broker.directory,
+        environment = {**os.environ, session.SECRET_FILE_VARIABLE: str(spark_cluster.secret)}
+
+        code, events, errors = patiently(
+            lambda: run_report.run(
+                "traffic",
+                *("--store", store, "--out", tmp_path / "out", "--master", spark_cluster.master),
+                *("--brokers", broker.namesrv),
+                environment=environment,
+                cwd=broker.directory,
+            ),
+            lambda ended: str(ended[1]),
         )
     finally:
         broker.stop()

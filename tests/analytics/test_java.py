@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analytics.errors import ReportError
-from analytics.java import require_java
+from analytics.java import main, require_java
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -109,3 +109,12 @@ def test_the_probe_is_silent_where_java_is(tmp_path: Path) -> None:
     found = probe(PATH="/usr/bin", JAVA_HOME=str(tmp_path))
 
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
+
+
+def test_a_spark_connect_server_needs_no_java_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    assert main() == 1
+    monkeypatch.setenv("TREBUCHET_SPARK_MASTER", "sc://spark-1:15002")
+    assert main() == 0

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
         ("traffic --store a --out b --from 9 --to 9", "--from 9 must be before --to 9"),
         ("traffic --store a --out b --topic ../etc", "'../etc' is not a topic"),
         (
-            "traffic --store a --out b --master sc://spark-1:15002",
-            "sc://spark-1:15002 is a Spark Connect server, whose clients have no SparkContext",
+            "traffic --store a --out b --master sc://spark-1:15002/;token=s3cret",
+            "a token does not belong into the address of a Spark Connect server: TREBUCHET_SPARK_",
         ),
         ("traffic --store a --out b --master yarn", "'yarn' is neither local[*] nor spark://"),
         ("traffic --store a --out b,c", "must have no comma"),

@@ -18,6 +18,7 @@ from tests.analytics.store_builder import StoreBuilder
 from tests.support import spark_stranger as stranger
 from tests.support.ports import free_port
 from tests.support.processes import command_of, environment_of, listening
+from tests.support.spark_cluster import patiently
 
 if TYPE_CHECKING:
     from analytics.session import Spark
@@ -46,15 +47,6 @@ def test_a_secret_goes_to_clusters_only(tmp_path: Path, monkeypatch: pytest.Monk
     assert cluster["spark.authenticate"] == local["spark.authenticate"] == "true"
     assert cluster["spark.authenticate.secret"] == "s3cret"
     assert "s3cret" not in local.values()
-
-
-def test_spark_connect_is_refused_in_a_sentence_before_java_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session, "require_java", lambda: None)
-
-    with pytest.raises(ReportError, match="Name the cluster's own master, spark://HOST:PORT"):
-        session.start_spark(tmp_path, master="sc://spark-1:15002")
 
 
 @pytest.mark.parametrize("content", [None, "", " \n"])
@@ -152,11 +144,14 @@ def test_a_standalone_cluster_gives_the_same_report(
 ) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(300)
 
-    code, events, errors = run_report.run(
-        "traffic",
-        *("--store", builder.write(), "--out", tmp_path / "out"),
-        *("--master", spark_cluster.master),
-        environment={**os.environ, session.SECRET_FILE_VARIABLE: str(spark_cluster.secret)},
+    arguments = ("--store", builder.write(), "--out", tmp_path / "out")
+    environment = {**os.environ, session.SECRET_FILE_VARIABLE: str(spark_cluster.secret)}
+
+    code, events, errors = patiently(
+        lambda: run_report.run(
+            "traffic", *arguments, "--master", spark_cluster.master, environment=environment
+        ),
+        lambda ended: str(ended[1]),
     )
 
     assert code == 0, errors

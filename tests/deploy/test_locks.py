@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy import lock, requirements, virtualenv
+from deploy import bootstrap, lock, requirements, virtualenv
 from deploy.requirements import BUILD, FILES, ROOT, RUN, TEST, entries, lock_of, normal, pins
 
 if TYPE_CHECKING:
@@ -134,3 +134,9 @@ def test_only_locks_are_installed_and_only_by_hash(
     assert installed() == []
     (tmp_path / "requirements.lock").write_text("second")
     assert installed() == both[1:]
+
+
+def test_what_settings_ask_for_is_installed_with_the_rest() -> None:
+    assert bootstrap.wanted({"TREBUCHET_SPARK_MASTER": "spark://spark-1:7077"}) == []
+    assert bootstrap.wanted({"TREBUCHET_SPARK_MASTER": "sc://spark-1"}) == [requirements.CONNECT]
+    assert bootstrap.wanted({"TREBUCHET_OTLP_ENDPOINT": "http://c:4318"}) == [requirements.OTLP]

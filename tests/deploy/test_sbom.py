@@ -12,7 +12,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from deploy import sbom
-from deploy.requirements import BUILD, OTLP, REDIS, ROOT, RUN, TEST, entries
+from deploy.requirements import BUILD, CONNECT, OTLP, REDIS, ROOT, RUN, TEST, entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -62,13 +62,19 @@ def test_the_schema_would_refuse_another_document(document: Any) -> None:
 
 @pytest.mark.parametrize(
     ("file", "scope"),
-    [(RUN, "required"), (REDIS, "optional"), (OTLP, "optional"), (BUILD, "excluded")],
+    [
+        (RUN, "required"),
+        (REDIS, "optional"),
+        (OTLP, "optional"),
+        (CONNECT, "optional"),
+        (BUILD, "excluded"),
+    ],
 )
 def test_every_locked_package_is_in_it_with_its_hashes(
     document: Any, file: Any, scope: str
 ) -> None:
     found = named(document, "pkg:pypi/")
-    required = {entry.name for entry in entries(RUN)} if file == OTLP else set()
+    required = {entry.name for entry in entries(RUN)} if file in {OTLP, CONNECT} else set()
 
     for entry in entries(file):
         component = found[f"pkg:pypi/{entry.name}@{entry.version}"]
@@ -79,7 +85,7 @@ def test_every_locked_package_is_in_it_with_its_hashes(
 
 
 def test_what_only_tests_need_is_not_in_it(document: Any) -> None:
-    runs = {entry.name for file in (RUN, OTLP) for entry in entries(file)}
+    runs = {entry.name for file in (RUN, OTLP, CONNECT) for entry in entries(file)}
 
     assert {entry.name for entry in entries(TEST)} - runs
     for entry in entries(TEST):

@@ -17,6 +17,7 @@ from analytics.session import SECRET_FILE_VARIABLE
 from tests.analytics.lake.lakes import Lake, put_offsets, traffic_of
 from tests.analytics.store_builder import StoreBuilder
 from tests.support.sources import ROOT
+from tests.support.spark_cluster import patiently
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from tests.support.spark_cluster import SparkCluster
 
 SECONDS = 600
-# Executors of a machine that is busy may take longer to start than anybody is let wait for them.
-TRIES = 3
-SLOW = "took the work within"
 
 
 @pytest.mark.spark
@@ -86,10 +84,9 @@ def test_a_cluster_of_two_workers_fills_bronze_and_gold(
     lake = Lake(tmp_path / "lake", builder.root)
     before = spark_cluster.apps_of_workers()
 
-    done = ingest_on(spark_cluster, builder, lake)
-    tries = 1
-    while SLOW in done.stderr and tries < TRIES:
-        done, tries = ingest_on(spark_cluster, builder, lake), tries + 1
+    done = patiently(
+        lambda: ingest_on(spark_cluster, builder, lake), lambda ended: str(ended.stderr)
+    )
 
     assert done.returncode == 0, done.stderr
     assert "3000 messages in 1 batches" in done.stdout

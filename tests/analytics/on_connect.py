@@ -1,0 +1,65 @@
+"""Works in a Spark Connect server: `python -m tests.analytics.on_connect MASTER STORE SCRATCH`.
+
+A process of its own: PySpark takes a whole process for a client once it has been one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+
+from analytics.engine import start_engine
+from analytics.request import LOOPBACK
+
+# Nobody waits for so long: what ends sooner was cancelled.
+ASLEEP_SECONDS = 600
+
+
+def main(master: str, store: str, scratch: str) -> None:
+    spark = start_engine(Path(scratch), master=master, driver_host=LOOPBACK)
+    messages = spark.session.read.format("commitlog").load(store)
+    rows = messages.select("topic", "keys", "properties").toArrow().to_pylist()
+    keys = [row["keys"] for row in rows]
+    made = spark.each(str, [-3, 0, 7])
+
+    spark.begin("sleeping, for long")
+    ended = threading.Event()
+    canceller = threading.Thread(target=_cancel_until, args=(spark.cancel, ended))
+    canceller.start()
+    cancelled = ""
+    try:
+        spark.each(asleep, [ASLEEP_SECONDS])
+    except PySparkException as error:
+        cancelled = str(error)
+    ended.set()
+    canceller.join()
+    spark.close()
+    found = {
+        "topics": [row["topic"] for row in rows],
+        "keys": keys,
+        "has_properties": all(row["properties"] is not None for row in rows),
+        "made": made,
+        "cancelled": cancelled,
+    }
+    sys.stdout.write(json.dumps(found))
+
+
+def asleep(seconds: int) -> str:
+    time.sleep(seconds)
+    return "awake"
+
+
+def _cancel_until(cancel: object, ended: threading.Event) -> None:
+    assert callable(cancel)
+    # What comes before the server has the query does nothing.
+    while not ended.wait(0.5):
+        cancel()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
