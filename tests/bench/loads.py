@@ -74,17 +74,18 @@ def run(ports: Sequence[int], cell: Cell, seconds: float) -> Loaded:
             return both.run(seconds)
     times: list[int] = []
     kind = TransactionLoader if cell.kind == TRANSACTIONS else Loader
-    began = time.perf_counter_ns()
-    deadline = began + int(seconds * 1e9)
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
         loaders = []
         for number in range(cell.connections):
-            loader = kind(ports[number % len(ports)], cell, deadline, times)
+            loader = kind(ports[number % len(ports)], cell, times)
             stack.callback(loader.socket.close)
             selector.register(loader.socket, selectors.EVENT_READ, loader)
             loaders.append(loader)
+        # Behind the connecting and the making of frames, which take longer than some loads.
+        began = time.perf_counter_ns()
+        deadline = began + int(seconds * 1e9)
         for loader in loaders:
-            loader.begin()
+            loader.begin(deadline)
         while any(loader.unanswered for loader in loaders):
             ready = selector.select(QUIET_SECONDS)
             assert ready, f"no answer for {QUIET_SECONDS:g} s"
@@ -121,9 +122,9 @@ class Connection:
 
 
 class Loader(Connection):
-    """One connection that keeps its window full until the deadline."""
+    """One connection that keeps its window full."""
 
-    def __init__(self, port: int, cell: Cell, deadline: int, times: list[int]) -> None:
+    def __init__(self, port: int, cell: Cell, times: list[int]) -> None:
         super().__init__(port)
         self._frames = [
             [
@@ -134,12 +135,13 @@ class Loader(Connection):
         ]
         self._sent_at = [0] * cell.window
         self._sent = 0
-        self._deadline = deadline
+        self._deadline = 0
         self._times = times
         self.unanswered = 0
 
-    def begin(self) -> None:
-        """Fill the window."""
+    def begin(self, deadline: int) -> None:
+        """Fill the window, and keep it full until a time of `time.perf_counter_ns`."""
+        self._deadline = deadline
         now = time.perf_counter_ns()
         self.socket.sendall(b"".join(self._next(slot, now) for slot in range(len(self._frames))))
 

@@ -37,6 +37,7 @@ from tests.support.raw_remoting import create_topic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.bench.cells import Request
     from tests.bench.contenders import Running
     from tests.bench.loads import Loaded
 
@@ -51,6 +52,7 @@ COLD_SECONDS = 0.5
 """Of a slice: what was read once is in memory."""
 DESCRIPTORS_MORE = 512
 WARM_UP_SECONDS = 2.0
+TOPIC_SECONDS = 0.2
 WINDOW = Cell("window", "", ONE_KIB, window=64)
 
 
@@ -125,17 +127,20 @@ def queues(plan: Plan) -> Iterator[Grown]:
     one = Cell("one queue", "", (replace(a_send(100), queue=0),), window=QUEUE_WINDOW)
     for count in (100, 1_000, 10_000):
         with two_brokers(plan) as (small, grown):
-            requests = []
+            requests: list[Request] = []
             for number in range(count // QUEUES_A_TOPIC):
                 topic = f"{TOPIC}-{number}"
                 create_topic(grown.ports[0], topic, queues=QUEUES_A_TOPIC)
                 a_topic = a_send(100, topic=topic)
-                requests += [replace(a_topic, queue=queue) for queue in range(QUEUES_A_TOPIC)]
+                its = [replace(a_topic, queue=queue) for queue in range(QUEUES_A_TOPIC)]
+                # The first message of a queue makes its files. Each load begins with its first
+                # request, so a topic is loaded by itself until the last of its queues had one.
+                made = 0
+                while made <= QUEUES_A_TOPIC:
+                    load = loads.run(grown.ports, Cell("a topic", "", its), TOPIC_SECONDS)
+                    made = max(made, load.messages)
+                requests += its
             every = Cell("every queue", "", requests, window=QUEUE_WINDOW)
-            # The first message of a queue makes its files.
-            made = 0
-            while made < count:
-                made += loads.run(grown.ports, every, WARM_UP_SECONDS).messages
             both = (Under.cell(small, one), Under.cell(grown, every))
             yield cost_of("queues", f"1 to {count:,}", plan, *both)
 
