@@ -1,0 +1,190 @@
+"""What producers and clients say of themselves is text on every page, whatever it looks like."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from console.gateway.moment import now_ms
+from tests.browser.conftest import sign_in
+from tests.support.raw_remoting import SEND_MESSAGE, RawClient, create_topic, send_fields
+from tests.support.waiting import until
+from tests.support.web_process import WebProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page
+
+    from tests.support.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.browser
+
+TOPIC, GROUP = "Hostile", "hostile-readers"
+DEAD = f"%DLQ%{GROUP}"
+HEART_BEAT = 34
+SHOWN_SECONDS = 60
+# Each would leave an element <x-probe> behind, set a global, or open a dialogue.
+TEXTS = (
+    "<x-probe>a</x-probe>",
+    "<img src=x onerror=window.probed=1><x-probe></x-probe>",
+    '"><script>window.probed=1</script><x-probe>',
+    "'><svg onload=window.probed=1><x-probe>",
+    "</script><script>window.probed=1;document.body.append(document.createElement('x-probe'))</script>",
+    "</textarea></title></style><x-probe onclick=window.probed=1>",
+    "javascript:window.probed=1//",
+    "{{ 7|add:7 }}${window.probed=1}{% debug %}",
+    "&lt;x-probe&gt;<!--<x-probe>--><x-probe>",
+    "\u2028\u2029\u202e</ScRiPt ><x-probe>",
+)
+PROBED = """
+() => ({
+  elements: document.querySelectorAll("x-probe").length,
+  global: window.probed ?? null,
+  handlers: [...document.querySelectorAll("main *")].filter((each) =>
+    [...each.attributes].some((one) => /^on/i.test(one.name))).length,
+  links: [...document.querySelectorAll("[href], [src], [action]")].filter((each) =>
+    /^\\s*javascript:/i.test(each.getAttribute("href") ?? each.getAttribute("src")
+      ?? each.getAttribute("action"))).length,
+})
+"""
+CLEAN = {"elements": 0, "global": None, "handlers": 0, "links": 0}
+
+
+class Watched:
+    """What a page said and did that no text may make it do."""
+
+    def __init__(self, page: Page) -> None:
+        self.problems: list[str] = []
+        page.on("dialog", self._on_dialog)
+        page.on("pageerror", lambda error: self.problems.append(f"script error: {error}"))
+        page.on("console", self._on_console)
+
+    def _on_dialog(self, dialog: Dialog) -> None:
+        self.problems.append("dialog")
+        dialog.dismiss()
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text:
+            self.problems.append(message.text)
+
+
+def properties_of(text: str, number: int) -> str:
+    """Return the properties of a message in which everything that may be free text is `text`."""
+    table = {"KEYS": f"{text} key-{number}", "TAGS": text, "UNIQ_KEY": text, text: text}
+    table |= {"PGROUP": text, "RETRY_TOPIC": TOPIC, "ORIGIN_MESSAGE_ID": text}
+    return "".join(f"{name}\x01{value}\x02" for name, value in table.items())
+
+
+def send_all(port: int) -> None:
+    """Send a message and a dead letter with each text, as body, key, tag and property."""
+    with RawClient(port) as client:
+        for number, each in enumerate(TEXTS):
+            body = json.dumps({each: each, "list": [each]}) if number % 2 else each
+            for topic, queue_id in ((TOPIC, number % 2), (DEAD, 0)):
+                fields = send_fields(
+                    topic, queue_id=queue_id, properties=properties_of(each, number)
+                )
+                fields |= {"bornTimestamp": str(now_ms()), "producerGroup": f"p{number}"}
+                client.ask(SEND_MESSAGE, fields, body.encode())
+
+
+def member(port: int, text: str) -> RawClient:
+    """Return a client whose id and expressions are `text`; its connection stays open."""
+    client = RawClient(port)
+    subscription = {"topic": TOPIC, "subString": text, "expressionType": "TAG", "tagsSet": [text]}
+    body = {
+        "clientID": text,
+        "consumerDataSet": [
+            {
+                "groupName": GROUP,
+                "consumeType": "CONSUME_PASSIVELY",
+                "messageModel": "CLUSTERING",
+                "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+                "subscriptionDataSet": [{**subscription, "codeSet": [], "subVersion": 1}],
+            }
+        ],
+        "producerDataSet": [{"groupName": "hostile-producers"}],
+    }
+    client.send_request(HEART_BEAT, {}, json.dumps(body).encode())
+    return client
+
+
+def paths() -> list[str]:
+    """Return the pages that show something that clients have said."""
+    span = urlencode({"topic": TOPIC, "range": "1h"})
+    pages = ["/", "/topics/", f"/topics/t/{TOPIC}/", "/groups/", f"/groups/g/{GROUP}/"]
+    pages += ["/producers/", f"/messages/?{span}", f"/messages/?{span}&field=list"]
+    pages += [f"/messages/?{urlencode({'topic': TOPIC, 'range': '1h', 'text': 'probe'})}"]
+    pages += ["/dead-letters/", f"/dead-letters/g/{GROUP}/", f"/offsets/?group={GROUP}"]
+    pages += ["/live/recorded/?ask=errors", f"/offsets/?group={GROUP}&topic={TOPIC}"]
+    for number, text in enumerate(TEXTS):
+        place = f"broker-a/{number % 2}/{number // 2}/{TOPIC}/"
+        pages += [f"/messages/m/{place}", f"/messages/m/{place}?as=tree"]
+        pages.append(f"/messages/find/?{urlencode({'by': 'key', 'topic': TOPIC, 'text': text})}")
+        pages += [f"/topics/?q={quote(text)}", f"/groups/?q={quote(text)}"]
+    return pages
+
+
+def settled(page: Page) -> dict[str, object]:
+    """Return what is found of the texts, once what the page asks for is there."""
+    page.wait_for_load_state("networkidle")
+    found: dict[str, object] = page.evaluate(PROBED)
+    return found
+
+
+def test_what_clients_say_is_text_on_each_page_and_over_the_socket(
+    chromium: str, broker_process: BrokerProcess, tmp_path: Path, browser: Browser
+) -> None:
+    port = broker_process.port
+    for topic, queues in ((TOPIC, 2), (DEAD, 1)):
+        create_topic(port, topic, queues=queues)
+    send_all(port)
+    web = WebProcess(tmp_path / "console", TREBUCHET_NAMESRV=broker_process.namesrv)
+    (tmp_path / "console").mkdir()
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB")
+    context.set_default_timeout(SHOWN_SECONDS * 1_000)
+    problems: dict[str, object] = {}
+    shown = 0
+    with ExitStack() as stack:
+        stack.callback(context.close)
+        for text in TEXTS:
+            stack.enter_context(member(port, text))
+        web.start()
+        stack.callback(web.stop)
+        page = context.new_page()
+        sign_in(page, web.url)
+        watched = Watched(page)
+        for path in paths():
+            answer = page.goto(f"{web.url}{path}")
+            found = settled(page)
+            shown += "x-probe" in page.locator("main").inner_text()
+            if answer is None or answer.status != 200 or found != CLEAN or watched.problems:
+                problems[path] = (answer and answer.status, found, list(watched.problems))
+                watched.problems.clear()
+
+        page.goto(f"{web.url}/live/")
+        page.wait_for_selector("[data-state=live], [data-live=on], #river-rows", state="attached")
+
+        # The watch begins a moment after the page is there.
+        def are_shown() -> bool:
+            send_all(port)
+            page.wait_for_timeout(300)
+            return page.locator("#river-rows tr").count() >= len(TEXTS)
+
+        until(
+            are_shown,
+            "the live page to show them",
+            seconds=SHOWN_SECONDS,
+        )
+        found = page.evaluate(PROBED)
+        if found != CLEAN or watched.problems:
+            problems["/live/"] = (found, watched.problems)
+
+    assert problems == {}
+    # The texts were there to be read, on most of the pages.
+    assert shown > len(TEXTS)
