@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 import ssl
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker_core.clock import SystemClock
@@ -115,7 +116,9 @@ class RemotingClient(Service):
             # Take the error: by then, every caller that waited may have gone.
             connecting.add_done_callback(_look_at_error)
             self._connecting[address] = connecting
-            self.spawn(self._connect(address, connecting), name=f"connect to {address}")
+            task = self.spawn(self._connect(address, connecting), name=f"connect to {address}")
+            # Not the task itself: one that is cancelled before its first step runs nothing.
+            task.add_done_callback(partial(self._has_tried, address, connecting))
         within_s = min(timeout_s, self._limits.connect_timeout_s)
         if not await wait_within(self._clock, connecting, within_s):
             raise RemotingConnectError(f"no connection to {address} within {within_s:g} s")
@@ -150,24 +153,30 @@ class RemotingClient(Service):
             if self._sweep_timer is None:
                 self._sweep_later()
             connecting.set_result(connection)
-        finally:
-            del self._connecting[address]
-            if not connecting.done():
-                connecting.set_exception(RemotingConnectError("the client is shut down"))
+
+    def _has_tried(
+        self, address: str, connecting: asyncio.Future[Connection], _: asyncio.Task[None]
+    ) -> None:
+        del self._connecting[address]
+        if not connecting.done():
+            connecting.set_exception(RemotingConnectError("the client is shut down"))
 
     async def _transport_to(self, address: str) -> tuple[asyncio.Transport, Connection]:
         loop = asyncio.get_running_loop()
-        if address.startswith("/"):
-            return await loop.create_unix_connection(
-                lambda: Connection(self._wire),
-                address,
-                ssl=self._tls,
-                server_hostname=None if self._tls is None else UNIX_HOST,
-            )
-        host, port = split_address(address)
-        return await loop.create_connection(
-            lambda: Connection(self._wire), host, port, ssl=self._tls
-        )
+        connection = Connection(self._wire)
+        try:
+            if address.startswith("/"):
+                return await loop.create_unix_connection(
+                    lambda: connection,
+                    address,
+                    ssl=self._tls,
+                    server_hostname=None if self._tls is None else UNIX_HOST,
+                )
+            host, port = split_address(address)
+            return await loop.create_connection(lambda: connection, host, port, ssl=self._tls)
+        except asyncio.CancelledError:
+            connection.forsake()
+            raise
 
     def _lost(self, connection: Connection) -> None:
         for address, known in list(self._connections.items()):

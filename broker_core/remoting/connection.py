@@ -266,6 +266,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def forsake(self) -> None:
+        """End, where the task that was to make the connection was cancelled.
+
+        uvloop closes what it has made in that very turn of the loop, and never calls
+        `connection_lost`: whoever waits for all connections to end would wait for ever.
+        """
+        self.abort()
+        self.connection_lost(None)
+
     # What the guard calls.
 
     @property
@@ -419,6 +428,9 @@ class Connection(asyncio.BufferedProtocol):
         asyncio.get_running_loop().call_soon(self._catch_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is None:
+            # Never made, or forsaken before.
+            return
         wire = self._wire
         self._transport = None
         self._is_stopped = True

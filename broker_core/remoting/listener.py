@@ -258,9 +258,10 @@ class Listener(Service):
                 return
         # From here on the loop owns the socket, and the transport closes it.
         self._adopting.discard(peer)
+        connection = Connection(self._wire, told)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: Connection(self._wire, told),
+                lambda: connection,
                 peer,
                 ssl=context,
                 ssl_handshake_timeout=HANDSHAKE_SECONDS if is_tls else None,
@@ -268,6 +269,9 @@ class Listener(Service):
         except (OSError, ssl.SSLError) as error:
             # The peer went away, or the TLS handshake failed.
             self._wire.peer_log.report("connection closed", str(told or ""), error)
+        except asyncio.CancelledError:
+            connection.forsake()
+            raise
 
 
 class Greeting:

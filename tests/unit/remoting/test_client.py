@@ -10,6 +10,7 @@ from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.client import RemotingClient, split_address
 from broker_core.remoting.server import RemotingServer
 from tests.support.clock import ManualClock
+from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -151,3 +152,19 @@ async def test_an_idle_client_leaves_no_timer_behind(served: Served) -> None:
     served.clock.advance_ms(10_000)
 
     assert served.clock.waiting == 0
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_no_connection_that_is_being_made_keeps_a_client_from_closing(
+    served: Served, turns: int
+) -> None:
+    request = asyncio.gather(
+        served.client.request(served.address, a_request()), return_exceptions=True
+    )
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+    await served.client.shutdown()
+
+    # With its answer or without.
+    await asyncio.wait_for(request, PATIENCE_S)

@@ -26,6 +26,7 @@ from broker_core.remoting.tls import TlsGate
 from broker_core.service import Service
 from tests.support.certificates import certificate
 from tests.support.clock import ManualClock
+from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -362,4 +363,32 @@ async def test_a_socket_adopted_at_the_very_end_is_closed() -> None:
         await listener.shutdown()
 
         assert ours.fileno() == -1
+        assert theirs.recv(1) == b""
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_no_connection_that_is_being_made_keeps_the_port_from_closing(turns: int) -> None:
+    clock = SystemClock()
+    made: list[Connection] = []
+    lost: list[Connection] = []
+    wire = Wire(
+        dispatcher=Dispatcher({ECHO: echo}),
+        clock=clock,
+        limits=RemotingLimits(),
+        owner=Service(),
+        peer_log=PeerLog(clock),
+        on_made=made.append,
+        on_lost=lost.append,
+    )
+    listener = Listener(wire, [], tls=None, proxies=None)
+    ours, theirs = socket.socketpair()
+
+    with theirs:
+        listener.adopt(ours, None, is_tls=False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await listener.shutdown()
+        await asyncio.wait_for(wire.close_all(), PATIENCE_S)
+
+        assert lost == made
         assert theirs.recv(1) == b""
