@@ -10,6 +10,7 @@
     partition   partitions, flapping, slow and lossy links between a master and its slave
     appliance   kill -9 of each process of an appliance: it comes back, each report is made once
     simulate    brokers, disks, network and clients in one process, on a clock that jumps
+    chaos       a cluster under a schedule of all kinds of faults that a seed chooses
     recovery    how fast a start reads the log
 
     python -m tests.faults kill --cycles 1000
@@ -20,6 +21,7 @@
     python -m tests.faults partition --rounds 500
     python -m tests.faults appliance --rounds 10
     python -m tests.faults simulate --seeds 0-99999
+    python -m tests.faults chaos --seed 1 --minutes 10
 
 Exit code 0 when nothing was wrong, 1 when something was, 2 when the machine lacks something.
 Each run prints its seed; --seed repeats it.
@@ -39,6 +41,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.faults import (
     appliance_kills,
     broker_kill,
+    chaos,
     flips,
     kill,
     model,
@@ -156,6 +159,16 @@ def _seeds(text: str) -> range:
     return seeds
 
 
+def _chaos(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    keep = arguments.keep or Path(tempfile.gettempdir())
+    found = chaos.run(directory, arguments.seed, arguments.minutes, keep=keep, say=_say)
+    _say(str(found))
+    if found.is_right:
+        return True
+    _say(f"again: python -m tests.faults chaos --seed {found.seed} --minutes {arguments.minutes:g}")
+    return False
+
+
 def _recovery(arguments: Namespace, directory: Path, dice: Random) -> bool:
     for line in recovery_speed.run(directory, arguments.megabytes, arguments.body):
         _say(line)
@@ -263,6 +276,16 @@ COMMANDS = (
                 {"type": _seeds, "default": range(1000), "help": "A-B, of runs (default 0-999)"},
             ),
             ("--trace", {"type": Path, "help": "write what the first seed did to this file"}),
+        ),
+    ),
+    Command(
+        "chaos",
+        "all kinds of faults by a seeded schedule (root, network namespaces, strace)",
+        _chaos,
+        chaos.missing,
+        (
+            ("--minutes", {"type": float, "default": 1.0, "help": "of faults (default 1)"}),
+            ("--keep", {"type": Path, "help": "where the history of a wrong run goes"}),
         ),
     ),
     Command(

@@ -11,14 +11,15 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tests.faults import checker_of_servers
+from tests.faults.indexed import Finding, History, Place
 from tests.faults.operations import (
+    NEVER,
     NOWHERE,
     Cause,
     Delivered,
-    Ended,
-    GaveBack,
     Happened,
     Kind,
     Outcome,
@@ -36,27 +37,8 @@ if TYPE_CHECKING:
 RETRIED, SENT_TWICE = "given back", "sent twice"
 """Explanations besides the causes of `operations`."""
 SHOWN_MAX = 10
-
-
-class Finding(NamedTuple):
-    """What is wrong, by invariant."""
-
-    invariant: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.invariant}: {self.text}"
-
-
-class Place(NamedTuple):
-    """Where a message is."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.queue_id}@{self.queue_offset}"
+KEPT_WITHIN_NS = {Cause.CRASH: 15_000_000_000, Cause.FAILOVER: 30_000_000_000}
+"""Progress is on the disk every five seconds, and on a slave every ten; machines stall."""
 
 
 @dataclass(slots=True)
@@ -93,66 +75,6 @@ class Report:
         return "\n".join(lines)
 
 
-class History:
-    """A history by what the checks ask for."""
-
-    def __init__(self, operations: Iterable[Operation]) -> None:
-        self.sent: defaultdict[str, list[Sent]] = defaultdict(list)
-        self.by_client: defaultdict[str, list[Sent]] = defaultdict(list)
-        self.ends: defaultdict[str, list[Ended]] = defaultdict(list)
-        self.delivered: list[Delivered] = []
-        self.gave_back: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        self.progress: defaultdict[tuple[str, str, int], list[Progress]] = defaultdict(list)
-        self.causes: defaultdict[str, list[Happened]] = defaultdict(list)
-        self.stored: dict[Place, Stored] = {}
-        self.stored_twice: list[Place] = []
-        self.places: defaultdict[str, list[Place]] = defaultdict(list)
-        for one in operations:
-            self._add(one)
-        self.delivered.sort(key=lambda one: one.at)
-        for causes in self.causes.values():
-            causes.sort(key=lambda one: one.at)
-        for said in self.progress.values():
-            said.sort(key=lambda one: one.at)
-
-    def _add(self, one: Operation) -> None:
-        match one:
-            case Sent():
-                self.sent[one.id].append(one)
-                self.by_client[one.client].append(one)
-            case Ended():
-                self.ends[one.id].append(one)
-            case Delivered():
-                self.delivered.append(one)
-            case GaveBack():
-                self.gave_back[one.group, one.id].append(one.at)
-            case Progress():
-                self.progress[one.group, one.topic, one.queue_id].append(one)
-            case Happened():
-                self.causes[one.group].append(one)
-            case Stored():
-                place = Place(one.topic, one.queue_id, one.queue_offset)
-                if place in self.stored:
-                    self.stored_twice.append(place)
-                self.stored[place] = one
-                self.places[one.id].append(place)
-
-    def outcome_of(self, message_id: str) -> Outcome | None:
-        """Return the outcome that was asked for first, None for none."""
-        ends = self.ends.get(message_id)
-        return min(ends, key=lambda one: one.invoked).outcome if ends else None
-
-    def is_promised(self, message_id: str) -> bool:
-        """Tell whether a message must be stored: acknowledged, and if half, committed alone.
-
-        A transaction's end has no answer; who asks for both has to take either.
-        """
-        sends = self.sent[message_id]
-        if not any(one.status is Status.OK for one in sends):
-            return False
-        return sends[0].kind is not Kind.HALF
-
-
 def check(operations: Iterable[Operation], *, may_lose_suffix: bool = False) -> Report:
     """Check a history; `may_lose_suffix` where acknowledged means in memory, and power failed."""
     history = History(operations)
@@ -187,9 +109,10 @@ def _lost(history: History, lost: Counter[str], *, may_lose_suffix: bool) -> Ite
 
 
 def _phantoms(history: History) -> Iterator[Finding]:
-    """I2: nothing is stored that nobody sent, or that was refused, or more often than sent.
+    """I2, I20: nothing is stored that nobody sent, or that was refused, or more often than sent.
 
-    Retries and dead letters are in topics of their own.
+    Retries and dead letters are in topics of their own. A delayed message, and a committed one, may
+    be put again by a broker that does not know whether the one before it did.
     """
     for message_id, places in history.places.items():
         sends = history.sent.get(message_id, [])
@@ -200,7 +123,10 @@ def _phantoms(history: History) -> Iterator[Finding]:
         elif not possible:
             yield Finding("I2", f"{message_id} at {where} was refused")
         elif sum(place.topic == sends[0].topic for place in places) > possible:
-            yield Finding("I2", f"{message_id} was sent {possible} times and is at {where}")
+            if history.is_remade(message_id, sends[0].invoked, NEVER):
+                continue
+            invariant = "I20" if sends[0].kind is Kind.DELAYED else "I2"
+            yield Finding(invariant, f"{message_id} was sent {possible} times and is at {where}")
 
 
 def _integrity(history: History) -> Iterator[Finding]:
@@ -376,6 +302,9 @@ def _cause(
         sends = sum(each.status is not Status.REFUSED for each in history.sent.get(one.id, []))
         if sends > 1:
             return SENT_TWICE
+        # Before the broker put it again it crashed, however late the first one was read.
+        if history.is_remade(one.id, history.sent[one.id][0].invoked, one.at):
+            return Cause.CRASH.value
     for group in (one.group, ""):
         causes = history.causes.get(group, [])
         number = bisect_right(causes, one.at, key=_at)
@@ -399,16 +328,25 @@ def _at(one: Progress | Happened) -> int:
 
 
 def _offsets(history: History) -> Iterator[Finding]:
-    """I16: a group's progress falls only where somebody reset it."""
+    """I16: a group's progress falls only where somebody reset it, or to what a crash left.
+
+    After a crash it is what it was a while before, or more.
+    """
     for (group, topic, queue_id), these in history.progress.items():
-        resets = [
-            one.at
-            for who in (group, "")
-            for one in history.causes.get(who, [])
-            if one.cause is Cause.RESET
-        ]
+        causes = [one for who in (group, "") for one in history.causes.get(who, [])]
+        times = [one.at for one in these]
         for before, one in pairwise(these):
-            if one.offset < before.offset and not any(before.at <= at <= one.at for at in resets):
+            if one.offset >= before.offset:
+                continue
+            between = [cause for cause in causes if before.at <= cause.at <= one.at]
+            if any(cause.cause is Cause.RESET for cause in between):
+                continue
+            kept = before.offset
+            for cause in between:
+                number = bisect_right(times, cause.at - KEPT_WITHIN_NS.get(cause.cause, 0))
+                if cause.cause in KEPT_WITHIN_NS:
+                    kept = min(kept, these[number - 1].offset if number else 0)
+            if one.offset < kept:
                 yield Finding(
                     "I16",
                     f"{group} in {topic}/{queue_id} went from {before.offset} to {one.offset}",
@@ -480,4 +418,5 @@ CHECKS: tuple[Callable[[History], Iterator[Finding]], ...] = (
     _retries,
     _early,
     _halves,
+    *checker_of_servers.CHECKS,
 )

@@ -61,7 +61,8 @@ class Cause(StrEnum):
 class Sent(Struct, tag="sent", frozen=True):
     """A message was sent; one that is sent again after no answer is a second record of its id.
 
-    `delay_ns` is what the delay level promises; `shard` the key whose order counts, "" for none.
+    `delay_ns` is what the delay level promises; `shard` the key whose order counts, "" for none;
+    `server` who answered, "" where a run has only one.
     """
 
     client: str
@@ -76,6 +77,7 @@ class Sent(Struct, tag="sent", frozen=True):
     kind: Kind = Kind.PLAIN
     delay_ns: int = 0
     shard: str = ""
+    server: str = ""
 
 
 class Ended(Struct, tag="ended", frozen=True):
@@ -129,6 +131,52 @@ class Happened(Struct, tag="happened", frozen=True):
     group: str = ""
 
 
+class Bounds(Struct, tag="bounds", frozen=True):
+    """The master said of a queue, asked at `invoked`: first offset, and the one after the last."""
+
+    server: str
+    topic: str
+    queue_id: int
+    low: int
+    high: int
+    invoked: int
+
+
+class DiskFailed(Struct, tag="disk-failed", frozen=True):
+    """A server said at `at` that a flush had failed, since `began` at the earliest.
+
+    Until it starts again it acknowledges nothing, and shows nothing behind what it had flushed.
+    """
+
+    server: str
+    began: int
+    at: int
+
+
+class Started(Struct, tag="started", frozen=True):
+    """A server's process was started."""
+
+    server: str
+    at: int
+
+
+class Faulty(Struct, tag="faulty", frozen=True):
+    """A fault, from before it began until its healing, and until a send was acknowledged again."""
+
+    what: str
+    began: int
+    healed: int
+    recovered: int = NEVER
+
+
+class Log(Struct, tag="log", frozen=True):
+    """In the end, a server has this much of log, and this is its digest."""
+
+    server: str
+    end: int
+    digest: str
+
+
 class Stored(Struct, tag="stored", frozen=True):
     """In the end, all faults healed, a message is at its place."""
 
@@ -139,7 +187,20 @@ class Stored(Struct, tag="stored", frozen=True):
     queue_offset: int
 
 
-Operation: TypeAlias = Sent | Ended | Delivered | GaveBack | Progress | Happened | Stored
+Operation: TypeAlias = (
+    Sent
+    | Ended
+    | Delivered
+    | GaveBack
+    | Progress
+    | Happened
+    | Bounds
+    | DiskFailed
+    | Started
+    | Faulty
+    | Log
+    | Stored
+)
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Operation)

@@ -105,15 +105,22 @@ class BrokerSet:
     def master_in_route(self, topic: str) -> int | None:
         """Return the port of the master that clients are sent to, None without one."""
         with RawClient(self.namesrv.port) as client:
-            fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
-            answer = client.ask(GET_ROUTEINFO_BY_TOPIC, fields)
-        if answer.code != raw_remoting.SUCCESS:
-            return None
-        for data in json.loads(answer.body)["brokerDatas"]:
-            address = data["brokerAddrs"].get("0")
-            if address is not None:
-                return int(address.rpartition(":")[2])
+            place = master_of(client, topic)
+        return None if place is None else place[1]
+
+
+def master_of(namesrv: RawClient, topic: str) -> tuple[str, int] | None:
+    """Return host and port of the first master in a topic's route, None without one."""
+    fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+    answer = namesrv.ask(GET_ROUTEINFO_BY_TOPIC, fields)
+    if answer.code != raw_remoting.SUCCESS:
         return None
+    for data in json.loads(answer.body)["brokerDatas"]:
+        address = data["brokerAddrs"].get("0")
+        if address is not None:
+            host, _, port = address.rpartition(":")
+            return host, int(port)
+    return None
 
 
 def replication_state(port: int, broker_name: str, *, host: str = "127.0.0.1") -> dict[str, Any]:

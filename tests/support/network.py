@@ -44,6 +44,7 @@ class Network:
         self._hosts = list(hosts)
         self._prefix = f"trebuchet-{os.getpid()}-"
         self._cut: list[tuple[str, str]] = []
+        self._slow: list[str] = []
         # A file descriptor of the namespace that tests run in: threads come back to it.
         self._home = -1
 
@@ -96,10 +97,19 @@ class Network:
         self._rule("add", sender, receiver)
         self._cut.append((sender, receiver))
 
+    def slow(self, host: str, bits_per_second: int) -> None:
+        """Pass on what goes to a host no faster than this, until `heal`."""
+        link = f"to{self._hosts.index(host)}"
+        rate = ("rate", f"{bits_per_second}bit", "burst", "16kb", "latency", "1s")
+        self.run(ROUTER, "tc", "qdisc", "add", "dev", link, "root", "tbf", *rate)
+        self._slow.append(link)
+
     def heal(self) -> None:
-        """Pass everything on again."""
+        """Pass everything on again, as fast as it comes."""
         while self._cut:
             self._rule("del", *self._cut.pop())
+        while self._slow:
+            self.run(ROUTER, "tc", "qdisc", "del", "dev", self._slow.pop(), "root")
 
     def _rule(self, action: str, sender: str, receiver: str) -> None:
         places = ("from", self.address(sender), "to", self.address(receiver))

@@ -1,0 +1,136 @@
+"""A history by what its checks ask for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.faults.operations import (
+    Bounds,
+    Cause,
+    Delivered,
+    DiskFailed,
+    Ended,
+    Faulty,
+    GaveBack,
+    Happened,
+    Kind,
+    Log,
+    Outcome,
+    Progress,
+    Sent,
+    Started,
+    Status,
+    Stored,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.faults.operations import Operation
+
+REMAKING = (Cause.CRASH, Cause.FAILOVER)
+"""A message that is put by the broker itself may be put once more after these."""
+
+
+class Finding(NamedTuple):
+    """What is wrong, by invariant."""
+
+    invariant: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.text}"
+
+
+class Place(NamedTuple):
+    """Where a message is."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.queue_id}@{self.queue_offset}"
+
+
+class History:
+    """A history by what the checks ask for."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self.sent: defaultdict[str, list[Sent]] = defaultdict(list)
+        self.by_client: defaultdict[str, list[Sent]] = defaultdict(list)
+        self.ends: defaultdict[str, list[Ended]] = defaultdict(list)
+        self.delivered: list[Delivered] = []
+        self.gave_back: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        self.progress: defaultdict[tuple[str, str, int], list[Progress]] = defaultdict(list)
+        self.causes: defaultdict[str, list[Happened]] = defaultdict(list)
+        self.stored: dict[Place, Stored] = {}
+        self.stored_twice: list[Place] = []
+        self.places: defaultdict[str, list[Place]] = defaultdict(list)
+        self.bounds: defaultdict[tuple[str, int], list[Bounds]] = defaultdict(list)
+        self.disks_failed: list[DiskFailed] = []
+        self.starts: defaultdict[str, list[int]] = defaultdict(list)
+        self.faults: list[Faulty] = []
+        self.logs: list[Log] = []
+        for one in operations:
+            self._add(one)
+        self.delivered.sort(key=lambda one: one.at)
+        for causes in self.causes.values():
+            causes.sort(key=lambda one: one.at)
+        for said in self.progress.values():
+            said.sort(key=lambda one: one.at)
+
+    def _add(self, one: Operation) -> None:
+        match one:
+            case Sent():
+                self.sent[one.id].append(one)
+                self.by_client[one.client].append(one)
+            case Ended():
+                self.ends[one.id].append(one)
+            case Delivered():
+                self.delivered.append(one)
+            case GaveBack():
+                self.gave_back[one.group, one.id].append(one.at)
+            case Progress():
+                self.progress[one.group, one.topic, one.queue_id].append(one)
+            case Happened():
+                self.causes[one.group].append(one)
+            case Bounds():
+                self.bounds[one.topic, one.queue_id].append(one)
+            case DiskFailed():
+                self.disks_failed.append(one)
+            case Started():
+                self.starts[one.server].append(one.at)
+            case Faulty():
+                self.faults.append(one)
+            case Log():
+                self.logs.append(one)
+            case Stored():
+                place = Place(one.topic, one.queue_id, one.queue_offset)
+                if place in self.stored:
+                    self.stored_twice.append(place)
+                self.stored[place] = one
+                self.places[one.id].append(place)
+
+    def outcome_of(self, message_id: str) -> Outcome | None:
+        """Return the outcome that was asked for first, None for none."""
+        ends = self.ends.get(message_id)
+        return min(ends, key=lambda one: one.invoked).outcome if ends else None
+
+    def is_remade(self, message_id: str, since: int, until: int) -> bool:
+        """Tell whether the broker may have put a deferred message once more between two times."""
+        sends = self.sent.get(message_id)
+        return bool(sends and sends[0].kind is not Kind.PLAIN) and any(
+            one.cause in REMAKING and since <= one.at <= until for one in self.causes[""]
+        )
+
+    def is_promised(self, message_id: str) -> bool:
+        """Tell whether a message must be stored: acknowledged, and if half, committed alone.
+
+        A transaction's end has no answer; who asks for both has to take either.
+        """
+        sends = self.sent[message_id]
+        if not any(one.status is Status.OK for one in sends):
+            return False
+        return sends[0].kind is not Kind.HALF
