@@ -10,113 +10,22 @@ from broker_core.protocol.codes import ONEWAY_FLAG, RESPONSE_FLAG
 from broker_core.protocol.frame import FrameDecoder
 from broker_core.protocol.json_header import INT32_MAX
 from broker_core.remoting.peer_address import peer_of
-from broker_core.remoting.waiting import wait_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from broker_core.clock import Clock
     from broker_core.protocol.command import RemotingCommand
-    from broker_core.protocol.signature import RequestSigner
-    from broker_core.remoting.dispatch import Dispatcher
     from broker_core.remoting.later import Later
-    from broker_core.remoting.limits import PeerLog, RemotingLimits, StrangerLimits
+    from broker_core.remoting.limits import RemotingLimits, StrangerLimits
     from broker_core.remoting.plain_requests import PlainRequests
-    from broker_core.service import Service
+    from broker_core.remoting.wire import Wire
 
-RECEIVE_BYTES = 256 * 1024
 FLUSH_BYTES = 256 * 1024
 """Collected answers of this size go to the transport before the batch of requests ends."""
 JOIN_BYTES = 128 * 1024
 """Above it, copying the answers together costs more than the transport's scatter write."""
 REQUESTS_PENDING_MAX = 10_000
 """Our requests to one peer that wait for an answer."""
-
-
-class Wire:
-    """The state that all connections of one server or client share. Event loop only.
-
-    They share one receive buffer: the loop asks a connection for it, fills it and hands it over in
-    one step, and the connection copies out the rest before the next connection's turn. So an idle
-    connection holds no buffer.
-
-    Attributes:
-        plain_requests: is asked before each frame; None for nobody.
-    """
-
-    __slots__ = (
-        "answered",
-        "clock",
-        "connections",
-        "dispatcher",
-        "emptied",
-        "in_flight",
-        "kept_bytes",
-        "kept_bytes_of_strangers",
-        "limits",
-        "on_lost",
-        "on_made",
-        "on_signed_in",
-        "on_turn",
-        "owner",
-        "peer_log",
-        "plain_requests",
-        "receive_buffer",
-        "signer",
-    )
-
-    def __init__(
-        self,
-        *,
-        dispatcher: Dispatcher,
-        clock: Clock,
-        limits: RemotingLimits,
-        owner: Service,
-        peer_log: PeerLog,
-        on_made: Callable[[Connection], str | None],
-        on_lost: Callable[[Connection], None],
-        on_signed_in: Callable[[Connection], None] | None = None,
-        on_turn: Callable[[float], None] | None = None,
-        signer: RequestSigner | None = None,
-    ) -> None:
-        self.dispatcher = dispatcher
-        self.clock = clock
-        # Receives the seconds that one connection's requests took in one turn of the loop.
-        self.on_turn = on_turn
-        self.limits = limits
-        self.owner = owner
-        self.peer_log = peer_log
-        self.on_made = on_made
-        self.on_lost = on_lost
-        self.on_signed_in = on_signed_in
-        self.signer = signer
-        self.plain_requests: PlainRequests | None = None
-        self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
-        # In the order of their beginnings, so that a run of the same events repeats.
-        self.connections: dict[Connection, None] = {}
-        self.kept_bytes = 0
-        self.kept_bytes_of_strangers = 0
-        self.in_flight = 0
-        self.answered: asyncio.Future[None] | None = None
-        self.emptied: asyncio.Future[None] | None = None
-
-    async def all_answered(self) -> None:
-        """Wait for answers in progress, for at most `drain_s`."""
-        if self.in_flight:
-            self.answered = asyncio.get_running_loop().create_future()
-            await wait_within(self.clock, self.answered, self.limits.drain_s)
-
-    async def close_all(self) -> None:
-        """Close every connection; abort those that do not end within `drain_s`."""
-        if not self.connections:
-            return
-        self.emptied = asyncio.get_running_loop().create_future()
-        for connection in list(self.connections):
-            connection.close()
-        if not await wait_within(self.clock, self.emptied, self.limits.drain_s):
-            for connection in list(self.connections):
-                connection.abort()
-            await self.emptied
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -25,10 +25,10 @@ from broker_core.service import Service
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker_core.remoting.connection import Wire
     from broker_core.remoting.limits import RemotingLimits
     from broker_core.remoting.proxies import TrustedProxies
     from broker_core.remoting.tls import TlsGate
+    from broker_core.remoting.wire import Wire
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from broker_core.clock import SystemClock
 from broker_core.errors import RemotingError
-from broker_core.remoting.connection import Connection, Wire
 from broker_core.remoting.dispatch import Dispatcher, Handler, OnRefused
 from broker_core.remoting.limits import PeerLog, RemotingLimits
 from broker_core.remoting.listener import Listener, is_loopback, listen, listen_at_path
+from broker_core.remoting.wire import Wire
 from broker_core.service import Service
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock, Timer
+    from broker_core.remoting.connection import Connection
     from broker_core.remoting.plain_requests import PlainRequests
     from broker_core.remoting.proxies import TrustedProxies
     from broker_core.remoting.tls import TlsGate

@@ -27,9 +27,10 @@ from broker_core.processors.around.latency import time_requests
 from broker_core.processors.send import SendProcessor
 from broker_core.processors.transaction import TransactionProcessor
 from broker_core.protocol.codes import RequestCode
-from broker_core.remoting.connection import Connection, Wire
+from broker_core.remoting.connection import Connection
 from broker_core.remoting.dispatch import Dispatcher
 from broker_core.remoting.limits import PeerLog, RemotingLimits
+from broker_core.remoting.wire import Wire
 from broker_core.sending.dead_letters import DeadLetters
 from broker_core.sending.detours import Detours
 from broker_core.sending.placement import Placement

@@ -16,13 +16,13 @@ from broker_core.config.tls import TlsConfig
 from broker_core.errors import ConfigError, RemotingError
 from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.client import RemotingClient
-from broker_core.remoting.connection import Wire
 from broker_core.remoting.dispatch import Dispatcher
 from broker_core.remoting.limits import PeerLog, RemotingLimits
 from broker_core.remoting.listener import Listener
 from broker_core.remoting.proxies import TrustedProxies
 from broker_core.remoting.server import SWEEP_S, RemotingServer
 from broker_core.remoting.tls import TlsGate
+from broker_core.remoting.wire import Wire
 from broker_core.service import Service
 from tests.support.certificates import certificate
 from tests.support.clock import ManualClock

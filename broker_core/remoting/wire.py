@@ -1,0 +1,107 @@
+"""Wire: the state that all connections of one server or client share."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker_core.remoting.waiting import wait_within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker_core.clock import Clock
+    from broker_core.protocol.signature import RequestSigner
+    from broker_core.remoting.connection import Connection
+    from broker_core.remoting.dispatch import Dispatcher
+    from broker_core.remoting.limits import PeerLog, RemotingLimits
+    from broker_core.remoting.plain_requests import PlainRequests
+    from broker_core.service import Service
+
+RECEIVE_BYTES = 256 * 1024
+
+
+class Wire:
+    """Event loop only.
+
+    They share one receive buffer: the loop asks a connection for it, fills it and hands it over in
+    one step, and the connection copies out the rest before the next connection's turn. So an idle
+    connection holds no buffer.
+
+    Attributes:
+        plain_requests: is asked before each frame; None for nobody.
+    """
+
+    __slots__ = (
+        "answered",
+        "clock",
+        "connections",
+        "dispatcher",
+        "emptied",
+        "in_flight",
+        "kept_bytes",
+        "kept_bytes_of_strangers",
+        "limits",
+        "on_lost",
+        "on_made",
+        "on_signed_in",
+        "on_turn",
+        "owner",
+        "peer_log",
+        "plain_requests",
+        "receive_buffer",
+        "signer",
+    )
+
+    def __init__(
+        self,
+        *,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        limits: RemotingLimits,
+        owner: Service,
+        peer_log: PeerLog,
+        on_made: Callable[[Connection], str | None],
+        on_lost: Callable[[Connection], None],
+        on_signed_in: Callable[[Connection], None] | None = None,
+        on_turn: Callable[[float], None] | None = None,
+        signer: RequestSigner | None = None,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.clock = clock
+        # Receives the seconds that one connection's requests took in one turn of the loop.
+        self.on_turn = on_turn
+        self.limits = limits
+        self.owner = owner
+        self.peer_log = peer_log
+        self.on_made = on_made
+        self.on_lost = on_lost
+        self.on_signed_in = on_signed_in
+        self.signer = signer
+        self.plain_requests: PlainRequests | None = None
+        self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
+        # In the order of their beginnings, so that a run of the same events repeats.
+        self.connections: dict[Connection, None] = {}
+        self.kept_bytes = 0
+        self.kept_bytes_of_strangers = 0
+        self.in_flight = 0
+        self.answered: asyncio.Future[None] | None = None
+        self.emptied: asyncio.Future[None] | None = None
+
+    async def all_answered(self) -> None:
+        """Wait for answers in progress, for at most `drain_s`."""
+        if self.in_flight:
+            self.answered = asyncio.get_running_loop().create_future()
+            await wait_within(self.clock, self.answered, self.limits.drain_s)
+
+    async def close_all(self) -> None:
+        """Close every connection; abort those that do not end within `drain_s`."""
+        if not self.connections:
+            return
+        self.emptied = asyncio.get_running_loop().create_future()
+        for connection in list(self.connections):
+            connection.close()
+        if not await wait_within(self.clock, self.emptied, self.limits.drain_s):
+            for connection in list(self.connections):
+                connection.abort()
+            await self.emptied
