@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker_core.composition.access import build_access
@@ -20,7 +21,7 @@ from broker_core.composition.promotion import (
 )
 from broker_core.composition.replication import build_replication
 from broker_core.composition.requests import build_requests
-from broker_core.composition.storage import build_storage, load_storage
+from broker_core.composition.storage import build_storage, load_storage, lower_offsets
 from broker_core.config.lists import parse_admin_listener
 from broker_core.errors import BrokerError
 from broker_core.ha.ending import Ending
@@ -60,6 +61,7 @@ class Broker:
                 self.storage.schedule,
                 self.storage.transactions,
                 self.clients.transaction_check,
+                partial(lower_offsets, self.storage),
             )
             self.naming = build_naming(
                 self.foundation,

@@ -6,6 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker_core.delay.schedule import ScheduleService
     from broker_core.ha.role import Role
     from broker_core.transaction.check import TransactionCheck
@@ -27,11 +29,13 @@ class MastersDuties:
         schedule: ScheduleService,
         transactions: Transactions,
         transaction_check: TransactionCheck,
+        lower_offsets: Callable[[], None],
     ) -> None:
         self._role = role
         self._schedule = schedule
         self._transactions = transactions
         self._transaction_check = transaction_check
+        self._lower_offsets = lower_offsets
         self._is_started = False
         self._is_on_duty = False
         role.listen(self._role_changed)
@@ -54,6 +58,7 @@ class MastersDuties:
             await self._end()
         elif not self._is_on_duty:
             # What there is came from the master: nothing of it was noted when it was put.
+            self._lower_offsets()
             self._schedule.begin()
             self._transactions.load()
             self._begin()

@@ -211,19 +211,29 @@ def load_storage(foundation: Foundation, parts: StorageParts) -> None:
     parts.groups.load()
     parts.offsets.load()
     if cut_at is not None:
-        lowered = parts.offsets.clamp(parts.store.max_offset_in_queue)
-        parts.offsets.persist()
+        lower_offsets(parts)
         epochs.cut_done()
         logger.warning(
-            "the log was cut where it parts from the master's: commit_log_offset=%d "
-            "consumer_offsets_lowered=%d",
-            cut_at,
-            lowered,
+            "the log was cut where it parts from the master's: commit_log_offset=%d", cut_at
         )
+    elif not foundation.role.is_slave:
+        # A power cut takes of the log what was not flushed, and the file of the offsets is newer.
+        lower_offsets(parts)
     parts.schedule.load()
     if not foundation.role.is_slave:
         parts.schedule.begin()
         parts.transactions.load()
+
+
+def lower_offsets(parts: StorageParts) -> None:
+    """Lower consumer offsets behind the ends of their queues, where new messages would be skipped.
+
+    A slave's may lie there: they come from its master sooner than the messages.
+    """
+    lowered = parts.offsets.clamp(parts.store.max_offset_in_queue)
+    if lowered:
+        parts.offsets.persist()
+        logger.warning("offsets lay behind the ends of their queues: lowered=%d", lowered)
 
 
 def _store(
