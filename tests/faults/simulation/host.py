@@ -64,6 +64,8 @@ class Host:
         self.starts = 0
         self.is_gone = False
         """The machine does not come back."""
+        self.is_disk_failing = False
+        """Flushes may fail: the broker need not start."""
         self.wrong: list[str] = []
         self.past: list[object] = []
         """What dead processes leave: nothing of it is collected before the run is over."""
@@ -169,7 +171,7 @@ class Host:
                 broker = Broker(configuration, self.clock, self.storage)
             broker.load()
         except BrokerError as error:
-            if process.is_alive:
+            if process.is_alive and not self.is_disk_failing:
                 self.wrong.append(f"{self.name} does not start: {error}")
             return
         if process.is_alive:
@@ -187,7 +189,7 @@ class Host:
             broker.ending.when_asked(asked.set)
             await asked.wait()
         except BrokerError as error:
-            if not broker.ending.is_asked:
+            if not (broker.ending.is_asked or self.is_disk_failing):
                 self.wrong.append(f"{self.name} does not start: {error}")
         await broker.shutdown()
         if broker.ending.failure:

@@ -99,7 +99,6 @@ class World:
         self._clock = HostClock(self.loop)
         self._lost_to: list[tuple[float, int]] = []
         """Crashes that may lose acknowledged messages: when, and from where in the log on."""
-        self._is_disk_broken = False
         self.master = self._host(MASTER)
         self.slave = self._host(SLAVE) if self.plan.has_slave else None
         self._tasks: list[asyncio.Task[None]] = []
@@ -243,7 +242,7 @@ class World:
             case Fault.STEP:
                 host.clock.ahead_ms += (-1) ** event.call * plans.WALL_STEP_MS
             case Fault.DISK:
-                self._is_disk_broken = True
+                host.is_disk_failing = True
                 host.storage.fail("fdatasync", nth=event.call + 1)
                 self.loop.later(event.lasts, host.kill)
                 self.loop.later(event.lasts * 2, host.start)
@@ -253,6 +252,10 @@ class World:
         for host in self._hosts():
             host.storage.on_call = None
             host.storage.heal("fdatasync")
+            if host.is_disk_failing:
+                # Until then it acknowledges nothing, and shows nothing that was not flushed.
+                host.is_disk_failing = False
+                host.kill()
             if not host.process.is_alive:
                 host.start()
         await asyncio.sleep(1.0)
@@ -390,6 +393,10 @@ class World:
         master, slave = self.master.broker, self.slave.broker
         if master is None or slave is None:
             self._outcome.wrong.append("a broker does not run in the end")
+            return
+        if not all(safe_to for _, safe_to in self._lost_to):
+            # Of a master that may have lost its whole log a slave may have no record at all, and
+            # follows nobody until its operator has said whose log counts.
             return
         if any(one.storage.store.files.quarantine.ranges for one in (master, slave)):
             # What a power cut took from the middle of one log, the other still has.
