@@ -137,13 +137,18 @@ def _path() -> str:
     return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-@functools.cache
 def classpath(version: str, packages: tuple[str, ...]) -> str:
-    """Return the jars of published packages, offline if the local repository has them."""
+    """Return the jars of published packages of RocketMQ."""
+    return classpath_of(*(f"org.apache.rocketmq:{name}:{version}" for name in packages))
+
+
+@functools.cache
+def classpath_of(*packages: str) -> str:
+    """Return the jars of "group:artifact:version", offline if the local repository has them."""
     dependencies = "".join(
-        f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for name in packages
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId>"
+        "<version>{}</version></dependency>".format(*each.split(":"))
+        for each in packages
     )
     with tempfile.TemporaryDirectory() as directory:
         pom = Path(directory, "pom.xml")

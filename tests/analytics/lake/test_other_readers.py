@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,14 +17,30 @@ from analytics.lake.maintenance import maintain
 from analytics.lake.tables import MESSAGES
 from tests.analytics.lake.lakes import Lake, traffic_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
+from tests.support import delta_spark
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.analytics.store_builder import Stored
 
 DAY_MS = 86_400_000
 FIRST_DAY = datetime.fromtimestamp(START_MS / 1000, UTC).date()
 COLUMNS = ("commit_log_offset", "topic", "queue_offset", "store_timestamp", "keys", "uniq_key")
 Row = tuple[Any, ...]
+BY_DELTA_SPARK = """
+import json, sys
+from pyspark.sql import SparkSession, functions as F
+
+spark = SparkSession.builder.getOrCreate()
+messages = spark.read.format("delta").load(sys.argv[1])
+rows = messages.orderBy("commit_log_offset").select(*sys.argv[3:]).collect()
+second = messages.groupBy("day").count().orderBy("day").collect()[1]["count"]
+gold = spark.read.format("delta").load(sys.argv[2])
+sums = gold.agg(F.sum("messages"), F.sum("bytes"), F.sum("body_bytes")).first()
+messages.where("uniq_key = 'U150'").write.format("delta").mode("append").save(sys.argv[1])
+print(json.dumps({"rows": rows, "second": second, "gold": list(sums)}, default=str))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +87,10 @@ def put(filled: Filled) -> list[Row]:
     return rows
 
 
+def as_spark_prints_it(moment: datetime) -> str:
+    return str(moment.replace(tzinfo=None))
+
+
 def test_polars_reads_the_messages(filled: Filled) -> None:
     frame = pl.scan_delta(filled.at(MESSAGES.name))
 
@@ -105,3 +127,21 @@ def test_both_read_gold(filled: Filled) -> None:
 
     every = traffic_of(filled.stored).values()
     assert by_polars == by_duckdb == tuple(map(sum, zip(*every, strict=True)))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("filled", ["compacted"], indirect=True)
+def test_delta_spark_reads_both_and_appends_what_we_read(filled: Filled, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(BY_DELTA_SPARK)
+    copied = shutil.copytree(filled.at(MESSAGES.name), tmp_path / "messages")
+    places = (str(copied), filled.at("gold.traffic_minute"))
+
+    found = delta_spark.answer(script, tmp_path, *places, *COLUMNS)
+
+    every = traffic_of(filled.stored).values()
+    assert found["rows"] == json.loads(json.dumps(put(filled), default=as_spark_prints_it))
+    assert found["second"] == 100
+    assert found["gold"] == list(map(sum, zip(*every, strict=True)))
+    again = DeltaTable(copied).to_pyarrow_dataset().to_table(columns=["uniq_key"])
+    assert again["uniq_key"].to_pylist().count("U150") == 2
