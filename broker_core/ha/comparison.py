@@ -1,9 +1,10 @@
 """Comparison: before a slave takes anything from a master, its log must be the beginning of his.
 
 What goes beyond is saved aside (`divergence`), and the broker starts again and cuts it: the code
-that cuts is recovery's, on files that nobody reads meanwhile. Nothing is cut for a master without
-epochs, a real RocketMQ: nobody knows which of the two logs is right. There the operator decides, by
-`python -m broker_core truncate`.
+that cuts is recovery's, on files that nobody reads meanwhile. So does what follows a hole that a
+start found: the master sends all of it again. Nothing is cut for a master without epochs, a real
+RocketMQ: nobody knows which of the two logs is right. There the operator decides, by `python -m
+broker_core truncate`.
 """
 
 from __future__ import annotations
@@ -106,7 +107,12 @@ class LogComparison:
                 self._files.log, limit, state.log, ask, self._last_before(limit)
             )
             if end < own.max_offset:
-                await self._part_at(end, own, address, state)
+                parts = f"its log parts from that of the master at {address} at offset {end}"
+                await self._cut_at(end, own, state, parts)
+            hole = self._new_hole(state)
+            if hole is not None:
+                lacks = f"its log was found damaged at offset {hole}, which {address} has whole"
+                await self._cut_at(hole, own, state, lacks)
             epochs.adopt(state.epochs)
         except RemotingError as error:
             raise ReplicationError(f"the logs cannot be compared: {error}") from error
@@ -117,7 +123,21 @@ class LogComparison:
         self._store.replay.step_over(state.damaged)
         self.master_role = state.broker_role
 
-    async def _part_at(self, end: int, own: LogRange, address: str, state: BrokerState) -> None:
+    def _new_hole(self, state: BrokerState) -> int | None:
+        """Return where this start found the log damaged, though its master has what was there.
+
+        A power cut may have taken it from the middle of what was not flushed. To go on behind it
+        would tell the master that all before is here, and have it acknowledge what is not.
+        """
+        for found in self._files.quarantine.found_at_start:
+            is_his = any(
+                one < found.offset_to and found.offset_from < to for one, to in state.damaged
+            )
+            if found.offset_from >= state.min_offset and not is_his:
+                return found.offset_from
+        return None
+
+    async def _cut_at(self, end: int, own: LogRange, state: BrokerState, why: str) -> None:
         place = await asyncio.to_thread(
             save_aside,
             self._files.log,
@@ -128,10 +148,7 @@ class LogComparison:
             self._storage,
         )
         self._epochs.ask_for_cut(end)
-        reason = (
-            f"its log parts from that of the master at {address} at offset {end}; the "
-            f"{own.max_offset - end} bytes behind are saved in {place} and cut"
-        )
+        reason = f"{why}; the {own.max_offset - end} bytes behind are saved in {place} and cut"
         self._ending.start_again(reason)
         raise ReplicationError(reason)
 

@@ -21,10 +21,16 @@ logger = logging.getLogger(__name__)
 
 
 class Quarantine:
-    """Event loop only. Ranges are disjoint, in order of offset."""
+    """Event loop only.
+
+    Attributes:
+        ranges: disjoint, in order of offset.
+        found_at_start: those of them that nobody knew before this start.
+    """
 
     def __init__(self, path: Path, storage: Storage) -> None:
         self.ranges: list[DamagedRange] = []
+        self.found_at_start: list[DamagedRange] = []
         self._path = path
         self._storage = storage
 

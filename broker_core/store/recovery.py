@@ -127,8 +127,9 @@ class Recovery:
             logger.error("damaged range kept and stepped over: from=%d to=%d reason=%s", *found)
         known = list(self._quarantine.ranges)
         self._quarantine.cut_at(end)
-        for found in self._damaged:
-            self._quarantine.add(found)
+        self._quarantine.found_at_start = [
+            found for found in self._damaged if self._quarantine.add(found)
+        ]
         if self._quarantine.ranges != known:
             self._quarantine.save()
         return RecoveryReport(

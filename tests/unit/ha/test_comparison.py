@@ -13,6 +13,7 @@ from broker_core.ha.divergence import Place, fingerprint
 from broker_core.ha.ending import Ending
 from broker_core.ha.epochs import Epoch, Epochs, LogRange
 from broker_core.ha.peers import BrokerState, WithoutEpochsError
+from broker_core.store.results import DamagedRange
 from tests.support.builders import put
 
 if TYPE_CHECKING:
@@ -153,6 +154,41 @@ async def test_what_goes_beyond_a_master_without_epochs_is_for_the_operator_to_c
 
     with pytest.raises(ReplicationError, match=f"truncate -c FILE --at {shared}`"):
         await comparison.before_transfer(HA_ADDRESS)
+
+
+async def test_what_follows_a_hole_that_a_start_found_is_saved_cut_and_taken_again(
+    comparison: LogComparison,
+    master: MessageStore,
+    slave: MessageStore,
+    peer: Master,
+    epochs: Epochs,
+) -> None:
+    peer.epochs = ()
+    offsets = [put(master).commit_log_offset for _ in range(4)]
+    receive(slave, master)
+    hole = DamagedRange(offsets[1], offsets[2], "a power cut")
+    slave.files.quarantine.add(hole)
+    slave.files.quarantine.found_at_start = [hole]
+
+    with pytest.raises(ReplicationError, match=f"found damaged at offset {offsets[1]}, .* and cut"):
+        await comparison.before_transfer(HA_ADDRESS)
+
+    assert epochs.cut_at == offsets[1]
+
+
+async def test_a_hole_that_the_master_has_too_or_that_was_known_is_stepped_over(
+    comparison: LogComparison, master: MessageStore, slave: MessageStore, peer: Master
+) -> None:
+    peer.epochs = ()
+    offsets = [put(master).commit_log_offset for _ in range(4)]
+    receive(slave, master)
+    hole = DamagedRange(offsets[1], offsets[2], "a flipped bit")
+    slave.files.quarantine.add(hole)
+
+    await comparison.before_transfer(HA_ADDRESS)
+    slave.files.quarantine.found_at_start = [hole]
+    peer.damaged = ((offsets[1], offsets[2]),)
+    await comparison.before_transfer(HA_ADDRESS)
 
 
 async def test_what_is_doubted_is_asked_and_the_damaged_ranges_stepped_over(
