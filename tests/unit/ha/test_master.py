@@ -473,8 +473,11 @@ async def test_a_slave_far_behind_leaves_the_machine_to_sends(
             clock.advance_ms(5)
             await asyncio.sleep(0)
             assert sent(ha) <= 4 * turn + milliseconds * 1_000
-        # The kernel takes what it was given in its own time; the clock stands still meanwhile.
-        while sent(ha) < 90_000:
+        # The kernel takes what it was given in its own time; the clock stands still meanwhile. On
+        # a busy machine it may have taken less: what was not used up is not given later.
+        for _ in range(500):
+            if sent(ha) >= 90_000:
+                break
             fill(master, 1)
             await asyncio.sleep(0.001)
         assert sent(ha) <= 4 * turn + 95 * 1_000
