@@ -369,4 +369,7 @@ class Network:
         self._endpoints[one] = self._endpoints[other] = None
         listening.process.run(listening.take, other)
         await asyncio.sleep(self._latency())
+        if one.is_closing():
+            # Reset before there was a protocol to tell.
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
         return one, one.adopt(make)
