@@ -64,7 +64,6 @@ def test_a_run_ends_done_with_its_rows_and_totals() -> None:
     assert run.result["totals"] == {"messages": "246", "bytes": "912"}
     assert [row["by"] for row in run.result["breakdown"]["rows"]] == ["orders-0", "orders-1"]
     assert (run.rows_read, run.bytes_read, run.progress_done) == (20, 200, 4)
-    assert run.memory_bytes > 0
     assert "Spark says hello" in run.log_tail
     assert run.process is None
 
@@ -208,6 +207,8 @@ def test_cancelling_ends_the_program(tmp_path: Path) -> None:
     run.refresh_from_db()
     assert run.state == RunState.CANCELLED
     assert start_ticks(pid) is None
+    # One that ends at once may be gone before anybody looks at it.
+    assert run.memory_bytes > 0
 
 
 @pytest.mark.django_db(transaction=True)
