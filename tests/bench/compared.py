@@ -116,7 +116,12 @@ def compare(plan: Plan) -> Results:
     for number in range(plan.rounds):
         for setting in dict.fromkeys(cell.setting for cell in plan.cells):
             _tell(f"round {number + 1} of {plan.rounds}: {setting}")
-            cells = [cell for cell in plan.cells if cell.setting == setting]
+            # Pulls first: sends put what is pulled beyond accessMessageInMemoryMaxRatio, in the
+            # log of the fastest the soonest, and what lies there is given out eight at a time.
+            cells = sorted(
+                (cell for cell in plan.cells if cell.setting == setting),
+                key=lambda cell: not cell.is_pull,
+            )
             with _started(plan, setting) as contenders:
                 for contender in contenders:
                     if setting == ASYNC:
