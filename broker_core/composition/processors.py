@@ -257,6 +257,7 @@ def _sending(
             store,
             foundation.counted_log,
             access.gate,
+            foundation.role,
         ),
         reply=ReplyProcessor(
             config,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from broker_core.clients.producers import Producers
     from broker_core.counted_log import CountedLog
+    from broker_core.ha.role import Role
     from broker_core.message.message import MessageExt
     from broker_core.processors.around.guard import Gate
     from broker_core.remoting.connection import Connection
@@ -82,7 +83,9 @@ class TransactionProcessor:
         store: MessageStore,
         counted_log: CountedLog,
         gate: Gate | None,
+        role: Role,
     ) -> None:
+        self._role = role
         self._store_host = store_host
         self._max_message_size = max_message_size
         self._transactions = transactions
@@ -97,9 +100,14 @@ class TransactionProcessor:
         """END_TRANSACTION.
 
         Answers SUCCESS, also when the transaction had this outcome before; SYSTEM_ERROR,
-        MESSAGE_ILLEGAL or SERVICE_NOT_AVAILABLE. A producer that does not know the outcome yet gets
-        no answer; the broker asks it later.
+        MESSAGE_ILLEGAL, SERVICE_NOT_AVAILABLE, or a slave's SLAVE_NOT_AVAILABLE. A producer that
+        does not know the outcome yet gets no answer; the broker asks it later.
         """
+        if self._role.is_slave:
+            raise RequestRefusedError(
+                ResponseCode.SLAVE_NOT_AVAILABLE,
+                "this broker is a slave: end the transaction at its master",
+            )
         header = request.ext_fields
         producer_group = fields.text(header, "producerGroup")
         queue_offset = fields.int64(header, "tranStateTableOffset")

@@ -158,6 +158,7 @@ class Twin:
             self.parts.store,
             foundation.counted_log,
             None,
+            foundation.role,
         )
         stats = self.parts.stats
         handlers: dict[int, Handler] = {

@@ -134,6 +134,7 @@ async def test_ends_are_left_to_python_where_an_account_is_asked(
         twin.parts.store,
         twin.foundation.counted_log,
         gate,
+        twin.foundation.role,
     )
     turn = build_plain_requests(
         twin.foundation, twin.parts, Processors(twin.send, twin.pulls, guarded)

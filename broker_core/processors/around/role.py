@@ -1,7 +1,6 @@
 """What a slave does not do: such requests are refused before their handlers.
 
-Source: broker/processor/AdminBrokerProcessor.java validateSlave, EndTransactionProcessor.java
-(4.9.7).
+Source: broker/processor/AdminBrokerProcessor.java validateSlave (4.9.7).
 """
 
 from __future__ import annotations
@@ -33,15 +32,12 @@ MASTERS_OWN: Mapping[int, tuple[ResponseCode, str]] = {
     RequestCode.DELETE_TOPIC_IN_BROKER: _CHANGE,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _CHANGE,
     RequestCode.DELETE_SUBSCRIPTIONGROUP: _CHANGE,
-    RequestCode.END_TRANSACTION: (
-        ResponseCode.SLAVE_NOT_AVAILABLE,
-        "this broker is a slave: end the transaction at its master",
-    ),
     RequestCode.UPDATE_DELAY_OFFSET: _SLAVES_FILE,
     RequestCode.UPDATE_CONSUMER_FILTER: _SLAVES_FILE,
     RequestCode.DELETE_CONSUMER_FILTER: _SLAVES_FILE,
 }
-"""What only a master serves, with a slave's answer. Puts are refused by the store."""
+"""What only a master serves, with a slave's answer. Puts are refused by the store, and ends of
+transactions by their processor: the native turn takes them when nothing surrounds it."""
 
 
 def by_role(handlers: dict[int, Handler], role: Role) -> dict[int, Handler]:

@@ -1,0 +1,75 @@
+"""What clients send all day reaches the compiled turn in a whole broker.
+
+The turn looks whether the table's handlers are the bare ones: whatever surrounds one of them
+leaves its requests to Python, without a wrong answer that would tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import transaction_frames
+from tests.support.broker import running_broker
+from tests.support.raw_remoting import (
+    GET_BROKER_RUNTIME_INFO,
+    PULL_MESSAGE,
+    SUCCESS,
+    RawClient,
+    create_topic,
+    pull_fields,
+)
+from tests.support.send_frames import fields_of, send
+from tests.support.transaction_frames import PLAIN
+from tests.support.twins import is_compiled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(
+    not is_compiled(), reason="no compiled turn: python -m broker_core.native.build"
+)
+TOPIC = "Orders"
+TRANSACTIONS = 20
+
+
+async def test_sends_pulls_half_messages_and_commits_of_a_broker_are_compiled(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path) as broker:
+        before, after = await asyncio.to_thread(served, broker.listen_port)
+    # The first message of a queue is Python's.
+    assert "handler" not in after, after
+    assert after.get("queue", 0) == before.get("queue", 0), after
+
+
+def served(port: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Send, pull and commit, twice; return what was left to Python before and behind the second."""
+    create_topic(port, TOPIC, queues=1)
+    with RawClient(port) as client:
+        a_round(client)
+        before = left(client)
+        a_round(client)
+        return before, left(client)
+
+
+def a_round(client: RawClient) -> None:
+    client.send_bytes(send(fields_of(TOPIC, 0, ""), b"plain", 1))
+    assert client.read_answer().code == SUCCESS
+    assert client.ask(PULL_MESSAGE, pull_fields(TOPIC, 0, 0)).code == SUCCESS
+    for number in range(TRANSACTIONS):
+        client.send_bytes(transaction_frames.half(TOPIC, 0, PLAIN, b"half", number))
+        answer = client.read_answer()
+        assert answer.code == SUCCESS, answer
+        place = int(answer.fields["msgId"][-16:], 16)
+        fields = transaction_frames.end_fields(int(answer.fields["queueOffset"]), place)
+        client.send_bytes(transaction_frames.end(fields, number))
+
+
+def left(client: RawClient) -> dict[str, int]:
+    table = json.loads(client.ask(GET_BROKER_RUNTIME_INFO).body)["table"]
+    words = table["plainRequestsLeft"].split()
+    return {reason: int(count) for reason, count in (word.split("=") for word in words)}
