@@ -52,10 +52,12 @@ def test_producers_are_listed_by_group_without_those_inside_clients(actors, clie
     assert "data-danger" not in own  # a viewer is offered nothing
 
 
-def test_an_empty_list_says_how_a_producer_comes_there(actors, brokers) -> None:
-    assert "No producer is connected" in (
-        actors.reader.get(reverse("clients:producers")).content.decode()
-    )
+def test_an_empty_list_says_how_a_producer_comes_there(actors, brokers, settings) -> None:
+    settings.TREBUCHET_NAMESRV = ["10.0.0.1:9876", "10.0.0.2:9876"]
+    html = actors.reader.get(reverse("clients:producers")).content.decode()
+
+    assert "No producer is connected" in html
+    assert 'producer.setNamesrvAddr("10.0.0.1:9876;10.0.0.2:9876");</pre>' in html
     brokers.fails = NameServerDownError(["127.0.0.1:9876"], "connection refused")
     assert actors.reader.get(reverse("clients:producers")).status_code == 503
 
