@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.http import Http404, HttpResponse, JsonResponse
 from django.utils import translation
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, ngettext
 
 from console.accounts.permissions import page
 from console.alerts.marks import alert_marks
@@ -158,7 +158,11 @@ def words(mark: Mark) -> str:
         case "failover":
             return _("A slave became the master of %(broker)s") % {"broker": mark.detail}
         case "back":
-            return _("Offsets went back by %(count)s messages") % {"count": mark.detail}
+            return ngettext(
+                "Offsets went back by %(count)s message",
+                "Offsets went back by %(count)s messages",
+                int(mark.detail),
+            ) % {"count": mark.detail}
         case "deploy":
             return mark.detail
         case "rebalance":

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 from django.urls import reverse, reverse_lazy
+from django.utils import translation
 
 from console.alerts.models import Alert, Rule
 from console.audit.models import Entry
@@ -20,8 +21,10 @@ from console.history import metrics
 from console.history.access import history_store
 from console.history.metrics import Subject
 from console.history.places import place_of
+from console.history.reading import Mark
 from console.history.status import STATUS, Status
 from console.history.store import Event
+from console.history.views import words
 from console.marks.setting import set_mark
 from console.overview.sparks import sparks_now
 from tests.console.history.support import STEP_MS, keep, layout_of
@@ -139,7 +142,16 @@ def test_restarts_changes_and_offsets_that_went_back_are_marked(actors, brokers,
 
     assert [mark["what"] for mark in marks] == ["restart", "back", "change", "reset"]
     assert "broker-a" in marks[0]["text"]
-    assert "7 messages" in marks[1]["text"]
+    assert marks[1]["text"] == "Offsets went back by 7 messages"
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("en", "Offsets went back by 1 message"), ("zh-hans", "位点回退了 1 条消息")],
+)
+def test_offsets_that_went_back_by_one_went_back_by_one_message(language, text) -> None:
+    with translation.override(language):
+        assert words(Mark(0, "back", "1")) == text
 
 
 def test_a_list_shows_the_last_hour_beside_the_figure(actors, brokers, first_ms) -> None:
