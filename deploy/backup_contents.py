@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.config.loading import load
 from broker_core.errors import ConfigError
-from deploy import brokers, slave
+from deploy import broker_file, brokers, slave
 from deploy.backup_manifest import BackupError, Edit
 from deploy.requirements import ROOT
 from deploy.store_copy import StorePlace
@@ -102,7 +102,11 @@ def find(
     if not data.is_dir():
         raise BackupError(told("There is no data directory {data}.", data=data))
     found = Contents(data)
-    _add_master(found, brokers.FIRST, _first_file(data, given), "")
+    first = _first_file(data, given)
+    # As deploy/up -c starts it.
+    is_beside = given is not None and not broker_file.names_store(first.read_text(errors="replace"))
+    root = broker_file.store_beside(data) if is_beside else None
+    _add_master(found, brokers.FIRST, first, "", root)
     for directory in sorted((data / "brokers").glob(f"{brokers.FIRST}-*")):
         file = directory / brokers.BROKER_FILE
         if file.is_file():
@@ -137,13 +141,17 @@ def _first_file(data: Path, given: Path | None) -> Path:
     )
 
 
-def _add_master(found: Contents, process: str, file: Path, prefix: str) -> None:
+def _add_master(
+    found: Contents, process: str, file: Path, prefix: str, root: Path | None = None
+) -> None:
+    """Note a broker; root is where its store is, None for where its configuration says."""
     configuration = _loaded(file)
     store = configuration.store
-    root = Path(store.store_path_root_dir)
+    stated = Path(store.store_path_root_dir)
+    root = root or stated
     target = f"{prefix}store"
     commit_log = store.store_path_commit_log
-    if Path(commit_log) == root / "commitlog":
+    if Path(commit_log) == stated / "commitlog":
         commit_log = ""
     found.masters.append(StorePlace.of(process, root, commit_log, target))
     found.broker_files[f"{prefix}{brokers.BROKER_FILE}"] = file

@@ -86,7 +86,7 @@ def effective_file(given: Path | None, data: Path) -> Path:
                 why=error.strerror,
             )
         ) from error
-    if "storePathRootDir" in parse_properties(text):
+    if names_store(text):
         return given
     # The broker sees the copy alone, which is private.
     for warning in exposed_secrets(given, parse_properties(text)):
@@ -95,6 +95,16 @@ def effective_file(given: Path | None, data: Path) -> Path:
     file = data / "run" / "broker.conf"
     _write_with_store(file, f"# Copied from {given} at this start.\n{text}", data)
     return file
+
+
+def names_store(text: str) -> bool:
+    """Return whether a configuration says where the store is."""
+    return "storePathRootDir" in parse_properties(text)
+
+
+def store_beside(data: Path) -> Path:
+    """Return where a broker's store is whose configuration does not say it."""
+    return data / "store"
 
 
 def settings(file: Path) -> BrokerSettings:
@@ -143,7 +153,7 @@ def settings(file: Path) -> BrokerSettings:
 
 
 def _write_with_store(file: Path, text: str, data: Path) -> None:
-    store = str(data / "store").replace("\\", "\\\\")
+    store = str(store_beside(data)).replace("\\", "\\\\")
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = file.with_suffix(".tmp")
     draft.write_text(f"{text.rstrip()}\n\n# --- Files ---\nstorePathRootDir={store}\n")

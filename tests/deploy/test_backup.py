@@ -64,6 +64,25 @@ def test_what_was_copied_is_restored_elsewhere(data: Path, tmp_path: Path, kind:
         assert backups.bodies(restored, queue_id) == expected
 
 
+def test_the_store_of_a_configuration_that_names_none_is_copied_as_a_store(
+    data: Path, tmp_path: Path
+) -> None:
+    target, restored, given = tmp_path / "backup", tmp_path / "restored", tmp_path / "my.conf"
+    given.write_text("brokerName=broker-a\n")
+    (data / "broker.conf").unlink()
+
+    copied = run("backup", target, "--data", data, "-c", given)
+    assert copied.returncode == 0, copied.stderr
+    made = run("restore", target, "--data", restored)
+
+    assert made.returncode == 0, made.stderr
+    manifest = backup_manifest.decode((target / backup_manifest.NAME).read_bytes())
+    assert [one.to_offset > 0 for one in manifest.brokers] == [True]
+    assert "store/abort" in tree(restored)
+    assert f"storePathRootDir={restored / 'store'}" in (restored / "broker.conf").read_text()
+    assert backups.bodies(restored, 0) == [b"%d" % number for number in range(0, COUNT, 2)]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_backup_is_private_and_files_get_their_modes_and_times_back(
     data: Path, tmp_path: Path, kind: str
