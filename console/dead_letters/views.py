@@ -146,6 +146,7 @@ def group(request: HttpRequest, group: str) -> HttpResponse:
         "group": group,
         "is_known_group": group in gateway().groups.all(),
         "letters": letters,
+        "oldest_ms": letters.open[0].copy.stored.store_ms if letters.open else None,
         "selection": selection,
         "rows": rows.object_list,
         "page": rows,

@@ -269,6 +269,17 @@ def test_a_replay_whose_process_is_gone_says_so(actors, letters, monkeypatch) ->
     assert "hx-get" not in page
 
 
+def test_the_page_of_a_group_says_that_nothing_is_open_when_all_were_replayed(
+    actors, letters
+) -> None:
+    start(actors.operator)
+
+    page = actors.reader.get(reverse("dead_letters:group", args=["billing"]))
+
+    assert page.status_code == 200
+    assert "Nothing is open" in page.text
+
+
 def test_one_group_has_one_replay_at_a_time(actors, letters, monkeypatch) -> None:
     monkeypatch.setattr(replaying, "launch", lambda _run: None)
     start(actors.operator)
