@@ -82,7 +82,44 @@ LARGEST_PAINT = """
 new Promise((done) => new PerformanceObserver((list) => done(list.getEntries().at(-1).startTime))
   .observe({ type: "largest-contentful-paint", buffered: true }))
 """
+BETWEEN = 1_024
+"""A tablet held upright, or half of a screen; looked at as far as width and picture go."""
 PAINTED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+WATCH_FOCUS = """
+(() => {
+  const wanted = [...document.querySelectorAll(
+    "a[href], button, input, select, textarea, summary, [tabindex], [role=button], [hx-get]"
+  )].filter((each) =>
+    each.tabIndex >= 0 && !each.disabled && !each.closest("[inert]") && !each.ariaHidden
+    && each.checkVisibility({ visibilityProperty: true })
+  );
+  const plain = [...document.querySelectorAll("[role=button], [onclick]")].filter((each) =>
+    each.tabIndex < 0 && each.checkVisibility({ visibilityProperty: true }));
+  window.focused = new Set();
+  window.ringless = new Set();
+  document.addEventListener("focusin", ({ target }) => {
+    window.focused.add(target);
+    const style = getComputedStyle(target);
+    if (target.matches("a, button, summary") && style.outlineStyle === "none"
+        && style.boxShadow === "none") window.ringless.add(target);
+  });
+  window.unfocused = () => wanted.filter((each) =>
+    each.isConnected && each.checkVisibility({ visibilityProperty: true })
+    && !window.focused.has(each)
+    // One radio button of a group takes the focus; arrows lead to the others.
+    && !(each.type === "radio" && [...window.focused].some((one) => one.name === each.name)));
+  window.plain = plain;
+  return wanted.length;
+})()
+"""
+FOCUSED = """
+[["no key leads to", window.unfocused()], ["no key presses", window.plain],
+ ["nothing shows the focus of", [...window.ringless]]]
+  .flatMap(([what, found]) =>
+    found.slice(0, 3).map((one) => `${what} ${one.outerHTML.slice(0, 200)}`))
+"""
+FOCUS_SPARE = 10
+"""Parts that scroll take the focus, too."""
 AXE = Axe()
 EVERYTHING: dict[str, object] = {"resultTypes": ["violations"]}
 # The other theme differs by its colours alone.
@@ -158,6 +195,24 @@ def look_at(page: Page, url: str, path: str, name: str, schemes: Sequence[Scheme
     return problems
 
 
+def look_between(page: Page, name: str, schemes: Sequence[Scheme]) -> list[str]:
+    """Keep a page's pictures at BETWEEN, return what is wrong with it there."""
+    page.set_viewport_size({"width": BETWEEN, "height": 900})
+    page.evaluate(PAINTED)
+    for scheme in schemes:
+        page.emulate_media(color_scheme=scheme)
+        page.screenshot(path=ARTIFACTS / f"{name}-{scheme}.png", full_page=True)
+    problem = too_wide(page)
+    return [] if problem is None else [problem]
+
+
+def out_of_reach(page: Page) -> list[str]:
+    """Go through a page by the Tab key; return what that leaves out."""
+    for _ in range(page.evaluate(WATCH_FOCUS) + FOCUS_SPARE):
+        page.keyboard.press("Tab")
+    return list(page.evaluate(FOCUSED))
+
+
 def inaccessible(page: Page, scheme: Scheme, rules: dict[str, object]) -> list[str]:
     """Return what axe calls serious or critical."""
     return [
@@ -222,10 +277,34 @@ def test_a_page_fits_keeps_to_itself_and_is_for_everyone(
     try:
         shown = file_name(re.sub(r"by-link/.*|silence/.*", "silence-link", path), width)
         problems = look_at(page, world.appliance.url, path, shown, SCHEMES)
+        if width > BETWEEN:
+            between = file_name(shown.removesuffix(f"-{width}"), BETWEEN)
+            problems += look_between(page, between, SCHEMES)
+            problems += out_of_reach(page)
     finally:
         page.close()
 
     assert problems == []
+
+
+def test_what_no_key_reaches_or_shows_is_found(browser: Browser) -> None:
+    page = browser.new_page()
+    try:
+        page.set_content(
+            "<a href='#a' style='outline: none'>a</a><div role='button'>b</div><a href='#c'>c</a>"
+            "<input id='d'>"
+            "<button>e</button>"
+        )
+        page.evaluate(
+            "document.getElementById('d').addEventListener('focusin', (event) => "
+            "event.stopPropagation())"
+        )
+
+        found = [problem.partition("<")[0].strip() for problem in out_of_reach(page)]
+    finally:
+        page.close()
+
+    assert found == ["no key leads to", "no key presses", "nothing shows the focus of"]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
