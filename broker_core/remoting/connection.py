@@ -233,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered_together(self, done: Later) -> None:
         self._end(done.frame_bytes, done.requests)
-        self.send(done.outcome)
+        self.send(done.outcome, at_once=True)
 
     async def _finish(self, answer: Coroutine[Any, Any, bytes | None], frame_bytes: int) -> None:
         try:

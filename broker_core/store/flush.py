@@ -20,6 +20,7 @@ from broker_core.formats import checkpoint as checkpoint_format
 from broker_core.formats.cq_unit import UNIT_SIZE
 from broker_core.service import Service
 from broker_core.store.acknowledge import counts_when_flushed
+from broker_core.store.flush_thread import FlushThread, sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,10 +84,12 @@ class CommitLogFlusher(Service):
         self._clock = clock
         self._commit_log = commit_log
         self._is_flushing = False
+        self._target = 0
+        self._store_timestamp = 0
         self._wanted_where = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._thread = ThreadPoolExecutor(1, "flush")
+        self._thread = FlushThread()
 
     def start(self) -> None:
         """Begin to flush by interval; SYNC_FLUSH flushes after puts instead.
@@ -169,21 +172,19 @@ class CommitLogFlusher(Service):
         store_timestamp = self.committed_timestamp
         if store_timestamp is None:
             store_timestamp = log.put_state.store_timestamp
-        loop = asyncio.get_running_loop()
-        done = loop.run_in_executor(self._thread, _sync, files)
-        done.add_done_callback(lambda done: self._flushed(done, target, store_timestamp))
+        self._target, self._store_timestamp = target, store_timestamp
+        self._thread.hand(files, self._flushed)
 
-    def _flushed(self, done: asyncio.Future[None], target: int, store_timestamp: int) -> None:
+    def _flushed(self, error: Exception | None) -> None:
         self._is_flushing = False
-        error = done.exception()
         if error is not None:
             self._fail(error if isinstance(error, OSError) else OSError(str(error)))
             return
         if self.on_took is not None:
             now = self._clock.monotonic()
-            self.on_took(Flush(target, now, now - self._began_at, self._together))
-        self._commit_log.flushed_where = target
-        self.flushed_timestamp = store_timestamp
+            self.on_took(Flush(self._target, now, now - self._began_at, self._together))
+        self._commit_log.flushed_where = self._target
+        self.flushed_timestamp = self._store_timestamp
         self._on_flushed()
         if self._is_scheduled:
             self._flush()
@@ -287,5 +288,6 @@ class ConsumeQueueFlusher(Service):
 
 
 def _sync(files: list[StorageFile]) -> None:
-    for file in files:
-        file.fdatasync()
+    error = sync(files)
+    if error is not None:
+        raise error

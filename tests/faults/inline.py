@@ -1,4 +1,4 @@
-"""A loop and an executor without threads: they run each call at once, so that a run repeats."""
+"""A loop, an executor and a flush without threads, so that a run repeats."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import asyncio
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from broker_core.store.flush_thread import sync
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from broker_core.storage import StorageFile
 
 
 class InlineLoop(asyncio.SelectorEventLoop):
@@ -37,6 +41,17 @@ class InlineExecutor:
         except OSError as error:
             done.set_exception(error)
         return done
+
+    def shutdown(self) -> None:
+        pass
+
+
+class LoopFlushThread:
+    """A FlushThread whose work is the loop's, as that of executors."""
+
+    def hand(self, files: list[StorageFile], done: Callable[[Exception | None], None]) -> None:
+        flush = asyncio.get_running_loop().run_in_executor(self, sync, files)  # type: ignore[arg-type]
+        flush.add_done_callback(lambda flush: done(flush.result()))
 
     def shutdown(self) -> None:
         pass

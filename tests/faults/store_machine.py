@@ -15,7 +15,7 @@ import random
 import struct
 import sys
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -24,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from broker_core.formats import record
 from broker_core.message import properties as message_properties
-from broker_core.store import message_store
+from broker_core.store import flush, message_store
 from broker_core.store.message_store import MessageStore
 from broker_core.store.results import PutMessageStatus
 from tests.faults.comparing import (
@@ -38,7 +38,7 @@ from tests.faults.comparing import (
     read_everything,
 )
 from tests.faults.crashing import Biased, Crash, Image, Tripwire
-from tests.faults.inline import InlineExecutor, InlineLoop
+from tests.faults.inline import InlineExecutor, InlineLoop, LoopFlushThread
 from tests.support.builders import HOST, put, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
@@ -103,8 +103,10 @@ class StoreMachine(RuleBasedStateMachine):
         """Places of messages lost by a power cut."""
         self.number = 0
         self.damaged: set[int] = set()
-        self.patch = mock.patch.object(message_store, "ThreadPoolExecutor", InlineExecutor)
-        self.patch.start()
+        self.patches = ExitStack()
+        enter = self.patches.enter_context
+        enter(mock.patch.object(message_store, "ThreadPoolExecutor", InlineExecutor))
+        enter(mock.patch.object(flush, "FlushThread", LoopFlushThread))
 
     @initialize(is_sync=st.booleans(), is_extended=st.booleans(), is_guarded=st.booleans())
     def begin(self, is_sync: bool, is_extended: bool, is_guarded: bool) -> None:
@@ -129,7 +131,7 @@ class StoreMachine(RuleBasedStateMachine):
         finally:
             self.abandon()
             self.loop.close()
-            self.patch.stop()
+            self.patches.close()
 
     @rule(
         topic=topics,

@@ -19,9 +19,10 @@ import msgspec
 
 from broker_core.errors import RemotingError
 from broker_core.formats.cq_unit import UNIT_SIZE
-from broker_core.store import bulk_scan, message_store, recovery
+from broker_core.store import bulk_scan, flush, message_store, recovery
 from tests.faults.checker import check
 from tests.faults.comparing import check_files, read_everything
+from tests.faults.inline import LoopFlushThread
 from tests.faults.operations import Cause, Delivered, Happened, Sent, Status, Stored, digest_of
 from tests.faults.simulation import plan as plans
 from tests.faults.simulation.client import (
@@ -123,6 +124,7 @@ class World:
                     stack.enter_context(
                         mock.patch.object(module, "ThreadPoolExecutor", InlineExecutor)
                     )
+                stack.enter_context(mock.patch.object(flush, "FlushThread", LoopFlushThread))
                 # A store of 64 KiB needs no buffers of megabytes.
                 stack.enter_context(mock.patch.object(bulk_scan, "CHUNK_BYTES", CHUNK_BYTES))
                 for place in ("broker_core.remoting.server", "broker_core.ha.master"):

@@ -1,0 +1,117 @@
+"""What is handed to the flush thread, and when the loop is told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.store.flush_thread import FlushThread
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.gate import Gate
+
+if TYPE_CHECKING:
+    from broker_core.storage import StorageFile
+
+
+class Told:
+    """Takes what the loop is told, and where."""
+
+    def __init__(self) -> None:
+        self.errors: list[Exception | None] = []
+        self.threads: list[threading.Thread] = []
+        self._more = asyncio.Event()
+
+    def __call__(self, error: Exception | None) -> None:
+        self.errors.append(error)
+        self.threads.append(threading.current_thread())
+        self._more.set()
+
+    async def until(self, count: int) -> None:
+        while len(self.errors) < count:
+            self._more.clear()
+            await self._more.wait()
+
+
+@pytest.fixture
+def storage():
+    return FaultyStorage()
+
+
+@pytest.fixture
+def thread():
+    thread = FlushThread()
+    yield thread
+    thread.shutdown()
+
+
+def a_file(storage: FaultyStorage, name: str = "a") -> StorageFile:
+    return storage.open(Path(f"/{name}"), create=True)
+
+
+async def test_files_are_flushed_in_a_thread_and_the_loop_is_told_on_its_own(storage, thread):
+    told, flushed_in = Told(), []
+    storage.on_call = lambda call: flushed_in.append((call, threading.current_thread().name))
+
+    thread.hand([a_file(storage), a_file(storage, "b")], told)
+    await told.until(1)
+
+    assert [one for one in flushed_in if one[0] == "fdatasync"] == [("fdatasync", "flush")] * 2
+    assert told.errors == [None]
+    assert told.threads == [threading.current_thread()]
+
+
+async def test_the_loop_is_told_what_went_wrong_and_nothing_behind_it_is_flushed(storage, thread):
+    told = Told()
+    storage.fail("fdatasync")
+
+    thread.hand([a_file(storage), a_file(storage, "b")], told)
+    await told.until(1)
+
+    assert isinstance(told.errors[0], OSError)
+    assert storage.calls["fdatasync"] == 1
+
+
+async def test_what_is_handed_over_meanwhile_comes_next(storage, thread):
+    told = Told()
+    gate = Gate(storage, "fdatasync")
+    thread.hand([a_file(storage)], told)
+    await gate.until_entered()
+    storage.fail("fdatasync")
+    thread.hand([a_file(storage, "b")], told)
+    gate.open.set()
+    await told.until(2)
+
+    assert told.errors[0] is None
+    assert isinstance(told.errors[1], OSError)
+
+
+async def test_a_shutdown_waits_for_what_was_handed_over(storage):
+    thread, told = FlushThread(), Told()
+    gate = Gate(storage, "fdatasync")
+    thread.hand([a_file(storage)], told)
+    await gate.until_entered()
+    asyncio.get_running_loop().run_in_executor(None, gate.open.set)
+
+    thread.shutdown()
+
+    assert "flush" not in [each.name for each in threading.enumerate()]
+    await told.until(1)
+
+
+def test_a_closed_loop_is_told_nothing_and_the_thread_ends(storage):
+    thread = FlushThread()
+    gate = Gate(storage, "fdatasync")
+
+    async def hand() -> None:
+        thread.hand([a_file(storage)], lambda error: None)
+        await gate.until_entered()
+
+    asyncio.run(hand())
+    gate.open.set()
+    thread.shutdown()
+
+    assert "flush" not in [each.name for each in threading.enumerate()]
