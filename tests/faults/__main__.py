@@ -2,6 +2,7 @@
 
     kill        kill -9 of the broker under load: what was acknowledged is there
     kill-store  the same with a process that is only a store
+    clients     kill -9 of the broker under Java, Go and raw clients
     power       power cuts on an ext4 file system that forgets what was not flushed
     syscalls    at every n-th system call of a kind the process is killed, or the call fails
     flip        single bits of a log: at most the message hit is lost, and the store says so
@@ -12,8 +13,10 @@
     simulate    brokers, disks, network and clients in one process, on a clock that jumps
     chaos       a cluster under a schedule of all kinds of faults that a seed chooses
     recovery    how fast a start reads the log
+    check       check a history that a run has kept
 
     python -m tests.faults kill --cycles 1000
+    python -m tests.faults clients --kills 50
     python -m tests.faults power --cuts 1000
     python -m tests.faults flip --count 2000 --guarded
     python -m tests.faults model --examples 2000
@@ -42,9 +45,12 @@ from tests.faults import (
     appliance_kills,
     broker_kill,
     chaos,
+    checker,
+    client_kills,
     flips,
     kill,
     model,
+    operations,
     partition,
     power,
     promotion,
@@ -53,7 +59,7 @@ from tests.faults import (
 )
 from tests.faults.simulation import runner, world
 from tests.faults.writer import EXTENDED, POOLED
-from tests.support import network
+from tests.support import go_client, java_clients, network
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -61,6 +67,7 @@ if TYPE_CHECKING:
     from random import Random
 
 FLUSH_DISK_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
+JAVA_VERSION = "4.9.7"
 STORE_KINDS = (*FLUSH_DISK_TYPES, POOLED, EXTENDED)
 
 
@@ -90,6 +97,27 @@ def _kill_store(arguments: Namespace, directory: Path, dice: Random) -> bool:
         _say(f"{kind} {found}")
         is_right = is_right and not found.wrong
     return is_right
+
+
+def _clients(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    java = java_clients.JavaClients(JAVA_VERSION, directory)
+    java.build()
+    clients = (java, go_client.build(directory))
+    found = client_kills.run(
+        directory / "run", arguments.kills, dice, clients, keep=arguments.history
+    )
+    _say(str(found))
+    return not found.report.findings
+
+
+def _clients_missing() -> str:
+    return ", ".join([*java_clients.missing(), *filter(None, [go_client.missing()])])
+
+
+def _check(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    report = checker.check(operations.read(arguments.file))
+    _say(str(report))
+    return not report.findings
 
 
 def _power(arguments: Namespace, directory: Path, dice: Random) -> bool:
@@ -187,6 +215,10 @@ def _kinds(kinds: tuple[str, ...]) -> dict[str, object]:
     return {"action": "append", "choices": kinds, "help": "only this one; may be repeated"}
 
 
+HISTORY: tuple[str, dict[str, object]] = (
+    "--history",
+    {"type": Path, "help": "where the history goes if something is wrong; `check` reads it"},
+)
 COMMANDS = (
     Command(
         "kill",
@@ -207,6 +239,13 @@ COMMANDS = (
             ("--cycles", _number(30, "of each kind of store")),
             ("--flush-disk-type", _kinds(STORE_KINDS)),
         ),
+    ),
+    Command(
+        "clients",
+        "kill -9 the broker under Java, Go and raw clients",
+        _clients,
+        _clients_missing,
+        (("--kills", _number(20, "of the broker")), HISTORY),
     ),
     Command(
         "power",
@@ -294,6 +333,13 @@ COMMANDS = (
         _recovery,
         _nothing,
         (("--megabytes", _number(700, "of log")), ("--body", _number(1024, "bytes of a body"))),
+    ),
+    Command(
+        "check",
+        "check a history",
+        _check,
+        _nothing,
+        (("file", {"type": Path, "help": "what a run has kept: one record a line"}),),
     ),
 )
 

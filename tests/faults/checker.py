@@ -10,20 +10,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tests.faults import checker_of_servers
-from tests.faults.indexed import Finding, History, Place
+from tests.faults import checker_of_groups, checker_of_servers
+from tests.faults.indexed import Finding, History, Place, at_of
 from tests.faults.operations import (
     NEVER,
     NOWHERE,
     Cause,
     Delivered,
-    Happened,
     Kind,
     Outcome,
-    Progress,
     Sent,
     Status,
     Stored,
@@ -37,8 +34,6 @@ if TYPE_CHECKING:
 RETRIED, SENT_TWICE = "given back", "sent twice"
 """Explanations besides the causes of `operations`."""
 SHOWN_MAX = 10
-KEPT_WITHIN_NS = {Cause.CRASH: 15_000_000_000, Cause.FAILOVER: 30_000_000_000}
-"""Progress is on the disk every five seconds, and on a slave every ten; machines stall."""
 
 
 @dataclass(slots=True)
@@ -245,36 +240,17 @@ def _shards(history: History) -> Iterator[Finding]:
         last[one.group, key] = max((before, earlier), (position, one.id))
 
 
-def _at_least_once(history: History) -> Iterator[Finding]:
-    """I15: each group of a topic is given each of its messages."""
-    groups: defaultdict[str, set[str]] = defaultdict(set)
-    had: set[tuple[str, str]] = set()
-    for one in history.delivered:
-        sends = history.sent.get(one.id)
-        if sends:
-            groups[sends[0].topic].add(one.group)
-        had.add((one.group, one.id))
-    for message_id in history.places:
-        sends = history.sent.get(message_id)
-        if not sends:
-            continue
-        for group in groups[sends[0].topic]:
-            if (group, message_id) not in had:
-                yield Finding("I15", f"{message_id} was never given to {group}")
-
-
 def _given_again(history: History, explained: Counter[str]) -> Iterator[Finding]:
     """I15: whatever is given again has a cause."""
     given: dict[tuple[str, str], Delivered] = {}
     at_place: dict[tuple[str, str, Place], Delivered] = {}
-    backs = {key: sorted(times) for key, times in history.gave_back.items()}
     for one in history.delivered:
         key = (one.group, one.id)
         place = Place(one.topic, one.queue_id, one.queue_offset)
         same_place = at_place.get((*key, place))
         before = same_place or given.get(key)
         if before is not None:
-            cause = _cause(history, before, one, is_new_place=same_place is None, backs=backs)
+            cause = _cause(history, before, one, is_new_place=same_place is None)
             if cause is None:
                 yield Finding("I15", f"{one.id} was given to {one.group} again at {place}")
             else:
@@ -283,22 +259,22 @@ def _given_again(history: History, explained: Counter[str]) -> Iterator[Finding]
 
 
 def _cause(
-    history: History,
-    before: Delivered,
-    one: Delivered,
-    *,
-    is_new_place: bool,
-    backs: dict[tuple[str, str], list[int]],
+    history: History, before: Delivered, one: Delivered, *, is_new_place: bool
 ) -> str | None:
     """Return why a message came again, None for no reason.
 
     A cause before which the group's progress was kept explains nothing that it is past.
     """
-    if one.reconsume_times > before.reconsume_times:
-        times = backs.get((one.group, one.id), [])
-        # Each time that it comes again needs one more that it was given back.
-        return RETRIED if bisect_right(times, one.at) >= one.reconsume_times else None
-    if is_new_place and one.reconsume_times == before.reconsume_times:
+    if one.reconsume_times:
+        backs = history.gave_back.get((one.group, one.id), [])
+        backs = backs[: bisect_right(backs, one.at, key=at_of)]
+        if one.reconsume_times > before.reconsume_times:
+            # Each time that it comes again needs one more that it was given back.
+            return RETRIED if len(backs) >= one.reconsume_times else None
+        if is_new_place and any(each.status is Status.MAYBE for each in backs):
+            return RETRIED
+    # The other copy may have been given back meanwhile.
+    if is_new_place and one.reconsume_times <= before.reconsume_times:
         sends = sum(each.status is not Status.REFUSED for each in history.sent.get(one.id, []))
         if sends > 1:
             return SENT_TWICE
@@ -307,7 +283,7 @@ def _cause(
             return Cause.CRASH.value
     for group in (one.group, ""):
         causes = history.causes.get(group, [])
-        number = bisect_right(causes, one.at, key=_at)
+        number = bisect_right(causes, one.at, key=at_of)
         if number and causes[number - 1].at >= before.at:
             cause = causes[number - 1]
             return None if _is_behind(history, one, cause.at) else cause.cause.value
@@ -317,53 +293,10 @@ def _cause(
 def _is_behind(history: History, one: Delivered, since: int) -> bool:
     """Tell whether the broker said since then that the group is past a message."""
     said = history.progress.get((one.group, one.topic, one.queue_id), [])
-    number = bisect_right(said, one.at, key=_at)
+    number = bisect_right(said, one.at, key=at_of)
     return (
         bool(number) and said[number - 1].at > since and said[number - 1].offset > one.queue_offset
     )
-
-
-def _at(one: Progress | Happened) -> int:
-    return one.at
-
-
-def _offsets(history: History) -> Iterator[Finding]:
-    """I16: a group's progress falls only where somebody reset it, or to what a crash left.
-
-    After a crash it is what it was a while before, or more.
-    """
-    for (group, topic, queue_id), these in history.progress.items():
-        causes = [one for who in (group, "") for one in history.causes.get(who, [])]
-        times = [one.at for one in these]
-        for before, one in pairwise(these):
-            if one.offset >= before.offset:
-                continue
-            between = [cause for cause in causes if before.at <= cause.at <= one.at]
-            if any(cause.cause is Cause.RESET for cause in between):
-                continue
-            kept = before.offset
-            for cause in between:
-                number = bisect_right(times, cause.at - KEPT_WITHIN_NS.get(cause.cause, 0))
-                if cause.cause in KEPT_WITHIN_NS:
-                    kept = min(kept, these[number - 1].offset if number else 0)
-            if one.offset < kept:
-                yield Finding(
-                    "I16",
-                    f"{group} in {topic}/{queue_id} went from {before.offset} to {one.offset}",
-                )
-
-
-def _retries(history: History) -> Iterator[Finding]:
-    """I17: what comes again by a retry counts one more each time."""
-    last: dict[tuple[str, str], int] = {}
-    for one in history.delivered:
-        before = last.get((one.group, one.id), 0)
-        if one.reconsume_times > before + 1:
-            yield Finding(
-                "I17",
-                f"{one.id} came to {one.group} as retry {one.reconsume_times} after {before}",
-            )
-        last[one.group, one.id] = max(before, one.reconsume_times)
 
 
 def _early(history: History) -> Iterator[Finding]:
@@ -413,10 +346,8 @@ CHECKS: tuple[Callable[[History], Iterator[Finding]], ...] = (
     _real_time,
     _poll_order,
     _shards,
-    _at_least_once,
-    _offsets,
-    _retries,
     _early,
     _halves,
+    *checker_of_groups.CHECKS,
     *checker_of_servers.CHECKS,
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.faults.operations import (
     Bounds,
     Cause,
+    Consumed,
     Delivered,
     DiskFailed,
     Ended,
@@ -54,6 +55,10 @@ class Place(NamedTuple):
         return f"{self.topic}/{self.queue_id}@{self.queue_offset}"
 
 
+def at_of(one: Delivered | GaveBack | Happened | Progress) -> int:
+    return one.at
+
+
 class History:
     """A history by what the checks ask for."""
 
@@ -62,7 +67,8 @@ class History:
         self.by_client: defaultdict[str, list[Sent]] = defaultdict(list)
         self.ends: defaultdict[str, list[Ended]] = defaultdict(list)
         self.delivered: list[Delivered] = []
-        self.gave_back: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        self.consumed: set[tuple[str, str]] = set()
+        self.gave_back: defaultdict[tuple[str, str], list[GaveBack]] = defaultdict(list)
         self.progress: defaultdict[tuple[str, str, int], list[Progress]] = defaultdict(list)
         self.causes: defaultdict[str, list[Happened]] = defaultdict(list)
         self.stored: dict[Place, Stored] = {}
@@ -75,23 +81,35 @@ class History:
         self.logs: list[Log] = []
         for one in operations:
             self._add(one)
-        self.delivered.sort(key=lambda one: one.at)
+        for sends in self.sent.values():
+            for each in sends:
+                self.by_client[each.client].append(each)
+        for sends in self.by_client.values():
+            sends.sort(key=lambda one: one.invoked)
+        self.delivered.sort(key=at_of)
         for causes in self.causes.values():
-            causes.sort(key=lambda one: one.at)
+            causes.sort(key=at_of)
         for said in self.progress.values():
-            said.sort(key=lambda one: one.at)
+            said.sort(key=at_of)
+        for backs in self.gave_back.values():
+            backs.sort(key=at_of)
 
     def _add(self, one: Operation) -> None:
         match one:
             case Sent():
-                self.sent[one.id].append(one)
-                self.by_client[one.client].append(one)
+                sends = self.sent[one.id]
+                begun = sends[-1] if sends else None
+                if begun and (begun.client, begun.invoked) == (one.client, one.invoked):
+                    sends.pop()
+                sends.append(one)
             case Ended():
                 self.ends[one.id].append(one)
             case Delivered():
                 self.delivered.append(one)
+            case Consumed():
+                self.consumed.add((one.group, one.id))
             case GaveBack():
-                self.gave_back[one.group, one.id].append(one.at)
+                self.gave_back[one.group, one.id].append(one)
             case Progress():
                 self.progress[one.group, one.topic, one.queue_id].append(one)
             case Happened():

@@ -61,8 +61,12 @@ class Cause(StrEnum):
 class Sent(Struct, tag="sent", frozen=True):
     """A message was sent; one that is sent again after no answer is a second record of its id.
 
+    Who may be killed itself writes it before the bytes leave, and once more with the answer: of two
+    records of one client, id and time the later one counts.
+
     `delay_ns` is what the delay level promises; `shard` the key whose order counts, "" for none;
-    `server` who answered, "" where a run has only one.
+    `server` who answered, "" where a run has only one; `wall_ms` the client's wall clock then, 0
+    where it was not looked at; `unwanted_by` the groups whose filters do not want it.
     """
 
     client: str
@@ -78,6 +82,8 @@ class Sent(Struct, tag="sent", frozen=True):
     delay_ns: int = 0
     shard: str = ""
     server: str = ""
+    wall_ms: int = 0
+    unwanted_by: tuple[str, ...] = ()
 
 
 class Ended(Struct, tag="ended", frozen=True):
@@ -91,7 +97,8 @@ class Ended(Struct, tag="ended", frozen=True):
 class Delivered(Struct, tag="delivered", frozen=True):
     """A member of a group was given a message; a session ends with its connection or a seek.
 
-    `topic` is where it was read; a retry's is the group's retry topic.
+    `topic` is where it was read; a retry's is the group's retry topic. `stored_ms` is when that was
+    stored, by the broker's clock, `wall_ms` when it came, by the client's.
     """
 
     group: str
@@ -103,14 +110,30 @@ class Delivered(Struct, tag="delivered", frozen=True):
     queue_offset: int
     at: int
     reconsume_times: int = 0
+    stored_ms: int = 0
+    wall_ms: int = 0
 
 
-class GaveBack(Struct, tag="gave-back", frozen=True):
-    """A group gave a message back, to have it again."""
+class Consumed(Struct, tag="consumed", frozen=True):
+    """A member of a group acknowledged a message: it need not come again."""
 
     group: str
     id: str
     at: int
+
+
+class GaveBack(Struct, tag="gave-back", frozen=True):
+    """A group gave a message back, to have it again `delay_ns` later, or as a dead letter.
+
+    MAYBE: whether it arrived is not known, and the client may have tried more than once.
+    """
+
+    group: str
+    id: str
+    at: int
+    delay_ns: int = 0
+    status: Status = Status.OK
+    is_dead: bool = False
 
 
 class Progress(Struct, tag="progress", frozen=True):
@@ -191,6 +214,7 @@ Operation: TypeAlias = (
     Sent
     | Ended
     | Delivered
+    | Consumed
     | GaveBack
     | Progress
     | Happened
@@ -207,8 +231,8 @@ _decoder = msgspec.json.Decoder(Operation)
 
 
 def digest_of(body: bytes) -> str:
-    """Return what stands for a body."""
-    return hashlib.blake2b(body, digest_size=8).hexdigest()
+    """Return what stands for a body. Clients in other languages say the same of it."""
+    return hashlib.sha256(body).hexdigest()[:16]
 
 
 def write(path: Path, history: Iterable[Operation]) -> None:

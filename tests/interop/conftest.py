@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-SOURCES = Path(__file__).resolve().parent / "go"
-BUILD_SECONDS = 600
+from tests.support import go_client
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("go") is None:
-        pytest.skip("go is missing (1.21 or later; https://go.dev/dl)")
-    built = tmp_path_factory.mktemp("go") / "interop"
-    subprocess.run(
-        ["go", "build", "-o", str(built), "."], cwd=SOURCES, timeout=BUILD_SECONDS, check=True
-    )
-    return built
+    if go_client.missing():
+        pytest.skip(f"{go_client.missing()} is missing")
+    return go_client.build(tmp_path_factory.mktemp("go"))

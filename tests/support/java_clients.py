@@ -5,6 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SOURCES = Path(__file__).resolve().parent.parent / "interop" / "java"
 MAVEN_SECONDS = 600
@@ -55,12 +59,20 @@ class JavaClients:
         self._classpath = f"{classes}:{jars}"
 
     def start(
-        self, program: str, *arguments: object, stdin: int = subprocess.DEVNULL
+        self,
+        program: str,
+        *arguments: object,
+        stdin: int = subprocess.DEVNULL,
+        prefix: Sequence[str] = (),
     ) -> subprocess.Popen[str]:
-        """Start a program; its output goes to the pipe, its errors to the directory."""
+        """Start a program; its output goes to the pipe, its errors to the directory.
+
+        `prefix` is what runs the command, such as `ip netns exec NAME`.
+        """
         with (self._directory / f"{program}.err").open("ab") as errors:
             return subprocess.Popen(
                 [
+                    *prefix,
                     *("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
                     f"-Duser.home={self._directory}",
                     *("-cp", self._classpath, "Run", program, *map(str, arguments)),

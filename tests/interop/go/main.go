@@ -11,6 +11,7 @@
 //	interop live NAMESRV TOPIC GROUP
 //	interop signed NAMESRV TOPIC ACCESS_KEY SECRET_KEY
 //	interop through NAMESRV TOPIC GROUP
+//	interop record NAMESRV TOPIC GROUP HISTORY SEED SECONDS DELAY_MS
 //
 // "send" sends COUNT messages by themselves, COUNT in one batch and COUNT without an answer, and says
 // "sent KEY" of each, "sent KEY QUEUE_ID QUEUE_OFFSET" of those that were answered. "receive" says
@@ -25,6 +26,7 @@
 // nobody replies to. It says "answered KEY STATUS" or "refused KEY REASON" as the one who replies, "replied KEY BODY" of each reply,
 // "timeout KEY MS" of a question that waited in vain, and "called KEY TIMES" of each callback.
 // "through" says "sent KEY STATUS", "failed KEY" and "received KEY".
+// "record" writes what it does and sees to a file, for tests/faults/checker.py.
 // "steps", "live" and "signed" are in steps.go.
 package main
 
@@ -429,6 +431,9 @@ func main() {
 		signed(given[1], given[2], given[3], given[4])
 	case "through":
 		through(given[1], given[2], given[3])
+	case "record":
+		duration, delay := time.Duration(number(given[6]))*time.Second, time.Duration(number(given[7]))*time.Millisecond
+		record(given[1], given[2], given[3], given[4], number(given[5]), duration, delay)
 	case "pull":
 		pull(given[1], given[2], given[3], given[4], number(given[5]), number(given[6]), number(given[7]))
 	}

@@ -1,0 +1,236 @@
+"""kill -9 of a broker under clients of RocketMQ's own, in Java and Go, beside raw ones.
+
+All send to one topic, and each group is given what all of them send. The clients go on through the
+kills; what all of them wrote down is one history, which `checker` looks at.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.faults import checker, operations, recorders
+from tests.faults.clients import Book, Committer, Sender, Server, id_of
+from tests.faults.operations import (
+    Cause,
+    Consumed,
+    Delivered,
+    Ended,
+    GaveBack,
+    Happened,
+    Outcome,
+    Sent,
+    Status,
+    Stored,
+    digest_of,
+)
+from tests.faults.recorders import Task
+from tests.support import raw_remoting
+from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
+
+    from tests.faults.clients import Client
+    from tests.faults.operations import Operation
+    from tests.faults.recorders import Recorder
+    from tests.support.java_clients import JavaClients
+
+TOPIC, QUEUES = "recorded", 4
+JAVA_GROUP, GO_GROUP, RAW_GROUP = "java-group", "go-group", "raw-group"
+UP_SECONDS = (0.3, 1.5)
+SENDING_SECONDS_MAX = 7_200
+WAIT_SECONDS_MAX = 180.0
+JOIN_SECONDS = 30.0
+DELAY_MS = 1_000
+RAW_PACE = 0.02
+RECORDS_MIN = 300
+KEYS: dict[str, object] = {
+    "messageDelayLevel": "1s 2s",
+    "transactionCheckInterval": 500,
+    "transactionTimeOut": 500,
+    "mappedFileSizeCommitLog": 4 << 20,
+    "maxHashSlotNum": 1_000,
+    "maxIndexNum": 100_000,
+    # It lives for a second or two only, and groups are to keep how far they are.
+    "flushConsumerOffsetInterval": 200,
+}
+
+
+@dataclass
+class Findings:
+    """What a run comes to, with its history."""
+
+    kills: int = 0
+    history: list[Operation] = field(default_factory=list)
+    report: checker.Report = field(default_factory=checker.Report)
+
+    def __str__(self) -> str:
+        return f"kills={self.kills} {self.report}"
+
+
+class _Run:
+    """One broker and its clients."""
+
+    def __init__(self, directory: Path, dice: Random, findings: Findings) -> None:
+        self.broker = BrokerProcess(directory / "broker", **KEYS)
+        self._directory = directory
+        self._dice = dice
+        self._findings = findings
+        self._book = Book(findings.history)
+
+    def work(self, kills: int, java: JavaClients, program: Path) -> None:
+        """Kill under load; then let all come to its end, and write down what is stored."""
+        raw = list(self._raw_clients())
+        with ExitStack() as stack:
+            recording = [
+                stack.enter_context(recorders.java(java, self._task(JAVA_GROUP))),
+                stack.enter_context(recorders.go(program, self._task(GO_GROUP))),
+            ]
+            for client in raw:
+                client.start()
+                stack.callback(client.stop)
+            until(
+                lambda: all(len(one.history()) > RECORDS_MIN for one in recording),
+                "the clients to work",
+                seconds=WAIT_SECONDS_MAX,
+            )
+            for _ in range(kills):
+                time.sleep(self._dice.uniform(*UP_SECONDS))
+                self.broker.kill()
+                self._findings.history.append(Happened(Cause.CRASH, time.monotonic_ns()))
+                self.broker.start()
+                self._findings.kills += 1
+            self._come_to_rest(recording, raw)
+        self._findings.history += self._stored()
+
+    def _task(self, group: str) -> Task:
+        file = self._directory / f"{group}.jsonl"
+        seed = self._dice.randrange(1_000)
+        where = (self.broker.namesrv, TOPIC, group)
+        return Task(*where, file, seed, SENDING_SECONDS_MAX, DELAY_MS)
+
+    def _raw_clients(self) -> list[Client]:
+        server = Server("", "127.0.0.1", self.broker.port)
+
+        def find() -> Server:
+            return server
+
+        clients: list[Client] = []
+        for queue_id in range(QUEUES):
+            place = (self._book, (TOPIC, queue_id))
+            clients.append(Sender(find, f"raw{queue_id}", *place, pace=RAW_PACE))
+            clients.append(Committer(find, f"committer{queue_id}", *place, group=RAW_GROUP))
+        return clients
+
+    def _come_to_rest(self, recording: list[Recorder], raw: list[Client]) -> None:
+        senders = [one for one in raw if isinstance(one, Sender)]
+        for sender in senders:
+            sender.stop()
+        for sender in senders:
+            sender.join(JOIN_SECONDS)
+        for recorder in recording:
+            recorder.rest()
+        history: list[Operation] = []
+
+        def is_all_there() -> bool:
+            recorded = [line for one in recording for line in one.history()]
+            history[:] = [*self._findings.history, *recorded]
+            return not _unfinished(history, self._stored())
+
+        try:
+            until(
+                is_all_there,
+                "everything to be put and consumed",
+                seconds=WAIT_SECONDS_MAX,
+                every_s=0.5,
+            )
+        finally:
+            # What did not come is found by the checker.
+            self._findings.history[:] = history
+        for recorder in recording:
+            recorder.end()
+        for recorder in recording:
+            recorder.wait()
+        for client in raw:
+            client.stop()
+            client.join(JOIN_SECONDS)
+
+    def _stored(self) -> list[Operation]:
+        places = [(TOPIC, queue_id) for queue_id in range(QUEUES)]
+        places += [
+            (f"%{kind}%{group}", 0) for kind in ("RETRY", "DLQ") for group in (JAVA_GROUP, GO_GROUP)
+        ]
+        return [
+            Stored(id_of(one.body), digest_of(one.body), topic, queue_id, one.queue_offset)
+            for topic, queue_id in places
+            for one in raw_remoting.read_queue(self.broker.port, topic, queue_id)
+        ]
+
+
+def _unfinished(history: list[Operation], stored: list[Operation]) -> set[tuple[str, str]]:
+    """Return what is still to come: messages to be put, given or consumed, and dead letters."""
+    there = {one.id for one in stored if isinstance(one, Stored) and one.topic == TOPIC}
+    buried = {
+        (one.topic.removeprefix("%DLQ%"), one.id)
+        for one in stored
+        if isinstance(one, Stored) and one.topic.startswith("%DLQ%")
+    }
+    wanted: set[str] = set()
+    rolled_back: set[str] = set()
+    had: set[tuple[str, str]] = set()
+    dead: set[tuple[str, str]] = set()
+    for one in history:
+        match one:
+            case Sent(status=Status.OK):
+                wanted.add(one.id)
+            case Ended(outcome=Outcome.ROLLBACK):
+                rolled_back.add(one.id)
+            case Consumed():
+                had.add((one.group, one.id))
+            case Delivered(group="raw-group"):
+                had.add((one.group, one.id))
+            case GaveBack(is_dead=True):
+                dead.add((one.group, one.id))
+            case GaveBack(group="go-group"):
+                # That client looks for its share of the retry topic every twenty seconds only.
+                had.add((one.group, one.id))
+            case _:
+                pass
+    groups = (JAVA_GROUP, GO_GROUP, RAW_GROUP)
+    return {
+        *(("", one) for one in wanted - there - rolled_back),
+        *({(group, one) for group in groups for one in there} - had - dead),
+        *(dead - buried),
+    }
+
+
+def run(
+    directory: Path,
+    kills: int,
+    dice: Random,
+    clients: tuple[JavaClients, Path],
+    *,
+    keep: Path | None = None,
+) -> Findings:
+    """Run once; `keep` is where the history goes when something is wrong."""
+    findings = Findings()
+    one = _Run(directory, dice, findings)
+    one.broker.start()
+    try:
+        raw_remoting.create_topic(one.broker.port, TOPIC, queues=QUEUES)
+        for group in (JAVA_GROUP, GO_GROUP):
+            # Else the clients learn of it up to half a minute later.
+            raw_remoting.create_topic(one.broker.port, f"%RETRY%{group}", queues=1)
+        one.work(kills, *clients)
+        assert one.broker.stop() == 0
+    finally:
+        one.broker.kill()
+        findings.report = checker.check(findings.history)
+        if keep is not None and findings.report.findings:
+            operations.write(keep, findings.history)
+    return findings

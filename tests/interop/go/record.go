@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/consumer"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
+)
+
+const (
+	clockMonotonic  = 1
+	recordedBodyMax = 700
+	recordPause     = 4 * time.Millisecond
+	tries           = 3
+	// What waited for a flush that failed is answered with 14, and may be stored.
+	notAvailable = "CODE: 14,"
+)
+
+type line map[string]any
+
+// recorder writes down what a client does and sees: the records of tests/faults/operations.py, a line each.
+type recorder struct {
+	mutex       sync.Mutex
+	history     *os.File
+	topic       string
+	group       string
+	name        string
+	delay       time.Duration
+	shares      map[string]string
+	sessions    int
+	redelivered int
+}
+
+// monotonic is the clock of all histories of a machine.
+func monotonic() int64 {
+	var now syscall.Timespec
+	syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0)
+	return now.Nano()
+}
+
+func digest(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:8])
+}
+
+func numberOf(id string) int {
+	return number(id[strings.LastIndex(id, "-")+1:])
+}
+
+func (r *recorder) write(kind string, words line) {
+	words["type"] = kind
+	text, err := json.Marshal(words)
+	check(err)
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	_, err = r.history.Write(append(text, '\n'))
+	check(err)
+}
+
+// send sends one message until it is answered, each try with two records: before its bytes leave, and with its answer.
+func (r *recorder) send(p rocketmq.Producer, number, size int) {
+	id := fmt.Sprintf("%s-%d", r.name, number)
+	body := []byte(id)
+	if size > len(body) {
+		body = append(body, bytes.Repeat([]byte("."), size-len(body))...)
+	}
+	words := line{
+		"client": r.name, "id": id, "digest": digest(body), "topic": r.topic, "queue_id": 0, "kind": "plain",
+	}
+	for i := 0; i < tries; i++ {
+		one := primitive.NewMessage(r.topic, body).WithKeys([]string{id})
+		if number%10 == 7 {
+			one.WithDelayTimeLevel(1)
+			words["kind"], words["delay_ns"] = "delayed", int64(r.delay)
+		}
+		words["invoked"], words["wall_ms"] = monotonic(), time.Now().UnixMilli()
+		r.write("sent", words)
+		result, err := p.SendSync(context.Background(), one)
+		if err != nil && (!strings.Contains(err.Error(), "CODE: ") || strings.Contains(err.Error(), notAvailable)) {
+			time.Sleep(recordPause)
+			continue
+		}
+		answer := line{"returned": monotonic(), "status": "maybe"}
+		if err != nil {
+			answer["status"] = "refused"
+		} else if result.Status == primitive.SendOK {
+			answer["status"], answer["queue_offset"] = "ok", result.QueueOffset
+			answer["queue_id"] = result.MessageQueue.QueueId
+		}
+		for key, value := range words {
+			if _, isKnown := answer[key]; !isKnown {
+				answer[key] = value
+			}
+		}
+		r.write("sent", answer)
+		if answer["status"] != "refused" {
+			return
+		}
+	}
+}
+
+// share divides queues as always, and notes when this client's share is another than before.
+func (r *recorder) share(
+	group, own string, all []*primitive.MessageQueue, members []string,
+) []*primitive.MessageQueue {
+	share := consumer.AllocateByAveragely(group, own, all, members)
+	words := fmt.Sprint(share)
+	r.mutex.Lock()
+	isAnother := r.shares[all[0].Topic] != words
+	r.shares[all[0].Topic] = words
+	if isAnother {
+		r.sessions++
+	}
+	r.mutex.Unlock()
+	if isAnother {
+		r.write("happened", line{"cause": "rebalance", "at": monotonic(), "group": r.group})
+	}
+	return share
+}
+
+func (r *recorder) session(isAgain bool) string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if !isAgain {
+		return fmt.Sprintf("%s-%d", r.name, r.sessions)
+	}
+	// What could not be given back the client itself gives again, in the middle of others.
+	r.redelivered++
+	return fmt.Sprintf("%s-again-%d", r.name, r.redelivered)
+}
+
+func (r *recorder) take(
+	ctx context.Context, messages ...*primitive.MessageExt,
+) (consumer.ConsumeResult, error) {
+	from, _ := primitive.GetConcurrentlyCtx(ctx)
+	result := consumer.ConsumeSuccess
+	for _, one := range messages {
+		id := one.GetKeys()
+		r.write("delivered", line{
+			"group": r.group, "session": r.session(one.ReconsumeTimes > 0), "id": id, "digest": digest(one.Body), "topic": from.MQ.Topic,
+			"queue_id": from.MQ.QueueId, "queue_offset": one.QueueOffset, "at": monotonic(),
+			"reconsume_times": one.ReconsumeTimes, "stored_ms": one.StoreTimestamp,
+			"wall_ms": time.Now().UnixMilli(),
+		})
+		isDead := numberOf(id)%60 == 31
+		if !isDead && (numberOf(id)%30 != 11 || one.ReconsumeTimes >= 2) {
+			r.write("consumed", line{"group": r.group, "id": id, "at": monotonic()})
+			continue
+		}
+		back := line{"group": r.group, "id": id, "at": monotonic(), "status": "maybe", "is_dead": isDead}
+		from.DelayLevelWhenNextConsume = -1
+		if !isDead {
+			from.DelayLevelWhenNextConsume = 1
+			back["delay_ns"] = int64(r.delay)
+		}
+		r.write("gave-back", back)
+		result = consumer.ConsumeRetryLater
+	}
+	return result, nil
+}
+
+// record sends for some seconds or until a line comes from the input, says "rests", and consumes until the input ends.
+func record(namesrv, topic, group, history string, seed int, duration, delay time.Duration) {
+	file, err := os.OpenFile(history, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	check(err)
+	r := &recorder{
+		history: file, topic: topic, group: group, name: fmt.Sprintf("go-%d", seed),
+		// Records have their times in whole milliseconds, so a second may seem one shorter.
+		delay: delay - time.Millisecond, shares: map[string]string{},
+	}
+	resolver := primitive.NewPassthroughResolver([]string{namesrv})
+	c, err := rocketmq.NewPushConsumer(
+		consumer.WithNsResolver(resolver),
+		consumer.WithGroupName(group),
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
+		// One at a time: a queue's messages come in their order.
+		consumer.WithConsumeGoroutineNums(1),
+		consumer.WithStrategy(r.share),
+	)
+	check(err)
+	check(c.Subscribe(topic, consumer.MessageSelector{}, r.take))
+	check(c.Start())
+	p, err := rocketmq.NewProducer(
+		producer.WithNsResolver(resolver), producer.WithGroupName(group+"-producer"), producer.WithRetry(0),
+	)
+	check(err)
+	check(p.Start())
+	lines := bufio.NewScanner(os.Stdin)
+	asked, ended := make(chan bool), make(chan bool)
+	go func() {
+		if lines.Scan() {
+			close(asked)
+		}
+		for lines.Scan() {
+		}
+		close(ended)
+	}()
+	dice := rand.New(rand.NewSource(int64(seed)))
+	over := time.After(duration)
+	for i, goesOn := 1, true; goesOn; i++ {
+		r.send(p, i, dice.Intn(recordedBodyMax))
+		select {
+		case <-asked:
+			goesOn = false
+		case <-ended:
+			goesOn = false
+		case <-over:
+			goesOn = false
+		case <-time.After(recordPause):
+		}
+	}
+	fmt.Println("rests")
+	<-ended
+	check(p.Shutdown())
+	check(c.Shutdown())
+}

@@ -1,0 +1,39 @@
+"""A broker is killed under Java and Go clients, and the checker reads what they wrote down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults import client_kills
+from tests.faults.operations import Cause, Consumed, Ended, GaveBack, Happened, Kind, Sent
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    from tests.support.java_clients import JavaClients
+
+KILLS = 5
+
+
+@pytest.mark.fault
+@pytest.mark.interop
+def test_java_go_and_raw_clients_lose_nothing_when_their_broker_is_killed(
+    tmp_path: Path, rng: random.Random, java_4: JavaClients, program: Path
+) -> None:
+    found = client_kills.run(tmp_path, KILLS, rng, (java_4, program))
+
+    assert found.report.findings == [], str(found)
+    assert found.kills == KILLS == sum(one == Cause.CRASH for one in causes(found))
+    senders = {one.client.partition("-")[0] for one in found.history if isinstance(one, Sent)}
+    assert {"java", "go"} < senders
+    assert {one.kind for one in found.history if isinstance(one, Sent)} == set(Kind)
+    for kind in (Consumed, Ended, GaveBack):
+        assert any(isinstance(one, kind) for one in found.history), kind
+    assert found.report.explained["given back"] > 0
+
+
+def causes(found: client_kills.Findings) -> list[Cause]:
+    return [one.cause for one in found.history if isinstance(one, Happened)]
