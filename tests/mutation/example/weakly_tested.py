@@ -1,0 +1,21 @@
+"""A limit whose tests go through every line and look at little."""
+
+from __future__ import annotations
+
+LIMIT = 10
+
+
+class Room:
+    """What is left of a limit."""
+
+    def __init__(self, used: int) -> None:
+        self._used = used
+
+    @property
+    def left(self) -> int:
+        """Return how much is left."""
+        return LIMIT - self._used
+
+    def has(self, wanted: int) -> bool:
+        """Return whether there is so much."""
+        return wanted <= self.left
