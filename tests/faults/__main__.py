@@ -56,6 +56,7 @@ from tests.faults import (
     promotion,
     recovery_speed,
     syscalls,
+    tried,
 )
 from tests.faults.simulation import runner, world
 from tests.faults.writer import EXTENDED, POOLED
@@ -84,8 +85,10 @@ class Command(NamedTuple):
 def _kill(arguments: Namespace, directory: Path, dice: Random) -> bool:
     is_right = True
     for kind in arguments.flush_disk_type or FLUSH_DISK_TYPES:
-        found = broker_kill.run(directory / kind, kind, arguments.cycles, dice, say=_say)
-        _say(f"{kind} {found}")
+        found = broker_kill.run(
+            directory / kind, kind, arguments.cycles, dice, kind=arguments.broker, say=_say
+        )
+        _say(f"{arguments.broker} {kind} {found}")
         is_right = is_right and not found.wrong
     return is_right
 
@@ -121,11 +124,16 @@ def _check(arguments: Namespace, directory: Path, dice: Random) -> bool:
 
 
 def _power(arguments: Namespace, directory: Path, dice: Random) -> bool:
-    found = power.run(directory, arguments.cuts, dice)
-    _say(str(found))
-    through_broker = power.run_broker(directory, arguments.broker_cuts, dice)
-    _say(f"through the broker: {through_broker}")
-    return not found.wrong and not through_broker.wrong
+    wrong = []
+    if arguments.broker == tried.OURS:
+        found = power.run(directory, arguments.cuts, dice)
+        _say(f"store {found}")
+        wrong += found.wrong
+    through_broker = power.run_broker(
+        directory, arguments.broker_cuts, dice, kind=arguments.broker, say=_say
+    )
+    _say(f"{arguments.broker} {through_broker}")
+    return not wrong and not through_broker.wrong
 
 
 def _syscalls(arguments: Namespace, directory: Path, dice: Random) -> bool:
@@ -211,6 +219,16 @@ def _number(default: int, words: str) -> dict[str, object]:
     return {"type": int, "default": default, "help": f"{words} (default {default})"}
 
 
+BROKER: tuple[str, dict[str, object]] = (
+    "--broker",
+    {
+        "choices": tried.KINDS,
+        "default": tried.OURS,
+        "help": "ours (default), or a version of the original: what it does is counted",
+    },
+)
+
+
 def _kinds(kinds: tuple[str, ...]) -> dict[str, object]:
     return {"action": "append", "choices": kinds, "help": "only this one; may be repeated"}
 
@@ -228,6 +246,7 @@ COMMANDS = (
         (
             ("--cycles", _number(30, "of each flush mode")),
             ("--flush-disk-type", _kinds(FLUSH_DISK_TYPES)),
+            BROKER,
         ),
     ),
     Command(
@@ -255,6 +274,7 @@ COMMANDS = (
         (
             ("--cuts", _number(20, "of a process that puts messages")),
             ("--broker-cuts", _number(5, "of a broker that is sent to")),
+            BROKER,
         ),
     ),
     Command(
@@ -361,7 +381,7 @@ def main() -> int:
         subparser.add_argument("--seed", type=int, default=seed, help="repeats a run's choices")
     arguments = parser.parse_args()
     (command,) = (one for one in COMMANDS if one.name == arguments.command)
-    missing = command.missing()
+    missing = command.missing() or tried.missing(getattr(arguments, "broker", tried.OURS))
     if missing:
         print(f"{command.name} cannot be run here: it needs {missing}.", file=sys.stderr)
         return 2

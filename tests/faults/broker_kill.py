@@ -1,6 +1,6 @@
 """kill -9 of the whole broker under load, again and again: no acknowledged message is lost.
 
-An answer with code 0 acknowledges. Any other answer while the broker runs is wrong. Senders and
+An answer with code 0 acknowledges. Any other answer while one of ours runs is wrong. Senders and
 readers write a history, which `checker` looks at when a store has had its share of kills.
 """
 
@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker_core.verify.verifier import verify
-from tests.faults import checker
+from tests.faults import checker, tried
+from tests.faults.histories import STORED_CODES
 from tests.faults.operations import (
     NEVER,
     NOWHERE,
@@ -24,11 +25,11 @@ from tests.faults.operations import (
     Happened,
     Sent,
     Status,
-    Stored,
     digest_of,
 )
+from tests.faults.tally import Tally
+from tests.faults.tried import id_of
 from tests.support import raw_remoting
-from tests.support.broker_process import BrokerProcess
 from tests.support.raw_remoting import RawClient
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from tests.faults.checker import Report
     from tests.faults.operations import Operation
+    from tests.support.broker_process import BrokerProcess
 
 TOPIC, GROUP = "killed", "readers"
 QUEUES = 4
@@ -49,26 +52,31 @@ JOIN_SECONDS = 30
 
 
 @dataclass
-class Findings:
-    """The results of all cycles; times are seconds from the start of the process."""
+class Findings(Tally):
+    """The results of all cycles.
 
-    cycles: int = 0
-    acknowledged: int = 0
+    `recovered` is how long it took from the start of the process until it acknowledged a send.
+    """
+
     unanswered_but_stored: int = 0
     delivered: int = 0
-    explained: Counter[str] = field(default_factory=Counter)
-    first_answer_seconds: list[float] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
+    found: Counter[str] = field(default_factory=Counter)
+    """What else the checker says of an original, by invariant."""
 
-    def __str__(self) -> str:
-        times = sorted(self.first_answer_seconds) or [0.0]
+    @property
+    def more(self) -> str:
         return (
-            f"cycles={self.cycles} acknowledged={self.acknowledged} "
-            f"unanswered_but_stored={self.unanswered_but_stored} "
-            f"delivered={self.delivered} given_again={dict(self.explained)} "
-            f"first_answer_median={times[len(times) // 2]:.2f}s first_answer_max={times[-1]:.2f}s "
-            f"wrong={self.wrong[:20]}"
+            f"unanswered_but_stored={self.unanswered_but_stored} delivered={self.delivered} "
+            f"found={dict(self.found)}"
         )
+
+    def judge(self, kind: str, report: Report) -> None:
+        """Count a report; of ours each finding is wrong."""
+        self.add(report)
+        self.delivered += report.delivered
+        self.found += Counter(one.invariant for one in report.findings)
+        if kind == tried.OURS:
+            self.wrong += map(str, report.findings)
 
 
 class Sender(threading.Thread):
@@ -100,8 +108,10 @@ class Sender(threading.Thread):
                     body = f"{self.name}-{number}".encode().ljust(number * 37 % 900, b".")
                     self.attempted.add(body)
                     invoked = time.monotonic_ns()
+                    # Before its bytes leave: a send that breaks may have arrived.
+                    waiting[-1] = body, invoked
                     opaque = client.send_request(raw_remoting.SEND_MESSAGE, fields, body)
-                    waiting[opaque] = body, invoked
+                    waiting[opaque] = waiting.pop(-1)
                     number += 1
                     if len(waiting) < WINDOW:
                         continue
@@ -120,33 +130,18 @@ class Sender(threading.Thread):
                 self._note(sent, invoked, None)
 
     def _note(self, body: bytes, invoked: int, answer: raw_remoting.Answer | None) -> None:
-        returned, status, queue_offset = NEVER, Status.MAYBE, NOWHERE
-        if answer is not None:
-            returned = time.monotonic_ns()
-            is_stored = answer.code == raw_remoting.SUCCESS
-            status = Status.OK if is_stored else Status.REFUSED
-            queue_offset = int(answer.fields["queueOffset"]) if is_stored else NOWHERE
-        self.history.append(
-            Sent(
-                client=self.name,
-                id=id_of(body),
-                digest=digest_of(body),
-                topic=self._topic,
-                queue_id=self._queue_id,
-                invoked=invoked,
-                returned=returned,
-                status=status,
-                queue_offset=queue_offset,
-            )
-        )
+        self.history.append(sent_as(self.name, body, self._topic, self._queue_id, invoked, answer))
 
 
 class Reader(threading.Thread):
     """Reads one queue from an offset on, until the connection breaks, or to its end."""
 
-    def __init__(self, port: int, name: str, queue_id: int, queue_offset: int) -> None:
+    def __init__(
+        self, port: int, name: str, queue_id: int, queue_offset: int, *, topic: str = TOPIC
+    ) -> None:
         super().__init__(name=name, daemon=True)
         self._port = port
+        self._topic = topic
         self.queue_id = queue_id
         self.queue_offset = queue_offset
         self.history: list[Delivered] = []
@@ -158,7 +153,7 @@ class Reader(threading.Thread):
     def read(self, *, to_end: bool) -> None:
         with RawClient(self._port) as client:
             while True:
-                fields = raw_remoting.pull_fields(TOPIC, self.queue_id, self.queue_offset)
+                fields = raw_remoting.pull_fields(self._topic, self.queue_id, self.queue_offset)
                 answer = client.ask(raw_remoting.PULL_MESSAGE, fields)
                 if answer.code != raw_remoting.SUCCESS:
                     if to_end:
@@ -177,7 +172,7 @@ class Reader(threading.Thread):
                 session=self.name,
                 id=id_of(one.body),
                 digest=digest_of(one.body),
-                topic=TOPIC,
+                topic=self._topic,
                 queue_id=self.queue_id,
                 queue_offset=one.queue_offset,
                 at=now,
@@ -185,45 +180,96 @@ class Reader(threading.Thread):
         )
 
 
-def id_of(body: bytes) -> str:
-    """Return what a body begins with, which no other one has."""
-    return body.decode().rstrip(".")
+class Prober:
+    """Starts a broker and sends to it until a send is acknowledged."""
+
+    def __init__(self, broker: BrokerProcess, topic: str) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._number = 0
+        self.history: list[Sent] = []
+
+    def start(self) -> float:
+        """Return the seconds from the start of the process to the acknowledgement."""
+        began = time.monotonic()
+        process = self._broker.launch()
+        while not self._is_acknowledged():
+            if process.poll() is not None:
+                what = f"the broker ended with {process.returncode} at its start"
+                raise AssertionError(f"{what}:\n{self._broker.words()}")
+            if time.monotonic() > began + ANSWER_SECONDS_MAX:
+                what = f"the broker acknowledges nothing within {ANSWER_SECONDS_MAX:g} s"
+                raise AssertionError(f"{what}:\n{self._broker.words()}")
+            time.sleep(POLL_SECONDS)
+        return time.monotonic() - began
+
+    def _is_acknowledged(self) -> bool:
+        try:
+            client = RawClient(self._broker.port)
+        except OSError:
+            return False
+        self._number += 1
+        body = f"probe-{self._number}".encode()
+        invoked = time.monotonic_ns()
+        answer = None
+        with contextlib.suppress(OSError), client:
+            fields = raw_remoting.send_fields(self._topic)
+            answer = client.ask(raw_remoting.SEND_MESSAGE, fields, body)
+        self.history.append(sent_as("probe", body, self._topic, 0, invoked, answer))
+        return answer is not None and answer.code == raw_remoting.SUCCESS
+
+
+def sent_as(
+    client: str,
+    body: bytes,
+    topic: str,
+    queue_id: int,
+    invoked: int,
+    answer: raw_remoting.Answer | None,
+) -> Sent:
+    """Return what a send with its answer, None for none, is in a history."""
+    returned, status, queue_offset = NEVER, Status.MAYBE, NOWHERE
+    if answer is not None:
+        returned = time.monotonic_ns()
+        if answer.code == raw_remoting.SUCCESS:
+            status, queue_offset = Status.OK, int(answer.fields["queueOffset"])
+        elif answer.code not in STORED_CODES:
+            status = Status.REFUSED
+    return Sent(
+        client=client,
+        id=id_of(body),
+        digest=digest_of(body),
+        topic=topic,
+        queue_id=queue_id,
+        invoked=invoked,
+        returned=returned,
+        status=status,
+        queue_offset=queue_offset,
+    )
 
 
 class _Store:
     """One store directory over several cycles."""
 
-    def __init__(self, directory: Path, flush_disk_type: str, findings: Findings) -> None:
-        self._broker = BrokerProcess(
-            directory, flushDiskType=flush_disk_type, mappedFileSizeCommitLog=4 << 20
-        )
+    def __init__(
+        self, directory: Path, kind: str, flush_disk_type: str, findings: Findings
+    ) -> None:
+        self._kind = kind
+        self._broker = tried.broker(kind, directory, flushDiskType=flush_disk_type)
+        self._prober = Prober(self._broker, TOPIC)
         self._findings = findings
         self._history: list[Operation] = []
         self._read_to = [0] * QUEUES
 
-    def start(self) -> None:
-        started = time.monotonic()
-        process = self._broker.launch()
-        while not self._answers():
-            if process.poll() is not None:
-                what = f"the broker ended with {process.returncode} at its start"
-                raise AssertionError(f"{what}:\n{self._broker.words()}")
-            if time.monotonic() > started + ANSWER_SECONDS_MAX:
-                what = f"the broker does not answer within {ANSWER_SECONDS_MAX:g} s"
-                raise AssertionError(f"{what}:\n{self._broker.words()}")
-            time.sleep(POLL_SECONDS)
-        self._findings.first_answer_seconds.append(time.monotonic() - started)
+    def make(self) -> None:
+        """Start the broker for the first time."""
+        self._broker.start()
+        raw_remoting.create_topic(self._broker.port, TOPIC, queues=QUEUES)
 
-    def _answers(self) -> bool:
-        fields = {"topic": TOPIC, "queueId": "0"}
-        try:
-            with RawClient(self._broker.port) as client:
-                return client.ask(raw_remoting.GET_MAX_OFFSET, fields).code >= 0
-        except OSError:
-            return False
+    def start(self) -> None:
+        self._findings.recovered.append(self._prober.start())
 
     def load_and_kill(self, cycle: int, seconds: float) -> None:
-        raw_remoting.create_topic(self._broker.port, TOPIC, queues=QUEUES)
         port = self._broker.port
         senders = [Sender(port, f"c{cycle}-q{q}", q) for q in range(QUEUES)]
         readers = self._readers(f"c{cycle}")
@@ -234,8 +280,8 @@ class _Store:
         self._history.append(Happened(Cause.CRASH, time.monotonic_ns()))
         for sender in senders:
             sender.join(JOIN_SECONDS)
-            self._findings.wrong += [f"refused: {answer}" for answer in sender.refused]
-            self._findings.acknowledged += len(sender.acknowledged)
+            if self._kind == tried.OURS:
+                self._findings.wrong += [f"refused: {answer}" for answer in sender.refused]
             self._history += sender.history
         for reader in readers:
             reader.join(JOIN_SECONDS)
@@ -258,18 +304,17 @@ class _Store:
         self._read_to[reader.queue_id] = reader.queue_offset
 
     def finish(self) -> None:
-        """Check the history, stop the broker, verify the files."""
+        """Read to the end and check the history; stop one of ours and verify its files."""
         findings = self._findings
-        stored = [
-            Stored(id_of(one.body), digest_of(one.body), TOPIC, queue_id, one.queue_offset)
-            for queue_id in range(QUEUES)
-            for one in raw_remoting.read_queue(self._broker.port, TOPIC, queue_id)
-        ]
-        report = checker.check([*self._history, *stored])
-        findings.wrong += map(str, report.findings)
-        findings.unanswered_but_stored += len(stored) - report.acknowledged
-        findings.delivered += report.delivered
-        findings.explained += report.explained
+        stored = tried.stored(self._broker.port, TOPIC, QUEUES)
+        for reader in self._readers("end"):
+            reader.read(to_end=True)
+            self._take(reader)
+        report = checker.check([*self._history, *self._prober.history, *stored])
+        findings.judge(self._kind, report)
+        findings.unanswered_but_stored += max(0, len(stored) - report.acknowledged)
+        if self._kind != tried.OURS:
+            return
         if self._broker.stop() != 0:
             findings.wrong.append("the broker did not stop by itself")
         findings.wrong += verify(self._broker.store).problems
@@ -284,15 +329,16 @@ def run(
     cycles: int,
     dice: Random,
     *,
+    kind: str = tried.OURS,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
     """Load and kill; a new store every few cycles keeps the verification quick."""
     findings = Findings()
     while findings.cycles < cycles and not findings.wrong:
         place = directory / f"store-{findings.cycles}"
-        store = _Store(place, flush_disk_type, findings)
+        store = _Store(place, kind, flush_disk_type, findings)
         try:
-            store.start()
+            store.make()
             for _ in range(min(CYCLES_OF_A_STORE, cycles - findings.cycles)):
                 store.load_and_kill(findings.cycles, dice.uniform(*LOAD_SECONDS))
                 store.start()
@@ -303,5 +349,5 @@ def run(
             store.end()
         if not findings.wrong:
             shutil.rmtree(place)
-            say(f"{flush_disk_type} {findings}")
+            say(f"{kind} {flush_disk_type} {findings}")
     return findings

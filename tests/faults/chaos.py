@@ -36,6 +36,7 @@ from tests.faults.operations import (
 )
 from tests.faults.promotion import log_bytes
 from tests.faults.schedules import FaultKind, Role, schedule
+from tests.faults.tally import spread
 from tests.support import network, raw_remoting
 from tests.support.injected import injected
 from tests.support.network import Network
@@ -79,10 +80,6 @@ class Figures:
     wrong: list[str] = field(default_factory=list)
 
     @property
-    def phantom(self) -> int:
-        return sum(one.invariant == "I2" for one in self.report.findings)
-
-    @property
     def is_right(self) -> bool:
         return not self.wrong and not self.report.findings
 
@@ -92,21 +89,14 @@ class Figures:
             f"{self.flush_disk_type} {self.seconds:.0f} s, {self.faults.total()} faults "
             f"{dict(self.faults)}",
             f"acknowledged={report.acknowledged} answers={dict(self.codes)} "
-            f"delivered={report.delivered} lost={report.lost.total()} phantom={self.phantom} "
+            f"delivered={report.delivered} lost={report.lost.total()} phantom={report.phantom} "
             f"duplicates_explained={report.explained.total()} {dict(report.explained)} "
             f"duplicates_unexplained={report.unexplained}",
-            f"recovered p50={quantile(self.recovered, 0.5):.2f}s "
-            f"p99={quantile(self.recovered, 0.99):.2f}s max={quantile(self.recovered, 1.0):.2f}s",
+            spread(self.recovered),
         ]
         if report.findings:
             lines.append(str(report))
         return "\n".join([*lines, *(f"wrong: {one}" for one in self.wrong)])
-
-
-def quantile(values: list[float], part: float) -> float:
-    """Return the smallest value that a part of all is not above, 0 of none."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * part))] if ordered else 0.0
 
 
 def missing() -> str:

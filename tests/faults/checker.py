@@ -53,6 +53,10 @@ class Report:
     delivered: int = 0
 
     @property
+    def phantom(self) -> int:
+        return sum(one.invariant == "I2" for one in self.findings)
+
+    @property
     def unexplained(self) -> int:
         return sum(one.invariant == "I15" and "again" in one.text for one in self.findings)
 

@@ -7,10 +7,12 @@ where nothing is guarded may alter a message unnoticed.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker_core.formats import record
+from tests.faults.tally import Tally
 from tests.support.builders import LOG_FILE_SIZE, a_store, get, put, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
@@ -27,13 +29,18 @@ QUEUES = 3
 
 
 @dataclass
-class Findings:
-    """The results of all flips."""
+class Findings(Tally):
+    """The results of all flips, a cycle each; of the acknowledged messages each may be hit once.
 
-    flips: int = 0
-    lost: int = 0
+    Attributes:
+        altered: flips that nothing told of.
+    """
+
     altered: int = 0
-    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def more(self) -> str:
+        return f"altered={self.altered}"
 
 
 def run(count: int, dice: Random, *, is_guarded: bool = False) -> Findings:
@@ -53,7 +60,8 @@ def run(count: int, dice: Random, *, is_guarded: bool = False) -> Findings:
         )
         hurt.files[path].data[position % LOG_FILE_SIZE] ^= 1 << bit
         _check(hurt, config, bodies, f"bit {bit} of byte {position}", findings)
-        findings.flips += 1
+        findings.cycles += 1
+        findings.acknowledged += MESSAGES
     if is_guarded and findings.altered:
         findings.wrong.append(f"{findings.altered} flips in records were not seen")
     return findings
@@ -99,18 +107,24 @@ def _check(
     findings: Findings,
 ) -> None:
     store = a_store(ManualClock(), storage, config)
+    began = time.monotonic()
     report = store.load()
+    findings.recovered.append(time.monotonic() - began)
     found: dict[int, bytes] = {}
     for queue_id in range(QUEUES):
         for queue_offset, body in _bodies(store, queue_id):
-            found[queue_offset * QUEUES + queue_id] = body
+            number = queue_offset * QUEUES + queue_id
+            findings.unexplained += number in found
+            found[number] = body
         if store.max_offset_in_queue("TopicTest", queue_id) != MESSAGES // QUEUES:
             findings.wrong.append(f"{what}: queue {queue_id} has another end")
     lost = MESSAGES - len(found)
     findings.lost += lost
     if lost > 1 or lost > len(report.damaged):
         findings.wrong.append(f"{what}: {lost} lost, reported {report.damaged}")
-    if any(bodies[n] != body for n, body in found.items()):
+    others = sum(bodies[n] != body for n, body in found.items())
+    findings.phantom += others
+    if others:
         findings.wrong.append(f"{what}: a body is another")
     if store.topics() != ["TopicTest"]:
         findings.wrong.append(f"{what}: topics are {store.topics()}")

@@ -17,12 +17,15 @@ from collections import Counter
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.faults.checker import SENT_TWICE
 from tests.support import raw_remoting
 from tests.support.raw_remoting import RawClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
+
+    from tests.faults.tally import Tally
 
 ANSWER_SECONDS = 3.0
 PAUSE_SECONDS = 0.02
@@ -63,6 +66,18 @@ class History:
     def sent_once(self, key: str) -> bool:
         """Tell whether the body of this key was sent only once, so that there is one of it."""
         return sum(n for body, n in self.sent.items() if body.decode().rstrip(".") == key) == 1
+
+    def count(self, stored: Mapping[int, Sequence[raw_remoting.Record]], tally: Tally) -> None:
+        """Add to a tally what was acknowledged, and how what is stored in the end differs."""
+        counts = Counter(one.body for records in stored.values() for one in records)
+        tally.acknowledged += len(self.acknowledged)
+        tally.lost += len(self.acknowledged - counts.keys())
+        tally.phantom += sum(count for body, count in counts.items() if body not in self.sent)
+        for body, count in counts.items():
+            possible = max(1, min(count, self.sent[body]))
+            tally.explained[SENT_TWICE] += possible - 1
+            if body in self.sent:
+                tally.unexplained += count - possible
 
     def wrong(self, stored: Mapping[int, Sequence[raw_remoting.Record]]) -> list[str]:
         """Return what does not fit what is stored in the end, by queue; at most a few of a kind."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from broker_core.clock import SystemClock
 from broker_core.storage import FileStorage
 from broker_core.store.message_store import MessageStore
 from broker_core.verify.verifier import verify
+from tests.faults.tally import Tally
 from tests.faults.writer import LOG_FILE_SIZE, QUEUES, TOPIC, body_of, config
 from tests.support.builders import HOST, read_all
 
@@ -24,14 +25,10 @@ KILL_AFTER_SECONDS_MAX = 0.04
 
 
 @dataclass
-class Findings:
-    """The results of all cycles."""
+class Findings(Tally):
+    """The results of all cycles; a store has recovered when it is loaded."""
 
-    cycles: int = 0
-    acknowledged: int = 0
     stored: int = 0
-    recovery_ms_max: int = 0
-    wrong: list[str] = field(default_factory=list)
 
 
 def run(directory: Path, flush_disk_type: str, cycles: int, dice: Random) -> Findings:
@@ -74,7 +71,7 @@ def check(
     settings = config(str(directory), flush_disk_type, log_file_size)
     store = MessageStore(settings, SystemClock(), FileStorage(), HOST)
     report = store.load()
-    findings.recovery_ms_max = max(findings.recovery_ms_max, report.duration_ms)
+    findings.recovered.append(report.duration_ms / 1_000)
     numbers: set[int] = set()
     findings.stored = 0
     for queue_id in range(QUEUES):
@@ -85,11 +82,16 @@ def check(
         stored = {m.queue_offset: m.body for m in messages}
         for (queue, queue_offset), number in promised.items():
             if queue == queue_id and stored.get(queue_offset) != body_of(number):
+                findings.lost += 1
                 findings.wrong.append(f"{number} is not at {queue_id}/{queue_offset}")
         for message in messages:
             number = int(message.body.rstrip(b"."))
-            if message.body != body_of(number) or number in numbers:
-                findings.wrong.append(f"{number} is there twice, or was never sent")
+            if message.body != body_of(number):
+                findings.phantom += 1
+                findings.wrong.append(f"{message.body[:40]!r} was never sent")
+            elif number in numbers:
+                findings.unexplained += 1
+                findings.wrong.append(f"{number} is there twice")
             numbers.add(number)
     if report.damaged:
         findings.wrong.append(f"damage: {report.damaged}")

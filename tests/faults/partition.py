@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from broker_core.verify.verifier import verify
 from tests.faults.histories import ANSWER_SECONDS, Consumer, History, Producer
 from tests.faults.promotion import log_bytes
+from tests.faults.tally import Tally
 from tests.support import raw_remoting
 from tests.support.bad_link import BadLink, Badness
 from tests.support.broker_process import BrokerProcess
@@ -56,23 +57,18 @@ FAULTS = ("both ways", "to the slave", "to the master", "flapping", "slow", "los
 
 
 @dataclass
-class Findings:
-    """The results of all rounds; times are seconds from the healing to the next acknowledgement."""
+class Findings(Tally):
+    """The results of all rounds, a cycle each.
 
-    rounds: int = 0
-    acknowledged: int = 0
+    `recovered` is how long it took from the healing until a send was acknowledged.
+    """
+
     codes: Counter[int] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
-    healed_seconds: list[float] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
 
-    def __str__(self) -> str:
-        times = sorted(self.healed_seconds) or [0.0]
-        return (
-            f"rounds={self.rounds} {dict(self.faults)} acknowledged={self.acknowledged} "
-            f"answers={dict(self.codes)} acknowledging_again={times[len(times) // 2]:.2f}s "
-            f"(max {times[-1]:.2f}s) wrong={self.wrong[:20]}"
-        )
+    @property
+    def more(self) -> str:
+        return f"{dict(self.faults)} answers={dict(self.codes)}"
 
 
 class _Pair:
@@ -83,8 +79,6 @@ class _Pair:
         self._dice = dice
         self._findings = findings
         self._history = History()
-        self._codes_before = findings.codes
-        self._acknowledged_before = findings.acknowledged
         self._link = BadLink(
             (network.address(MASTER), LISTEN_PORT + 1),
             dice,
@@ -135,7 +129,7 @@ class _Pair:
             self._break(fault, self._dice.uniform(*FAULT_SECONDS))
             healed_at = time.monotonic()
             self._wait_for_ok()
-            self._findings.healed_seconds.append(time.monotonic() - healed_at)
+            self._findings.recovered.append(time.monotonic() - healed_at)
         finally:
             self._network.heal()
             for client in clients:
@@ -143,11 +137,11 @@ class _Pair:
             for client in clients:
                 client.join(AGAIN_SECONDS_MAX)
         self._check(fault)
-        history = self._history
-        self._findings.codes = self._codes_before + history.codes
-        self._findings.acknowledged = self._acknowledged_before + len(history.acknowledged)
 
     def finish(self) -> None:
+        """Count what the pair has in the end, stop the brokers and verify their files."""
+        self._findings.codes += self._history.codes
+        self._history.count(self._stored(MASTER), self._findings)
         for broker in (self._slave, self._master):
             if broker.stop() != 0:
                 self._findings.wrong.append(f"a broker did not stop:\n{broker.words()[-2000:]}")
@@ -248,6 +242,14 @@ class _Pair:
         answer = self._ask(raw_remoting.PULL_MESSAGE, fields, host=SLAVE)
         return answer.code in (raw_remoting.SUCCESS, raw_remoting.PULL_NOT_FOUND)
 
+    def _stored(self, host: str) -> dict[int, list[raw_remoting.Record]]:
+        address = self._network.address(host)
+        with self._network.inside(CLIENTS):
+            return {
+                queue_id: raw_remoting.read_queue(LISTEN_PORT, TOPIC, queue_id, host=address)
+                for queue_id in range(QUEUES)
+            }
+
     def _check(self, fault: str) -> None:
         wrong: list[str] = []
         ends: list[int] = []
@@ -263,13 +265,7 @@ class _Pair:
 
         until(is_same, f"both logs to be the same after {fault}", seconds=AGAIN_SECONDS_MAX)
         for host in (MASTER, SLAVE):
-            address = self._network.address(host)
-            with self._network.inside(CLIENTS):
-                stored = {
-                    queue_id: raw_remoting.read_queue(LISTEN_PORT, TOPIC, queue_id, host=address)
-                    for queue_id in range(QUEUES)
-                }
-            wrong += [f"{host}: {line}" for line in self._history.wrong(stored)]
+            wrong += [f"{host}: {line}" for line in self._history.wrong(self._stored(host))]
         if log_bytes(self._master, ends[0]) != log_bytes(self._slave, ends[0]):
             wrong.append(f"the logs differ before offset {ends[0]}")
         self._findings.wrong += [f"{fault}: {line}" for line in wrong]
@@ -291,12 +287,12 @@ def run(
             pair = _Pair(place, network, dice, findings)
             try:
                 pair.start()
-                while findings.rounds < min(rounds, first + ROUNDS_A_PAIR):
-                    pair.round(findings.rounds)
-                    findings.rounds += 1
+                while findings.cycles < min(rounds, first + ROUNDS_A_PAIR):
+                    pair.round(findings.cycles)
+                    findings.cycles += 1
                     say(str(findings))
                     if findings.wrong:
-                        return findings
+                        break
                 pair.finish()
             finally:
                 pair.end()

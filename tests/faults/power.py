@@ -18,34 +18,58 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.broker_kill import Sender
+from msgspec.structs import replace
+
+from broker_core.verify.verifier import verify
+from tests.faults import checker, tried
+from tests.faults.broker_kill import JOIN_SECONDS, Findings as OfKills, Prober, Reader, Sender
 from tests.faults.kill import ROOT, Findings as Killed, check
+from tests.faults.operations import NEVER, Cause, Happened, Status
 from tests.support import raw_remoting
-from tests.support.broker_process import BrokerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from random import Random
+
+    from tests.faults.operations import Operation, Stored
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = (2).to_bytes(4, "little")
 IMAGE_BYTES = 192 << 20
 CUT_AFTER_SECONDS = (0.05, 0.4)
+CUTS_OF_A_STORE = 20
 SERVICE_NOT_AVAILABLE = 14
+PROBED = "probed"
+"""A topic of its own, so that no other one is made by whoever sends first after a start."""
 
 
 @dataclass
-class Findings:
-    """The results of all cuts."""
+class OfStore(Killed):
+    """The results of all cuts of a process that is only a store."""
 
-    cuts: int = 0
-    acknowledged: int = 0
-    stored: int = 0
-    wrong: list[str] = field(default_factory=list)
+    @property
+    def more(self) -> str:
+        return f"stored={self.stored}"
+
+
+@dataclass
+class OfBroker(OfKills):
+    """The results of all cuts of a broker.
+
+    Attributes:
+        not_served: topics that answered TOPIC_NOT_EXIST after the start, until someone sent to
+            them; what they hold is not counted as lost.
+    """
+
+    not_served: int = 0
+
+    @property
+    def more(self) -> str:
+        return f"{super().more} topics_not_served={self.not_served}"
 
 
 def missing() -> str:
@@ -77,8 +101,15 @@ def mounted(image: Path, place: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def file_system(directory: Path) -> Iterator[tuple[Path, Path]]:
-    """Make an image of an empty file system and a mount point; leave no loop device behind."""
+    """Make an image of an empty file system and a mount point; leave no loop device behind.
+
+    The place is shared among mount namespaces: else whoever makes one meanwhile, as `ip netns exec`
+    does, keeps a file system without power alive, and the next mount gets that one.
+    """
     image, place = directory / "image", directory / "mounted"
+    directory.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "--bind", str(directory), str(directory)], check=True)
+    subprocess.run(["mount", "--make-shared", str(directory)], check=True)
     with image.open("wb") as file:
         file.truncate(IMAGE_BYTES)
     subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
@@ -90,11 +121,12 @@ def file_system(directory: Path) -> Iterator[tuple[Path, Path]]:
         for device in left:
             subprocess.run(["losetup", "--detach", device], check=False)
         image.unlink()
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
-def run(directory: Path, cuts: int, dice: Random) -> Findings:
+def run(directory: Path, cuts: int, dice: Random) -> OfStore:
     """Put in SYNC_FLUSH and cut the power, again and again, on one file system."""
-    findings = Findings()
+    findings = OfStore()
     promised: dict[tuple[int, int], int] = {}
     number = 0
     with file_system(directory) as (image, place):
@@ -105,79 +137,139 @@ def run(directory: Path, cuts: int, dice: Random) -> Findings:
                     promised[queue_id, queue_offset] = acknowledged
                     findings.acknowledged += 1
             with mounted(image, place):
-                seen = Killed()
-                number = check(place / "store", "SYNC_FLUSH", promised, seen)
-                findings.stored = seen.stored
-                findings.wrong += seen.wrong
-            findings.cuts += 1
+                number = check(place / "store", "SYNC_FLUSH", promised, findings)
+            findings.cycles += 1
             if findings.wrong:
                 break
     return findings
 
 
-def run_broker(directory: Path, cuts: int, dice: Random) -> Findings:
+def run_broker(
+    directory: Path,
+    cuts: int,
+    dice: Random,
+    *,
+    kind: str = tried.OURS,
+    say: Callable[[str], None] = lambda text: None,
+) -> OfBroker:
     """Send to a broker in SYNC_FLUSH, cut the power, pull every acknowledged message at once.
 
-    Each cycle sends to a new topic, which nobody makes again after the cut.
+    Each cycle sends to a new topic, which nobody makes again after the cut. A file system gets a
+    few cuts, and is checked then.
     """
-    findings = Findings()
-    promised: dict[str, dict[int, bytes]] = {}
-    with file_system(directory) as (image, place):
-        broker = BrokerProcess(
-            directory / "broker",
-            storePathRootDir=place / "store",
-            flushDiskType="SYNC_FLUSH",
-            mappedFileSizeCommitLog=4 << 20,
-            maxHashSlotNum=1_000,
-            maxIndexNum=20_000,
-        )
-        for cut in range(cuts):
-            topic = f"cut-{cut}"
-            try:
-                with mounted(image, place):
-                    broker.start()
-                    promised[topic] = _send_until_cut(broker, place, topic, dice, findings)
-                with mounted(image, place):
-                    broker.start()
-                    for known, acknowledged in promised.items():
-                        _compare(broker.port, known, acknowledged, findings)
-                    if broker.stop() != 0:
-                        findings.wrong.append("the broker did not stop by itself")
-            finally:
-                broker.kill()
-            findings.cuts += 1
-            if findings.wrong:
-                break
+    findings = OfBroker()
+    while findings.cycles < cuts and not findings.wrong:
+        with file_system(directory) as (image, place):
+            one = _Cut(directory / f"broker-{findings.cycles}", place, kind, dice, findings)
+            for number in range(min(CUTS_OF_A_STORE, cuts - findings.cycles)):
+                one.cycle(image, f"cut-{number}", is_first=number == 0)
+                findings.cycles += 1
+                if findings.wrong:
+                    break
+            with mounted(image, place):
+                one.finish()
+        say(f"{kind} {findings}")
     return findings
 
 
-def _send_until_cut(
-    broker: BrokerProcess, place: Path, topic: str, dice: Random, findings: Findings
-) -> dict[int, bytes]:
-    """Return the acknowledged messages by their promised queue_offsets."""
-    raw_remoting.create_topic(broker.port, topic, queues=1)
-    sender = Sender(broker.port, topic, 0, topic=topic)
-    sender.start()
-    time.sleep(dice.uniform(*CUT_AFTER_SECONDS))
-    acknowledged = dict(sender.acknowledged)
-    cut_power(place)
-    broker.kill()
-    sender.join(30)
-    # A flush that fails as the power goes promises nothing.
-    refused = [one for one in sender.refused if one.code != SERVICE_NOT_AVAILABLE]
-    findings.wrong += [f"refused: {answer}" for answer in refused]
-    findings.acknowledged += len(acknowledged)
-    return acknowledged
+class _Cut:
+    """A broker on a file system that loses power again and again."""
 
+    def __init__(
+        self, directory: Path, place: Path, kind: str, dice: Random, findings: OfBroker
+    ) -> None:
+        self._place = place
+        self._kind = kind
+        self._dice = dice
+        self._findings = findings
+        store = place / "store"
+        keys = {"storePathRootDir": store, "flushDiskType": "SYNC_FLUSH"}
+        self._broker = tried.broker(kind, directory, **keys)
+        self._prober = Prober(self._broker, PROBED)
+        self._history: list[Operation] = []
+        self._topics = [PROBED]
+        self._read_to: dict[str, int] = {}
 
-def _compare(port: int, topic: str, acknowledged: dict[int, bytes], findings: Findings) -> None:
-    stored = raw_remoting.read_queue(port, topic, 0)
-    findings.stored += len(stored)
-    if [one.queue_offset for one in stored] != list(range(len(stored))):
-        findings.wrong.append(f"{topic} has gaps")
-    for queue_offset, body in acknowledged.items():
-        if queue_offset >= len(stored) or stored[queue_offset].body != body:
-            findings.wrong.append(f"{body[:40]!r} is not at {topic}/{queue_offset}")
+    def cycle(self, image: Path, topic: str, *, is_first: bool) -> None:
+        try:
+            with mounted(image, self._place):
+                if is_first:
+                    self._broker.start()
+                    raw_remoting.create_topic(self._broker.port, PROBED, queues=1)
+                else:
+                    self._prober.start()
+                self._send_until_cut(topic)
+            with mounted(image, self._place):
+                self._findings.recovered.append(self._prober.start())
+                self._look_for(topic)
+                self._stop()
+        finally:
+            self._broker.kill()
+
+    def finish(self) -> None:
+        """Read all topics, and look at what all clients saw."""
+        try:
+            self._prober.start()
+            stored = [one for each in self._topics for one in self._stored(each)]
+            report = checker.check([*self._history, *self._prober.history, *stored])
+            self._findings.judge(self._kind, report)
+            self._stop()
+            if self._kind == tried.OURS:
+                self._findings.wrong += verify(self._place / "store").problems
+        finally:
+            self._broker.kill()
+
+    def _send_until_cut(self, topic: str) -> None:
+        """Load a new topic until the power goes; what was answered and read later never was."""
+        port = self._broker.port
+        raw_remoting.create_topic(port, topic, queues=1)
+        self._topics.append(topic)
+        sender = Sender(port, topic, 0, topic=topic)
+        reader = Reader(port, topic, 0, 0, topic=topic)
+        for client in (sender, reader):
+            client.start()
+        time.sleep(self._dice.uniform(*CUT_AFTER_SECONDS))
+        cut_at = time.monotonic_ns()
+        cut_power(self._place)
+        self._broker.kill()
+        for client in (sender, reader):
+            client.join(JOIN_SECONDS)
+        self._history.append(Happened(Cause.CRASH, time.monotonic_ns()))
+        self._history += [
+            one if one.returned < cut_at else replace(one, returned=NEVER, status=Status.MAYBE)
+            for one in sender.history
+        ]
+        seen = [one for one in reader.history if one.at < cut_at]
+        self._history += seen
+        self._read_to[topic] = seen[-1].queue_offset + 1 if seen else 0
+        if self._kind == tried.OURS:
+            # A flush that fails as the power goes promises nothing.
+            refused = [one for one in sender.refused if one.code != SERVICE_NOT_AVAILABLE]
+            self._findings.wrong += [f"refused: {answer}" for answer in refused]
+
+    def _look_for(self, topic: str) -> None:
+        """See whether a topic is served; if not, make it again."""
+        if tried.is_served(self._broker.port, topic):
+            return
+        self._findings.not_served += 1
+        if self._kind == tried.OURS:
+            self._findings.wrong.append(f"{topic} is not served after the cut")
+        raw_remoting.create_topic(self._broker.port, topic, queues=1)
+
+    def _stored(self, topic: str) -> list[Stored]:
+        """Return what is there of a topic, and have its group read on to the end."""
+        self._look_for(topic)
+        found = tried.stored(self._broker.port, topic, 1)
+        reader = Reader(
+            self._broker.port, f"{topic}-end", 0, self._read_to.get(topic, 0), topic=topic
+        )
+        reader.read(to_end=True)
+        self._history += reader.history
+        return found
+
+    def _stop(self) -> None:
+        if self._broker.stop() != 0 and self._kind == tried.OURS:
+            self._findings.wrong.append("the broker did not stop by itself")
 
 
 def cut_power(place: Path) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.verify.verifier import verify
 from tests.faults.histories import Consumer, History, Producer
+from tests.faults.tally import Tally, quantile
 from tests.support import raw_remoting
 from tests.support.broker_set import PROMOTE_BROKER, BrokerSet
 from tests.support.raw_remoting import RawClient
@@ -62,32 +63,23 @@ KINDS: dict[str, dict[str, object]] = {
 
 
 @dataclass
-class Findings:
-    """The results of all rounds; times are seconds from the kill."""
+class Findings(Tally):
+    """The results of all rounds, a cycle each; times are seconds from the kill.
 
-    rounds: int = 0
-    acknowledged: int = 0
+    `recovered` is how long it took until a send was acknowledged by both brokers again.
+    """
+
     cut: int = 0
     cut_messages: int = 0
     delivered_late: int = 0
-    promoted_seconds: list[float] = field(default_factory=list)
-    acknowledging_seconds: list[float] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
+    promoted: list[float] = field(default_factory=list)
 
-    def __str__(self) -> str:
+    @property
+    def more(self) -> str:
         return (
-            f"rounds={self.rounds} acknowledged={self.acknowledged} lost=0 suffixes_cut={self.cut} "
-            f"messages_in_them={self.cut_messages} delivered_late={self.delivered_late} "
-            f"promoted={_spread(self.promoted_seconds)} "
-            f"acknowledging_again={_spread(self.acknowledging_seconds)}"
-            if not self.wrong
-            else f"rounds={self.rounds} wrong={self.wrong[:20]}"
+            f"suffixes_cut={self.cut} messages_in_them={self.cut_messages} "
+            f"delivered_late={self.delivered_late} promoted_p50={quantile(self.promoted, 0.5):.3f}s"
         )
-
-
-def _spread(seconds: list[float]) -> str:
-    times = sorted(seconds) or [0.0]
-    return f"{times[len(times) // 2]:.2f}s (max {times[-1]:.2f}s)"
 
 
 @dataclass
@@ -106,7 +98,6 @@ class _Set:
         self._set = BrokerSet(directory, {**KEYS, **KINDS[kind]})
         self._findings = findings
         self._history = History()
-        self._counted = 0
         self._late: dict[str, int] = {}
         """Body of a delayed message -> when it was sent, wall clock in milliseconds."""
         self._settled: dict[str, bool] = {}
@@ -142,13 +133,13 @@ class _Set:
             killed_at = time.monotonic()
             self._master.kill()
             self._promote()
-            self._findings.promoted_seconds.append(time.monotonic() - killed_at)
+            self._findings.promoted.append(time.monotonic() - killed_at)
             old = self._master
             self._master, self._slave = self._slave, old
             old.launch()
             self._set.until_role(old, "SLAVE")
             self._wait_for_ok()
-            self._findings.acknowledging_seconds.append(time.monotonic() - killed_at)
+            self._findings.recovered.append(time.monotonic() - killed_at)
             self._settle(halves)
         finally:
             for client in clients:
@@ -156,11 +147,11 @@ class _Set:
             for client in clients:
                 client.join(AGAIN_SECONDS_MAX)
         self._check()
-        self._findings.acknowledged += len(self._history.acknowledged) - self._counted
-        self._counted = len(self._history.acknowledged)
 
     def finish(self) -> None:
-        """Stop the brokers and verify their files."""
+        """Count what the set has in the end, stop the brokers and verify their files."""
+        stored = {q: raw_remoting.read_queue(self._master.port, TOPIC, q) for q in range(QUEUES)}
+        self._history.count(stored, self._findings)
         for broker in (self._slave, self._master):
             if broker.stop() != 0:
                 self._findings.wrong.append(f"a broker did not stop:\n{broker.words()[-2000:]}")
@@ -334,16 +325,16 @@ def run(
 ) -> Findings:
     """Kill and promote; a new set every few rounds keeps the checks quick."""
     findings = Findings()
-    while findings.rounds < rounds and not findings.wrong:
-        brokers = _Set(directory / f"set-{findings.rounds}", kind, findings)
+    while findings.cycles < rounds and not findings.wrong:
+        brokers = _Set(directory / f"set-{findings.cycles}", kind, findings)
         try:
             brokers.start()
-            for _ in range(min(ROUNDS_OF_A_SET, rounds - findings.rounds)):
-                brokers.round(findings.rounds, dice.uniform(*LOAD_SECONDS))
-                findings.rounds += 1
+            for _ in range(min(ROUNDS_OF_A_SET, rounds - findings.cycles)):
+                brokers.round(findings.cycles, dice.uniform(*LOAD_SECONDS))
+                findings.cycles += 1
                 say(f"{kind} {findings}")
                 if findings.wrong:
-                    return findings
+                    break
             brokers.finish()
         finally:
             brokers.end()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CYCLES = 30
-FIRST_ANSWER_SECONDS_MAX = 4.0
+RECOVERY_SECONDS_MAX = 4.0
 """About a second, with allowance for a busy machine."""
 
 
@@ -28,4 +28,4 @@ def test_the_broker_may_be_killed_at_any_time(
     assert findings.wrong == []
     assert findings.cycles == CYCLES
     assert findings.delivered >= findings.acknowledged > CYCLES * 10
-    assert statistics.median(findings.first_answer_seconds) < FIRST_ANSWER_SECONDS_MAX
+    assert statistics.median(findings.recovered) < RECOVERY_SECONDS_MAX

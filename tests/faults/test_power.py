@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,7 +31,7 @@ def test_sync_flush_loses_nothing_when_the_power_is_cut(
     findings = power.run(directory, CUTS, rng)
 
     assert findings.wrong == []
-    assert findings.cuts == CUTS
+    assert findings.cycles == CUTS
     assert findings.acknowledged > CUTS
 
 
@@ -41,5 +42,27 @@ def test_a_topic_made_just_before_the_cut_answers_right_after_the_start(
     findings = power.run_broker(directory, CUTS_OF_A_BROKER, rng)
 
     assert findings.wrong == []
-    assert findings.cuts == CUTS_OF_A_BROKER
+    assert findings.cycles == CUTS_OF_A_BROKER
     assert findings.acknowledged > CUTS_OF_A_BROKER
+
+
+@pytest.mark.fault
+def test_a_cut_file_system_comes_back_beside_a_namespace_that_copied_its_mount(
+    directory: Path,
+) -> None:
+    with power.file_system(directory) as (image, place):
+        with power.mounted(image, place):
+            copying = ["unshare", "--mount", "--propagation", "slave", "cat"]
+            with subprocess.Popen(
+                copying, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            ) as elsewhere:
+                assert elsewhere.stdin is not None
+                assert elsewhere.stdout is not None
+                elsewhere.stdin.write(b".")
+                elsewhere.stdin.flush()
+                assert elsewhere.stdout.read(1) == b"."
+                power.cut_power(place)
+                subprocess.run(["umount", str(place)], check=True)
+                subprocess.run(["mount", "-o", "loop", str(image), str(place)], check=True)
+                (place / "written").write_bytes(b"after the cut")
+                elsewhere.stdin.close()

@@ -23,6 +23,6 @@ def test_no_promotion_loses_what_was_acknowledged(
     findings = promotion.run(tmp_path, kind, ROUNDS[kind], rng)
 
     assert findings.wrong == []
-    assert findings.rounds == ROUNDS[kind]
+    assert findings.cycles == ROUNDS[kind]
     assert findings.acknowledged > ROUNDS[kind] * 10
     assert findings.delivered_late > 0

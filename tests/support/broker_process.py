@@ -53,11 +53,16 @@ class BrokerProcess:
     def namesrv(self) -> str:
         return f"127.0.0.1:{self.namesrv_port}"
 
+    @property
+    def command(self) -> list[str]:
+        """What is run, without its file."""
+        return [sys.executable, "-m", *self.module]
+
     def launch(self) -> subprocess.Popen[bytes]:
         """Start the process without waiting; it appends its output to `log`."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self.prefix, sys.executable, "-m", *self.module, "-c", str(self.file)],
+                [*self.prefix, *self.command, "-c", str(self.file)],
                 cwd=self.checkout,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
                 stdin=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.patience import PATIENT
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import until
@@ -131,6 +132,37 @@ class Peer:
         self.start_seconds = time.monotonic() - began
         words = (self._directory / f"{name}.out").read_text(errors="replace")
         assert process.poll() is None, f"RocketMQ's {name} ended at its start:\n{words}"
+
+
+class OriginalProcess(BrokerProcess):
+    """The real broker where otherwise one of ours would run: killed, started on its store again.
+
+    Its exit code, when it is stopped, is the signal's.
+    """
+
+    def __init__(self, version: str, directory: Path, **keys: object) -> None:
+        store = Path(str(keys.get("storePathRootDir", directory / "store")))
+        table = {"brokerIP1": "127.0.0.1", "storePathCommitLog": store / "commitlog", **keys}
+        super().__init__(directory, **table)
+        self.store = store
+        self.main = "broker.BrokerStartup"
+        """Which program; `namesrv.NamesrvStartup` is the other one."""
+        self._jars = classpath(version, PACKAGES)
+        self.environment["ROCKETMQ_HOME"] = str(directory)
+        conf = directory / "conf"
+        conf.mkdir()
+        for name in ("broker", "namesrv"):
+            file = directory / f"{name}.words"
+            (conf / f"logback_{name}.xml").write_text(LOGBACK.format(file=file))
+
+    @property
+    def command(self) -> list[str]:
+        java = ["java", f"-Xms{HEAP}", f"-Xmx{HEAP}", f"-Duser.home={self.directory}", *OPENS]
+        return [*java, "-cp", self._jars, f"org.apache.rocketmq.{self.main}"]
+
+    @property
+    def is_listening(self) -> bool:
+        return accepts(self.port)
 
 
 def _path() -> str:
