@@ -6,6 +6,7 @@
     power       power cuts on an ext4 file system that forgets what was not flushed
     syscalls    at every n-th system call of a kind the process is killed, or the call fails
     flip        single bits of a log: at most the message hit is lost, and the store says so
+    flush-error each flush fails with EIO, then the power goes: nothing was acknowledged
     model       the store against a model of it, with crashes between any two lines
     promotion   kill -9 of a master under load, promotion of its slave, return of the old one
     partition   partitions, flapping, slow and lossy links between a master and its slave
@@ -19,6 +20,7 @@
     python -m tests.faults clients --kills 50
     python -m tests.faults power --cuts 1000
     python -m tests.faults flip --count 2000 --guarded
+    python -m tests.faults flush-error --broker 5.3.3
     python -m tests.faults model --examples 2000
     python -m tests.faults promotion --rounds 200
     python -m tests.faults partition --rounds 500
@@ -43,11 +45,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.faults import (
     appliance_kills,
+    broker_flips,
     broker_kill,
     chaos,
     checker,
     client_kills,
     flips,
+    flush_errors,
     kill,
     model,
     operations,
@@ -142,7 +146,19 @@ def _syscalls(arguments: Namespace, directory: Path, dice: Random) -> bool:
     return not found.wrong
 
 
+def _flush_error(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    found = flush_errors.run(directory, arguments.cycles, dice, kind=arguments.broker, say=_say)
+    _say(f"{arguments.broker} {found}")
+    return not found.wrong
+
+
 def _flip(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    if arguments.broker is not None:
+        through_broker = broker_flips.run(
+            directory, arguments.count, dice, kind=arguments.broker, say=_say
+        )
+        _say(f"{arguments.broker} {through_broker}")
+        return not through_broker.wrong
     found = flips.run(arguments.count, dice, is_guarded=arguments.guarded)
     _say(str(found))
     return not found.wrong
@@ -288,7 +304,21 @@ COMMANDS = (
         (
             ("--count", _number(200, "bits")),
             ("--guarded", {"action": "store_true", "help": "with enabledAppendPropCRC=true"}),
+            (
+                "--broker",
+                {
+                    "choices": tried.KINDS,
+                    "help": "a broker started on each log, instead of a store in this process",
+                },
+            ),
         ),
+    ),
+    Command(
+        "flush-error",
+        "let each flush fail, then cut the power (root, loop devices, strace)",
+        _flush_error,
+        flush_errors.missing,
+        (("--cycles", _number(10, "of sends while flushes fail")), BROKER),
     ),
     Command(
         "model",
@@ -381,7 +411,7 @@ def main() -> int:
         subparser.add_argument("--seed", type=int, default=seed, help="repeats a run's choices")
     arguments = parser.parse_args()
     (command,) = (one for one in COMMANDS if one.name == arguments.command)
-    missing = command.missing() or tried.missing(getattr(arguments, "broker", tried.OURS))
+    missing = command.missing() or tried.missing(getattr(arguments, "broker", None) or tried.OURS)
     if missing:
         print(f"{command.name} cannot be run here: it needs {missing}.", file=sys.stderr)
         return 2
