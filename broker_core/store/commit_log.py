@@ -338,7 +338,11 @@ class CommitLog:
     def delete_first(self) -> None:
         """Delete the oldest file; readers of it go on. The last file is never deleted."""
         if len(self._files) > 1:
+            gone = [self._files[0]]
             self._delete(self._files[0])
+            # With the mapping the kernel gives up a gigabyte of pages, which takes some 30 ms: who
+            # holds it last is that thread.
+            self._allocator.submit(gone.clear)
 
     def close(self) -> None:
         """Give back descriptors; delete a file that was allocated ahead and not used."""

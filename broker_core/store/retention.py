@@ -21,6 +21,7 @@ from broker_core.store.visibility import NO_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from broker_core.clock import Clock
     from broker_core.config.store import StoreConfig
@@ -115,18 +116,27 @@ class Retention(Service):
             await self._follow_the_log()
 
     async def _delete_log_files(self, *, at_once: bool) -> None:
-        reserved_ms = self._config.file_reserved_time * HOUR_MS
         for _ in range(DELETE_FILES_BATCH_MAX):
-            first = self._log.files[0] if len(self._log.files) > 1 else None
-            if first is None or self._log.files[1].file_from_offset > self._log.flushed_where:
+            path = self._path_to_delete(at_once=at_once)
+            if path is None:
                 return
-            if not at_once and self._log.files[1].file_from_offset > self.needed_from():
-                return
-            if not at_once and self._now_ms() < first.file.modified_ms + reserved_ms:
-                return
-            logger.info("expired, deleted: %s", first.path)
+            logger.info("expired, deleted: %s", path)
             self._log.delete_first()
             await self._clock.sleep(self._config.delete_commit_log_files_interval / 1000)
+
+    def _path_to_delete(self, *, at_once: bool) -> Path | None:
+        """Return where the first file is if it may go; the file itself nobody is to hold."""
+        if len(self._log.files) < 2:
+            return None
+        first, second = self._log.files[:2]
+        if second.file_from_offset > self._log.flushed_where:
+            return None
+        if at_once:
+            return first.path
+        if second.file_from_offset > self.needed_from():
+            return None
+        reserved_ms = self._config.file_reserved_time * HOUR_MS
+        return first.path if self._now_ms() >= first.file.modified_ms + reserved_ms else None
 
     async def _follow_the_log(self) -> None:
         min_offset = self._log.min_offset

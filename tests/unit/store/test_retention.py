@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
+import weakref
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from broker_core.storage import FileStorage
 from broker_core.store.results import GetMessageStatus, PutMessageStatus
 from tests.support.builders import LOG_FILE_SIZE, a_store, get, put, read_all, store_config
 from tests.support.clock import ManualClock
@@ -95,6 +99,29 @@ async def test_readers_of_a_deleted_file_go_on(storage):
 
     assert bytes(held) == text
     await store.shutdown()
+
+
+async def test_the_loop_waits_for_no_kernel_that_gives_up_the_pages_of_a_deleted_file(tmp_path):
+    clock = ManualClock(now_ms=at_hour(4))
+    store = a_store(clock, FileStorage(), store_config(store_path_root_dir=str(tmp_path)))
+    store.load()
+    await store.start()
+    for _ in range(700):
+        put(store, body=b"x" * 300)
+    store.files.log.flushed_where = store.max_commit_log_offset
+    gone_in: list[str] = []
+    watches = [
+        weakref.ref(mapped.buffer, lambda _: gone_in.append(threading.current_thread().name))
+        for mapped in store.files.log.files[:-1]
+    ]
+    for path in (tmp_path / "commitlog").iterdir():
+        os.utime(path, (0, 0))
+
+    await run(store.retention.clean(), clock)
+    await store.shutdown()
+
+    assert len(watches) > 2
+    assert [name.partition("_")[0] for name in gone_in] == ["allocate"] * len(watches)
 
 
 async def test_queues_and_index_follow_the_log(storage):
