@@ -24,9 +24,28 @@ GIB = 1 << 30
 SETTLE = 0.05
 ASYNC, FLUSH, PAIR = "ASYNC_FLUSH", "SYNC_FLUSH", "SYNC_MASTER"
 REQUESTS, TRANSACTIONS, END_TO_END = "requests", "transactions", "end to end"
+KAFKA = "requests of Kafka"
 ONE_IN_TEN = 10
+BATCH_ITEM_MORE = 22
+"""Bytes of a message in a batch besides its body, without properties."""
 END_TO_END_RATE = 2_000
 TRANSACTED = "TRAN_MSG\1true\2PGROUP\1bench\2UNIQ_KEY\1AC11000100002A9F0000000000000001\2"
+
+
+def framed(
+    code: int, fields: dict[str, str], opaque: int, body: bytes = b"", flag: int = 0
+) -> bytes:
+    """Return a request as clients write it: in JSON without spaces."""
+    header = {
+        "code": code,
+        "extFields": fields,
+        "flag": flag,
+        "language": "JAVA",
+        "opaque": opaque,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 407,
+    }
+    return frame(json.dumps(header, separators=(",", ":")).encode(), body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +60,7 @@ class Request:
     def frame(self, opaque: int, queue: int) -> bytes:
         queue_field = "queueId" if self.code == PULL_MESSAGE else "e"
         own = queue if self.queue is None else self.queue
-        header = {
-            "code": self.code,
-            "extFields": self.fields | {queue_field: str(own)},
-            "flag": 0,
-            "language": "JAVA",
-            "opaque": opaque,
-            "serializeTypeCurrentRPC": "JSON",
-            "version": 407,
-        }
-        return frame(json.dumps(header, separators=(",", ":")).encode(), self.body)
+        return framed(self.code, self.fields | {queue_field: str(own)}, opaque, self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +106,7 @@ def a_send(
 
 def a_batch(size: int) -> Request:
     """Return a send of a batch of messages."""
-    item = struct.pack(">iiiii", 22 + size, 0, 0, 0, size) + bytes(size) + b"\0\0"
+    item = struct.pack(">iiiii", BATCH_ITEM_MORE + size, 0, 0, 0, size) + bytes(size) + b"\0\0"
     return Request(SEND_BATCH_MESSAGE, a_send(0).fields | {"m": "true"}, item * BATCH)
 
 

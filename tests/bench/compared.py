@@ -14,7 +14,6 @@ jars (Maven, offline once it has them). A quiet machine with two cores or more, 
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +26,6 @@ from tests.bench import loads
 from tests.bench.cells import (
     ASYNC,
     CELLS,
-    END_TO_END,
     KIB,
     ONE_KIB,
     SETTLE,
@@ -36,16 +34,24 @@ from tests.bench.cells import (
     Cell,
     a_send,
 )
-from tests.bench.contenders import NAMES, OURS, TWICE, WORDS, Running, running, supports
+from tests.bench.contenders import (
+    BATCHES,
+    NAMES,
+    OURS,
+    TWICE,
+    WORDS,
+    Running,
+    cell_of,
+    running,
+    supports,
+)
 from tests.bench.machine import about
 from tests.bench.results import Results, Sample
-from tests.support.broker_process import ROOT
-from tests.support.log_end import log_end
 from tests.support.raw_remoting import create_topic
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tests.bench.loads import Loaded
 
@@ -55,7 +61,8 @@ WARM_UP = Cell("warm-up", "", ONE_KIB, window=64)
 ONE_SEND = Cell("one-send", "", ONE_KIB)
 WARM_UP_SECONDS = 6.0
 """By then the real brokers' code is compiled."""
-FILLING = Cell("filling", "", (a_send(64 * KIB),), window=8)
+FILLING_BYTES = 64 * KIB
+FILLING = Cell("filling", "", (a_send(FILLING_BYTES),), window=8)
 SEEDED = Cell("seeded", "", TAGGED, window=64)
 WARM_UP_SLICES = 1
 ROUND_OVERHEAD_SECONDS = 20.0
@@ -83,6 +90,28 @@ class Plan(NamedTuple):
         return (loads_seconds + starts + (stores if self.store_bytes else 0)) / 60
 
 
+def known_cells(keys: Sequence[str]) -> list[Cell]:
+    """Return the cells of these names.
+
+    Raises:
+        ValueError: one that there is not; the text is one sentence.
+    """
+    known = {cell.key: cell for cell in CELLS}
+    for key in keys:
+        if key not in known:
+            raise ValueError(f"{key!r} is none of: {', '.join(known)}")
+    return [known[key] for key in keys]
+
+
+def pulls_first(cells: Iterable[Cell]) -> list[Cell]:
+    """Return cells in the order in which they are measured.
+
+    Sends put what is pulled beyond accessMessageInMemoryMaxRatio, in the log of the fastest the
+    soonest, and what lies there is given out eight at a time.
+    """
+    return sorted(cells, key=lambda cell: not cell.is_pull)
+
+
 def plan_of(asked: argparse.Namespace) -> Plan:
     """Return what the command line asks for.
 
@@ -91,13 +120,11 @@ def plan_of(asked: argparse.Namespace) -> Plan:
     """
     wanted = asked.cells.split(",") if asked.cells else QUICK_CELLS if asked.quick else None
     names = asked.brokers.split(",") if asked.brokers else QUICK_BROKERS if asked.quick else NAMES
-    known = {cell.key: cell for cell in CELLS}
-    for given, valid in ((wanted or (), known), (names, NAMES)):
-        for one in given:
-            if one not in valid:
-                raise ValueError(f"{one!r} is none of: {', '.join(valid)}")
+    for one in names:
+        if one not in NAMES:
+            raise ValueError(f"{one!r} is none of: {', '.join(NAMES)}")
     return Plan(
-        cells=[known[key] for key in wanted] if wanted else CELLS,
+        cells=known_cells(wanted) if wanted else CELLS,
         brokers=names,
         rounds=asked.rounds or (1 if asked.quick else 3),
         slices=3 if asked.quick else 5,
@@ -109,19 +136,11 @@ def plan_of(asked: argparse.Namespace) -> Plan:
 
 def compare(plan: Plan) -> Results:
     """Measure all of a plan, with a line for each step on standard error."""
-    if any(name in (OURS, TWICE) for name in plan.brokers):
-        # Without it they would not start, and say why.
-        subprocess.run([sys.executable, "-m", "broker_core.native.build"], cwd=ROOT, check=True)
     results = Results(about(), plan.cells, plan.brokers)
     for number in range(plan.rounds):
         for setting in dict.fromkeys(cell.setting for cell in plan.cells):
             _tell(f"round {number + 1} of {plan.rounds}: {setting}")
-            # Pulls first: sends put what is pulled beyond accessMessageInMemoryMaxRatio, in the
-            # log of the fastest the soonest, and what lies there is given out eight at a time.
-            cells = sorted(
-                (cell for cell in plan.cells if cell.setting == setting),
-                key=lambda cell: not cell.is_pull,
-            )
+            cells = pulls_first(cell for cell in plan.cells if cell.setting == setting)
             with _started(plan, setting) as contenders:
                 for contender in contenders:
                     if setting == ASYNC:
@@ -155,9 +174,16 @@ def _started(plan: Plan, setting: str) -> Iterator[list[Running]]:
 
 def _warm_up(contender: Running) -> None:
     _until_acknowledged(contender)
-    loads.run(contender.ports, WARM_UP, WARM_UP_SECONDS)
+    _load(contender, WARM_UP, WARM_UP_SECONDS)
     for port in contender.ports:
-        loads.run([port], SEEDED, 0.5)
+        if (seeded := cell_of(contender.name, SEEDED)) is not None:
+            loads.run([port], seeded, 0.5)
+
+
+def _load(contender: Running, cell: Cell, seconds: float) -> Loaded:
+    its = cell_of(contender.name, cell)
+    assert its is not None, cell.name
+    return loads.run(contender.ports, its, seconds)
 
 
 def _until_acknowledged(contender: Running) -> None:
@@ -165,7 +191,7 @@ def _until_acknowledged(contender: Running) -> None:
     deadline = time.monotonic() + 120
     while True:
         try:
-            loads.run(contender.ports, ONE_SEND, 0.0)
+            _load(contender, ONE_SEND, 0.0)
         except AssertionError:
             if time.monotonic() > deadline:
                 raise
@@ -175,12 +201,14 @@ def _until_acknowledged(contender: Running) -> None:
 
 
 def _measure_cell(cell: Cell, contenders: Sequence[Running], plan: Plan, results: Results) -> None:
-    is_for_two = cell.connections > 1 and cell.kind != END_TO_END
-    taking_part = [one for one in contenders if one.name != TWICE or is_for_two]
-    counted = {
-        one.name: replace(cell, messages=loads.pulled(one.ports[0], cell)) if cell.is_pull else cell
-        for one in taking_part
-    }
+    counted = {}
+    for one in contenders:
+        its = cell_of(one.name, cell)
+        if its is not None and cell.is_pull:
+            its = replace(its, messages=loads.pulled(one.ports[0], its))
+        if its is not None:
+            counted[one.name] = its
+    taking_part = [one for one in contenders if one.name in counted]
     for number in range(-WARM_UP_SLICES, plan.slices):
         # Each first in turn: what runs first finds other caches.
         order = taking_part if number % 2 else taking_part[::-1]
@@ -212,22 +240,33 @@ def sample_of(contender: Running, load: Callable[[], Loaded], settle: float = SE
 
 
 def _starts_with_a_store(plan: Plan, results: Results) -> None:
-    """Start each contender in turn on one store that ours wrote and closed."""
-    with tempfile.TemporaryDirectory(dir=plan.directory) as directory:
-        store = Path(directory, "store")
-        size = f"a store of {plan.store_bytes / (1 << 30):g} GiB"
-        _tell(size)
-        with running(OURS, ASYNC, Path(directory, "filled"), store=store) as one:
+    """Start each contender in turn on one store that ours wrote and closed; Kafka on its own."""
+    size = f"a store of {plan.store_bytes / (1 << 30):g} GiB"
+    _tell(size)
+    families = (
+        (OURS, [name for name in plan.brokers if name not in {TWICE, *BATCHES}]),
+        *((name, [name]) for name in plan.brokers if name in BATCHES),
+    )
+    for writer, names in families:
+        with tempfile.TemporaryDirectory(dir=plan.directory) as directory:
+            store = Path(directory, "store")
+            if names:
+                _fill(writer, Path(directory, "filled"), store, plan.store_bytes)
+            for number in range(-1, plan.rounds):
+                for name in names:
+                    place = Path(directory, f"{name}-{number}")
+                    with running(name, ASYNC, place, store=store) as one:
+                        if number >= 0:
+                            results.start_seconds[name, size].append(one.start_seconds)
+
+
+def _fill(writer: str, directory: Path, store: Path, wanted: int) -> None:
+    with running(writer, ASYNC, directory, store=store) as one:
+        if writer not in BATCHES:
             create_topic(one.ports[0], TOPIC)
-            while log_end(one.ports[0]) < plan.store_bytes:
-                loads.run(one.ports, FILLING, 1.0)
-        names = [name for name in plan.brokers if name != TWICE]
-        for number in range(-1, plan.rounds):
-            for name in names:
-                place = Path(directory, f"{name}-{number}")
-                with running(name, ASYNC, place, store=store) as one:
-                    if number >= 0:
-                        results.start_seconds[name, size].append(one.start_seconds)
+        sent = 0
+        while sent < wanted:
+            sent += _load(one, FILLING, 1.0).messages * FILLING_BYTES
 
 
 def _tell(line: str) -> None:

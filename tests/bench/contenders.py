@@ -1,30 +1,56 @@
-"""The brokers that are compared: ours in two ways, and the real ones from their published jars."""
+"""The brokers that are compared: ours in two ways, and the real ones from their published jars.
+
+Kafka is measured as its clients use it: one record a request, and batches of them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench.cells import ASYNC, DELAYED_TOPIC, FLUSH, PAIR, QUEUES, TAGGED_TOPIC, TOPIC
-from tests.support.broker_process import BrokerProcess
+from tests.bench import kafka
+from tests.bench.cells import (
+    ASYNC,
+    BATCH,
+    DELAYED_TOPIC,
+    END_TO_END,
+    FLUSH,
+    PAIR,
+    QUEUES,
+    TAGGED_TOPIC,
+    TOPIC,
+)
+from tests.bench.machine import thread_nanoseconds
+from tests.support.broker_process import ROOT, BrokerProcess
+from tests.support.kafka import Kafka
 from tests.support.peer import Peer
 from tests.support.raw_remoting import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tests.bench.cells import Cell
+
 OURS, PYTHON, TWICE = "ours", "python", "ours x2"
 REAL = ("4.9.7", "5.3.3")
-NAMES = (OURS, PYTHON, TWICE, *REAL)
+KAFKA_VERSION = "4.1.2"
+BATCHES = {"kafka": 1, "kafka batched": BATCH}
+"""How many records a request of Kafka's has."""
+NAMES = (OURS, PYTHON, TWICE, *REAL, *BATCHES)
 WORDS = {
     OURS: "ours, compiled",
     PYTHON: "ours, pure Python",
     TWICE: "ours, compiled, 2 brokers",
     "4.9.7": "RocketMQ 4.9.7",
     "5.3.3": "RocketMQ 5.3.3",
+    "kafka": f"Kafka {KAFKA_VERSION}",
+    "kafka batched": f"Kafka {KAFKA_VERSION}, {BATCH} a request",
 }
 LOG_FILE_BYTES = 256 << 20
 KEYS: dict[str, object] = {"mappedFileSizeCommitLog": LOG_FILE_BYTES}
@@ -41,13 +67,9 @@ class Running:
 
     def thread_nanoseconds(self) -> dict[tuple[int, str], int]:
         """Return the processor time of each thread."""
-        found = {}
+        found: dict[tuple[int, str], int] = {}
         for pid in self.pids:
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                # A thread may end while we look.
-                with contextlib.suppress(OSError):
-                    text = (task / "schedstat").read_text()
-                    found[pid, task.name] = int(text.split()[0])
+            found |= thread_nanoseconds(pid)
         return found
 
     def own_bytes(self) -> int:
@@ -68,8 +90,16 @@ def running(
     *,
     store: Path | None = None,
     keys: Mapping[str, object] = KEYS,
+    checkout: Path = ROOT,
 ) -> Iterator[Running]:
-    """Start the brokers of a contender, with the topics of the cells unless they have a store."""
+    """Start the brokers of a contender, with the topics of the cells unless they have a store.
+
+    `checkout`: whose code runs, where it is ours.
+    """
+    if name in BATCHES:
+        with _kafka(name, setting, directory, store) as found:
+            yield found
+        return
     of_master = dict(keys)
     if setting == FLUSH:
         of_master["flushDiskType"] = "SYNC_FLUSH"
@@ -78,7 +108,7 @@ def running(
     if store is not None:
         of_master |= {"storePathRootDir": store, "storePathCommitLog": store / "commitlog"}
     with contextlib.ExitStack() as stack:
-        start = _real if name in REAL else _ours
+        start = _real if name in REAL else functools.partial(_ours, checkout)
         masters = [start(stack, name, directory / "master", of_master)]
         if name == TWICE:
             more = of_master | {"brokerName": "broker-b", "namesrvAddr": masters[0].namesrv}
@@ -100,9 +130,38 @@ def running(
         yield Running(name, ports, pids, masters[0].start_seconds)
 
 
+@contextlib.contextmanager
+def _kafka(name: str, setting: str, directory: Path, store: Path | None) -> Iterator[Running]:
+    keys: dict[str, object] = {"log.segment.bytes": LOG_FILE_BYTES}
+    if setting == FLUSH:
+        keys["log.flush.interval.messages"] = 1
+    place = directory / "store" if store is None else store
+    is_new = not place.exists()
+    with Kafka(KAFKA_VERSION, directory / "master", place, **keys) as one:
+        if is_new:
+            kafka.create_topic(one.port, QUEUES, BATCHES[name])
+        yield Running(name, [one.port], [one.pid], one.start_seconds)
+
+
 def supports(name: str, setting: str) -> bool:
     """Tell whether a contender runs in a setting; two masters are measured as they come."""
+    if name in BATCHES:
+        return setting != PAIR
     return name != TWICE or setting == ASYNC
+
+
+def cell_of(name: str, cell: Cell) -> Cell | None:
+    """Return a cell as it is put to a contender; None when that takes no part in it."""
+    if name in BATCHES:
+        return kafka.cell_of(cell, BATCHES[name])
+    is_for_two = cell.connections > 1 and cell.kind != END_TO_END
+    return cell if name != TWICE or is_for_two else None
+
+
+@functools.cache
+def build(checkout: Path = ROOT) -> None:
+    """Compile the turn of a checkout, without which its broker would not start, and say why."""
+    subprocess.run([sys.executable, "-m", "broker_core.native.build"], cwd=checkout, check=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +173,16 @@ class _Started:
 
 
 def _ours(
-    stack: contextlib.ExitStack, name: str, directory: Path, keys: dict[str, object]
+    checkout: Path,
+    stack: contextlib.ExitStack,
+    name: str,
+    directory: Path,
+    keys: dict[str, object],
 ) -> _Started:
+    if name != PYTHON:
+        build(checkout)
     broker = BrokerProcess(directory, **keys)
+    broker.checkout = checkout
     broker.environment = {"TREBUCHET_NATIVE": "0" if name == PYTHON else "1"}
     began = time.monotonic()
     broker.start()

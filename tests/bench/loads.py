@@ -7,7 +7,6 @@ is not seen, the processor time of brokers is.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import selectors
 import socket
@@ -23,18 +22,20 @@ from tests.bench.cells import (
     END_TO_END_RATE,
     FIRST_OPAQUE,
     GROUP,
+    KAFKA,
     KIB,
     QUEUES,
     TOPIC,
     TRANSACTIONS,
     a_pull,
     a_send,
+    framed,
 )
+from tests.bench.kafka import FETCH, LENGTH, ask, error_of, fetched
 from tests.support.raw_remoting import (
     GET_MAX_OFFSET,
     PULL_MESSAGE,
     RawClient,
-    frame,
     parse_records,
     pull_fields,
 )
@@ -73,7 +74,7 @@ def run(ports: Sequence[int], cell: Cell, seconds: float) -> Loaded:
         with EndToEnd(ports[0], QUEUES) as both:
             return both.run(seconds)
     times: list[int] = []
-    kind = TransactionLoader if cell.kind == TRANSACTIONS else Loader
+    kind = LOADERS.get(cell.kind, Loader)
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
         loaders = []
         for number in range(cell.connections):
@@ -151,10 +152,7 @@ class Loader(Connection):
         more: list[bytes] = []
         for header, _body in self.frames():
             now = now or time.perf_counter_ns()
-            assert SUCCESS.search(header), header[:400]
-            found = OPAQUE.search(header)
-            assert found is not None
-            slot = int(found[1]) - FIRST_OPAQUE
+            slot = self._slot(header)
             self._times.append(now - self._sent_at[slot])
             self.unanswered -= 1
             self._answered(header, more)
@@ -162,6 +160,13 @@ class Loader(Connection):
                 more.append(self._next(slot, now))
         if more:
             self.socket.sendall(b"".join(more))
+
+    def _slot(self, header: bytes) -> int:
+        """Return whose answer it is; it must be a good one."""
+        assert SUCCESS.search(header), header[:400]
+        found = OPAQUE.search(header)
+        assert found is not None
+        return int(found[1]) - FIRST_OPAQUE
 
     def _answered(self, header: bytes, more: list[bytes]) -> None:
         """Nothing follows an answer but the next request."""
@@ -189,23 +194,53 @@ class TransactionLoader(Loader):
             "fromTransactionCheck": "false",
             "msgId": "AC11000100002A9F0000000000000001",
         }
-        text = {"code": END_TRANSACTION, "extFields": fields, "flag": ONEWAY, "language": "JAVA"}
-        text |= {"opaque": 1, "serializeTypeCurrentRPC": "JSON", "version": 407}
-        more.append(_framed(text))
+        more.append(framed(END_TRANSACTION, fields, 1, flag=ONEWAY))
+
+
+class KafkaLoader(Loader):
+    """Keeps a window of Kafka's requests."""
+
+    def __init__(self, port: int, cell: Cell, times: list[int]) -> None:
+        super().__init__(port, cell, times)
+        self._code = cell.requests[0].code
+
+    def frames(self) -> Iterator[tuple[bytes, bytes]]:
+        """Read once; yield each answer that is whole, from its correlation id."""
+        data = self.socket.recv(1 << 20)
+        assert data, "Kafka closed the connection"
+        received = self._received
+        received += data
+        at = 0
+        while len(received) - at >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(received, at)
+            end = at + LENGTH.size + length
+            if len(received) < end:
+                break
+            yield bytes(received[at + LENGTH.size : end]), b""
+            at = end
+        del received[:at]
+
+    def _slot(self, header: bytes) -> int:
+        error = error_of(header, self._code)
+        assert not error, f"Kafka's error {error}"
+        (correlation_id,) = LENGTH.unpack_from(header)
+        return int(correlation_id) - FIRST_OPAQUE
+
+
+LOADERS: dict[str, type[Loader]] = {TRANSACTIONS: TransactionLoader, KAFKA: KafkaLoader}
 
 
 def pulled(port: int, cell: Cell) -> int:
     """Return how many messages a pull of a cell finds."""
     one = cell.requests[0]
+    if cell.kind == KAFKA:
+        answer = ask(port, one.frame(1, 0))
+        assert not error_of(answer, FETCH), answer[:400]
+        return fetched(answer)
     with RawClient(port) as client:
-        answer = client.ask(one.code, one.fields)
-    assert answer.code == 0, answer
-    return len(parse_records(answer.body))
-
-
-def _framed(header: dict[str, object]) -> bytes:
-    """Return the frame of a header, written as clients write it: without spaces."""
-    return frame(json.dumps(header, separators=(",", ":")).encode())
+        found = client.ask(one.code, one.fields)
+    assert found.code == 0, found
+    return len(parse_records(found.body))
 
 
 class Consumer(Connection):
@@ -232,9 +267,7 @@ class Consumer(Connection):
     def _pull(self, offset: int) -> None:
         fields = pull_fields(TOPIC, self._queue, offset)
         fields |= {"sysFlag": str(LONG_POLL), "suspendTimeoutMillis": "15000"}
-        text = {"code": PULL_MESSAGE, "extFields": fields, "flag": 0, "language": "JAVA"}
-        text |= {"opaque": 1, "serializeTypeCurrentRPC": "JSON", "version": 407}
-        self.socket.sendall(_framed(text))
+        self.socket.sendall(framed(PULL_MESSAGE, fields, 1))
 
 
 class EndToEnd:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -24,6 +25,22 @@ def about() -> dict[str, str]:
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / (1 << 30):.0f} GiB",
         "kernel": platform.release(),
     }
+
+
+def thread_nanoseconds(pid: int) -> dict[tuple[int, str], int]:
+    """Return the processor time of each thread of a process."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        # A thread may end while we look.
+        with contextlib.suppress(OSError):
+            text = (task / "schedstat").read_text()
+            found[pid, task.name] = int(text.split()[0])
+    return found
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time of a process's threads."""
+    return sum(thread_nanoseconds(pid).values()) / 1e9
 
 
 def _build() -> str:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.bench.contenders import OURS, PYTHON, REAL, WORDS
+from tests.bench.contenders import BATCHES, OURS, PYTHON, REAL, WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +24,7 @@ FIGURES = re.compile(r"(<!-- figures -->\n).*?(<!-- end of figures -->)", re.DOT
 HEAD = ("broker", "messages/s", "thread µs", "others µs", "p50 ms", "p99 ms", "p99.9 ms")
 PICTURE = "images/performance.svg"
 COLOURS = {OURS: "#2f7d5b", PYTHON: "#8fbfa8", BASE: "#b4652f", REAL[1]: "#d9a47c"}
+COLOURS |= dict(zip(BATCHES, ("#4a6fa5", "#a9bcd8"), strict=True))
 BAR, GAP, LEFT, SCALE = 11, 14, 210, 420
 MOST = 1.4
 WIDTH = LEFT + int(MOST * SCALE) + 50
@@ -185,13 +186,13 @@ class Results:
 
     def picture(self) -> str:
         """Return bars: processor time a message, as parts of the real one's."""
-        names = [name for name in (BASE, REAL[1], PYTHON, OURS) if name in self.brokers]
+        names = [name for name in (BASE, REAL[1], *BATCHES, PYTHON, OURS) if name in self.brokers]
         parts: list[str] = []
-        x, y = LEFT, 34
+        x, y = 8, 34
         for name in names:
             parts.append(f'<rect x="{x}" y="8" width="10" height="10" fill="{COLOURS[name]}"/>')
             parts.append(f'<text x="{x + 14}" y="17">{WORDS[name]}</text>')
-            x += 30 + 7 * len(WORDS[name])
+            x += 26 + 6 * len(WORDS[name])
         for cell in self.cells:
             found = [(name, self.verdict(cell, name)) for name in names]
             bars = [(name, one.cost) for name, one in found if one is not None]

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench import loads
+from tests.bench import kafka, loads
 from tests.bench.cells import (
+    BATCH,
     CELLS,
     DELAYED_TOPIC,
     FLUSH,
@@ -18,7 +19,8 @@ from tests.bench.cells import (
     TOPIC,
     Cell,
 )
-from tests.bench.contenders import OURS, PYTHON, running
+from tests.bench.compared import known_cells, pulls_first
+from tests.bench.contenders import BATCHES, OURS, PYTHON, cell_of, running
 from tests.bench.results import BASE, Results, Sample
 from tests.support.raw_remoting import GET_MAX_OFFSET, RawClient
 from tests.support.waiting import until
@@ -146,3 +148,39 @@ def test_figures_replace_those_of_the_page_and_nothing_else(tmp_path: Path) -> N
 def test_every_setting_has_cells_and_every_cell_a_name_of_its_own() -> None:
     assert len(BY_KEY) == len({cell.name for cell in CELLS}) == len(CELLS)
     assert {cell.setting for cell in CELLS} == {"ASYNC_FLUSH", FLUSH, PAIR}
+
+
+def test_pulls_are_measured_before_sends_put_what_they_read_far_back() -> None:
+    ordered = [cell.key for cell in pulls_first(known_cells(["send-64", "pull-32", "pull-1"]))]
+
+    assert ordered == ["pull-32", "pull-1", "send-64"]
+
+
+def test_a_cell_that_there_is_not_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"'send-63' is none of: send-1, send-64, "):
+        known_cells(["send-64", "send-63"])
+
+
+def test_a_checksum_of_kafka_is_the_one_of_the_published_example() -> None:
+    assert kafka.crc32c(b"123456789") == 0xE3069283
+
+
+def test_kafka_takes_part_in_sends_and_pulls_with_batches_and_without() -> None:
+    names = {
+        name: {cell.key for cell in CELLS if cell_of(name, cell) is not None} for name in BATCHES
+    }
+
+    of_one, of_batches = names["kafka"], names["kafka batched"]
+    sends = {cell.key for cell in CELLS if cell.requests is BY_KEY["send-1"].requests}
+    sends -= {"end-to-end", "pair-64"}
+    assert of_one == sends | {"small-4x64", "pull-32", "pull-1"}
+    assert of_batches == sends | {"small-4x64", "pull-32", "batch-100", "batch-1k"}
+
+
+def test_kafka_is_sent_messages_of_the_same_size() -> None:
+    for key, size in (("send-64", 1024), ("batch-1k", 1024), ("batch-100", 100)):
+        cell = cell_of("kafka batched", BY_KEY[key])
+        assert cell is not None
+        assert cell.messages == BATCH
+        body = BATCH * size
+        assert body < len(cell.requests[0].frame(1, 0)) < body + BATCH * 16 + 200

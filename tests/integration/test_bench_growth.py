@@ -133,11 +133,13 @@ def test_figures_of_a_slice_are_those_of_its_sends_in_order() -> None:
     answers.due.extend(range(1001))
     answers.latencies.extend(number * MILLISECOND for number in range(1000, -1, -1))
 
-    assert Slice.of(answers, 10.0, 5_000_000) == (100.1, 500.0, 990.0, 999.0, 0.0, 5.0)
+    found = Slice.of(answers, 10.0, 5_000_000, 30_000_000)
+
+    assert found == (100.1, 500.0, 990.0, 999.0, 0.0, 5.0, 3.0)
 
 
 def slice_of(p999: float, roll: float, megabytes: float) -> Slice:
-    return Slice(RATE, 0.1, 1.0, p999, roll, megabytes)
+    return Slice(RATE, 0.1, 1.0, p999, roll, megabytes, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +166,6 @@ def test_a_slice_tells_the_latest_send_at_a_roll() -> None:
     answers.latencies[500] = 9 * MILLISECOND
     answers.rolls = [500 * MILLISECOND]
 
-    found = Slice.of(answers, 1.0, 5_000_000)
+    found = Slice.of(answers, 1.0, 5_000_000, 0)
 
-    assert found == Slice(1000.0, 1.0, 1.0, 1.0, 9.0, 5.0)
+    assert found == Slice(1000.0, 1.0, 1.0, 1.0, 9.0, 5.0, 0.0)

@@ -22,7 +22,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.bench.__main__ import TOPIC, Cell, a_send, load, processor_seconds
+from tests.bench import loads
+from tests.bench.cells import KIB, ONE_KIB, TOPIC, Cell, a_send
+from tests.bench.machine import processor_seconds
 from tests.support.broker_process import BrokerProcess
 from tests.support.log_end import log_end
 from tests.support.peer import Peer
@@ -34,16 +36,14 @@ if TYPE_CHECKING:
 
 VERSION = "4.9.7"
 LOG_FILE_BYTES = 256 << 20
-REQUEST = a_send(310, bytes(1024))
 CELLS = (
-    Cell("window 1", REQUEST, 1, 2_000, 1, 1),
-    Cell("window 64", REQUEST, 1, 10_000, 1, 64),
+    Cell("window-1", "window 1", ONE_KIB),
+    Cell("window-64", "window 64", ONE_KIB, window=64),
 )
-FILLING = Cell("filling", a_send(310, bytes(65_536)), 1, 16, 1, 8)
-"""One megabyte."""
-BESIDE = Cell("beside", REQUEST, 1, 10_000, 1, 64)
+FILLING = Cell("filling", "", (a_send(64 * KIB),), window=8)
 SLICES = 10
-WARM_UP_REQUESTS = 60_000
+SLICE_SECONDS = 0.3
+WARM_UP_SECONDS = 6.0
 """The real pair's code is compiled by then."""
 CAUGHT_UP_SECONDS = 300.0
 
@@ -144,7 +144,7 @@ def until_acknowledged(port: int) -> None:
 
     def is_acknowledged() -> bool:
         try:
-            load(port, CELLS[0]._replace(requests=1))
+            loads.run([port], CELLS[0], 0.0)
         except AssertionError:
             return False
         return True
@@ -154,13 +154,12 @@ def until_acknowledged(port: int) -> None:
 
 def measure(pair: Pair, cell: Cell) -> Slice:
     """Return what one slice of a cell's sends took."""
-    before, began = pair.processor_seconds(), time.monotonic()
-    load(pair.port, cell)
-    seconds = time.monotonic() - began
+    before = pair.processor_seconds()
+    loaded = loads.run([pair.port], cell, SLICE_SECONDS)
     # The slave's part of the last messages comes after the last answer.
     time.sleep(0.05)
     used = pair.processor_seconds() - before
-    return Slice(used * 1e6 / cell.requests, cell.requests / seconds)
+    return Slice(used * 1e6 / loaded.messages, loaded.messages / loaded.seconds)
 
 
 def compare(rounds: int, *, with_real: bool) -> None:
@@ -172,7 +171,7 @@ def compare(rounds: int, *, with_real: bool) -> None:
             if with_real:
                 pairs["real"] = stack.enter_context(real_pair(Path(directory) / "real"))
             for pair in pairs.values():
-                load(pair.port, CELLS[1]._replace(requests=WARM_UP_REQUESTS))
+                loads.run([pair.port], CELLS[1], WARM_UP_SECONDS)
             for cell in CELLS:
                 for number in range(SLICES):
                     for name in sorted(pairs, reverse=bool(number % 2)):
@@ -202,7 +201,8 @@ def catch_up(megabytes: int, rounds: int) -> None:
         try:
             master.start()
             create_topic(master.port, TOPIC)
-            load(master.port, FILLING._replace(requests=16 * megabytes))
+            while log_end(master.port) < megabytes * KIB * KIB:
+                loads.run([master.port], FILLING, 0.5)
             for number in range(rounds):
                 slave_directory = Path(directory) / f"slave-{number}"
                 found.append(_catch_up_once(master, slave_directory))
@@ -241,14 +241,14 @@ def _median(slices: list[Slice]) -> Slice:
 def _catch_up_once(master: BrokerProcess, directory: Path) -> CatchUp:
     slave = our_slave(directory, master)
     lone = Pair(master.port, (master.pid,))
-    alone = [measure(lone, BESIDE) for _ in range(SLICES)]
+    alone = [measure(lone, CELLS[1]) for _ in range(SLICES)]
     end = log_end(master.port)
     catching_up: list[Slice] = []
     done = threading.Event()
 
     def send() -> None:
         while not done.is_set():
-            catching_up.append(measure(lone, BESIDE))
+            catching_up.append(measure(lone, CELLS[1]))
 
     sender = threading.Thread(target=send)
     try:
@@ -260,7 +260,7 @@ def _catch_up_once(master: BrokerProcess, directory: Path) -> CatchUp:
         done.set()
         sender.join()
         _catch_up(slave, log_end(master.port))
-        following = [measure(lone, BESIDE) for _ in range(SLICES)]
+        following = [measure(lone, CELLS[1]) for _ in range(SLICES)]
     finally:
         done.set()
         slave.kill()

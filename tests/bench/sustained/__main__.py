@@ -1,12 +1,15 @@
 """What the broker does under a steady load: memory, latencies, and the rolls from file to file.
 
-    python -m tests.bench.sustained [--minutes 10] [--part 0.7]
+    python -m tests.bench.sustained [--minutes 10] [--part 0.7] [--rate SENDS]
 
-Finds how many sends a second one connection gets answered, then sends 70 % of that for ten minutes,
-each at its own time, whether or not the one before is answered; a latency is from the time at which
-a send was due. Wanted: no growth of memory after the first minute, p99.9 under 5 ms apart from
-rolls of the log's files, and no send later than 20 ms at a roll. It takes as much disk as the log
-gets, which it says at its beginning, and processors that nobody else uses.
+Finds how many sends a second one connection gets answered, and how many the disk writes steadily,
+then sends 70 % of the smaller of the two for ten minutes, each at its own time, whether or not the
+one before is answered; a latency is from the time at which a send was due. Wanted: no growth of
+memory after the first minute, p99.9 under 5 ms apart from rolls of the log's files, and no send
+later than 20 ms at a roll. Files expire as soon as they are full and flushed, so that the broker's
+own retention, which begins after a minute, keeps the log to what its beginning takes; it says at
+its beginning how much disk that is. It wants processors that nobody else uses: `waited` is for how
+many milliseconds of a second the loop's thread was ready to run and had none.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import argparse
 import gc
 import math
+import os
 import re
 import selectors
 import shutil
@@ -29,6 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from broker_core.formats.cq_unit import UNIT_SIZE
 from tests.bench import loads
 from tests.bench.cells import ASYNC, FIRST_OPAQUE, GIB, KIB, ONE_KIB, QUEUES, Cell, a_send
 from tests.bench.contenders import OURS, Running, running
@@ -43,6 +48,10 @@ if TYPE_CHECKING:
 WINDOW = Cell("window", "", ONE_KIB, window=256)
 WARM_UP_SECONDS = 6.0
 MOST_SECONDS = 5.0
+DISK_BYTES, DISK_PIECE = 6 * GIB, 128 << 20
+"""What the disk's rate is measured with: more than a cache of its own takes at once."""
+UNCLEANED_SECONDS = 100.0
+"""Of log that there may be: retention begins after a minute, and deletes once in ten seconds."""
 SLICE_SECONDS = 10.0
 SETTLED_SLICES = 6
 """What is allocated once is there after a minute."""
@@ -62,6 +71,7 @@ class Slice(NamedTuple):
     Attributes:
         p999: of the sends that no roll of a file is near to.
         roll: the latest send of those near to one, 0 without any.
+        waited: milliseconds of a second for which the loop's thread waited for a processor.
     """
 
     rate: float
@@ -70,9 +80,10 @@ class Slice(NamedTuple):
     p999: float
     roll: float
     megabytes: float
+    waited: float
 
     @classmethod
-    def of(cls, answers: Answers, seconds: float, own_bytes: int) -> Slice:
+    def of(cls, answers: Answers, seconds: float, own_bytes: int, waited_ns: int) -> Slice:
         """Make a slice's figures of its answers."""
         near, others = answers.split_at_rolls()
         count = len(near) + len(others)
@@ -80,7 +91,8 @@ class Slice(NamedTuple):
         places = [int((len(others) - 1) * part) for part in (0.5, 0.99, 0.999)]
         # Sorted only as far as is asked for; other threads go on meanwhile.
         p50, p99, p999 = (np.partition(others, places)[places] / 1e6).tolist()
-        return cls(count / seconds, p50, p99, p999, roll, own_bytes / 1e6)
+        waited = waited_ns / 1e6 / seconds
+        return cls(count / seconds, p50, p99, p999, roll, own_bytes / 1e6, waited)
 
 
 class Answers:
@@ -157,10 +169,26 @@ class SteadySender(loads.Connection):
             self._file = file
 
 
-def most(one: Running) -> float:
-    """Return how many sends a second are answered at most."""
+def most(one: Running) -> tuple[float, float]:
+    """Return how many sends a second are answered at most, and the bytes of log of each."""
     loads.run(one.ports, WINDOW, WARM_UP_SECONDS)
-    return loads.run(one.ports, WINDOW, MOST_SECONDS).messages / MOST_SECONDS
+    before = log_end(one.ports[0])
+    messages = loads.run(one.ports, WINDOW, MOST_SECONDS).messages
+    return messages / MOST_SECONDS, (log_end(one.ports[0]) - before) / messages
+
+
+def disk_rate(directory: Path) -> float:
+    """Return how many bytes a second the disk takes steadily, flushed as the log is."""
+    piece = os.urandom(1 << 20) * (DISK_PIECE >> 20)
+    path = directory / "rate"
+    with path.open("wb", buffering=0) as file:
+        began = time.perf_counter()
+        for _ in range(DISK_BYTES // DISK_PIECE):
+            file.write(piece)
+            os.fdatasync(file.fileno())
+        seconds = time.perf_counter() - began
+    path.unlink()
+    return DISK_BYTES / seconds
 
 
 def verdicts(slices: list[Slice]) -> list[tuple[str, bool]]:
@@ -191,6 +219,7 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="(%(default)s)")
     parser.add_argument("--part", type=float, default=0.7, help="of the most (%(default)s)")
+    parser.add_argument("--rate", type=float, help="sends a second, instead of a part of the most")
     parser.add_argument("--log-file-mib", type=int, default=1024, help="(%(default)s)")
     parser.add_argument("--directory", type=Path, help="for the store; default: /tmp")
     asked = parser.parse_args()
@@ -198,9 +227,10 @@ def main() -> int:
     print(", ".join(f"{key} {value}" for key, value in about().items()))
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
         file_bytes = asked.log_file_mib << 20
-        keys = {"mappedFileSizeCommitLog": file_bytes}
-        with running(OURS, ASYNC, Path(directory, "broker"), keys=keys) as one:
-            slices = sustained(one, asked.minutes * 60, asked.part, file_bytes, Path(directory))
+        disk_bytes = 0.0 if asked.rate else disk_rate(Path(directory))
+        with running(OURS, ASYNC, Path(directory, "broker"), keys=keys_of(file_bytes)) as one:
+            rate = asked.rate or asked.part * at_most(one, disk_bytes)
+            slices = sustained(one, asked.minutes * 60, rate, file_bytes, Path(directory))
     if not slices:
         return 2
     is_reached = True
@@ -210,28 +240,53 @@ def main() -> int:
     return 0 if is_reached else 1
 
 
+def keys_of(file_bytes: int) -> dict[str, object]:
+    """Return how the broker runs: a full file expires, and is deleted at any hour."""
+    return {
+        "mappedFileSizeCommitLog": file_bytes,
+        "fileReservedTime": 0,
+        "deleteWhen": ";".join(f"{hour:02d}" for hour in range(24)),
+    }
+
+
+def at_most(one: Running, disk_bytes: float) -> float:
+    """Return how many sends a second broker and disk take; print both."""
+    answered, size = most(one)
+    written = disk_bytes / (size + UNIT_SIZE)
+    print(
+        f"answered at most {answered:,.0f} sends a second; the disk writes "
+        f"{disk_bytes / 1e6:,.0f} MB/s, which is {written:,.0f} sends of {size:,.0f} bytes"
+    )
+    return min(answered, written)
+
+
 def sustained(
-    one: Running, seconds: float, part: float, file_bytes: int, directory: Path
+    one: Running, seconds: float, rate: float, file_bytes: int, directory: Path
 ) -> list[Slice]:
     """Load a broker, and print each slice; nothing where the disk has too little room."""
-    rate = part * most(one)
-    needed = rate * seconds * (KIB + RECORD_MORE) + 2 * file_bytes
+    needed = rate * min(seconds, UNCLEANED_SECONDS) * (KIB + RECORD_MORE) + 2 * file_bytes
     free = shutil.disk_usage(directory).free
     print(f"{rate:,.0f} sends a second, {needed / GIB:.0f} GiB of {free / GIB:.0f} that are free")
     if needed > free:
-        print("That is not enough: fewer --minutes, or another --directory.")
+        print("That is not enough: a lower --rate, or another --directory.")
         return []
-    print(f"{'s':>6}{'sends/s':>10}{'p50 ms':>9}{'p99':>9}{'p99.9':>9}{'at rolls':>10}{'MB':>8}")
+    print(
+        f"{'s':>6}{'sends/s':>10}{'p50 ms':>9}{'p99':>9}{'p99.9':>9}{'at rolls':>10}{'MB':>8}"
+        f"{'waited':>8}"
+    )
     sender = SteadySender(one.ports[0], rate, file_bytes)
     counting: deque[Future[Slice]] = deque()
     found: list[Slice] = []
     before = log_end(one.ports[0])
     slices = math.ceil(seconds / SLICE_SECONDS)
+    waited = waited_nanoseconds(one.pids[0])
     with ThreadPoolExecutor(1, "figures") as thread:
         for _ in range(slices):
             answers = sender.run(SLICE_SECONDS)
             # The next send is due: what takes its time here would count as the broker's.
-            counting.append(thread.submit(Slice.of, answers, SLICE_SECONDS, one.own_bytes()))
+            before_ns, waited = waited, waited_nanoseconds(one.pids[0])
+            figures = (answers, SLICE_SECONDS, one.own_bytes(), waited - before_ns)
+            counting.append(thread.submit(Slice.of, *figures))
             while counting and counting[0].done():
                 found.append(counting.popleft().result())
                 say(found)
@@ -243,12 +298,17 @@ def sustained(
     return found
 
 
+def waited_nanoseconds(pid: int) -> int:
+    """Return for how long a process's first thread, our loop's, was ready but did not run."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1])
+
+
 def say(found: list[Slice]) -> None:
     """Print the last slice."""
     each = found[-1]
     print(
         f"{len(found) * SLICE_SECONDS:6.0f}{each.rate:10,.0f}{each.p50:9.2f}{each.p99:9.2f}"
-        f"{each.p999:9.2f}{each.roll:10.2f}{each.megabytes:8.1f}",
+        f"{each.p999:9.2f}{each.roll:10.2f}{each.megabytes:8.1f}{each.waited:8.0f}",
         flush=True,
     )
 

@@ -29,7 +29,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.bench.__main__ import LENGTHS, SEND_MESSAGE_V2, a_request, processor_seconds
+from tests.bench.cells import SEND_MESSAGE_V2, framed
+from tests.bench.loads import LENGTHS
+from tests.bench.machine import processor_seconds
 from tests.bench.tracing import instructions
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.raw_remoting import PULL_MESSAGE, create_topic, pull_fields
@@ -58,6 +60,11 @@ OFF, RECORDER, SAMPLED, WATCHED, FULL, OTHER = (
     "full",
     "the other",
 )
+
+
+def a_request(code: int, fields: dict[str, str], body: bytes = b"") -> bytes:
+    """Return a request whose fields say all."""
+    return framed(code, fields, 1, body)
 
 
 class Cell(NamedTuple):
