@@ -55,9 +55,13 @@ class Quarantine:
             for known in self.ranges
         ):
             return False
-        self.ranges = sorted(
-            [known for known in self.ranges if not self._overlap(known, found)] + [found]
+        overlapping = [known for known in self.ranges if self._overlap(known, found)]
+        whole = found._replace(
+            offset_from=min(known.offset_from for known in [*overlapping, found]),
+            offset_to=max(known.offset_to for known in [*overlapping, found]),
         )
+        kept = [known for known in self.ranges if known not in overlapping]
+        self.ranges = sorted([*kept, whole])
         return True
 
     def cut_at(self, commit_log_offset: int) -> None:

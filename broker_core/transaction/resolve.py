@@ -364,10 +364,8 @@ class Transactions:
         acknowledged_where = self._store.acknowledge.acknowledged_where
         for queue_offset, end in list(self._owed.items()):
             if end <= acknowledged_where:
-                half = self.pending.get(queue_offset)
-                if half is None:
-                    del self._owed[queue_offset]
-                elif self._write_outcome(half).status is not PutMessageStatus.PUT_OK:
+                written = self._write_outcome(self.pending[queue_offset])
+                if written.status is not PutMessageStatus.PUT_OK:
                     return
 
     @property

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from broker_core.errors import RemotingTimeoutError, ReplicationError
+from broker_core.ha.divergence import FINGERPRINT_BYTES_MAX, Place
+from broker_core.ha.epochs import LogRange
 from broker_core.ha.peers import Peers, SetMember, WithoutEpochsError
-from broker_core.protocol.codes import ResponseCode
+from broker_core.protocol.bodies.cluster import ClusterInfo
+from broker_core.protocol.bodies.route import BrokerData
+from broker_core.protocol.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from broker_core.protocol.command import RemotingCommand
@@ -85,3 +90,121 @@ async def test_a_peer_that_makes_no_sense_is_refused(code: int, body: bytes, rea
 
 async def test_who_does_not_answer_is_left_out() -> None:
     assert await peers(FakeClient(is_silent=True)).states_of([PEER, OWN.broker_addr]) == {}
+
+
+class ScriptedClient:
+    """Answers by address and request code; who is not there is not reached."""
+
+    def __init__(self, answers: dict[tuple[str, int], tuple[int, bytes]]) -> None:
+        self._answers = answers
+        self.asked: list[dict[str, str]] = []
+
+    async def request(
+        self, address: str, command: RemotingCommand, timeout_s: float
+    ) -> RemotingCommand:
+        await self.connection(address, timeout_s)
+        self.asked.append(dict(command.ext_fields))
+        code, body = self._answers[address, command.code]
+        return command.answer(code, "because", body=body)
+
+    async def connection(self, address: str, _: float) -> None:
+        if address not in {one for one, _ in self._answers}:
+            raise RemotingTimeoutError(f"{address} does not answer")
+
+
+def cluster(**addresses: dict[int, str]) -> ClusterInfo:
+    return ClusterInfo(
+        broker_addr_table={
+            name: BrokerData(cluster="c", broker_name=name, broker_addrs=found)
+            for name, found in addresses.items()
+        },
+        cluster_addr_table={},
+    )
+
+
+def asking(
+    client: ScriptedClient, *name_servers: str, embedded: ClusterInfo | None = None
+) -> Peers:
+    own = None if embedded is None else lambda: embedded
+    return Peers(cast("RemotingClient", client), OWN, lambda: name_servers, own)
+
+
+CLUSTER_INFO = int(RequestCode.GET_BROKER_CLUSTER_INFO)
+
+
+async def test_name_servers_say_who_is_in_the_set() -> None:
+    client = ScriptedClient(
+        {
+            ("ns1:1", CLUSTER_INFO): (0, cluster(b={0: PEER}, other={0: "o:1"}).encode()),
+            ("ns2:1", CLUSTER_INFO): (0, cluster(b={1: "s:1"}).encode()),
+            ("ns3:1", CLUSTER_INFO): (0, b"nonsense"),
+        }
+    )
+
+    found = await asking(client, "gone:1", "ns3:1", "ns1:1", "ns2:1").registered()
+
+    assert found == {0: PEER, 1: "s:1"}
+
+
+@pytest.mark.parametrize(
+    ("embedded", "found"),
+    [(None, None), (cluster(b={2: "s:2"}), {2: "s:2"}), (cluster(other={0: "o:1"}), {})],
+)
+async def test_without_an_answer_only_the_own_name_server_knows(
+    embedded: ClusterInfo | None, found: dict[int, str] | None
+) -> None:
+    assert await asking(ScriptedClient({}), "gone:1", embedded=embedded).registered() == found
+
+
+async def test_a_set_of_that_name_in_another_cluster_is_another() -> None:
+    table = cluster(b={0: PEER})
+    table.broker_addr_table["b"].cluster = "x"
+
+    assert await asking(ScriptedClient({}), embedded=table).registered() == {}
+
+
+async def test_who_takes_connections_is_reachable() -> None:
+    found = asking(ScriptedClient({(PEER, 0): (0, b"")}))
+
+    assert await found.is_reachable(PEER)
+    assert not await found.is_reachable("gone:1")
+
+
+async def test_an_original_says_its_range_in_its_runtime_info() -> None:
+    body = b'{"table":{"commitLogMinOffset":"5","commitLogMaxOffset":"90","more":"x"}}'
+    client = ScriptedClient({(PEER, int(RequestCode.GET_BROKER_RUNTIME_INFO)): (0, body)})
+
+    assert await asking(client).range_of_original(PEER) == LogRange((), 5, 90)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b'{"table":{}}', b'{"table":{"commitLogMinOffset":"a","commitLogMaxOffset":"1"}}']
+)
+async def test_an_original_that_does_not_say_its_range_is_refused(body: bytes) -> None:
+    client = ScriptedClient({(PEER, int(RequestCode.GET_BROKER_RUNTIME_INFO)): (0, body)})
+
+    with pytest.raises(ReplicationError, match="does not say where its log begins"):
+        await asking(client).range_of_original(PEER)
+
+
+@pytest.mark.parametrize(
+    ("code", "size", "is_there"), [(0, 4, True), (0, 3, True), (0, 5, False), (1, 4, False)]
+)
+async def test_an_originals_records_are_fingerprinted_here(
+    code: int, size: int, is_there: bool
+) -> None:
+    client = ScriptedClient({(PEER, int(RequestCode.VIEW_MESSAGE_BY_ID)): (code, b"abcd")})
+
+    found = await asking(client).fingerprints_of_original(PEER, [Place(70, size)])
+
+    assert client.asked == [{"offset": "70"}]
+    assert found == [hashlib.sha256(b"abcd"[:size]).hexdigest() if is_there else None]
+
+
+async def test_a_long_record_is_known_by_its_head() -> None:
+    record = bytes(FINGERPRINT_BYTES_MAX) + b"tail"
+    client = ScriptedClient({(PEER, int(RequestCode.VIEW_MESSAGE_BY_ID)): (0, record)})
+
+    found = await asking(client).fingerprints_of_original(PEER, [Place(0, len(record) + 9)])
+
+    assert found == [hashlib.sha256(bytes(FINGERPRINT_BYTES_MAX)).hexdigest()]

@@ -7,8 +7,9 @@ import pytest
 
 from broker_core.formats.paths import StorePaths, offset_file_name
 from broker_core.storage import FileStorage
-from broker_core.store.self_check import Gap, SelfCheck
+from broker_core.store.self_check import FIRST_S, PERIOD_S, Gap, SelfCheck
 from tests.support.clock import ManualClock
+from tests.support.waiting import until_async
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,3 +64,27 @@ async def test_a_gap_is_told_of_once(
         f"files of the store are missing: directory={log} "
         "from=00000000000000001000 to=00000000000000002000"
     )
+
+
+async def test_it_looks_after_a_while_and_then_each_period(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    clock = ManualClock()
+    paths = StorePaths.of(str(tmp_path), "")
+    self_check = SelfCheck(paths, LOG_FILE, QUEUE_FILE, clock, FileStorage())
+    log = make(tmp_path / "commitlog", 0, 2000)
+    self_check.start()
+    await until_async(lambda: clock.waiting == 1, "the next look")
+    clock.advance_ms(int(FIRST_S * 1000) - 1)
+    assert caplog.messages == []
+
+    clock.advance_ms(1)
+    await until_async(lambda: clock.waiting == 1, "the next look")
+    assert len(caplog.messages) == 1
+    (log / offset_file_name(4000)).touch()
+    clock.advance_ms(int(PERIOD_S * 1000))
+    await until_async(lambda: clock.waiting == 1, "the next look")
+
+    assert len(caplog.messages) == 2
+    await self_check.shutdown()

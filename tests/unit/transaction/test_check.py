@@ -2,18 +2,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from broker_core.errors import RequestRefusedError
 from broker_core.message.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC as MAX_TIME_TOPIC
+from broker_core.protocol.codes import ResponseCode
 from broker_core.transaction import check
 from tests.support.transacted import CHECK_MAX, COMMIT, INTERVAL_MS, ROLLBACK, Transacted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker_core.processors.around.listened import Ask, ListenedTransactions
+    from broker_core.transaction.half import Outcome
     from tests.support.clock import ManualClock
     from tests.support.faulty_storage import FaultyStorage
+
+    Listened = Callable[[Ask], ListenedTransactions]
 
 HOUR = 3_600_000
 
@@ -50,8 +57,8 @@ async def test_nobody_is_asked_before_the_timeout(transacted: Transacted) -> Non
 async def test_rounds_are_an_interval_apart(transacted: Transacted, clock: ManualClock) -> None:
     transacted.check.start()
     transacted.send()
-    for seconds in (0, 59, 1, 30, 30):
-        clock.advance_ms(seconds * 1000)
+    for milliseconds in (0, 59_999, 1, 30_000, 30_000):
+        clock.advance_ms(milliseconds)
         for _ in range(10):
             await asyncio.sleep(0)
         transacted.has_producer = True
@@ -256,3 +263,116 @@ async def test_with_sync_flush_the_question_comes_when_its_copy_can_be_read(
     await transacted.store.flush()
     assert transacted.bodies() == [b"half"]
     await transacted.stop()
+
+
+async def test_a_transaction_is_asked_about_on_demand_without_counting(
+    transacted: Transacted,
+) -> None:
+    half = transacted.send(b"now")
+
+    assert transacted.check.ask_now(half.queue_offset) is True
+    transacted.has_producer = False
+    assert transacted.check.ask_now(half.queue_offset) is False
+
+    (asked,) = transacted.asked
+    assert asked[1:] == (half.queue_offset, half.commit_log_offset)
+    assert "TRANSACTION_CHECK_TIMES" not in asked.message.properties
+    assert len(transacted.half_queue()) == 1
+    assert transacted.check.ask_now(half.queue_offset + 1) is None
+    transacted.end(half, COMMIT)
+    assert transacted.check.ask_now(half.queue_offset) is None
+
+
+class Resolved:
+    """A listener that ends what was checked too often."""
+
+    def __init__(self, ask: Ask, outcome: Outcome) -> None:
+        self.ask = ask
+        self._outcome = outcome
+
+    def resolve_discard(self, _: object, __: object) -> Outcome:
+        return self._outcome
+
+
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
+async def test_a_listener_ends_what_was_checked_too_often(
+    clock: ManualClock,
+    storage: FaultyStorage,
+    caplog: pytest.LogCaptureFixture,
+    outcome: Outcome,
+) -> None:
+    listened = cast("Listened", lambda ask: Resolved(ask, outcome))
+    transacted = Transacted(clock, storage, listened=listened)
+    await transacted.start()
+    transacted.send(b"forgotten", UNIQ_KEY="U")
+    caplog.clear()
+
+    for _ in range(CHECK_MAX + 1):
+        await transacted.round()
+
+    assert transacted.bodies() == ([b"forgotten"] if outcome is COMMIT else [])
+    assert transacted.arrived(MAX_TIME_TOPIC) == []
+    assert not transacted.transactions.pending
+    assert caplog.messages == [
+        "undecided transactions are ended: group=pg count=1 last: "
+        f"outcome={outcome.value} checks={CHECK_MAX} uniq_key=U status=PUT_OK"
+    ]
+    await transacted.stop()
+
+
+async def test_a_listener_whose_end_is_refused_is_asked_again(
+    clock: ManualClock,
+    storage: FaultyStorage,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transacted = Transacted(
+        clock, storage, listened=cast("Listened", lambda ask: Resolved(ask, COMMIT))
+    )
+    await transacted.start()
+    transacted.send(b"forgotten", UNIQ_KEY="U")
+    for _ in range(CHECK_MAX):
+        await transacted.round()
+    caplog.clear()
+
+    def refuse(*_: object) -> None:
+        raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "not now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transacted.transactions, "end", refuse)
+        await transacted.round()
+    assert [line.rpartition("status=")[2] for line in caplog.messages] == ["not now"]
+    assert transacted.bodies() == []
+
+    await transacted.round()
+
+    assert transacted.bodies() == [b"forgotten"]
+    await transacted.stop()
+
+
+async def test_progress_is_committed_each_second(transacted: Transacted) -> None:
+    transacted.check.start()
+    transacted.end(transacted.send(), COMMIT)
+    await transacted.store.flush()
+
+    for _ in range(3):
+        for _ in range(10):
+            await asyncio.sleep(0)
+        transacted.clock.advance_ms(1_000)
+
+    assert transacted.offsets.query("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0) == 1
+
+
+async def test_what_an_earlier_run_left_is_asked_about_at_once(
+    transacted: Transacted, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    transacted.send(CHECK_IMMUNITY_TIME_IN_SECONDS="0")
+    await transacted.stop()
+    clock.step_wall_clock_ms(-HOUR)
+
+    again = Transacted(clock, storage)
+    await again.start()
+    await again.check.check()
+
+    assert len(again.asked) == 1
+    await again.stop()

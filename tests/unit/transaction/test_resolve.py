@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 
+from broker_core.clock import SteadyClock
 from broker_core.errors import RequestRefusedError
 from broker_core.message.names import RMQ_SYS_TRANS_OP_HALF_TOPIC
+from broker_core.message.sys_flag import TRANSACTION_COMMIT_TYPE as COMMITTED_FLAG
 from broker_core.store.results import PutMessageResult, PutMessageStatus
-from tests.support.builders import put
-from tests.support.transacted import COMMIT, GROUP, ROLLBACK, Transacted
+from broker_core.transaction.half import PlainHalf, key_of_message, withhold
+from broker_core.transaction.resolve import Transactions
+from tests.support.builders import HOST, put
+from tests.support.transacted import CHECK_MAX, COMMIT, GROUP, ROLLBACK, Transacted
 
 if TYPE_CHECKING:
     import random
@@ -340,3 +346,212 @@ async def test_a_thousand_with_random_outcomes_lost_ends_and_kills(
     assert sorted(running.bodies()) == sorted(committed)
     assert running.bodies("TRANS_CHECK_MAX_TIME_TOPIC") == []
     await running.stop()
+
+
+async def without_op_message(
+    transacted: Transacted, half: PutMessageResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commit as a process that is killed before it writes the op message."""
+    with monkeypatch.context() as patch:
+        refuse_op_messages(transacted, patch)
+        transacted.end(half, COMMIT)
+
+
+@pytest.mark.parametrize("uniq_key", ["U", ""])
+@pytest.mark.parametrize("before", [0, 70])
+async def test_a_committed_message_is_found_by_its_key_or_at_its_queues_end(
+    transacted: Transacted,
+    clock: ManualClock,
+    storage: FaultyStorage,
+    monkeypatch: pytest.MonkeyPatch,
+    uniq_key: str,
+    before: int,
+) -> None:
+    for _ in range(before):
+        put(transacted.store, "T")
+    half = transacted.send(b"once", UNIQ_KEY=uniq_key)
+    await without_op_message(transacted, half, monkeypatch)
+
+    again = Transacted(clock, storage.crash())
+    await again.start()
+
+    assert not again.transactions.pending
+    assert again.refusal(half, ROLLBACK) == "the transaction was committed"
+    assert again.bodies().count(b"once") == 1
+    await again.stop()
+
+
+async def test_with_sync_flush_the_op_message_follows_the_flush(
+    clock: ManualClock, storage: FaultyStorage
+) -> None:
+    transacted = Transacted(clock, storage, flush_disk_type="SYNC_FLUSH")
+    await transacted.start()
+    half = transacted.send()
+    await transacted.store.flush()
+    put_result = transacted.end(half, COMMIT)
+    transacted.transactions.settle()
+    assert transacted.arrived(RMQ_SYS_TRANS_OP_HALF_TOPIC) == []
+    assert half.queue_offset in transacted.transactions.pending
+
+    await transacted.store.flush()
+    transacted.transactions.settle()
+    await transacted.store.flush()
+
+    (message,) = transacted.arrived()
+    assert put_result is not None
+    assert put_result.commit_log_offset == message.commit_log_offset
+    assert len(transacted.arrived(RMQ_SYS_TRANS_OP_HALF_TOPIC)) == 1
+    assert not transacted.transactions.pending
+    await transacted.stop()
+
+
+async def test_the_last_progress_covers_what_had_to_wait_for_a_flush(
+    clock: ManualClock, storage: FaultyStorage
+) -> None:
+    transacted = Transacted(clock, storage, flush_disk_type="SYNC_FLUSH")
+    await transacted.start()
+    half = transacted.send()
+    await transacted.store.flush()
+    transacted.end(half, COMMIT)
+
+    await transacted.transactions.settle_all()
+
+    assert not transacted.transactions.pending
+    assert transacted.offsets.query("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0) == 1
+    await transacted.stop()
+
+
+async def test_progress_is_told_once_there_are_transactions(transacted: Transacted) -> None:
+    place = ("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0)
+    transacted.persist()
+    assert transacted.offsets.query(*place) == -1
+
+    transacted.send()
+    await transacted.store.flush()
+    transacted.persist()
+
+    assert transacted.offsets.query(*place) == 0
+
+
+async def test_an_original_that_another_broker_committed_decides_its_copies(
+    transacted: Transacted,
+) -> None:
+    """The real broker leaves the copies of a half message as they are."""
+    half = transacted.send()
+    (copy,) = await transacted.round()
+    (original, _) = transacted.half_queue()
+    transacted.store.put_copy(original, "T", 0, original.properties, sys_flag=COMMITTED_FLAG)
+
+    assert transacted.refusal(copy, ROLLBACK) == "the transaction was committed"
+    assert transacted.refusal(half, COMMIT) is None
+    assert transacted.bodies() == [b"half"]
+
+
+async def test_the_op_message_of_a_checked_transaction_has_its_key(transacted: Transacted) -> None:
+    transacted.send(UNIQ_KEY="U")
+    (copy,) = await transacted.round()
+
+    transacted.end(copy, COMMIT)
+
+    (superseded, decided) = transacted.arrived(RMQ_SYS_TRANS_OP_HALF_TOPIC)
+    assert (superseded.body, superseded.keys, superseded.flag) == (b"0", None, 0)
+    assert (decided.body, decided.keys, decided.flag) == (b"1", "U", 0)
+
+
+async def test_outcomes_are_told_when_they_are_put(
+    transacted: Transacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+    transactions = Transactions(
+        transacted.store,
+        transacted.offsets,
+        transacted.topics.add,
+        HOST,
+        SteadyClock(transacted.clock),
+        lambda message, topic, queue_id, _: told.append((message.body, topic, queue_id)),
+        lambda message: told.append(message.body),
+    )
+    kept, dropped = transacted.send(b"kept", "T", 2), transacted.send(b"dropped")
+    transactions.load()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transacted.store, "put_copy", lambda *_, **__: FAILED)
+        transactions.end(GROUP, kept.queue_offset, kept.commit_log_offset, COMMIT)
+    assert told == []
+    transactions.end(GROUP, kept.queue_offset, kept.commit_log_offset, COMMIT)
+    transactions.end(GROUP, dropped.queue_offset, dropped.commit_log_offset, ROLLBACK)
+
+    assert told == [(b"kept", "T", 2), b"dropped"]
+
+
+async def test_what_became_of_a_transaction_is_known(
+    transacted: Transacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halves = [transacted.send(UNIQ_KEY=f"U{number}") for number in range(4)]
+    transacted.end(halves[0], COMMIT)
+    transacted.end(halves[1], ROLLBACK)
+    await without_op_message(transacted, halves[2], monkeypatch)
+    fates = [transacted.transactions.fate_of(message) for message in transacted.half_queue()]
+    assert fates == ["committed", "rolled_back", "committed", "undecided"]
+
+    for _ in range(CHECK_MAX + 1):
+        await transacted.round()
+
+    (*_, last) = transacted.half_queue()
+    assert transacted.transactions.fate_of(last) == "given_up"
+    last.queue_offset += 1
+    assert transacted.transactions.fate_of(last) == "unknown"
+
+
+async def test_half_messages_are_found_by_a_key_or_the_clients_id_and_by_their_place(
+    transacted: Transacted,
+) -> None:
+    half = transacted.send(b"one", KEYS="a b", UNIQ_KEY="U")
+    transacted.end(transacted.send(b"two", KEYS="a"), COMMIT)
+    transactions = transacted.transactions
+
+    assert [found.body for found in transactions.with_key("a")] == [b"one", b"two"]
+    assert [found.body for found in transactions.with_key("U")] == [b"one"]
+    assert transactions.with_key("c") == []
+    first, second = (transactions.at(half.queue_offset + number) for number in range(2))
+    assert first is not None
+    assert second is not None
+    assert (first.body, second.body) == (b"one", b"two")
+    assert transactions.at(half.queue_offset + 2) is None
+
+
+async def test_a_half_message_of_the_native_turn_is_one_of_ours(transacted: Transacted) -> None:
+    table = {"TRAN_MSG": "true", "PGROUP": GROUP}
+    place = withhold(table, "T", 3)
+    stored = put(transacted.store, *place, body=b"native", more=table)
+    (message,) = transacted.half_queue()
+    born, checked = message.born_timestamp, crc32(b"native")
+    half = PlainHalf(
+        stored.queue_offset, stored.commit_log_offset, GROUP, "", "T", 3, born, checked, 6, "60"
+    )
+
+    transacted.transactions.add_plain(half, HOST)
+
+    (pending,) = transacted.transactions.pending.values()
+    assert pending.key == key_of_message(message)
+    assert (pending.uniq_key, pending.immunity_ms) == ("", 60_000)
+    assert transacted.refusal(stored, COMMIT) is None
+    assert transacted.bodies("T", 3) == [b"native"]
+
+
+async def test_a_damaged_half_message_does_not_hide_the_others(
+    transacted: Transacted, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    damaged, whole = transacted.send(b"damaged"), transacted.send(b"whole")
+    other = put(transacted.store, "T")
+    await transacted.stop()
+    log = storage.open(Path("/store/commitlog") / f"{0:020d}")
+    log.pwrite(damaged.commit_log_offset + 90, b"\xff" * 8)
+
+    again = Transacted(clock, storage)
+    await again.start()
+
+    assert other.commit_log_offset > whole.commit_log_offset
+    assert list(again.transactions.pending) == [whole.queue_offset]
+    assert again.refusal(whole, COMMIT) is None
+    await again.stop()
