@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -45,6 +45,7 @@ from analytics.store.reader import StoreReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
 MESSAGES_DEFAULT = 1_000_000
 ROWS_DEFAULT = 10_000_000
@@ -56,6 +57,7 @@ CORES = 2
 LAST_MS = 1_795_251_442_000
 AGAIN = 3
 SENDS_SECONDS = 10.0
+_BESIDE, _TWICE = "sends' p99 at 2,000/s, {} beside them", "≤ twice as idle"
 _HEADERS = ("topic", "store_timestamp", "store_size", "body_size")
 _EVERY_COLUMN = tuple(name for name in COLUMN_TYPES if name != "damage")
 _TRAFFIC_SQL = (
@@ -235,44 +237,79 @@ def _duckdb(place: LakePlace, rows: int) -> Iterator[Figure]:
 
 
 def _sends(directory: Path) -> Iterator[Figure]:
-    """Measure sends in turn without and with ingest beside them, so that both have the same day."""
+    store = directory / "store"
+    with broker(directory / "broker", (_free_port(), _free_port())) as namesrv_addr:
+        lakes = _again("analytics.lake", "ingest", "--lake", directory / "lakes", "--store", store)
+        yield _beside(namesrv_addr, "ingest", lakes, SENDS_SECONDS / AGAIN)
+        try:
+            require_java()
+        except JavaMissingError:
+            yield Figure(_BESIDE.format("a report"), "no Java", _TWICE, None)
+            return
+        reports = _again("analytics", "traffic", "--out", directory / "outs", "--store", store)
+        # A whole report, from the start of its Java on.
+        yield _beside(namesrv_addr, "a report", reports, SENDS_SECONDS)
+
+
+def _beside(
+    namesrv_addr: str,
+    what: str,
+    working: Callable[[], AbstractContextManager[None]],
+    seconds: float,
+) -> Figure:
+    """Measure sends in turn without and with work beside them, so that both have the same day."""
     idle: list[float] = []
     busy: list[float] = []
-    with broker(directory / "broker", (_free_port(), _free_port())) as namesrv_addr:
-        for number in range(AGAIN):
-            idle.append(p99_ms(namesrv_addr, SENDS_SECONDS / AGAIN))
-            with _ingesting(directory / f"lakes-{number}", directory / "store"):
-                busy.append(p99_ms(namesrv_addr, SENDS_SECONDS / AGAIN))
+    for _ in range(AGAIN):
+        idle.append(p99_ms(namesrv_addr, seconds))
+        with working():
+            busy.append(p99_ms(namesrv_addr, seconds))
     still, loaded = statistics.median(idle), statistics.median(busy)
-    yield Figure(
-        "sends' p99 at 2,000/s, ingest beside them",
+    return Figure(
+        _BESIDE.format(what),
         f"{loaded:.1f} ms, idle {still:.1f}",
-        "≤ twice as idle",
+        _TWICE,
         loaded <= 2 * still,
     )
 
 
-@contextmanager
-def _ingesting(lakes: Path, store: Path) -> Iterator[None]:
-    """Have a process, a guest as the lake's is, fill one lake after the other meanwhile."""
+def _again(
+    module: str, verb: str, target_option: str, targets: Path, *more: str | Path
+) -> Callable[[], AbstractContextManager[None]]:
+    """Return what has a guest, as an appliance's are, run one command after the other meanwhile.
+
+    Each has a target of its own.
+    """
     command = (
-        "import subprocess, sys, itertools\n"
+        "import itertools, subprocess, sys\n"
         "from analytics.guest import step_back\n"
         "step_back()\n"
+        "module, verb, option, targets, *more = sys.argv[1:]\n"
         "for number in itertools.count():\n"
-        "    subprocess.run([sys.executable, '-m', 'analytics.lake', 'ingest', '--lake',"
-        " f'{sys.argv[1]}/{number}', '--store', sys.argv[2]], check=True)\n"
+        "    target = f'{targets}/{number}'\n"
+        "    command = [sys.executable, '-m', module, verb, option, target, *more]\n"
+        "    subprocess.run(command, check=True)\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", command, str(lakes), str(store)],
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    arguments = (module, verb, target_option)
+
+    @contextmanager
+    def working() -> Iterator[None]:
+        directory = tempfile.mkdtemp(dir=targets.parent)
+        process = subprocess.Popen(
+            [sys.executable, "-c", command, *arguments, directory, *map(str, more)],
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            yield
+            if process.poll() is not None:
+                raise ReportError(f"{module} {verb} failed")
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    return working
 
 
 def _free_port() -> int:

@@ -147,4 +147,7 @@ def test_it_comes_to_its_end_and_asks_duckdb_about_as_many_rows_as_said(
         "DuckDB, 5,000 rows: a day",
         "DuckDB, 5,000 rows: percentiles of hour and topic",
     ]
-    assert found[-1].work == "sends' p99 at 2,000/s, ingest beside them"
+    assert [(each.work, each.found == "no Java") for each in found[-2:]] == [
+        ("sends' p99 at 2,000/s, ingest beside them", False),
+        ("sends' p99 at 2,000/s, a report beside them", True),
+    ]

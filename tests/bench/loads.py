@@ -318,15 +318,26 @@ class EndToEnd:
         return Loaded(count, (time.perf_counter_ns() - began) / 1e9, times)
 
 
-def pull_all(port: int, going: Event, reading: Synchronized[int]) -> None:
-    """Pull one queue from its beginning on, whenever that is wanted; add up the bytes."""
+def pull_all(
+    port: int, going: Event, reading: Synchronized[int], bytes_a_second: float = 0.0
+) -> None:
+    """Pull one queue from its beginning on, whenever that is wanted; add up the bytes.
+
+    At a rate, unless that is 0: then as fast as it comes.
+    """
     offset = 0
     request = a_pull(BATCH)
+    due = time.perf_counter()
     with RawClient(port) as client:
         while True:
-            going.wait()
+            if not going.is_set():
+                going.wait()
+                due = time.perf_counter()
             fields = {"queueId": "0", "queueOffset": str(offset)}
             answer = client.ask(request.code, request.fields | fields)
             assert answer.code == 0, answer
             offset = int(answer.fields["nextBeginOffset"])
             reading.value += len(answer.body)
+            if bytes_a_second:
+                due += len(answer.body) / bytes_a_second
+                time.sleep(max(0.0, due - time.perf_counter()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,9 @@ class Going:
 
     def __init__(self, times: int) -> None:
         self._left = times
+
+    def is_set(self) -> bool:
+        return False
 
     def wait(self) -> None:
         self._left -= 1
@@ -95,6 +99,19 @@ def test_a_reader_counts_what_it_reads_from_the_beginning_on(broker: Running) ->
             for offset in (0, 32)
         ]
     assert reading.value == sum(map(len, bodies)) > 0
+
+
+def test_a_reader_with_a_rate_reads_no_faster(broker: Running) -> None:
+    with loads.EndToEnd(broker.ports[0], 1) as both:
+        both.run(0.1)
+    reading = SimpleNamespace(value=0)
+    rate = 1_000_000
+    began = time.perf_counter()
+
+    with pytest.raises(EndedError):
+        loads.pull_all(broker.ports[0], Going(2), reading, rate)  # type: ignore[arg-type]
+
+    assert time.perf_counter() - began >= reading.value / rate > 0
 
 
 def test_a_steady_sender_sends_at_its_rate_and_tells_how_late_each_answer_is(
