@@ -193,9 +193,9 @@ def _partition(arguments: Namespace, directory: Path, dice: Random) -> bool:
 
 def _simulate(arguments: Namespace, directory: Path, dice: Random) -> bool:
     if arguments.trace is not None:
-        outcome = world.run(arguments.seeds[0], keeps_trace=True)
+        outcome = world.run(arguments.seeds[0], is_mixed=arguments.mixed, keeps_trace=True)
         arguments.trace.write_text("\n".join([str(outcome.plan), *outcome.trace, *outcome.wrong]))
-    found = runner.run(arguments.seeds, say=_say)
+    found = runner.run(arguments.seeds, is_mixed=arguments.mixed, say=_say)
     _say(str(found))
     return not found.wrong
 
@@ -363,6 +363,10 @@ COMMANDS = (
             (
                 "--seeds",
                 {"type": _seeds, "default": range(1000), "help": "A-B, of runs (default 0-999)"},
+            ),
+            (
+                "--mixed",
+                {"action": "store_true", "help": "with filters, retries and transactions"},
             ),
             ("--trace", {"type": Path, "help": "write what the first seed did to this file"}),
         ),

@@ -247,14 +247,16 @@ def _shards(history: History) -> Iterator[Finding]:
 def _given_again(history: History, explained: Counter[str]) -> Iterator[Finding]:
     """I15: whatever is given again has a cause."""
     given: dict[tuple[str, str], Delivered] = {}
+    retries: Counter[tuple[str, str]] = Counter()
     at_place: dict[tuple[str, str, Place], Delivered] = {}
     for one in history.delivered:
         key = (one.group, one.id)
         place = Place(one.topic, one.queue_id, one.queue_offset)
         same_place = at_place.get((*key, place))
         before = same_place or given.get(key)
+        retries[key] += bool(one.reconsume_times and same_place is None)
         if before is not None:
-            cause = _cause(history, before, one, is_new_place=same_place is None)
+            cause = _cause(history, before, one, same_place is None, retries[key])
             if cause is None:
                 yield Finding("I15", f"{one.id} was given to {one.group} again at {place}")
             else:
@@ -263,20 +265,26 @@ def _given_again(history: History, explained: Counter[str]) -> Iterator[Finding]
 
 
 def _cause(
-    history: History, before: Delivered, one: Delivered, *, is_new_place: bool
+    history: History,
+    before: Delivered,
+    one: Delivered,
+    is_new_place: bool,
+    retries: int,
 ) -> str | None:
     """Return why a message came again, None for no reason.
 
+    Each copy that a retry makes, `retries` until now, needs that the message was given back. The
+    client may have tried that more than once, and so may a broker that crashed.
     A cause before which the group's progress was kept explains nothing that it is past.
     """
     if one.reconsume_times:
         backs = history.gave_back.get((one.group, one.id), [])
         backs = backs[: bisect_right(backs, one.at, key=at_of)]
-        if one.reconsume_times > before.reconsume_times:
-            # Each time that it comes again needs one more that it was given back.
-            return RETRIED if len(backs) >= one.reconsume_times else None
-        if is_new_place and any(each.status is Status.MAYBE for each in backs):
-            return RETRIED
+        needed = retries if is_new_place else one.reconsume_times
+        if is_new_place or one.reconsume_times > before.reconsume_times:
+            if len(backs) >= needed or any(each.status is Status.MAYBE for each in backs):
+                return RETRIED
+            return Cause.CRASH.value if backs and history.crashed(backs[0].at, one.at) else None
     # The other copy may have been given back meanwhile.
     if is_new_place and one.reconsume_times <= before.reconsume_times:
         sends = sum(each.status is not Status.REFUSED for each in history.sent.get(one.id, []))

@@ -64,6 +64,27 @@ def _bounds(history: History) -> Iterator[Finding]:
             low = max(low, each.low)
 
 
+def _topics(history: History) -> Iterator[Finding]:
+    """I6: a topic that a message was acknowledged in is there, after each start, too."""
+    since: dict[str, int] = {}
+    for sends in history.sent.values():
+        for one in sends:
+            if one.status is Status.OK:
+                since[one.topic] = min(since.get(one.topic, NEVER), one.returned)
+    for unknown in history.unknown:
+        if since.get(unknown.topic, NEVER) < unknown.invoked:
+            yield Finding("I6", f"{unknown.topic} was not known any more")
+
+
+def _copies(history: History) -> Iterator[Finding]:
+    """I26: what a master takes to be on its slave is there."""
+    for one in history.acked:
+        if one.said > one.had:
+            yield Finding(
+                "I26", f"{one.server} took {one.said} for replicated, where {one.had} was"
+            )
+
+
 def _same_logs(history: History) -> Iterator[Finding]:
     """I25: in the end all servers have the same log."""
     for one, other in pairwise(history.logs):
@@ -114,6 +135,8 @@ def _errors(history: History) -> Iterator[Finding]:
 CHECKS: tuple[Callable[[History], Iterator[Finding]], ...] = (
     _failed_disks,
     _bounds,
+    _topics,
+    _copies,
     _same_logs,
     _one_master,
     _recoveries,

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.faults.operations import (
+    Acked,
     Bounds,
     Cause,
     Consumed,
@@ -23,6 +24,7 @@ from tests.faults.operations import (
     Started,
     Status,
     Stored,
+    Unknown,
 )
 
 if TYPE_CHECKING:
@@ -75,6 +77,8 @@ class History:
         self.stored_twice: list[Place] = []
         self.places: defaultdict[str, list[Place]] = defaultdict(list)
         self.bounds: defaultdict[tuple[str, int], list[Bounds]] = defaultdict(list)
+        self.unknown: list[Unknown] = []
+        self.acked: list[Acked] = []
         self.disks_failed: list[DiskFailed] = []
         self.starts: defaultdict[str, list[int]] = defaultdict(list)
         self.faults: list[Faulty] = []
@@ -116,6 +120,10 @@ class History:
                 self.causes[one.group].append(one)
             case Bounds():
                 self.bounds[one.topic, one.queue_id].append(one)
+            case Unknown():
+                self.unknown.append(one)
+            case Acked():
+                self.acked.append(one)
             case DiskFailed():
                 self.disks_failed.append(one)
             case Started():
@@ -139,9 +147,12 @@ class History:
     def is_remade(self, message_id: str, since: int, until: int) -> bool:
         """Tell whether the broker may have put a deferred message once more between two times."""
         sends = self.sent.get(message_id)
-        return bool(sends and sends[0].kind is not Kind.PLAIN) and any(
-            one.cause in REMAKING and since <= one.at <= until for one in self.causes[""]
-        )
+        is_deferred = bool(sends and sends[0].kind is not Kind.PLAIN)
+        return is_deferred and self.crashed(since, until)
+
+    def crashed(self, since: int, until: int) -> bool:
+        """Tell whether a broker may have forgotten between two times what it had just put."""
+        return any(one.cause in REMAKING and since <= one.at <= until for one in self.causes[""])
 
     def is_promised(self, message_id: str) -> bool:
         """Tell whether a message must be stored: acknowledged, and if half, committed alone.

@@ -165,6 +165,25 @@ class Bounds(Struct, tag="bounds", frozen=True):
     invoked: int
 
 
+class Unknown(Struct, tag="unknown", frozen=True):
+    """Asked for a topic at `invoked`, the broker said that there is none."""
+
+    topic: str
+    invoked: int
+
+
+class Acked(Struct, tag="acked", frozen=True):
+    """A master took it that its slave has the log up to `said`; in fact it had it up to `had`.
+
+    Only a simulation can look into both at once.
+    """
+
+    server: str
+    said: int
+    had: int
+    at: int
+
+
 class DiskFailed(Struct, tag="disk-failed", frozen=True):
     """A server said at `at` that a flush had failed, since `began` at the earliest.
 
@@ -219,6 +238,8 @@ Operation: TypeAlias = (
     | Progress
     | Happened
     | Bounds
+    | Unknown
+    | Acked
     | DiskFailed
     | Started
     | Faulty

@@ -136,6 +136,7 @@ class FaultyStorage:
         self.is_resident = False
         """Whether what is far behind the log's end is in memory."""
         self.on_call: Callable[[str], None] | None = None
+        self.on_failure: Callable[[str], None] | None = None
         self.populated: list[tuple[Path, int, int]] = []
         self.faults_ahead: dict[Path, bool] = {}
         self.locked: list[bytearray] = []
@@ -153,6 +154,8 @@ class FaultyStorage:
             self.on_call(call)
         nth, error = self._faults.get(call, (0, 0))
         if nth and self.calls[call] >= nth:
+            if self.on_failure is not None:
+                self.on_failure(call)
             raise OSError(error, os.strerror(error))
 
     def take(self, inode: Inode, offset: int, length: int) -> None:

@@ -20,6 +20,7 @@ from tests.faults.operations import (
     Sent,
     Status,
     Stored,
+    Unknown,
     digest_of,
 )
 
@@ -238,11 +239,14 @@ class Consumer(Client):
         answer = await self.ask(connection, RequestCode.QUERY_CONSUMER_OFFSET, b"", place)
         at = int(answer.ext_fields["offset"]) if answer.code == ResponseCode.SUCCESS else 0
         while not self.is_over:
+            invoked = self._notes.now_ns()
             answer = await self._pull(connection, topic, queue_id, at)
             if answer.code == ResponseCode.SUCCESS:
                 for message in decode_all(answer.body):
                     self._deliver(session, message)
             elif answer.code not in PULLED_NOTHING:
+                if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+                    self._notes.operations.append(Unknown(topic, invoked))
                 await self.pause()
                 continue
             at = int(answer.ext_fields["nextBeginOffset"])
@@ -303,11 +307,11 @@ def pull_fields(topic: str, queue_id: int, queue_offset: int, sys_flag: int) -> 
     }
 
 
-async def read_all(client: Client) -> list[Stored]:
+async def read_all(client: Client, topics: tuple[str, ...] = TOPICS) -> list[Stored]:
     """Return what all queues hold, from their beginnings."""
     connection = await client.connected()
     found: list[Stored] = []
-    for topic in TOPICS:
+    for topic in topics:
         for queue_id in range(QUEUES):
             found += [one async for one in _read_queue(client, connection, topic, queue_id)]
     return found

@@ -74,6 +74,7 @@ class Host:
         self._told = told
         self._on_crash = on_crash
         self._is_native = is_native
+        self.on_start: Callable[[Host], None] = lambda host: None
         table = {
             "brokerName": "broker-a",
             "brokerIP1": name,
@@ -99,6 +100,7 @@ class Host:
         self._network.without_power.discard(self.name)
         self.starts += 1
         self._told(f"start {self.name}")
+        self.on_start(self)
         self.process = Process(self.name)
         self.process.run(self._boot)
 

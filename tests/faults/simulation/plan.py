@@ -52,6 +52,8 @@ class Plan(NamedTuple):
     is_master_lost: bool
     """In the end the master's disk is gone, and its slave read."""
     events: tuple[Event, ...]
+    is_mixed: bool = False
+    """Groups with filters and retries, and transactions, take part."""
 
     @property
     def has_slave(self) -> bool:
@@ -106,4 +108,36 @@ def drawn(dice: Random) -> Plan:
         lasts=lasts,
         is_master_lost=is_master_lost,
         events=tuple(sorted(events)),
+    )
+
+
+def mixed(dice: Random) -> Plan:
+    """Draw a plan in which `groups` take part. None of its faults may lose what is acknowledged."""
+    plan = drawn(dice)
+    has_slave = dice.random() < 0.3
+    steps = dice.random() < 0.2
+    faults = [Fault.STEP] if steps else [Fault.KILL, Fault.STOP, Fault.BREAK, Fault.BREAK]
+    if plan.is_sync and not steps:
+        faults += [Fault.CUT, Fault.DISK]
+    if has_slave:
+        faults.append(Fault.PART)
+    events = [
+        Event(
+            at=dice.uniform(0.5, plan.lasts),
+            fault=dice.choice(faults),
+            host=MASTER,
+            call=dice.choice((0, dice.randint(1, 80))),
+            kept=dice.choice((0.0, 0.5, 1.0)),
+            lasts=dice.uniform(0.25, 2.0),
+        )
+        for _ in range(dice.randint(*FAULTS))
+    ]
+    return plan._replace(
+        role="SYNC_MASTER" if has_slave else "ALONE",
+        is_pooled=False,
+        is_native=dice.random() < 0.3,
+        delays=True,
+        is_master_lost=False,
+        events=tuple(sorted(events)),
+        is_mixed=True,
     )

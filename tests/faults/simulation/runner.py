@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import multiprocessing
 import os
@@ -63,12 +64,14 @@ class Findings:
         self.wrong += portion.wrong
 
 
-def run(seeds: range, *, say: Callable[[str], None] = lambda text: None) -> Findings:
-    """Run seeds in as many processes as there are processors."""
+def run(
+    seeds: range, *, is_mixed: bool = False, say: Callable[[str], None] = lambda text: None
+) -> Findings:
+    """Run seeds in as many processes as there are processors; mixed ones with `groups`."""
     findings = Findings()
     began = time.monotonic()
     told = 0
-    for portion in _portions(seeds):
+    for portion in _portions(seeds, is_mixed=is_mixed):
         findings.add(portion)
         for line in portion.wrong:
             say(line)
@@ -79,32 +82,34 @@ def run(seeds: range, *, say: Callable[[str], None] = lambda text: None) -> Find
     return findings
 
 
-def _portions(seeds: range) -> Iterator[Portion]:
+def _portions(seeds: range, *, is_mixed: bool) -> Iterator[Portion]:
+    run_some = functools.partial(_run_some, is_mixed=is_mixed)
     pieces = [seeds[at : at + SEEDS_AT_A_TIME] for at in range(0, len(seeds), SEEDS_AT_A_TIME)]
     if len(pieces) == 1:
-        yield _run_some(pieces[0])
+        yield run_some(pieces[0])
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), context, gc.freeze) as pool:
-        yield from pool.map(_run_some, pieces)
+        yield from pool.map(run_some, pieces)
 
 
-def _run_some(seeds: range) -> Portion:
+def _run_some(seeds: range, *, is_mixed: bool) -> Portion:
+    command = f"{COMMAND} --mixed" if is_mixed else COMMAND
     sums: Counter[str] = Counter()
     seconds = 0.0
     wrong: list[str] = []
     for seed in seeds:
         try:
-            outcome = world.run(seed)
+            outcome = world.run(seed, is_mixed=is_mixed)
         except Exception as error:  # noqa: BLE001  the seed is what has to be known
-            wrong.append(f"{COMMAND.format(seed)}\n    {type(error).__name__}: {error}")
+            wrong.append(f"{command.format(seed)}\n    {type(error).__name__}: {error}")
             continue
         seconds += outcome.seconds
         sums["acknowledged"] += outcome.acknowledged
         sums["delivered"] += outcome.delivered
         sums["crashes"] += outcome.crashes
         if outcome.wrong:
-            wrong.append("\n    ".join([COMMAND.format(seed), *outcome.wrong[:WRONG_SHOWN]]))
+            wrong.append("\n    ".join([command.format(seed), *outcome.wrong[:WRONG_SHOWN]]))
     return Portion(
         len(seeds), seconds, sums["acknowledged"], sums["delivered"], sums["crashes"], wrong
     )

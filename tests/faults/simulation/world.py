@@ -12,7 +12,7 @@ import warnings
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from unittest import mock
 
 import msgspec
@@ -23,8 +23,18 @@ from broker_core.store import bulk_scan, flush, message_store, recovery
 from tests.faults.checker import check
 from tests.faults.comparing import check_files, read_everything
 from tests.faults.inline import LoopFlushThread
-from tests.faults.operations import Cause, Delivered, Happened, Sent, Status, Stored, digest_of
-from tests.faults.simulation import plan as plans
+from tests.faults.operations import (
+    Cause,
+    Delivered,
+    DiskFailed,
+    Happened,
+    Sent,
+    Started,
+    Status,
+    Stored,
+    digest_of,
+)
+from tests.faults.simulation import groups, plan as plans
 from tests.faults.simulation.client import (
     TOPICS,
     Client,
@@ -34,6 +44,7 @@ from tests.faults.simulation.client import (
     id_of,
     read_all,
 )
+from tests.faults.simulation.copies import Copies
 from tests.faults.simulation.host import HA_PORT, NAMESRV_PORT, STORE, Host
 from tests.faults.simulation.loop import InlineExecutor, SimulatedLoop
 from tests.faults.simulation.network import Network
@@ -47,7 +58,9 @@ if TYPE_CHECKING:
     from broker_core.broker import Broker
     from tests.faults.operations import Operation
 
+Mixed = TypeVar("Mixed", groups.MixedProducer, groups.Prober, groups.Member)
 CLIENTS = "10.0.0.9"
+GROUPS = (groups.ALL, groups.TAGGED, groups.SELECTED)
 IN_FLIGHT_S = 0.2
 """What a dead process has sent has arrived after it."""
 CODE_SIZE = 8
@@ -86,8 +99,9 @@ class Outcome:
 class World:
     """See above. `run` once."""
 
-    def __init__(self, seed: int, *, keeps_trace: bool = False) -> None:
-        self.plan = plans.drawn(plans.dice_of(seed))
+    def __init__(self, seed: int, *, is_mixed: bool = False, keeps_trace: bool = False) -> None:
+        draw = plans.mixed if is_mixed else plans.drawn
+        self.plan = draw(plans.dice_of(seed))
         self.loop = SimulatedLoop(Random(f"disk {seed}"))  # type: ignore[abstract]
         self._outcome = Outcome(seed, self.plan)
         self._seed = seed
@@ -129,6 +143,9 @@ class World:
                 stack.enter_context(mock.patch.object(bulk_scan, "CHUNK_BYTES", CHUNK_BYTES))
                 for place in ("broker_core.remoting.server", "broker_core.ha.master"):
                     stack.enter_context(mock.patch(f"{place}.listen", self._network.listen))
+                if self.slave is not None:
+                    copies = Copies(self.slave, self.plan.ack_mode, self._notes)
+                    stack.enter_context(copies.watched())
                 stack.enter_context(errors)
                 self.loop.set_exception_handler(errors.unhandled)
                 self.loop.run_until_complete(self._run())
@@ -154,6 +171,8 @@ class World:
             "syncFromLastFile": "false",
             "brokerRole": role,
         }
+        if plan.is_mixed:
+            keys["enablePropertyFilter"] = "true"
         if name == SLAVE:
             keys |= {
                 "brokerRole": "SLAVE",
@@ -181,6 +200,7 @@ class World:
 
     async def _run(self) -> None:
         plan = self.plan
+        self.master.on_start = self._note_start
         self.master.start()
         if self.slave is not None:
             self.slave.start()
@@ -198,7 +218,11 @@ class World:
         reader = Consumer(
             "c", self.master.address, self._clock, self._notes, Random(f"consumer {self._seed}")
         )
-        for one in (*makers, reader):
+        members: list[Client] = []
+        if plan.is_mixed:
+            makers += self._mixed_producers()
+            members += [self._mixed(groups.Member, name) for name in GROUPS]
+        for one in (*makers, reader, *members):
             self._spawn(one.run())  # type: ignore[attr-defined]
         for event in plan.events:
             self.loop.call_at(event.at, self._happen, event)
@@ -206,7 +230,19 @@ class World:
         if plan.is_master_lost:
             await self._read_the_slave(makers, reader)
         else:
-            await self._read_the_master(makers, reader)
+            await self._read_the_master(makers, [reader, *members])
+
+    def _mixed_producers(self) -> list[Client]:
+        """Return who sends transactions and more, and who asks a slave to take a message."""
+        found: list[Client] = [self._mixed(groups.MixedProducer, "m")]
+        if self.slave is not None:
+            found.append(self._mixed(groups.Prober, "prober", self.slave))
+        return found
+
+    def _mixed(self, kind: type[Mixed], name: str, host: Host | None = None) -> Mixed:
+        dice = Random(f"{name} {self._seed}")
+        address = (host or self.master).address
+        return kind(name, address, self._clock, self._notes, dice)
 
     def _spawn(self, coroutine: Coroutine[object, object, None]) -> None:
         def spawn() -> None:
@@ -246,10 +282,19 @@ class World:
             case Fault.DISK:
                 host.is_disk_failing = True
                 host.storage.fail("fdatasync", nth=event.call + 1)
+                host.storage.on_failure = lambda _: self._note_failed_disk(host)
                 self.loop.later(event.lasts, host.kill)
                 self.loop.later(event.lasts * 2, host.start)
 
-    async def _read_the_master(self, makers: list[Client], reader: Client) -> None:
+    def _note_start(self, host: Host) -> None:
+        self._notes.operations.append(Started(host.address, self._notes.now_ns()))
+
+    def _note_failed_disk(self, host: Host) -> None:
+        host.storage.on_failure = None
+        now = self._notes.now_ns()
+        self._notes.operations.append(DiskFailed(host.address, now, now))
+
+    async def _read_the_master(self, makers: list[Client], readers: list[Client]) -> None:
         self._network.heal()
         for host in self._hosts():
             host.storage.on_call = None
@@ -264,7 +309,8 @@ class World:
         for one in makers:
             one.is_over = True
         await asyncio.sleep(QUIET_S + (DELAYED_S if self.plan.delays else 0))
-        reader.is_over = True
+        for reader in readers:
+            reader.is_over = True
         stored = await self._read(self.master)
         await self._compare_stores()
         self._judge(self._promised(stored), stored)
@@ -314,7 +360,8 @@ class World:
             error: RemotingError | None = None
             for _ in range(READ_TRIES):
                 try:
-                    found.extend(await read_all(client))
+                    mixed = groups.TOPICS if self.plan.is_mixed else ()
+                    found.extend(await read_all(client, (*TOPICS, *mixed)))
                 except RemotingError as failed:
                     # It may just be starting again.
                     error = failed
@@ -495,6 +542,6 @@ class _Errors(logging.Handler):
         root.propagate = self._propagated
 
 
-def run(seed: int, *, keeps_trace: bool = False) -> Outcome:
+def run(seed: int, *, is_mixed: bool = False, keeps_trace: bool = False) -> Outcome:
     """Run a seed."""
-    return World(seed, keeps_trace=keeps_trace).run()
+    return World(seed, is_mixed=is_mixed, keeps_trace=keeps_trace).run()
