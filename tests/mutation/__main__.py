@@ -46,7 +46,7 @@ def parse() -> argparse.Namespace:
         help=f"module or package; default: {', '.join(footprint.PACKAGES)}; or {COVERAGE} first",
     )
     parser.add_argument(
-        "--tests", nargs="+", metavar="FOLDER", help=f"default: {' '.join(footprint.TESTS)}"
+        "--tests", nargs="+", metavar="PLACE", help=f"default: {' '.join(footprint.TESTS)}"
     )
     parser.add_argument("--sample", type=int, metavar="N", help="so many mutants, at random")
     parser.add_argument("--seed", type=int, help="of the sample and of random tests")

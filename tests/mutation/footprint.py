@@ -102,7 +102,8 @@ def imports() -> Arcs:
 
 def _test_files(places: Sequence[str]) -> Iterator[str]:
     for place in places:
-        for file in sorted((ROOT / place).rglob("test_*.py")):
+        path = ROOT / place
+        for file in [path] if path.is_file() else sorted(path.rglob("test_*.py")):
             yield file.relative_to(ROOT).as_posix()
 
 

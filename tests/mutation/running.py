@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.mutation.children import Ended
     from tests.mutation.footprint import Footprint
 
-TESTS_SECONDS_MAX = 30.0
+TESTS_SECONDS_MAX = 10.0
 """Processor time of a mutant's tests under coverage: what is further away is not run."""
 
 

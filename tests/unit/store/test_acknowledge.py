@@ -7,6 +7,7 @@ import errno
 
 import pytest
 
+from broker_core.store.acknowledge import NO_LIMIT
 from broker_core.store.results import PutMessageStatus
 from tests.support.builders import a_store, durable, put, read_all, store_config
 from tests.support.gate import Gate, until
@@ -131,3 +132,29 @@ async def test_with_sync_flush_puts_count_up_to_the_last_flush(sync_store):
     await durable(sync_store, result)
 
     assert sync_store.acknowledge.acknowledged_where == sync_store.max_commit_log_offset > 0
+
+
+async def test_puts_that_wait_for_the_disk_alone_wait_wherever_they_end(sync_store, storage):
+    assert sync_store.acknowledge.plain_limit == NO_LIMIT
+
+    storage.fail("fdatasync", error=errno.EIO)
+    await durable(sync_store, put(sync_store))
+
+    assert sync_store.acknowledge.plain_limit == 0
+
+
+async def test_where_nothing_waits_there_is_no_usual_way_to_wait(store):
+    assert store.acknowledge.plain_limit == 0
+
+
+async def test_puts_of_a_turn_are_told_together_when_the_last_is_durable(sync_store, clock):
+    put(sync_store)
+    told = Told()
+    end = sync_store.max_commit_log_offset
+
+    sync_store.acknowledge.tell_together(end, told, clock.monotonic())
+
+    assert not told.statuses
+    await until(lambda: told.statuses)
+    assert told.statuses == [PutMessageStatus.PUT_OK]
+    assert sync_store.flushed_where == end

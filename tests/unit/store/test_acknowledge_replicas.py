@@ -247,3 +247,64 @@ async def test_too_few_replicas_refuse_puts(master):
     master.availability.need_replicas(are_missing=False)
 
     assert put(master).status is OK
+
+
+async def test_puts_wait_in_the_usual_way_as_far_as_slaves_reach(master):
+    put(master)
+    end = master.max_commit_log_offset
+
+    master.acknowledge.replicated(end)
+    assert master.acknowledge.plain_limit == end + Terms.fall_behind_max
+    # Such a slave has more than this log: its report is another log's.
+    master.acknowledge.replicated(end + 1)
+    assert master.acknowledge.plain_limit == 0
+    master.acknowledge.replicated(-1)
+    assert master.acknowledge.plain_limit == -1
+
+
+async def test_puts_of_a_turn_are_told_together_when_slaves_have_the_last(master, clock):
+    put(master)
+    end = master.max_commit_log_offset
+    waiters = [Waiting(), Waiting()]
+    for waiter in waiters:
+        master.acknowledge.tell_together(end, waiter, clock.monotonic())
+    master.acknowledge.replicated(end - 1)
+    assert [waiter.statuses for waiter in waiters] == [[], []]
+    master.acknowledge.replicated(end)
+
+    assert [waiter.statuses for waiter in waiters] == [[OK], [OK]]
+
+
+async def test_puts_of_a_turn_whose_slave_is_late_are_told_so_after_their_time(master, clock):
+    put(master)
+    put_at = clock.monotonic()
+    clock.advance_ms(1_000)
+    waiter = Waiting()
+    master.acknowledge.tell_together(master.max_commit_log_offset, waiter, put_at)
+
+    clock.advance_ms(1_999)
+    assert waiter.statuses == []
+    clock.advance_ms(1)
+
+    assert waiter.statuses == [LATE]
+
+
+async def test_puts_of_a_turn_are_flushed_and_wait_for_slaves(flushing_master, clock):
+    put(flushing_master)
+    end = flushing_master.max_commit_log_offset
+    waiter = Waiting()
+    flushing_master.acknowledge.tell_together(end, waiter, clock.monotonic())
+    await until(lambda: flushing_master.flushed_where == end)
+    assert waiter.statuses == []
+
+    flushing_master.acknowledge.replicated(end)
+
+    assert waiter.statuses == [OK]
+
+
+class Waiting:
+    def __init__(self) -> None:
+        self.statuses: list[PutMessageStatus] = []
+
+    def end(self, status: PutMessageStatus) -> None:
+        self.statuses.append(status)

@@ -6,8 +6,10 @@ import random
 
 import pytest
 
+from broker_core.errors import StoreError
 from broker_core.formats import record
-from broker_core.formats.index_entry import HEADER
+from broker_core.formats.index_entry import ENTRY, HEADER
+from broker_core.store.index_file import IndexFile
 from tests.support.builders import a_store, put, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
@@ -195,3 +197,82 @@ async def test_entries_written_many_at_a_time_are_those_written_one_by_one(seed)
         await store.shutdown()
 
     assert written[0] == written[1]
+
+
+async def left_index(clock, storage, count: int = 300):
+    """Leave an index file of one entry a message."""
+    store = a_store(clock, storage)
+    store.load()
+    await store.start()
+    for n in range(count):
+        put(store, body=b"%d" % n, keys=f"k{n % 50}")
+    await store.shutdown()
+    return next(path for path in storage.files if path.parent.name == "index")
+
+
+async def test_an_index_file_that_was_made_and_not_sized_goes(clock, storage):
+    path = await left_index(clock, storage)
+    empty = path.with_name("20991231235959999")
+    storage.open(empty, create=True).close()
+
+    store = a_store(clock, storage)
+    store.load()
+
+    assert empty not in storage.files
+    assert found(store, "k7") == [b"%d" % n for n in range(7, 300, 50)]
+    store.close()
+
+
+async def test_a_file_that_is_none_of_the_index_is_passed_over(clock, storage):
+    path = await left_index(clock, storage)
+    note = path.with_name("note.txt")
+    storage.open(note, create=True).close()
+
+    store = a_store(clock, storage)
+    store.load()
+
+    assert note in storage.files
+    assert found(store, "k7") == [b"%d" % n for n in range(7, 300, 50)]
+    store.close()
+
+
+async def test_an_index_file_of_another_size_keeps_a_store_from_its_start(clock, storage):
+    path = await left_index(clock, storage)
+    storage.files[path].data = bytearray(100)
+
+    with pytest.raises(StoreError, match="has 100 bytes, but maxHashSlotNum and maxIndexNum"):
+        a_store(clock, storage).load()
+
+
+SLOTS = 100
+ENTRIES_FROM = HEADER.size + SLOTS * 4
+
+
+@pytest.mark.parametrize("low", [1, 2, 100, 200])
+@pytest.mark.parametrize("damage", ["slot", "previous", "hash", "none"])
+async def test_chains_that_a_power_cut_tore_are_made_anew_from_the_entries_before(
+    clock, storage, low, damage
+):
+    path = await left_index(clock, storage)
+    whole = IndexFile(storage.open(path), SLOTS, 400)
+    cut_at = int(whole.entries(low, low + 1)["offset"][0])
+    whole.cut_from(cut_at)
+    wanted = bytes(storage.files[path].data)
+    whole.close()
+    torn = FaultyStorage()
+    path = await left_index(ManualClock(), torn)
+    data = torn.files[path].data
+    # Of entries that go, and of the slots.
+    entry = ENTRIES_FROM + 250 * ENTRY.size
+    if damage == "slot":
+        data[HEADER.size : HEADER.size + 4 * SLOTS] = b"\xff" * 4 * SLOTS
+    elif damage == "previous":
+        data[entry + ENTRY.size - 4 : entry + ENTRY.size] = b"\x7f" * 4
+    elif damage == "hash":
+        data[entry : entry + 4] = b"\xff" * 4
+    index = IndexFile(torn.open(path), SLOTS, 400)
+
+    index.cut_from(cut_at)
+
+    assert bytes(data) == wanted
+    index.close()

@@ -220,6 +220,16 @@ async def test_a_batch_is_stored_as_messages_of_their_own(store):
     assert result.commit_log_offsets == [m.commit_log_offset for m in messages]
     assert [(m.body, m.flag, m.queue_offset) for m in messages] == [(b"a", 7, 1), (b"b", 0, 2)]
     assert messages[0].properties == {"TAGS": "t", "CLUSTER": "c"}
+    assert {message.reconsume_times for message in messages} == {0}
+
+
+async def test_what_was_refused_has_no_place(store):
+    one, many = put(store, topic="T" * 300), put_batch(store)
+
+    for refused in (one, many):
+        assert refused.status is PutMessageStatus.MESSAGE_ILLEGAL
+        assert (refused.commit_log_offset, refused.queue_offset) == (-1, -1)
+        assert (refused.store_timestamp, refused.wrote_size) == (0, 0)
 
 
 async def test_a_batch_never_spans_two_files(store):

@@ -13,9 +13,11 @@ from tests.support.builders import (
     LOG_FILE_SIZE,
     UNITS_PER_FILE,
     a_store,
+    durable,
     get,
     messages_of,
     put,
+    read_all,
     store_config,
 )
 
@@ -227,6 +229,49 @@ async def test_only_the_beginning_of_a_record_is_a_message(store):
     assert store.look_message(second) is not None
     for offset in (-1, 1, second - 1, second + 1, store.max_commit_log_offset, 1 << 50):
         assert store.look_message(offset) is None
+
+
+async def test_a_glance_finds_what_is_likely_in_memory_and_may_be_read(store):
+    first, second = put(store, body=b"first"), put(store, body=b"second")
+
+    glanced = store.glance(second.commit_log_offset)
+
+    assert glanced is not None
+    view, head = glanced
+    assert bytes(view) == bytes(store.look_message(second.commit_log_offset))
+    assert head.size == second.wrote_size
+    for offset in (-1, 1, second.commit_log_offset + 1, store.max_commit_log_offset, 1 << 50):
+        assert store.glance(offset) is None
+    assert store.own_reads is not None
+    store.own_reads.memory_bytes = second.wrote_size
+    assert store.glance(second.commit_log_offset) is not None
+    assert store.glance(first.commit_log_offset) is None
+
+
+async def test_a_glance_into_a_later_file_finds_its_records(store):
+    last = put(store, body=b"x" * 4000)
+    while store.max_commit_log_offset <= LOG_FILE_SIZE:
+        last = put(store, body=b"x" * 4000)
+
+    glanced = store.glance(last.commit_log_offset)
+    assert glanced is not None
+    assert bytes(glanced[0]) == bytes(store.look_message(last.commit_log_offset))
+    # What fills the first file up is no message.
+    end = max(
+        message.commit_log_offset + message.store_size
+        for message in read_all(store)
+        if message.commit_log_offset < LOG_FILE_SIZE
+    )
+    assert store.glance(end) is None
+
+
+async def test_a_glance_sees_no_message_that_is_not_flushed(sync_store):
+    result = put(sync_store)
+    assert sync_store.glance(result.commit_log_offset) is None
+
+    await durable(sync_store, result)
+
+    assert sync_store.glance(result.commit_log_offset) is not None
 
 
 async def test_offset_by_time_is_the_first_from_a_time_on(store: MessageStore, clock):

@@ -555,3 +555,18 @@ async def test_a_damaged_half_message_does_not_hide_the_others(
     assert list(again.transactions.pending) == [whole.queue_offset]
     assert again.refusal(whole, COMMIT) is None
     await again.stop()
+
+
+async def test_a_message_without_a_clients_id_leaves_no_key_behind(transacted: Transacted) -> None:
+    table = {"TRAN_MSG": "true", "PGROUP": GROUP}
+    place = withhold(table, "T", 0)
+    stored = put(transacted.store, *place, body=b"plain", more=table)
+    (message,) = transacted.half_queue()
+    transacted.transactions.add(stored, table, b"plain", message.born_timestamp, HOST)
+    (copy,) = await transacted.round()
+
+    assert transacted.refusal(copy, COMMIT) is None
+
+    ops = transacted.arrived(RMQ_SYS_TRANS_OP_HALF_TOPIC)
+    assert [op.keys for op in ops] == [None, None]
+    assert transacted.bodies() == [b"plain"]

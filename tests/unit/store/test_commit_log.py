@@ -1,0 +1,82 @@
+"""Which files make a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.errors import StoreError
+from broker_core.formats.paths import offset_file_name
+from tests.support.builders import LOG_FILE_SIZE, a_store, put, read_all
+
+if TYPE_CHECKING:
+    from tests.support.faulty_storage import FaultyStorage
+
+DIRECTORY = Path("/store/commitlog")
+
+
+async def two_files(clock, storage: FaultyStorage) -> int:
+    """Leave a log of two files; return how many messages it has."""
+    store = a_store(clock, storage)
+    store.load()
+    await store.start()
+    while store.max_commit_log_offset <= LOG_FILE_SIZE:
+        put(store, body=b"x" * 4000)
+    count = len(read_all(store))
+    await store.shutdown()
+    # The one that was made ahead.
+    for path in [path for path in storage.files if path.parent == DIRECTORY]:
+        if int(path.name) > LOG_FILE_SIZE:
+            storage.unlink(path)
+    return count
+
+
+def make(storage: FaultyStorage, name: str, size: int) -> Path:
+    file = storage.open(DIRECTORY / name, create=True)
+    if size:
+        file.set_size(size)
+    file.close()
+    return DIRECTORY / name
+
+
+async def test_a_file_that_was_made_and_not_sized_goes(clock, storage):
+    count = await two_files(clock, storage)
+    empty = make(storage, offset_file_name(2 * LOG_FILE_SIZE), 0)
+
+    store = a_store(clock, storage)
+    store.load()
+
+    assert empty not in storage.files
+    assert len(read_all(store)) == count
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "reason"),
+    [
+        (offset_file_name(2 * LOG_FILE_SIZE), LOG_FILE_SIZE - 1, f"has {LOG_FILE_SIZE - 1} bytes"),
+        (offset_file_name(3 * LOG_FILE_SIZE), LOG_FILE_SIZE, "a file is missing before"),
+        ("note.txt", 0, "does not belong into a CommitLog"),
+    ],
+)
+async def test_a_file_that_belongs_to_no_log_keeps_a_store_from_its_start(
+    clock, storage, name, size, reason
+):
+    await two_files(clock, storage)
+    make(storage, name, size)
+    store = a_store(clock, storage)
+
+    with pytest.raises(StoreError, match=reason):
+        store.load()
+
+
+async def test_an_empty_file_between_others_is_no_file_of_the_log(clock, storage):
+    await two_files(clock, storage)
+    first = DIRECTORY / offset_file_name(0)
+    storage.unlink(first)
+    make(storage, first.name, 0)
+
+    with pytest.raises(StoreError, match="has 0 bytes"):
+        a_store(clock, storage).load()
