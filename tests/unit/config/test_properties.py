@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from broker_core.config.properties import edited, parse_properties
@@ -28,3 +30,43 @@ def test_a_changed_key_is_changed_in_the_files_text_and_nothing_else_is() -> Non
     changed = edited(text, {"traceOn": "false", "deleteWhen": "05"})
 
     assert changed == "# mine\nlistenPort = 1\n\n! note\ntraceOn=false\ndeleteWhen=05\n"
+
+
+def test_a_line_that_the_files_end_cuts_off_counts() -> None:
+    assert parse_properties("a=1\nb=2\\") == {"a": "1", "b": "2"}
+
+
+def test_a_character_beyond_16_bits_is_read_of_two_escapes_and_half_of_one_is_none() -> None:
+    assert parse_properties(r"a=\ud83d\udca5") == {"a": "💥"}
+    parse_properties(r"a=\ud83d")["a"].encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a=1\\\n  2\nb=3\n",
+        "b=3\na=1\\",
+        "# note\\\na=1\nb=2",
+        "\\\n#x\na=1\nb=2",
+        "a = 1\nb\\ c = 2\n",
+        "",
+    ],
+)
+@pytest.mark.parametrize("key", ["a", "b", "b c", "fresh", "d=e", "#f"])
+@pytest.mark.parametrize("value", ["9", r"C:\x", "1\nother=2", "1\u20282", "1\\", "💥\x85.", "ü"])
+def test_a_changed_value_is_read_as_it_is_and_no_other_value_changes(
+    text: str, key: str, value: str
+) -> None:
+    changed = edited(text, {key: value})
+
+    assert parse_properties(changed) == {**parse_properties(text), key: value}
+
+
+def test_the_time_for_a_line_of_many_parts_grows_with_its_length() -> None:
+    parts = 1_500_000
+    began = time.process_time()
+
+    assert parse_properties("k=" + "a\\\n" * parts + "b") == {"k": "a" * parts + "b"}
+
+    # With the square of it this would take more than a minute.
+    assert time.process_time() - began < 20
