@@ -106,7 +106,7 @@ class Epochs:
         try:
             document = msgspec.json.decode(data, type=EpochDocument)
             check_order(document.epochs)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (ValueError, RecursionError) as error:
             raise StoreError(
                 f"{self._path} is damaged ({error}); without it this broker may act as a second "
                 f"master. Compare {self._path.name}.bak, and restore it; or remove the file where "

@@ -153,7 +153,7 @@ class Peers:
         try:
             state = msgspec.json.decode(answer.body, type=BrokerState)
             check_order(state.epochs)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (ValueError, RecursionError) as error:
             raise ReplicationError(
                 f"the broker at {address} tells its epochs in a way that cannot be read: {error}"
             ) from error

@@ -11,6 +11,7 @@ import msgspec
 from broker_core.access.account import Permission
 from broker_core.access.rules import Need
 from broker_core.errors import RequestRefusedError
+from broker_core.processors.json_body import read_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.signature import ACCESS_KEY
@@ -77,7 +78,7 @@ class TraceProcessor:
         Answers SUCCESS with watchId and resumed, SYSTEM_ERROR for a filter that cannot be read, or
         SYSTEM_BUSY when too many watch, at the peer's address or in all.
         """
-        wanted = _read(request, TraceWatch, "the filter of the trace")
+        wanted = read_json(request.body, TraceWatch, "the filter of the trace")
 
         def push(body: bytes) -> bool:
             if not connection.is_writable:
@@ -110,7 +111,7 @@ class TraceProcessor:
 
         Answers SUCCESS with a LevelInForce, or SYSTEM_ERROR for a level that cannot be read.
         """
-        wanted = _read(request, WantedLevel, "the level of the trace")
+        wanted = read_json(request.body, WantedLevel, "the level of the trace")
         if (wanted.level == "full") != (wanted.minutes is not None):
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
@@ -140,7 +141,7 @@ class TraceProcessor:
         Answers SUCCESS with events, sinceMs and isFull, or SYSTEM_ERROR for a question that cannot
         be read.
         """
-        wanted = _read(request, WantedRecords, "the question to the recorder")
+        wanted = read_json(request.body, WantedRecords, "the question to the recorder")
         asked = wanted.filter or TraceFilter()
         if asked.properties:
             raise RequestRefusedError(
@@ -209,12 +210,3 @@ def _latency(recorded: Recorded) -> float:
 
 def _time(recorded: Recorded) -> float:
     return recorded.at_s
-
-
-def _read(request: RemotingCommand, kind: Any, what: str) -> Any:
-    try:
-        return msgspec.json.decode(request.body or b"{}", type=kind)
-    except msgspec.DecodeError as error:
-        raise RequestRefusedError(
-            ResponseCode.SYSTEM_ERROR, f"{what} cannot be read: {error}"
-        ) from error

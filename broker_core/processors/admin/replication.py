@@ -10,6 +10,7 @@ from broker_core.errors import ReplicationError, RequestRefusedError
 from broker_core.ha.divergence import Place, fingerprint
 from broker_core.ha.peers import BrokerState, Question
 from broker_core.ha.promotion import MasterAliveError
+from broker_core.processors.json_body import read_json
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
 
@@ -51,12 +52,7 @@ class ReplicationAdmin:
         A place that a slave doubts is looked at first.
         SYSTEM_ERROR for a body that cannot be read, or a question of another set.
         """
-        try:
-            question = msgspec.json.decode(request.body, type=Question)
-        except msgspec.DecodeError as error:
-            raise RequestRefusedError(
-                ResponseCode.SYSTEM_ERROR, f"the question cannot be read: {error}"
-            ) from error
+        question = read_json(request.body, Question, "the question")
         own = self._own
         if question.broker_name != own.broker_name:
             raise RequestRefusedError(
