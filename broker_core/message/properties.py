@@ -42,5 +42,9 @@ def without(text: str, name: str, value: str) -> str:
     if text[-1] != PROPERTY_SEPARATOR:
         text += PROPERTY_SEPARATOR
     pair = f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}"
-    text = text.removeprefix(pair)
-    return text.replace(PROPERTY_SEPARATOR + pair, PROPERTY_SEPARATOR)
+    text = text.removeprefix(pair).replace(PROPERTY_SEPARATOR + pair, PROPERTY_SEPARATOR)
+    if pair in text:
+        # Of pairs side by side, which share a separator, every second one is left.
+        pairs = text.split(PROPERTY_SEPARATOR)
+        text = PROPERTY_SEPARATOR.join([each for each in pairs if each != pair[:-1]])
+    return text
