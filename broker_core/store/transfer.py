@@ -128,7 +128,8 @@ def _plan_rest(
     byte_count, offset = start.byte_count, start.last_offset
     is_cold = is_removing = False
     for offset, size, tags_code in UNIT.iter_unpack(units[scanned * UNIT_SIZE :]):
-        if offset + size > read_limit and size != FILLER_SIZE:
+        # What leads behind the end of the log is no message that is unflushed, but damage.
+        if read_limit < offset + size <= max_offset and size != FILLER_SIZE:
             break
         is_on_disk = offset < disk_before
         if count:
@@ -148,6 +149,7 @@ def _plan_rest(
         if (
             file is None
             or offset < min_offset
+            or size < SIZE_BYTES
             or offset + size > file_to
             or (is_lost is not None and is_lost(offset))
         ):
@@ -157,7 +159,7 @@ def _plan_rest(
             is_cold = True
         else:
             position = offset - file_from
-            if size < SIZE_BYTES or _unpack_size(buffer, position)[0] != size:
+            if _unpack_size(buffer, position)[0] != size:
                 is_removing = is_removing or not count
                 continue
             if by_record is not None and not by_record(file.view[position : position + size]):

@@ -340,6 +340,43 @@ async def test_a_unit_that_points_at_another_record_is_stepped_over(store, stora
     assert [m.queue_offset for m in messages_of(result)] == [1]
 
 
+@pytest.mark.parametrize(
+    ("at", "content"),
+    [
+        (0, (1 << 55).to_bytes(8, "big")),
+        (0, (-1).to_bytes(8, "big", signed=True)),
+        (8, (-60).to_bytes(4, "big", signed=True)),
+        (8, (0x4000_0000).to_bytes(4, "big")),
+    ],
+    ids=["an offset behind the log", "a negative offset", "a negative size", "a vast size"],
+)
+@pytest.mark.parametrize("ratio", [40, 0], ids=["in memory", "on disk"])
+async def test_a_damaged_unit_does_not_stop_the_readers_of_its_queue(
+    clock, storage, at, content, ratio
+):
+    config = store_config(access_message_in_memory_max_ratio=ratio, flush_disk_type="SYNC_FLUSH")
+    store = a_store(clock, storage, config)
+    store.load()
+    await store.start()
+    for _ in range(3):
+        put(store)
+    await store.flush()
+    units = next(inode for path, inode in storage.files.items() if "consumequeue" in path.parts)
+    units.data[20 + at : 20 + at + len(content)] = content
+
+    found, queue_offset = [], 0
+    while queue_offset < 3:
+        result = store.get_message("TopicTest", 0, queue_offset, 1, None)
+        if inspect.isawaitable(result):
+            result = await result
+        assert result.next_begin_offset > queue_offset
+        queue_offset = result.next_begin_offset
+        found += [message.queue_offset for message in messages_of(result)]
+
+    assert found == [0, 2]
+    await store.shutdown()
+
+
 async def test_a_deleted_topic_begins_anew(store):
     for _ in range(UNITS_PER_FILE + 1):
         put(store)
