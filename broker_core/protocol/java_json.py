@@ -27,6 +27,8 @@ T = TypeVar("T")
 PIECES_MAX = 4_096
 DEPTH_MAX = 32
 """How deep a body may nest; RocketMQ's deepest is seven."""
+REPEATED_MAX = 100_000
+"""How many values references may repeat: each may name a list of others, and so on."""
 
 _encode_text = msgspec.json.Encoder().encode
 
@@ -66,10 +68,10 @@ def decode(data: bytes | bytearray | memoryview | str) -> Any:
     try:
         value = _parse(data)
         _check_depth(value)
+        if _holds(data, '"$ref"'):
+            value = _Resolver(value).resolved()
     except RecursionError as error:
         raise ValueError(f"the JSON nests deeper than {DEPTH_MAX} levels") from error
-    if _holds(data, '"$ref"'):
-        value = _Resolver(value).resolved()
     return value
 
 
@@ -135,10 +137,38 @@ class _Resolver:
 
     def __init__(self, root: Any) -> None:
         self._root = root
+        self._known: dict[int, tuple[int, int]] = {}
+        self._repeated = 0
 
     def resolved(self) -> Any:
         self._walk(self._root, [])
+        self._measure(self._root, 0)
         return self._root
+
+    def _measure(self, value: Any, depth: int) -> tuple[int, int]:
+        """Return how many values a reader of this one meets, and how deep it nests.
+
+        Raises:
+            ValueError: too many of them are repeated, or it nests too deep, as a ring does.
+        """
+        if not isinstance(value, dict | list):
+            return 1, 0
+        found = self._known.get(id(value))
+        if found is not None:
+            self._repeated += found[0]
+        elif depth < DEPTH_MAX:
+            children = value.values() if isinstance(value, dict) else value
+            measures = [self._measure(child, depth + 1) for child in children]
+            found = (
+                1 + sum(size for size, _ in measures),
+                1 + max([0, *(deep for _, deep in measures)]),
+            )
+            self._known[id(value)] = found
+        if found is None or depth + found[1] > DEPTH_MAX:
+            raise ValueError(f"a reference makes the JSON nest deeper than {DEPTH_MAX} levels")
+        if self._repeated > REPEATED_MAX:
+            raise ValueError(f"references in the JSON repeat more than {REPEATED_MAX} values")
+        return found
 
     def _walk(self, value: Any, parents: list[Any]) -> None:
         parents.append(value)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 
@@ -56,11 +58,41 @@ def test_a_reference_becomes_what_it_names() -> None:
         '{"a":{"$ref":"$.b[7]"},"b":[]}',
         '{"a":{"$ref":"$[x"}}',
         '{"a":{"$ref":1}}',
+        '{"a":{"x":{"$ref":"$.b"}},"b":{"y":{"$ref":"$.a"}}}',
     ],
 )
 def test_a_reference_into_a_ring_or_nowhere_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="reference"):
         decode(text)
+
+
+def reference(path: str) -> str:
+    return f'{{"$ref":"{path}"}}'
+
+
+def test_references_that_repeat_references_are_refused_before_anybody_reads_what_they_mean() -> (
+    None
+):
+    # Each list names the one before it a hundred times: together they mean 10^14 values.
+    lists = ['"a":[1,2]']
+    for before, after in pairwise("abcdefgh"):
+        lists.append(f'"{after}":[{",".join([reference("$." + before)] * 100)}]')
+
+    with pytest.raises(ValueError, match="repeat more than 100000 values"):
+        decode("{" + ",".join(lists) + "}")
+
+
+def test_references_that_nest_deeper_than_a_text_may_are_refused() -> None:
+    links = [f'"a{n}":[{reference(f"$.a{n - 1}")}]' for n in range(1, 5_000)]
+
+    with pytest.raises(ValueError, match="deeper than 32 levels"):
+        decode('{"a0":[1],' + ",".join(links) + "}")
+
+
+def test_values_may_be_repeated_as_often_as_a_large_clients_heartbeat_does() -> None:
+    text = '{"a":{"topic":"T"},"list":[' + ",".join([reference("$.a")] * 10_000) + "]}"
+
+    assert decode(text)["list"] == [{"topic": "T"}] * 10_000
 
 
 @pytest.mark.parametrize(
