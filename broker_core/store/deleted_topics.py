@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What a text raises that is not such a record: JSON knows infinite numbers, and any depth."""
+
 
 class DeletedTopics:
     """Event loop only."""
@@ -38,7 +41,7 @@ class DeletedTopics:
         try:
             entries = json.loads(text)["deletedBefore"]
             self._deleted = {str(topic): int(offset) for topic, offset in entries.items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             logger.warning("the record of deleted topics cannot be read: %s: %s", self._path, error)
 
     def deleted_before(self, topic: str) -> int:

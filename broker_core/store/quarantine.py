@@ -10,6 +10,7 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
+from broker_core.store.deleted_topics import UNREADABLE
 from broker_core.store.results import DamagedRange
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Quarantine:
                 DamagedRange(int(entry["from"]), int(entry["to"]), str(entry["reason"]))
                 for entry in entries
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except UNREADABLE as error:
             logger.warning("the record of damaged ranges cannot be read: %s: %s", self._path, error)
 
     def add(self, found: DamagedRange) -> bool:
