@@ -65,7 +65,7 @@ class StoredTrace:
         """Emit "checked" for a half message whose producer is asked for the outcome."""
         if self._tracer.watching:
             times = message.properties.get(PROPERTY_TRANSACTION_CHECK_TIMES, "")
-            self._half("checked", message, check_times=int(times) if times.isdigit() else None)
+            self._half("checked", message, check_times=int(times) if times.isdecimal() else None)
 
     def given_back(self, message: MessageExt, group: str, client: str) -> None:
         """Emit "given_back" at the place of a message that failed."""
@@ -167,7 +167,7 @@ class StoredTrace:
         queue_id = get(PROPERTY_REAL_QUEUE_ID, "")
         place = (
             get(PROPERTY_REAL_TOPIC, message.topic),
-            int(queue_id) if queue_id.isdigit() else None,
+            int(queue_id) if queue_id.isdecimal() else None,
             None,
         )
         self._emit(
