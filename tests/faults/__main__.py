@@ -61,6 +61,7 @@ from tests.faults import (
     recovery_speed,
     syscalls,
     tried,
+    variants,
 )
 from tests.faults.simulation import runner, world
 from tests.faults.writer import EXTENDED, POOLED
@@ -212,12 +213,28 @@ def _seeds(text: str) -> range:
 
 
 def _chaos(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    members, has_java = arguments.members, arguments.java
+    lacking = chaos.missing(variants.variant(arguments.seed, members, has_java=has_java))
+    if lacking:
+        _say(f"This cluster cannot be run here: it needs {lacking}.")
+        return False
     keep = arguments.keep or Path(tempfile.gettempdir())
-    found = chaos.run(directory, arguments.seed, arguments.minutes, keep=keep, say=_say)
+    found = chaos.run(
+        directory,
+        arguments.seed,
+        arguments.minutes,
+        members=members,
+        has_java=has_java,
+        keep=keep,
+        say=_say,
+    )
     _say(str(found))
     if found.is_right:
         return True
-    _say(f"again: python -m tests.faults chaos --seed {found.seed} --minutes {arguments.minutes:g}")
+    again = f"python -m tests.faults chaos --seed {found.seed} --minutes {arguments.minutes:g}"
+    again += "" if members is None else f" --members {members}"
+    again += "" if has_java is None else " --java" if has_java else " --no-java"
+    _say(f"again: {again}")
     return False
 
 
@@ -378,6 +395,17 @@ COMMANDS = (
         chaos.missing,
         (
             ("--minutes", {"type": float, "default": 1.0, "help": "of faults (default 1)"}),
+            (
+                "--members",
+                {"choices": variants.MEMBERS, "help": "who is of the original (default: by seed)"},
+            ),
+            (
+                "--java",
+                {
+                    "action": argparse.BooleanOptionalAction,
+                    "help": "with clients of RocketMQ's own (default: by seed)",
+                },
+            ),
             ("--keep", {"type": Path, "help": "where the history of a wrong run goes"}),
         ),
     ),

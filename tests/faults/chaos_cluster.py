@@ -1,7 +1,8 @@
 """The cluster of a chaos run: a name server, a master and its slave on hosts of their own.
 
-Each broker's store is a tmpfs, so that its disk can fill up alone, and its wall clock is `stepped`.
-Who is master changes with failovers; the brokers' names stay.
+Each broker's store is a file system of its own, so that its disk can fill up alone: a tmpfs, or
+where power fails an ext4. The wall clock of ours is `stepped`. Who is master changes with
+failovers; the brokers' names stay.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from tests.faults.clients import ANSWER_SECONDS, Server
 from tests.faults.operations import Cause, Happened, Started
+from tests.faults.power import cut_power
+from tests.faults.variants import ORIGINAL_MASTER, ORIGINAL_NAMESRV, ORIGINAL_SLAVE
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.broker_set import PROMOTE_BROKER, master_of, replication_state
+from tests.support.log_end import log_end
+from tests.support.peer import OriginalProcess
 from tests.support.ports import accepts
 from tests.support.raw_remoting import RawClient
 from tests.support.stepped import step
@@ -32,12 +37,13 @@ if TYPE_CHECKING:
     from typing import Self
 
     from tests.faults.clients import Book
+    from tests.faults.variants import Variant
     from tests.support.network import Network
 
 NAMESRV, A, B, CLIENTS = "namesrv", "a", "b", "clients"
 HOSTS = [NAMESRV, A, B, CLIENTS]
 TOPIC, QUEUES = "chaos", 4
-LISTEN_PORT, NAMESRV_PORT = 10_911, 9_876
+LISTEN_PORT, HA_PORT, NAMESRV_PORT = 10_911, 10_912, 9_876
 BROKER_NAME = "tried"
 START_SECONDS_MAX = 120.0
 ROLE_SECONDS_MAX = 120.0
@@ -61,20 +67,37 @@ KEYS: dict[str, object] = {
     "registerNameServerPeriod": 10_000,
     # Nothing is to be removed because a disk is full.
     "cleanFileForciblyEnable": "false",
-    # So long that no transaction is checked, and none is given up.
-    "transactionTimeOut": 3_600_000,
 }
+# So long that no transaction is checked, and none is given up: the clients say all once more.
+UNCHECKED: dict[str, object] = {"transactionTimeOut": 3_600_000}
+# A producer of RocketMQ's own does not; it is asked, as often as it takes.
+CHECKED: dict[str, object] = {
+    "transactionTimeOut": 2_000,
+    "transactionCheckInterval": 1_000,
+    "transactionCheckMax": 1_000_000,
+}
+VERSION = "4.9.7"
+JAVA_TOPIC, JAVA_GROUP, JAVA_QUEUES = "chaos-java", "java-group", 2
+RETRY_TOPIC, DEAD_TOPIC = f"%RETRY%{JAVA_GROUP}", f"%DLQ%{JAVA_GROUP}"
 
 
 @dataclass
 class Node:
-    """One server: its process, its host, and the file that steps its clock."""
+    """One server: its process, its host, and the file that steps its clock.
+
+    `ahead_seconds` is by how much its clock is wrong when it is not stepped.
+    """
 
     name: str
     process: BrokerProcess
     address: str
     port: int
     clock: Path
+    ahead_seconds: float
+
+    @property
+    def is_ours(self) -> bool:
+        return not isinstance(self.process, OriginalProcess)
 
     @property
     def server(self) -> Server:
@@ -89,29 +112,34 @@ class Cluster:
         directory: Path,
         network: Network,
         book: Book,
-        flush_disk_type: str,
+        variant: Variant,
         *,
         disk_mib: int,
     ) -> None:
         self.network = network
+        self.variant = variant
         self.book = book
         self._directory = directory
         self._disk_mib = disk_mib
         self._mounted: list[Path] = []
+        of_namesrv, of_master, of_slave = variant.skews
+        members = variant.members
         namesrv: dict[str, object] = {
             "namesrvAddr": "",
             "listenPort": NAMESRV_PORT,
             "kvConfigPath": directory / "kv.json",
         }
-        self.namesrv = self._node(NAMESRV, NAMESRV_PORT, namesrv, ["broker_core", "namesrv"])
+        self.namesrv = self._node(NAMESRV, namesrv, of_namesrv, is_ours=members != ORIGINAL_NAMESRV)
         keys = {
             **KEYS,
+            **(CHECKED if variant.has_java else UNCHECKED),
             "namesrvAddr": f"{self.namesrv.address}:{NAMESRV_PORT}",
-            "flushDiskType": flush_disk_type,
+            "flushDiskType": variant.flush_disk_type,
         }
-        self.master = self._node(A, LISTEN_PORT, {**keys, "brokerRole": "SYNC_MASTER"})
+        master = {**keys, "brokerRole": "SYNC_MASTER"}
+        self.master = self._node(A, master, of_master, is_ours=members != ORIGINAL_MASTER)
         slave = {**keys, "brokerRole": "SLAVE", "brokerId": 1}
-        self.slave = self._node(B, LISTEN_PORT, slave)
+        self.slave = self._node(B, slave, of_slave, is_ours=members != ORIGINAL_SLAVE)
         self._known = self.master.server
 
     @property
@@ -120,19 +148,32 @@ class Cluster:
 
     def __enter__(self) -> Self:
         try:
+            # Shared, so that no server's mount namespace keeps a disk without power alive.
+            subprocess.run(
+                ["mount", "--bind", str(self._directory), str(self._directory)], check=True
+            )
+            self._mounted.append(self._directory)
+            subprocess.run(["mount", "--make-shared", str(self._directory)], check=True)
             for broker in (self.master, self.slave):
-                self._mount(broker.process.store)
+                self._make_disk(broker.process.store)
             for node in self.nodes:
                 self.launch(node)
             self.wait_for_up(*self.nodes)
-            fields = raw_remoting.topic_fields(TOPIC, QUEUES)
-            answer = self.ask(self.master, raw_remoting.UPDATE_AND_CREATE_TOPIC, fields)
-            assert answer.code == raw_remoting.SUCCESS, answer
+            for topic, queues in self.topics.items():
+                fields = raw_remoting.topic_fields(topic, queues)
+                answer = self.ask(
+                    self.master,
+                    raw_remoting.UPDATE_AND_CREATE_TOPIC,
+                    fields,
+                    seconds=START_SECONDS_MAX,
+                )
+                assert answer.code == raw_remoting.SUCCESS, answer
             # A slave asks for topics every ten seconds, and no promotion may come before.
             topics = self.slave.process.store / "config/topics.json"
+            last = [*self.topics][-1]
             until(
-                lambda: topics.exists() and f'"{TOPIC}"' in topics.read_text(),
-                "the slave to know the topic",
+                lambda: topics.exists() and f'"{last}"' in topics.read_text(errors="replace"),
+                "the slave to know the topics",
             )
         except BaseException:
             self.__exit__()
@@ -143,19 +184,31 @@ class Cluster:
         for node in self.nodes:
             node.process.kill()
         while self._mounted:
-            place = str(self._mounted.pop())
-            if subprocess.run(["umount", place], capture_output=True, check=False).returncode:
-                subprocess.run(["umount", "--lazy", place], check=False)
+            self._unmount(self._mounted[-1])
 
     def launch(self, node: Node) -> None:
-        """Start a server; its clock is right."""
-        step(node.clock, 0)
+        """Start a server; its clock is as wrong as it always is."""
+        step(node.clock, node.ahead_seconds)
         node.process.launch()
         self.book.history.append(Started(node.name, time.monotonic_ns()))
 
     def kill(self, node: Node) -> None:
         node.process.kill()
         self.book.history.append(Happened(Cause.CRASH, time.monotonic_ns()))
+
+    def cut_power(self, *nodes: Node) -> None:
+        """Cut the power of brokers; what was not flushed is gone.
+
+        They are stopped first: nobody acknowledges without power.
+        """
+        for node in nodes:
+            os.kill(node.process.pid, signal.SIGSTOP)
+        for node in nodes:
+            cut_power(node.process.store)
+            self.kill(node)
+        for node in nodes:
+            self._unmount(node.process.store)
+            self._mount(node.process.store)
 
     def stop(self, node: Node) -> None:
         """Stop a server; one that does not, or not cleanly, is wrong."""
@@ -164,7 +217,7 @@ class Cluster:
         except subprocess.TimeoutExpired:
             os.kill(node.process.pid, signal.SIGABRT)
             code = node.process.wait()
-        assert code == 0, f"{node.name} stopped with {code}"
+        assert code == 0 or not node.is_ours, f"{node.name} stopped with {code}"
 
     def wait_for_up(self, *nodes: Node) -> None:
         """Wait until servers that were started listen."""
@@ -191,7 +244,9 @@ class Cluster:
             return answer.code == raw_remoting.SUCCESS
 
         until(is_promoted, "the slave to be promoted", seconds=ROLE_SECONDS_MAX)
-        self.book.history.append(Happened(Cause.FAILOVER, time.monotonic_ns()))
+        ahead_ns = round((self.slave.ahead_seconds - self.master.ahead_seconds) * 1e9)
+        at = time.monotonic_ns()
+        self.book.history.append(Happened(Cause.FAILOVER, at, ahead_ns=ahead_ns))
         self.master, self.slave = self.slave, self.master
 
     def wait_for_slave(self) -> None:
@@ -203,18 +258,36 @@ class Cluster:
         until(is_slave, "the old master to be a slave", seconds=ROLE_SECONDS_MAX)
 
     def until_same(self) -> int:
-        """Wait until both logs have one length and epochs; return that length."""
+        """Wait until both logs have one length, and epochs if both are ours; return that length."""
         found: list[int] = []
 
         def is_same() -> bool:
-            ours, theirs = self._state(self.master), self._state(self.slave)
-            found[:] = [int(ours.get("maxOffset", -1))]
-            return bool(ours) and all(
-                ours[key] == theirs.get(key) for key in ("maxOffset", "epochs")
-            )
+            ours, theirs = self._log_end(self.master), self._log_end(self.slave)
+            found[:] = [ours]
+            if not self.are_ours:
+                return ours == theirs > 0
+            epochs = self._state(self.master).get("epochs")
+            return ours == theirs > 0 and epochs == self._state(self.slave).get("epochs", [])
 
         until(is_same, "both logs to be the same", seconds=ROLE_SECONDS_MAX)
         return found[0]
+
+    @property
+    def are_ours(self) -> bool:
+        return self.master.is_ours and self.slave.is_ours
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The topics that are made in the beginning, with how many queues each has."""
+        of_java = {JAVA_TOPIC: JAVA_QUEUES, RETRY_TOPIC: 1}
+        return {TOPIC: QUEUES, **(of_java if self.variant.has_java else {})}
+
+    def _log_end(self, node: Node) -> int:
+        try:
+            with self.inside():
+                return log_end(node.port, host=node.address)
+        except OSError:
+            return -1
 
     @contextmanager
     def paused(self, *nodes: Node) -> Iterator[None]:
@@ -277,6 +350,10 @@ class Cluster:
     def find_slave(self) -> Server:
         return self.slave.server
 
+    def servers(self) -> dict[str, str]:
+        """Return the brokers' names by their addresses."""
+        return {f"{one.address}:{one.port}": one.name for one in (self.master, self.slave)}
+
     def store_state(self, node: Node) -> str:
         """Return what a broker says of its store, empty while it says nothing."""
         try:
@@ -296,21 +373,45 @@ class Cluster:
             return replication_state(node.port, BROKER_NAME, host=node.address)
 
     def _node(
-        self, name: str, port: int, table: dict[str, object], module: list[str] | None = None
+        self, name: str, table: dict[str, object], ahead_seconds: float, *, is_ours: bool
     ) -> Node:
         address = self.network.address(name)
-        process = BrokerProcess(self._directory / name, **table, bindAddress=address)
         clock = self._directory / f"{name}.clock"
-        step(clock, 0)
-        process.module = ["tests.support.stepped", str(clock), *(module or process.module)]
+        place = self._directory / name
+        if is_ours:
+            process = BrokerProcess(place, **table, bindAddress=address)
+            module = ["broker_core", "namesrv"] if name == NAMESRV else process.module
+            process.module = ["tests.support.stepped", str(clock), *module]
+        else:
+            addresses = {"brokerIP1": address, "brokerIP2": address, "haListenPort": HA_PORT}
+            process = OriginalProcess(VERSION, place, **{**table, **addresses})
+            if name == NAMESRV:
+                process.main = "namesrv.NamesrvStartup"
         process.prefix = self.network.prefix(name)
-        process.port = port
+        process.port = NAMESRV_PORT if name == NAMESRV else LISTEN_PORT
         # So that one that does not stop says where it is.
         process.environment["PYTHONFAULTHANDLER"] = "1"
-        return Node(name, process, address, port, clock)
+        return Node(name, process, address, process.port, clock, ahead_seconds)
+
+    def _make_disk(self, place: Path) -> None:
+        """Give a store a file system of its own."""
+        place.mkdir()
+        if self.variant.loses_power:
+            image = place.with_name("image")
+            with image.open("wb") as file:
+                file.truncate(self._disk_mib << 20)
+            subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+        self._mount(place)
 
     def _mount(self, place: Path) -> None:
-        place.mkdir()
-        size = f"size={self._disk_mib}m"
-        subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(place)], check=True)
+        if self.variant.loses_power:
+            command = ["mount", "-o", "loop", str(place.with_name("image")), str(place)]
+        else:
+            command = ["mount", "-t", "tmpfs", "-o", f"size={self._disk_mib}m", "tmpfs", str(place)]
+        subprocess.run(command, check=True)
         self._mounted.append(place)
+
+    def _unmount(self, place: Path) -> None:
+        if subprocess.run(["umount", str(place)], capture_output=True, check=False).returncode:
+            subprocess.run(["umount", "--lazy", str(place)], check=False)
+        self._mounted.remove(place)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.faults.indexed import History
-    from tests.faults.operations import Delivered
+    from tests.faults.operations import Delivered, Happened
 
 DEAD_LETTERS = "%DLQ%"
 KEPT_WITHIN_NS = {Cause.CRASH: 15_000_000_000, Cause.FAILOVER: 30_000_000_000}
@@ -58,7 +58,7 @@ def _offsets(history: History) -> Iterator[Finding]:
     for (group, topic, queue_id), these in history.progress.items():
         causes = [one for who in (group, "") for one in history.causes.get(who, [])]
         times = [one.at for one in these]
-        for before, one in pairwise(these):
+        for at, (before, one) in enumerate(pairwise(these)):
             if one.offset >= before.offset:
                 continue
             between = [cause for cause in causes if before.at <= cause.at <= one.at]
@@ -66,14 +66,30 @@ def _offsets(history: History) -> Iterator[Finding]:
                 continue
             kept = before.offset
             for cause in between:
-                number = bisect_right(times, cause.at - KEPT_WITHIN_NS.get(cause.cause, 0))
+                number = bisect_right(times, _kept_at(history, cause))
                 if cause.cause in KEPT_WITHIN_NS:
-                    kept = min(kept, these[number - 1].offset if number else 0)
+                    # An earlier crash may have left less since then.
+                    since = min(each.offset for each in these[max(0, number - 1) : at + 1])
+                    kept = min(kept, since if number else 0)
             if one.offset < kept:
                 yield Finding(
                     "I16",
                     f"{group} in {topic}/{queue_id} went from {before.offset} to {one.offset}",
                 )
+
+
+def _kept_at(history: History, cause: Happened) -> int:
+    """Return from when on progress need not have been kept.
+
+    A slave that is away asks for none: before a failover, faults count with what was before them.
+    """
+    kept_at = cause.at - KEPT_WITHIN_NS.get(cause.cause, 0)
+    if cause.cause is not Cause.FAILOVER:
+        return kept_at
+    began = [
+        one.began for one in history.faults if one.began < cause.at and one.recovered > kept_at
+    ]
+    return min([kept_at, *(at - KEPT_WITHIN_NS[cause.cause] for at in began)])
 
 
 def _retries(history: History) -> Iterator[Finding]:

@@ -32,6 +32,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
     from random import Random
 
@@ -140,7 +141,7 @@ class _Run:
         def is_all_there() -> bool:
             recorded = [line for one in recording for line in one.history()]
             history[:] = [*self._findings.history, *recorded]
-            return not _unfinished(history, self._stored())
+            return not unfinished(history, self._stored())
 
         try:
             until(
@@ -172,9 +173,14 @@ class _Run:
         ]
 
 
-def _unfinished(history: list[Operation], stored: list[Operation]) -> set[tuple[str, str]]:
+def unfinished(
+    history: Iterable[Operation],
+    stored: list[Operation],
+    topic: str = TOPIC,
+    groups: tuple[str, ...] = (JAVA_GROUP, GO_GROUP, RAW_GROUP),
+) -> set[tuple[str, str]]:
     """Return what is still to come: messages to be put, given or consumed, and dead letters."""
-    there = {one.id for one in stored if isinstance(one, Stored) and one.topic == TOPIC}
+    there = {one.id for one in stored if isinstance(one, Stored) and one.topic == topic}
     buried = {
         (one.topic.removeprefix("%DLQ%"), one.id)
         for one in stored
@@ -201,7 +207,6 @@ def _unfinished(history: list[Operation], stored: list[Operation]) -> set[tuple[
                 had.add((one.group, one.id))
             case _:
                 pass
-    groups = (JAVA_GROUP, GO_GROUP, RAW_GROUP)
     return {
         *(("", one) for one in wanted - there - rolled_back),
         *({(group, one) for group in groups for one in there} - had - dead),

@@ -237,20 +237,24 @@ class Half:
 class Deferrer(Client):
     """Sends delayed messages and transactions, by turns; each id once."""
 
-    def __init__(self, *arguments: object, delay_ns: int, pace: float) -> None:
-        """`delay_ns` is what the first delay level takes."""
+    def __init__(
+        self, *arguments: object, delay_ns: int, pace: float, has_halves: bool = True
+    ) -> None:
+        """`delay_ns` is what the first delay level takes; without halves all are delayed."""
         super().__init__(*arguments)  # type: ignore[arg-type]
         self.halves: list[Half] = []
         """Everyone that was acknowledged."""
         self._delay_ns = delay_ns
         self._pace = pace
+        self._has_halves = has_halves
         self._number = 0
 
     def work(self, client: RawClient) -> None:
         while not self.is_over:
             self._number += 1
             message_id = f"{self.name}-{self._number}"
-            if self._number % 2:
+            is_half = self._has_halves and self._number % 2 == 0
+            if not is_half:
                 answer = self._send(client, message_id, Kind.DELAYED, DELAY="1")
             else:
                 answer = self._send(
@@ -258,7 +262,7 @@ class Deferrer(Client):
                 )
             if answer.code != raw_remoting.SUCCESS and answer.code not in STORED_CODES:
                 return
-            if self._number % 2 == 0 and answer.code == raw_remoting.SUCCESS:
+            if is_half and answer.code == raw_remoting.SUCCESS:
                 outcome = Outcome.ROLLBACK if self._number % 6 == 0 else Outcome.COMMIT
                 place = str(int(answer.fields["msgId"][16:], 16))
                 half = Half(message_id, answer.fields["queueOffset"], place, outcome)

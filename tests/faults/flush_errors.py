@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from tests.faults import checker, power, syscalls, tried
-from tests.faults.broker_kill import Prober, sent_as
+from tests.faults.broker_kill import NotStartedError, Prober, sent_as
 from tests.faults.operations import Status
 from tests.faults.tally import Tally
 from tests.support import raw_remoting
@@ -44,6 +44,11 @@ class Findings(Tally):
     sent_after: int = 0
     acknowledged_after: int = 0
     codes: Counter[int] = field(default_factory=Counter)
+
+    def note_answers(self, codes: Counter[int]) -> None:
+        self.codes += codes
+        self.sent_after += codes.total()
+        self.acknowledged_after += codes[raw_remoting.SUCCESS]
 
     @property
     def more(self) -> str:
@@ -90,10 +95,17 @@ def _cycle(
             sent, _ = _send(broker.port, "before", dice.randint(*SENDS_BEFORE))
             with injected(broker.pid, FLUSHES, "error=EIO", directory / "trace"):
                 failing, codes = _send(broker.port, "failing", SENDS)
+                findings.note_answers(codes)
                 power.cut_power(place)
                 broker.kill()
         with power.mounted(image, place):
-            findings.recovered.append(prober.start())
+            try:
+                findings.recovered.append(prober.start())
+            except NotStartedError:
+                if kind == tried.OURS:
+                    raise
+                findings.not_started += 1
+                return
             if not tried.is_served(broker.port, TOPIC):
                 raw_remoting.create_topic(broker.port, TOPIC, queues=1)
             stored = tried.stored(broker.port, TOPIC, 1)
@@ -102,9 +114,6 @@ def _cycle(
         broker.kill()
     report = checker.check([*sent, *failing, *stored])
     findings.add(report)
-    findings.codes += codes
-    findings.sent_after += SENDS
-    findings.acknowledged_after += codes[raw_remoting.SUCCESS]
     if kind == tried.OURS:
         if codes[raw_remoting.SUCCESS]:
             findings.wrong.append(f"sends were acknowledged while each flush failed: {codes}")

@@ -75,7 +75,7 @@ class History:
         tally.phantom += sum(count for body, count in counts.items() if body not in self.sent)
         for body, count in counts.items():
             possible = max(1, min(count, self.sent[body]))
-            tally.explained[SENT_TWICE] += possible - 1
+            tally.explained += Counter({SENT_TWICE: possible - 1})
             if body in self.sent:
                 tally.unexplained += count - possible
 

@@ -147,11 +147,15 @@ class Progress(Struct, tag="progress", frozen=True):
 
 
 class Happened(Struct, tag="happened", frozen=True):
-    """Something happened after which a group, "" for all, may be given messages again."""
+    """Something happened after which a group, "" for all, may be given messages again.
+
+    `ahead_ns` is by how much the clock of a new master is ahead of the old one's.
+    """
 
     cause: Cause
     at: int
     group: str = ""
+    ahead_ns: int = 0
 
 
 class Bounds(Struct, tag="bounds", frozen=True):

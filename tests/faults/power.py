@@ -26,7 +26,14 @@ from msgspec.structs import replace
 
 from broker_core.verify.verifier import verify
 from tests.faults import checker, tried
-from tests.faults.broker_kill import JOIN_SECONDS, Findings as OfKills, Prober, Reader, Sender
+from tests.faults.broker_kill import (
+    JOIN_SECONDS,
+    Findings as OfKills,
+    NotStartedError,
+    Prober,
+    Reader,
+    Sender,
+)
 from tests.faults.kill import ROOT, Findings as Killed, check
 from tests.faults.operations import NEVER, Cause, Happened, Status
 from tests.support import raw_remoting
@@ -161,13 +168,18 @@ def run_broker(
     while findings.cycles < cuts and not findings.wrong:
         with file_system(directory) as (image, place):
             one = _Cut(directory / f"broker-{findings.cycles}", place, kind, dice, findings)
-            for number in range(min(CUTS_OF_A_STORE, cuts - findings.cycles)):
-                one.cycle(image, f"cut-{number}", is_first=number == 0)
-                findings.cycles += 1
-                if findings.wrong:
-                    break
-            with mounted(image, place):
-                one.finish()
+            try:
+                for number in range(min(CUTS_OF_A_STORE, cuts - findings.cycles)):
+                    findings.cycles += 1
+                    one.cycle(image, f"cut-{number}", is_first=number == 0)
+                    if findings.wrong:
+                        break
+                with mounted(image, place):
+                    one.finish()
+            except NotStartedError:
+                if kind == tried.OURS:
+                    raise
+                findings.not_started += 1
         say(f"{kind} {findings}")
     return findings
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 FAULT_SECONDS = (0.3, 3.0)
 
@@ -40,6 +40,7 @@ class FaultKind(StrEnum):
     DISK_SLOW = "slow disk"
     DISK_FAILS = "failing disk"
     CLOCK = "clock step"
+    POWER = "power cut"
 
 
 class Fault(NamedTuple):
@@ -68,7 +69,8 @@ LINKS = (
     (Role.MASTER, Role.NAMESRV),
     (Role.CLIENTS, Role.NAMESRV),
 )
-TARGETS: dict[FaultKind, tuple[tuple[Role, Role | None], ...]] = {
+Targets: TypeAlias = "dict[FaultKind, tuple[tuple[Role, Role | None], ...]]"
+TARGETS: Targets = {
     FaultKind.KILL: tuple((role, None) for role in (*BROKERS, Role.NAMESRV, Role.ALL)),
     FaultKind.STOP: tuple((role, None) for role in (*BROKERS, Role.ALL)),
     FaultKind.PAUSE: tuple((role, None) for role in (*BROKERS, Role.NAMESRV, Role.ALL)),
@@ -85,21 +87,25 @@ TARGETS: dict[FaultKind, tuple[tuple[Role, Role | None], ...]] = {
             FaultKind.CLOCK,
         )
     },
+    FaultKind.POWER: tuple((role, None) for role in (*BROKERS, Role.ALL)),
 }
 
 
-def schedule(seed: int, seconds: float) -> list[Fault]:
-    """Return the faults of a run of about so many seconds, recovery not counted; never none."""
+def schedule(seed: int, seconds: float, targets: Targets = TARGETS) -> list[Fault]:
+    """Return the faults of a run of about so many seconds, recovery not counted; never none.
+
+    `targets` are the kinds that there can be, each with whom it can hit.
+    """
     dice = Random(seed)
     bag: list[FaultKind] = []
     found: list[Fault] = []
     left = seconds
     while left > 0 or not found:
         if not bag:
-            bag = list(FaultKind)
+            bag = list(targets)
             dice.shuffle(bag)
         kind = bag.pop()
-        role, other = dice.choice(TARGETS[kind])
+        role, other = dice.choice(targets[kind])
         for_seconds = dice.uniform(*FAULT_SECONDS)
         quiet_seconds = dice.uniform(*FAULT_SECONDS)
         found.append(Fault(kind, role, other, for_seconds, quiet_seconds, dice.random()))

@@ -19,6 +19,7 @@ class Tally:
         phantom: messages that are there and were never sent, or were refused.
         explained: messages that are there, or were given, twice, by what explains it.
         recovered: seconds until a send was acknowledged again, or a store was open again.
+        not_started: how often a broker ended at its start; what its store has is not counted.
     """
 
     cycles: int = 0
@@ -28,6 +29,7 @@ class Tally:
     explained: Counter[str] = field(default_factory=Counter)
     unexplained: int = 0
     recovered: list[float] = field(default_factory=list)
+    not_started: int = 0
     wrong: list[str] = field(default_factory=list)
 
     def add(self, report: Report) -> None:
@@ -50,6 +52,7 @@ class Tally:
                 f"phantom={self.phantom} duplicates_explained={self.explained.total()}",
                 f"{dict(self.explained)} duplicates_unexplained={self.unexplained}",
                 spread(self.recovered),
+                *([f"not_started={self.not_started}"] if self.not_started else []),
                 *([self.more] if self.more else []),
                 f"wrong={self.wrong[:20]}",
             ]

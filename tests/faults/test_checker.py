@@ -358,3 +358,17 @@ def test_a_report_says_what_it_found_and_not_all_of_it() -> None:
     assert "lost {'suffix': " in text
     assert "I1: and " in text
     assert text.count("I1: ") == checker.SHOWN_MAX + 1
+
+
+def test_a_delayed_message_comes_earlier_where_a_new_masters_clock_is_ahead() -> None:
+    sent = first(a_history(), lambda one: isinstance(one, Sent) and one.id == "m7")
+    early = changed(a_history(), is_given("m7"), at=sent.invoked + 100 * MS)
+    promoted = Happened(Cause.FAILOVER, sent.invoked + 1, ahead_ns=sent.delay_ns)
+
+    def is_early(history: list[Operation]) -> bool:
+        return any(one.invariant == "I19" for one in checker.check(history).findings)
+
+    assert is_early(early)
+    assert not is_early([*early, promoted])
+    assert is_early([*early, replace(promoted, ahead_ns=-sent.delay_ns)])
+    assert is_early([*early, replace(promoted, at=sent.invoked + sent.delay_ns)])

@@ -13,10 +13,14 @@ from msgspec.structs import replace
 from tests.faults import checker, operations
 from tests.faults.kill import ROOT
 from tests.faults.operations import (
+    Cause,
     Consumed,
     Delivered,
+    Faulty,
     GaveBack,
+    Happened,
     Operation,
+    Progress,
     Sent,
     Status,
     Stored,
@@ -151,6 +155,36 @@ def test_who_does_not_know_whether_it_gave_back_may_get_it_twice_or_not_at_all()
     # Who has an answer knows.
     known = [replace(o, status=Status.OK) if isinstance(o, GaveBack) else o for o in again]
     assert {one.invariant for one in checker.check(known).findings} == {"I15"}
+
+
+def test_a_crash_leaves_a_group_no_less_than_the_crash_before_it_did() -> None:
+    said = [(10, 0), (7, 18), (17, 19)]
+    history: list[Operation] = [
+        *(Progress(GROUP, TOPIC, 0, offset, second * SECOND) for offset, second in said),
+        Happened(Cause.CRASH, 1 * SECOND),
+        Happened(Cause.CRASH, 20 * SECOND),
+    ]
+
+    for offset, is_wrong in ((17, False), (7, False), (6, True)):
+        after = Progress(GROUP, TOPIC, 0, offset, 30 * SECOND)
+        found = checker.check([*history, after]).findings
+        assert [one.invariant for one in found] == ["I16"] * is_wrong, offset
+
+
+def test_a_new_master_need_not_know_what_was_committed_while_it_was_away() -> None:
+    said = [(10, 0), (20, 31), (30, 70), (40, 99)]
+    history: list[Operation] = [
+        *(Progress(GROUP, TOPIC, 0, offset, second * SECOND) for offset, second in said),
+        Happened(Cause.FAILOVER, 100 * SECOND),
+        Progress(GROUP, TOPIC, 0, 20, 110 * SECOND),
+    ]
+    away = Faulty("stop of slave", 62 * SECOND, 90 * SECOND, 91 * SECOND)
+    back_long_ago = replace(away, recovered=69 * SECOND)
+
+    assert checker.check([*history, away]).findings == []
+    for others in (history, [*history, back_long_ago]):
+        found = checker.check(others).findings
+        assert [one.invariant for one in found] == ["I16"]
 
 
 def test_a_send_that_was_begun_and_answered_is_one() -> None:

@@ -9,9 +9,9 @@ from tests.support.waiting import until
 CAUGHT_UP_SECONDS = 120.0
 
 
-def log_end(port: int) -> int:
+def log_end(port: int, *, host: str = "127.0.0.1") -> int:
     """Return the offset behind a broker's last record; -1 from one that just began to listen."""
-    with RawClient(port) as client:
+    with RawClient(port, host=host) as client:
         body = client.ask(raw_remoting.GET_BROKER_RUNTIME_INFO).body
     found = body.partition(b'"commitLogMaxOffset":"')[2].partition(b'"')[0]
     return int(found or -1)
