@@ -153,6 +153,7 @@ def _tracer(foundation: Foundation, store: MessageStore, stats: BrokerStats) -> 
         recorder_bytes_max=config.trace_recorder_max_bytes,
         recorder_minutes=config.trace_recorder_minutes,
         span_type=foundation.native.span,
+        numbered_type=foundation.native.numbered,
     )
     tracer.on_watching = store.time_puts
     if config.trace_level == OFF:

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-    from broker_core.native.turn import EndTurn, NativePlainReplay, PullTurn, SendTurn, Span, Turn
+    from broker_core.native.turn import (
+        EndTurn,
+        NativePlainReplay,
+        Numbered,
+        PullTurn,
+        SendTurn,
+        Span,
+        Turn,
+    )
 
     Bytes = bytes | bytearray | memoryview
 
@@ -39,6 +47,8 @@ class Native(NamedTuple):
     end_turn: type[EndTurn] | None = None
     span: type[Span] | None = None
     """See broker_core.trace.recorder."""
+    numbered: type[Numbered] | None = None
+    """See broker_core.trace.ring."""
 
 
 class NativeRecords(Protocol):
@@ -92,6 +102,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Native:
         module.PullTurn,
         module.EndTurn,
         module.Span,
+        module.Numbered,
     )
 
 

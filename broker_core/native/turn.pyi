@@ -2,6 +2,7 @@ from broker_core.remoting.later import Later
 from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.store.mapped_file import MappedFile
 from broker_core.trace.recorder import Span as Span
+from broker_core.trace.ring import Numbered as Numbered
 
 class SendTurn:
     def __init__(

@@ -28,6 +28,7 @@ from broker_core.trace.filter import ERROR_STAGES, STAGES, Properties, TraceWatc
 from broker_core.trace.followed import Followed, Stored
 from broker_core.trace.picking import Picking
 from broker_core.trace.recorder import Recorder
+from broker_core.trace.ring import Numbered
 from broker_core.trace.takers import Takers
 from broker_core.trace.watch import Watch
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock, Timer
     from broker_core.config.limits import LimitsConfig
     from broker_core.trace.recorder import Span
+    from broker_core.trace.ring import Stretch
     from broker_core.trace.watch import Watcher
 
 logger = logging.getLogger(__name__)
@@ -79,6 +81,7 @@ class Tracer(Service):
         recorder_bytes_max: int = RECORDER_BYTES,
         recorder_minutes: int = RECORDER_MINUTES,
         span_type: Callable[..., Span] | None = None,
+        numbered_type: Callable[[int, bytes, list[Emitted]], Stretch] | None = None,
     ) -> None:
         super().__init__()
         self._limits = limits
@@ -92,6 +95,7 @@ class Tracer(Service):
         self.watching = False
         self.on_watching: Callable[[bool], None] = _nobody
         self.recorder = Recorder(clock, recorder_bytes_max, recorder_minutes, span_type)
+        self._numbered = numbered_type or Numbered
         self.deliveries = Deliveries()
         self.followed = Followed(self)
         self.picking = Picking()
@@ -154,7 +158,7 @@ class Tracer(Service):
             # What it has gathered matched what was asked for until now.
             before.send()
         if watch is None or wanted.resume is None:
-            watch = Watch(next(self._watch_ids), wanted, watcher)
+            watch = Watch(next(self._watch_ids), wanted, watcher, self._numbered)
         else:
             self._lost.pop(watch.watch_id)
             watch.resume(watcher, int(wanted.resume.last_seq), int(wanted.resume.received))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter, deque
-from operator import attrgetter
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
@@ -12,16 +11,16 @@ from msgspec import structs
 from broker_core.message.names import RMQ_SYS_TRANS_HALF_TOPIC, retry_topic
 from broker_core.trace.event import encode
 from broker_core.trace.filter import compiled
+from broker_core.trace.ring import Numbered, Ring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from broker_core.trace.event import Emitted, TraceEvent
     from broker_core.trace.filter import Properties, TraceWatch
+    from broker_core.trace.ring import Stretch
 
     Push = Callable[[bytes], bool]
-    Numbered = tuple[int, bytes, Emitted]
-    """The number in the watch, what stands behind it with the matched filters, and the event."""
     MaySee = Callable[[str], bool]
     """Whether a watcher may read a topic, by its rights of the moment."""
 
@@ -62,7 +61,13 @@ class Watch:
             to them; it sees to FRESH_MAX.
     """
 
-    def __init__(self, watch_id: str, wanted: TraceWatch, watcher: Watcher) -> None:
+    def __init__(
+        self,
+        watch_id: str,
+        wanted: TraceWatch,
+        watcher: Watcher,
+        numbered_type: Callable[[int, bytes, list[Emitted]], Stretch] = Numbered,
+    ) -> None:
         self.watch_id = watch_id
         self.wanted = structs.replace(wanted, resume=None)
         self.host = watcher.host
@@ -78,8 +83,8 @@ class Watch:
         self._last_seq = 0
         self._told_seq = 0
         self._sent_count = 0
-        self._sent: deque[Numbered] = deque()
-        self._waiting: deque[Numbered] = deque()
+        self._numbered = numbered_type
+        self._ring = Ring(RING_EVENTS, numbered_type)
         self._offered: Counter[str] = Counter()
         self._rate_max = wanted.events_per_second_max
         self._second = -1
@@ -88,7 +93,7 @@ class Watch:
     @property
     def dropped(self) -> int:
         """Events that will never come."""
-        return self._last_seq - self._sent_count - len(self._waiting)
+        return self._last_seq - self._sent_count - self._ring.waiting
 
     def offer(
         self, emitted: Emitted, event: TraceEvent, properties: Properties, at_s: float
@@ -105,7 +110,7 @@ class Watch:
         if matched and (self._may_see is None or self._sees(emitted)):
             self._count(emitted.stage)
             if self._rate_max is None or self._has_room(at_s):
-                self._take((self._last_seq, self._head(tuple(matched)), emitted))
+                self._ring.add(self._last_seq, self._head(tuple(matched)), emitted)
         return is_about
 
     def lose(self, stage: str) -> None:
@@ -124,37 +129,37 @@ class Watch:
         fresh = self.fresh
         if not fresh:
             return
-        taken = fresh if self._may_see is None else [each for each in fresh if self._sees(each)]
-        first = self._last_seq + 1
-        self._last_seq += len(taken)
-        self._offered.update(map(_STAGE_OF, taken))
+        # The next ones have a list of their own: this one is kept.
+        self.fresh = []
+        if self._may_see is not None:
+            fresh = [each for each in fresh if self._sees(each)]
         (name,) = self._names
-        head = self._head((name,))
-        self._waiting.extend(zip(itertools.count(first), itertools.repeat(head), taken))
-        for _ in range(len(self._sent) + len(self._waiting) - RING_EVENTS):
-            (self._sent or self._waiting).popleft()
-        fresh.clear()
+        numbered = self._numbered(self._last_seq + 1, self._head((name,)), fresh)
+        self._last_seq += len(fresh)
+        self._offered.update(numbered.stages())
+        self._ring.extend(numbered)
 
     def send(self) -> None:
         """Push a batch, if there is news and the peer reads."""
         self.number_fresh()
         self._seen.clear()
-        if self._push is None or (self._told_seq == self._last_seq and not self._waiting):
+        ring = self._ring
+        if self._push is None or (self._told_seq == self._last_seq and not ring.waiting):
             return
-        batch = list(itertools.islice(self._waiting, BATCH_EVENTS_MAX))
+        batch = ring.batch(BATCH_EVENTS_MAX)
         shown = batch
         if self._may_see is not None:
-            shown = [each for each in batch if self._sees(each[2])]
-        told_seq = batch[-1][0] if len(batch) < len(self._waiting) else self._last_seq
-        dropped = self._last_seq - self._sent_count - len(shown) - len(self._waiting) + len(batch)
+            shown = [part for each in batch for part in self._seen_of(each)]
+        batch_count = sum(len(each.events) for each in batch)
+        shown_count = sum(len(each.events) for each in shown)
+        told_seq = self._last_seq
+        if batch_count < ring.waiting:
+            told_seq = batch[-1].first + len(batch[-1].events) - 1
+        dropped = self.dropped + batch_count - shown_count
         if not self._push(self._body(shown, dropped)):
             return
-        if len(batch) == len(self._waiting):
-            self._waiting.clear()
-        for _ in range(min(len(batch), len(self._waiting))):
-            self._waiting.popleft()
-        self._sent.extend(shown)
-        self._sent_count += len(shown)
+        ring.sent(batch, shown)
+        self._sent_count += shown_count
         self._told_seq = told_seq
 
     def lose_connection(self, now_s: float) -> None:
@@ -169,20 +174,13 @@ class Watch:
         self._push = watcher.push
         self._may_see = watcher.may_see
         self._seen.clear()
-        again = [each for each in self._sent if each[0] > last_seq]
-        self._waiting.extendleft(reversed(again))
-        self._sent.clear()
-        self._sent_count = min(received, self._last_seq - len(self._waiting))
+        self._ring.rewind(last_seq)
+        self._sent_count = min(received, self._last_seq - self._ring.waiting)
         self._told_seq = -1
 
     def _count(self, stage: str) -> None:
         self._last_seq += 1
         self._offered[stage] += 1
-
-    def _take(self, numbered: Numbered) -> None:
-        if len(self._sent) + len(self._waiting) >= RING_EVENTS:
-            (self._sent or self._waiting).popleft()
-        self._waiting.append(numbered)
 
     def _has_room(self, at_s: float) -> bool:
         """Count an event of this second; return whether so many are wanted."""
@@ -202,6 +200,15 @@ class Watch:
             seen = self._seen[topic] = self._may_see(topic)
         return seen
 
+    def _seen_of(self, stretch: Stretch) -> Iterator[Stretch]:
+        """Yield what of a stretch the watcher may see."""
+        first = stretch.first
+        for is_seen, some in itertools.groupby(stretch.events, self._sees):
+            events = list(some)
+            if is_seen:
+                yield self._numbered(first, stretch.head, events)
+            first += len(events)
+
     def _head(self, matched: tuple[str, ...]) -> bytes:
         """Return how an event with these names begins, behind its number."""
         head = self._heads.get(matched)
@@ -210,7 +217,7 @@ class Watch:
             head = self._heads[matched] = b'",' + names
         return head
 
-    def _body(self, events: list[Numbered], dropped: int) -> bytes:
+    def _body(self, events: Sequence[Stretch], dropped: int) -> bytes:
         """Return a batch, the body of TRACE_EVENTS."""
         offered = {stage: str(count) for stage, count in self._offered.items()}
         counts = {
@@ -219,11 +226,8 @@ class Watch:
             "lastSeq": str(self._last_seq),
             "offered": offered,
         }
-        parts = [b'{"seq":"%d%b%b' % (seq, head, each.ending) for seq, head, each in events]
-        return encode(counts)[:-1] + b',"events":[' + b",".join(parts) + b"]}"
-
-
-_STAGE_OF = attrgetter("stage")
+        parts = b",".join([each.body() for each in events])
+        return b'%b,"events":[%b]}' % (encode(counts)[:-1], parts)
 
 
 def topic_to_read(topic: str, group: str | None) -> str:

@@ -1,0 +1,135 @@
+"""What a watch keeps: numbered events that wait, and sent ones, by either twin of a stretch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from broker_core.native import loading
+from broker_core.trace.event import Emitted, TraceEvent
+from broker_core.trace.ring import ADDED_MAX, Numbered, Ring, Stretch
+
+HEAD = b'",'
+NATIVE = loading.load().numbered
+TYPES = [Numbered] if NATIVE is None else [Numbered, NATIVE]
+
+pytestmark = pytest.mark.parametrize("numbered_type", TYPES, ids=lambda each: each.__module__)
+
+
+def event(stage: str = "stored") -> Emitted:
+    return Emitted(TraceEvent(time_ms="1", stage=stage, topic="T"))
+
+
+def numbers(stretches: list[Stretch]) -> list[int]:
+    return [
+        int(each["seq"])
+        for stretch in stretches
+        for each in json.loads(b"[" + stretch.body() + b"]")
+    ]
+
+
+def a_ring(numbered_type: Any, count: int, events_max: int = 1_000) -> Ring:
+    """A ring with numbers from 1 on."""
+    ring = Ring(events_max, numbered_type)
+    for number in range(1, count + 1):
+        ring.add(number, HEAD, event())
+    return ring
+
+
+def send(ring: Ring, events_max: int) -> list[int]:
+    batch = ring.batch(events_max)
+    ring.sent(batch, batch)
+    return numbers(batch)
+
+
+def test_a_stretch_is_json_with_a_number_each(numbered_type: Any) -> None:
+    stages = ["stored", "stored", "delivered", "stored"]
+    stretch = numbered_type(98, b'","matched":["a"],', [event(stage) for stage in stages])
+
+    found = json.loads(b"[" + stretch.body() + b"]")
+
+    assert [each["seq"] for each in found] == ["98", "99", "100", "101"]
+    assert [each["stage"] for each in found] == stages
+    assert all(each["matched"] == ["a"] and each["topic"] == "T" for each in found)
+    assert dict(stretch.stages()) == {"stored": 3, "delivered": 1}
+
+
+def test_an_empty_stretch_has_no_json_and_no_stages(numbered_type: Any) -> None:
+    stretch = numbered_type(1, HEAD, [])
+
+    assert (stretch.body(), dict(stretch.stages())) == (b"", {})
+
+
+def test_batches_come_in_order_and_only_once(numbered_type: Any) -> None:
+    ring = a_ring(numbered_type, 5)
+    ring.extend(numbered_type(6, HEAD, [event() for _ in range(5)]))
+
+    assert send(ring, 7) == [1, 2, 3, 4, 5, 6, 7]
+    assert ring.waiting == 3
+    assert send(ring, 7) == [8, 9, 10]
+    assert send(ring, 7) == []
+
+
+def test_a_batch_that_is_not_sent_comes_again(numbered_type: Any) -> None:
+    ring = a_ring(numbered_type, 5)
+
+    assert numbers(ring.batch(3)) == numbers(ring.batch(3)) == [1, 2, 3]
+    ring.add(6, HEAD, event())
+    assert send(ring, 10) == [1, 2, 3, 4, 5, 6]
+
+
+def test_of_a_full_ring_what_was_sent_goes_first_then_the_oldest(numbered_type: Any) -> None:
+    ring = a_ring(numbered_type, 6, events_max=6)
+    send(ring, 2)
+
+    ring.extend(numbered_type(7, HEAD, [event() for _ in range(3)]))
+
+    assert ring.waiting == 6
+    assert send(ring, 10) == [4, 5, 6, 7, 8, 9]
+
+
+def test_a_full_ring_forgets_one_by_one(numbered_type: Any) -> None:
+    count = 3 * ADDED_MAX
+    ring = a_ring(numbered_type, count, events_max=ADDED_MAX + 10)
+
+    assert send(ring, count) == list(range(count - ADDED_MAX - 9, count + 1))
+
+
+def test_what_was_sent_behind_a_number_waits_again(numbered_type: Any) -> None:
+    ring = a_ring(numbered_type, 4)
+    send(ring, 4)
+    ring.extend(numbered_type(6, HEAD, [event() for _ in range(4)]))
+    send(ring, 2)
+
+    ring.rewind(2)
+
+    assert send(ring, 100) == [3, 4, 6, 7, 8, 9]
+    ring.rewind(9)
+    assert send(ring, 100) == []
+
+
+def test_what_is_hidden_neither_waits_nor_comes_again(numbered_type: Any) -> None:
+    ring = a_ring(numbered_type, 6)
+    batch = ring.batch(4)
+    ring.sent(batch, [numbered_type(2, HEAD, [event()])])
+
+    ring.rewind(0)
+
+    assert send(ring, 100) == [2, 5, 6]
+
+
+def test_numbers_with_a_gap_or_other_filters_stay_apart(numbered_type: Any) -> None:
+    ring = Ring(100, numbered_type)
+    ring.add(1, HEAD, event())
+    ring.add(3, HEAD, event())
+    ring.add(4, b'","matched":["b"],', event())
+
+    found = [json.loads(each.body()) for each in ring.batch(10)]
+
+    assert [(each["seq"], each.get("matched")) for each in found] == [
+        ("1", None),
+        ("3", None),
+        ("4", ["b"]),
+    ]
