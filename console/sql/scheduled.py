@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -23,6 +24,7 @@ from console.sql.rights import may_query, topics_of
 from console.sql.runs import new_run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from django.db.models import QuerySet
@@ -33,6 +35,8 @@ QUERY_TASK = "console.sql.run_scheduled_query"
 NAME = "query "
 RUNS_KEPT = 100
 LATE_INTERVALS = 2
+AGAIN = " again"
+"""Ends the slot of a run that stands in for one whose worker ended: there is one of them."""
 
 
 def new_schedule(query: SavedQuery) -> PeriodicTask:
@@ -67,8 +71,35 @@ def run_slot(query: SavedQuery, schedule: PeriodicTask, now: datetime) -> QueryR
     if last is not None and last.shown_state == QueryRun.State.RUNNING:
         logger.warning("slot skipped, the last run is still active: schedule=%s", schedule.name)
         return None
+    return _run_once(query, schedule, schedules.slot(schedule, now))
+
+
+def run_again(lost: QueryRun, schedule: PeriodicTask) -> QueryRun | None:
+    """Run once more what ended with its worker, None where somebody has done or does so."""
+    return _run_once(lost.query, schedule, f"{lost.slot}{AGAIN}")
+
+
+def lost_runs(now: datetime) -> Iterator[QueryRun]:
+    """Yield the runs that ended because their worker did, and have to be made again.
+
+    Nobody watches a schedule: without that, what it should find is missed for that time.
+    """
+    oldest_ms = int((now - timedelta(seconds=QUEUED_SECONDS_MAX)).timestamp() * 1_000)
+    running = QueryRun.objects.filter(state=QueryRun.State.RUNNING, began_ms__gt=oldest_ms)
+    for run in running.exclude(slot__endswith=AGAIN).select_related("query__owner"):
+        schedule = schedule_of(run.query)
+        if not run.is_lost or schedule is None or not schedule.enabled:
+            continue
+        catches_up = schedules.arguments(schedule).get("catch_up", True)
+        if not catches_up and schedules.is_late(schedule, now):
+            continue
+        if not QueryRun.objects.filter(slot=f"{run.slot}{AGAIN}").exists():
+            yield run
+
+
+def _run_once(query: SavedQuery, schedule: PeriodicTask, slot: str) -> QueryRun | None:
     run, is_new = QueryRun.objects.get_or_create(
-        slot=schedules.slot(schedule, now), defaults={"query": query, "began_ms": now_ms()}
+        slot=slot, defaults={"query": query, "began_ms": now_ms()}
     )
     if not is_new:
         logger.warning("slot ran already: slot=%s", run.slot)

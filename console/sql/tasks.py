@@ -1,18 +1,22 @@
-"""The Celery task of scheduled queries; it checks its arguments, ids and names, again."""
+"""The Celery tasks of scheduled queries; they check their arguments, ids and names, again."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import redis
+from celery.signals import worker_ready
+from django.db import DatabaseError, connections
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
+from kombu.exceptions import OperationalError
 
 from console.alerts.telling import tell
 from console.celery import app
 from console.reports import schedules
 from console.sql.models import QueryRun, SavedQuery
-from console.sql.scheduled import QUERY_TASK, run_slot, schedule_of
+from console.sql.scheduled import QUERY_TASK, lost_runs, run_again, run_slot, schedule_of
 from console.sql.telling import result_of
 
 if TYPE_CHECKING:
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from celery import Task
 
 logger = logging.getLogger(__name__)
+
+LOST_LOOKED_FOR_S = 30.0
 
 
 @app.task(bind=True, name=QUERY_TASK)
@@ -48,6 +54,46 @@ def run_scheduled_query(
         logger.warning("slot skipped, its time has passed: schedule=%s", schedule.name)
         return
     run = run_slot(kept, schedule, now)
-    if run is None or run.state != QueryRun.State.DONE or (only_rows and not run.rows):
+    if run is not None:
+        tell_of(run, channels, only_rows=only_rows)
+
+
+@app.task(name="console.sql.run_lost_query")
+def run_lost_query(run_id: int) -> None:
+    """Run once more a query whose worker ended while it ran; a second delivery does nothing."""
+    lost = QueryRun.objects.select_related("query__owner").filter(pk=int(run_id)).first()
+    schedule = None if lost is None else schedule_of(lost.query)
+    if lost is None or schedule is None:
+        logger.warning("what was lost is gone: run=%s", run_id)
         return
-    tell(channels, lambda: result_of(run))
+    run = run_again(lost, schedule)
+    if run is not None:
+        only_rows = schedules.arguments(schedule).get("only_rows", True)
+        tell_of(run, schedules.channels_of(schedule), only_rows=only_rows)
+
+
+def tell_of(run: QueryRun, channels: Sequence[int], *, only_rows: bool) -> None:
+    if run.state == QueryRun.State.DONE and (run.rows or not only_rows):
+        tell(channels, lambda: result_of(run))
+
+
+def look_for_lost() -> None:
+    """Have the queue run what ended with its worker; what cannot be asked for is, the next time."""
+    try:
+        for run in lost_runs(timezone.now()):
+            logger.warning("run again, its worker had ended: slot=%s", run.slot)
+            run_lost_query.apply_async(args=(run.pk,), expires=LOST_LOOKED_FOR_S, retry=False)
+    except DatabaseError:
+        logger.exception("queries that lost their worker cannot be looked for")
+    except (OperationalError, redis.RedisError, OSError) as error:
+        logger.warning("queries that lost their worker run later: %s", error)
+    finally:
+        # Processes that the pool forks later must not share this connection.
+        connections.close_all()
+
+
+@worker_ready.connect
+def on_worker_ready(sender: Any = None, **_: object) -> None:
+    timer = getattr(sender, "timer", None)
+    if timer is not None:
+        timer.call_repeatedly(LOST_LOOKED_FOR_S, look_for_lost)

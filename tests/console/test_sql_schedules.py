@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -13,6 +14,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
+from kombu.exceptions import OperationalError
 
 from console.alerts.models import Alert, Message, Rule
 from console.alerts.preview import preview
@@ -196,6 +198,105 @@ def test_a_schedule_skips_its_times_while_a_run_goes_on_but_not_for_one_that_was
     going.refresh_from_db()
     assert going.shown_state == "failed"
     assert "worker ended" in going.shown_sentence
+
+
+def lost_at(query: SavedQuery, schedule: PeriodicTask, now: datetime) -> QueryRun:
+    """Return a run that began for this time, and whose worker was killed."""
+    began_ms = int(now.timestamp() * 1_000)
+    return QueryRun.objects.create(
+        query=query, slot=schedules.slot(schedule, now), began_ms=began_ms
+    )
+
+
+@pytest.fixture
+def one_connection(monkeypatch) -> None:
+    """A database in memory is gone with its connection."""
+    monkeypatch.setattr(tasks, "connections", SimpleNamespace(close_all=lambda: None))
+
+
+@pytest.fixture
+def queued(monkeypatch, one_connection) -> list[int]:
+    """The lost runs that the queue is given, in place of Redis."""
+    found: list[int] = []
+    monkeypatch.setattr(
+        tasks.run_lost_query, "apply_async", lambda args, **_options: found.append(args[0])
+    )
+    return found
+
+
+def test_what_was_lost_with_its_worker_runs_again_once_and_tells_the_same_channels(
+    query, asked_nothing, queued, monkeypatch
+) -> None:
+    schedule = scheduled_at(query)
+    arguments = {**schedules.arguments(schedule), "channels": [7], "only_rows": False}
+    PeriodicTask.objects.filter(pk=schedule.pk).update(kwargs=json.dumps(arguments))
+    lost = lost_at(query, schedule, MORNING)
+    told: list[list[int]] = []
+    monkeypatch.setattr(tasks, "tell", lambda channels, _result: told.append(list(channels)))
+    clock = {"now": MORNING + timedelta(milliseconds=RUN_MS_MAX)}
+    monkeypatch.setattr(timezone, "now", lambda: clock["now"])
+    monkeypatch.setattr("console.sql.models.now_ms", lambda: clock["now"].timestamp() * 1_000)
+
+    tasks.look_for_lost()
+    assert queued == [], "it may still be at work"
+    clock["now"] += timedelta(seconds=1)
+    tasks.look_for_lost()
+    tasks.look_for_lost()
+    assert queued == [lost.pk, lost.pk]
+    for number in queued:
+        tasks.run_lost_query.apply(args=(number,), throw=True)
+    tasks.look_for_lost()
+
+    assert [(run.slot, run.state) for run in query.runs.all()] == [
+        (f"{lost.slot} again", "done"),
+        (lost.slot, "running"),
+    ]
+    assert told == [[7]]
+    assert len(queued) == 2
+
+
+@pytest.mark.parametrize("why", ["switched off", "too late", "lost twice", "long ago"])
+def test_what_was_lost_does_not_run_again(query, queued, monkeypatch, why) -> None:
+    schedule = scheduled_at(query, catch_up=why != "too late")
+    lost = lost_at(query, schedule, MORNING)
+    after = timedelta(minutes=10)
+    match why:
+        case "switched off":
+            PeriodicTask.objects.update(enabled=False)
+        case "lost twice":
+            QueryRun.objects.filter(pk=lost.pk).update(slot=f"{lost.slot} again")
+        case "long ago":
+            after = timedelta(days=2)
+    monkeypatch.setattr(timezone, "now", lambda: MORNING + after)
+
+    tasks.look_for_lost()
+
+    assert queued == []
+
+
+def test_a_redis_that_is_away_is_asked_again_the_next_time(
+    query, one_connection, monkeypatch, caplog
+) -> None:
+    lost_at(query, scheduled_at(query), MORNING)
+    monkeypatch.setattr(timezone, "now", lambda: MORNING + timedelta(minutes=10))
+
+    def refused(**_options: object) -> None:
+        raise OperationalError("nobody listens")
+
+    monkeypatch.setattr(tasks.run_lost_query, "apply_async", refused)
+
+    tasks.look_for_lost()
+
+    assert "run later: nobody listens" in caplog.text
+
+
+def test_a_worker_looks_for_lost_queries_as_long_as_it_lives() -> None:
+    repeated: list[tuple[float, object]] = []
+    timer = SimpleNamespace(call_repeatedly=lambda *arguments: repeated.append(arguments))
+
+    tasks.on_worker_ready(sender=SimpleNamespace(timer=timer))
+
+    assert repeated == [(tasks.LOST_LOOKED_FOR_S, tasks.look_for_lost)]
 
 
 def test_the_newest_runs_and_rows_of_each_schedule_are_kept(
