@@ -60,7 +60,7 @@ def chosen(
         *("--hostname", f"worker-{asked.web_port}@%h"),
     ]
     beat = [
-        *(*celery, "beat", "--scheduler", "django_celery_beat.schedulers:DatabaseScheduler"),
+        *(*celery, "beat", "--scheduler", "console.reports.beat:Scheduler"),
         *("--loglevel", "INFO", "--pidfile", ""),
     ]
     found = [

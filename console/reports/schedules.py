@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from cron_descriptor import CasingTypeEnum, ExpressionDescriptor, FormatException, Options
 from django.utils.translation import gettext, ngettext
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
+from django_celery_beat.tzcrontab import TzAwareCrontab
 
 if TYPE_CHECKING:
     from celery.schedules import crontab
@@ -48,14 +49,14 @@ def slot(schedule: PeriodicTask, now: datetime) -> str:
     """Return the name of the time slot that `now` lies in; each slot gets one run.
 
     The slot of a time of day is the time on the wall, which a change of the clocks may bring twice;
-    that of any other schedule begins at a whole interval, or minute, of UTC.
+    that of another cron schedule is its last time in UTC, that of an interval a whole one of UTC.
     """
     seconds = interval_seconds(schedule) or MINUTE_S
     due = due_at(schedule, now)
     if due is not None and schedule.crontab.hour != "*":
         zone = schedule.crontab.timezone
         return f"{schedule.pk}@{due.astimezone(zone):%Y-%m-%dT%H:%M} {zone}"
-    start = int(now.timestamp()) // seconds * seconds
+    start = int((due or now).timestamp()) // seconds * seconds
     return f"{schedule.pk}@{datetime.fromtimestamp(start, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -63,7 +64,7 @@ def due_at(schedule: PeriodicTask, now: datetime) -> datetime | None:
     """Return the last time of a cron schedule in a year up to now, None without one."""
     if schedule.crontab is None:
         return None
-    cron: crontab = schedule.crontab.schedule
+    cron = cron_at(schedule.crontab, now)
     for span in LOOKED_BACK:
         found, after = None, next_time(cron, now - span)
         while after <= now:
@@ -77,6 +78,26 @@ def is_late(schedule: PeriodicTask, now: datetime) -> bool:
     """Return whether a run that beat sends now is one that it missed before."""
     due = due_at(schedule, now)
     return due is not None and (now - due).total_seconds() > LATE_S
+
+
+def cron_at(schedule: CrontabSchedule, now: datetime) -> crontab:
+    """Return a cron schedule as Celery has it.
+
+    Celery counts on the wall: one of every hour would leave out the hour that comes twice there. It
+    is counted without a change of the clocks, since an hour is one everywhere.
+    """
+    if schedule.hour != "*":
+        cron: crontab = schedule.schedule
+        return cron
+    even: crontab = TzAwareCrontab(
+        minute=schedule.minute,
+        hour=schedule.hour,
+        day_of_week=schedule.day_of_week,
+        day_of_month=schedule.day_of_month,
+        month_of_year=schedule.month_of_year,
+        tz=timezone(now.astimezone(schedule.timezone).utcoffset() or timedelta()),
+    )
+    return even
 
 
 def next_time(cron: crontab, after: datetime) -> datetime:
@@ -133,7 +154,7 @@ def next_runs(schedule: PeriodicTask, now: datetime, count: int = NEXT_RUNS) -> 
         return [first + step * index for index in range(count)]
     if schedule.crontab is None:
         return []
-    cron: crontab = schedule.crontab.schedule
+    cron = cron_at(schedule.crontab, now)
     times: list[datetime] = []
     after = now
     for _ in range(count):

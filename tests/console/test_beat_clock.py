@@ -1,0 +1,255 @@
+"""Beat on a wall clock that is set, and in zones whose clocks change: each slot has one run.
+
+The real scheduler ticks through hours by a clock of the test; a worker takes what it sends at once.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import celery.app.base
+import pytest
+from django.utils import timezone
+from django_celery_beat import schedulers, tzcrontab
+from django_celery_beat.models import PeriodicTask
+
+from console.celery import app
+from console.reports import beat, schedules, tasks
+from console.reports.models import ReportRun, RunState
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+pytestmark = pytest.mark.django_db
+
+BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
+SLEEP_S = 60.0
+"""How long beat sleeps at most here, in place of five seconds."""
+TICKS_A_HOUR_MAX = 100
+TICK_S = 0.005
+"""What a tick takes: beat wakes up a little early, and asks until the time has come."""
+
+
+class Clock:
+    """A wall clock that can be set, beside a monotonic one that cannot."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self.monotonic_s = 1_000.0
+
+    def pass_s(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.monotonic_s += seconds
+
+    def set_by(self, **by: float) -> None:
+        self.now += timedelta(**by)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of beat, of its schedules and of the worker."""
+    clock = Clock(datetime(2026, 11, 20, 9, 0, 30, tzinfo=UTC))
+
+    class Now(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return clock.now.astimezone(tz) if tz else clock.now.replace(tzinfo=None)
+
+    monkeypatch.setattr(tzcrontab, "datetime", Now)
+    monkeypatch.setattr(celery.app.base, "datetime", Now)
+    monkeypatch.setattr(
+        schedulers, "datetime", types.SimpleNamespace(datetime=Now, timedelta=timedelta)
+    )
+    monkeypatch.setattr(timezone, "now", lambda: clock.now)
+    monkeypatch.setattr(beat, "time", types.SimpleNamespace(monotonic=lambda: clock.monotonic_s))
+    return clock
+
+
+class Beat(beat.Scheduler):
+    """Beat with a worker beside it that needs no time."""
+
+    sent: Counter[str]
+
+    def apply_async(self, entry: Any, producer: Any = None, advance: bool = True, **_: Any) -> None:
+        if entry.task == schedules.SCHEDULED_TASK:
+            self.sent[entry.name] += 1
+            headers = {"periodic_task_name": entry.name}
+            tasks.run_scheduled_report.apply(kwargs=entry.kwargs, headers=headers, throw=True)
+        self.sync()
+
+
+@pytest.fixture(autouse=True)
+def done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    PeriodicTask.objects.all().delete()
+    monkeypatch.setattr(Beat, "producer", None)
+    # A database in memory is gone with its connection.
+    monkeypatch.setattr(schedulers, "close_old_connections", lambda: None)
+    monkeypatch.setattr(tasks, "mark_lost", lambda: 0)
+    monkeypatch.setattr(
+        tasks,
+        "perform",
+        lambda run, worker: ReportRun.objects.filter(pk=run.pk).update(state=RunState.DONE),
+    )
+
+
+def started(sleep_s: float = SLEEP_S) -> Beat:
+    made = Beat(app=app, max_interval=sleep_s, lazy=False)
+    made.sent = Counter()
+    return made
+
+
+def tick_for(made: Beat, clock: Clock, hours: float) -> None:
+    """Let beat go on for so long by the monotonic clock."""
+    end, ticks = clock.monotonic_s + hours * 3_600, 0
+    while clock.monotonic_s < end:
+        clock.pass_s(max(made.tick(), TICK_S))
+        ticks += 1
+        assert ticks < TICKS_A_HOUR_MAX * (hours + 1), f"beat spins at {clock.now}"
+
+
+def cron(text: str, zone: str = "UTC") -> PeriodicTask:
+    schedule = PeriodicTask(
+        name=f"{text} {zone}",
+        task=schedules.SCHEDULED_TASK,
+        kwargs=json.dumps({"report": "traffic"}),
+    )
+    schedules.set_cron(schedule, text, zone)
+    return schedule
+
+
+def slots(schedule: PeriodicTask) -> list[str]:
+    """Return the times that had a run, each as often as it had one."""
+    runs = ReportRun.objects.filter(schedule=schedule, state=RunState.DONE).order_by("slot")
+    return [str(run.slot).partition("@")[2] for run in runs]
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "began", "expected"),
+    [
+        # At 02:00 it is 03:00; half past two is not on the wall.
+        ("30 2 * * *", BERLIN, "2026-03-27T23:00", 3),
+        ("15 3 * * *", BERLIN, "2026-03-27T23:00", 3),
+        ("0 2 * * *", NEW_YORK, "2026-03-07T05:00", 3),
+        # At 03:00 it is 02:00; half past two comes twice.
+        ("30 2 * * *", BERLIN, "2026-10-23T22:00", 3),
+        ("0 3 * * *", BERLIN, "2026-10-23T22:00", 3),
+        ("30 1 * * *", NEW_YORK, "2026-10-31T04:00", 3),
+        # By half an hour only.
+        ("15 2 * * *", LORD_HOWE, "2026-10-02T14:00", 3),
+        ("45 1 * * *", LORD_HOWE, "2026-04-03T13:00", 3),
+        # Each hour that passes has its run.
+        ("0 * * * *", BERLIN, "2026-03-28T12:00", 24),
+        ("0 * * * *", BERLIN, "2026-10-24T12:00", 24),
+        ("*/30 * * * *", NEW_YORK, "2026-11-01T00:00", 48),
+    ],
+)
+def test_each_time_has_one_run_when_the_clocks_of_a_zone_change(
+    clock: Clock, text: str, zone: str, began: str, expected: int
+) -> None:
+    clock.now = datetime.fromisoformat(f"{began}:30+00:00")
+    schedule = cron(text, zone)
+    hours = 72 if expected == 3 else 24
+
+    # Nobody sets the clock or changes anything meanwhile.
+    tick_for(started(sleep_s=3_600), clock, hours)
+
+    found = slots(schedule)
+    assert len(found) == len(set(found)) == expected, found
+
+
+def test_what_ran_before_a_clock_was_set_back_runs_at_its_times_and_none_twice(
+    clock: Clock,
+) -> None:
+    """An hour ahead, then right again: as where a machine's clock was wrong at its start."""
+    quarters, daily = cron("*/15 * * * *"), cron("45 9 * * *", BERLIN)
+    made = started()
+    tick_for(made, clock, 0.25)
+    assert slots(quarters) == ["2026-11-20T09:15:00Z"]
+    clock.set_by(hours=1)
+    tick_for(made, clock, 0.25)
+    ahead = slots(quarters)
+    assert ahead[-1] == "2026-11-20T10:30:00Z"
+
+    clock.set_by(hours=-1)
+    tick_for(made, clock, 3)
+
+    # Half past nine lay in the hour that the clock stepped over; its last time was caught up.
+    hours = [
+        "09:15",
+        "09:45",
+        "10:00",
+        "10:15",
+        "10:30",
+        "10:45",
+        "11:00",
+        "11:15",
+        "11:30",
+        "11:45",
+        "12:00",
+        "12:15",
+        "12:30",
+    ]
+    assert slots(quarters) == [f"2026-11-20T{each}:00Z" for each in hours]
+    assert slots(daily) == []
+
+
+@pytest.mark.parametrize("is_started_again", [False, True])
+def test_a_daily_run_of_tomorrow_takes_no_run_of_today_away(
+    clock: Clock, is_started_again: bool
+) -> None:
+    schedule = cron("0 12 * * *")
+    made = started(sleep_s=900)
+    tick_for(made, clock, 0.5)
+    clock.set_by(hours=30)
+    tick_for(made, clock, 0.1)
+    assert slots(schedule) == ["2026-11-21T12:00 UTC"]
+
+    clock.set_by(hours=-30)
+    if is_started_again:
+        made = started(sleep_s=900)
+    tick_for(made, clock, 30)
+
+    assert slots(schedule) == ["2026-11-20T12:00 UTC", "2026-11-21T12:00 UTC"]
+
+
+def test_a_time_that_the_clock_steps_over_is_caught_up_at_once(clock: Clock) -> None:
+    schedule = cron("0 10 * * *")
+    made = started()
+    tick_for(made, clock, 0.5)
+
+    clock.set_by(hours=5)
+    tick_for(made, clock, 0.1)
+
+    assert slots(schedule) == ["2026-11-20T10:00 UTC"]
+    assert made.sent[schedule.name] == 1
+
+
+def test_a_time_at_which_beat_was_down_is_caught_up_at_its_start_hours_later(
+    clock: Clock,
+) -> None:
+    schedule = cron("0 10 * * *", NEW_YORK)
+    tick_for(started(), clock, 0.1)
+    clock.pass_s(11 * 3_600)
+
+    tick_for(started(), clock, 0.1)
+
+    assert slots(schedule) == ["2026-11-20T10:00 America/New_York"]
+
+
+def test_a_schedule_that_is_changed_after_the_clock_was_set_back_holds_at_once(
+    clock: Clock,
+) -> None:
+    schedule = cron("0 23 * * *")
+    made = started()
+    tick_for(made, clock, 0.1)
+    clock.set_by(hours=-3)
+    tick_for(made, clock, 0.1)
+
+    schedules.set_cron(schedule, "30 6 * * *", "UTC")
+    tick_for(made, clock, 1)
+
+    assert slots(schedule) == ["2026-11-20T06:30 UTC"]
