@@ -15,7 +15,8 @@ import django
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
-from django.db import DatabaseError
+from django.db import DatabaseError, connection
+from django.db.migrations.loader import MigrationLoader
 
 from deploy.words import told
 
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     words = io.StringIO()
     try:
         django.setup()
+        step = "migrate"
+        refuse_later_tables()
         for step, options in steps:
             words.seek(0)
             words.truncate()
@@ -52,6 +55,29 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"The console could not be prepared ({step}): {error}\n")
         return 2
     return 0
+
+
+def refuse_later_tables() -> None:
+    """See that no later version of the console has changed its tables.
+
+    Raises:
+        CommandError: one has; nothing was changed.
+    """
+    loader = MigrationLoader(connection)
+    newest: dict[str, str] = {}
+    for label, name in loader.disk_migrations or ():
+        newest[label] = max(newest.get(label, ""), name)
+    later = sorted(
+        f"{label}.{name}"
+        for label, name in loader.applied_migrations or ()
+        # One that was merged into another is unknown as well, but not later.
+        if name > newest.get(label, name)
+    )
+    if later:
+        raise CommandError(
+            f"the tables are those of a later version ({', '.join(later[:NAMES_SHOWN])}). Start "
+            "that version, or restore a backup that was made before it was started."
+        )
 
 
 def known_administrators() -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +25,7 @@ from tests.golden.make_data_directories import (
     archive_of,
 )
 from tests.support import backups, raw_remoting
+from tests.support.appliance import Appliance, Visitor
 from tests.support.archives import unpack
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.raw_remoting import RawClient
@@ -114,6 +117,48 @@ def test_the_console_of_an_earlier_version_goes_on(old: BrokerProcess) -> None:
     assert found["history"]
     # Entries from before the chain got their links.
     assert console(old, "manage.py", "audit", "verify")
+
+
+@pytest.mark.parametrize("old", ["bc07889"], indirect=True)
+def test_tables_of_a_later_version_are_refused_and_stay_as_they_are(old: BrokerProcess) -> None:
+    database = old.directory / "console.sqlite3"
+    with closing(sqlite3.connect(database)) as tables, tables:
+        tables.execute(
+            "INSERT INTO django_migrations (app, name, applied) "
+            "VALUES ('reports', '9999_of_a_later_version', '2030-01-01')"
+        )
+    before = database.read_bytes()
+
+    with pytest.raises(AssertionError, match="those of a later version") as refusal:
+        console(old, "-m", "deploy.prepare")
+
+    assert "reports.9999_of_a_later_version" in str(refusal.value)
+    assert "restore a backup" in str(refusal.value)
+    assert database.read_bytes() == before
+
+
+@pytest.mark.parametrize("old", ["bc07889"], indirect=True)
+def test_an_appliance_starts_on_the_data_of_an_earlier_version_as_a_whole(
+    old: BrokerProcess, tmp_path: Path
+) -> None:
+    appliance = Appliance(tmp_path / "appliance")
+    old.directory.rename(appliance.data)
+    appliance.set_keys(storePathRootDir=appliance.data / "store", **FILE_SIZES)
+    appliance.start()
+    try:
+        visitor = Visitor(appliance.url)
+        visitor.sign_in("grace", PASSWORD)
+        page = visitor.read("/topics/")
+        stored = raw_remoting.read_queue(appliance.port, TOPIC, 0)
+        found = json.loads(appliance.in_django(LOOK))
+    finally:
+        assert appliance.stop() == 0, appliance.words
+
+    assert TOPIC in page
+    assert [one.body for one in stored] == [b"%d" % each for each in range(0, COUNT, QUEUES)]
+    assert {"admin", "grace"} <= set(found["accounts"])
+    assert (found["entries"], found["history"]) == (20, True)
+    assert "of the old one" in found["schedules"]
 
 
 def test_the_broker_and_the_lake_of_an_earlier_version_go_on(old: BrokerProcess) -> None:
