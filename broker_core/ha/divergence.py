@@ -110,8 +110,9 @@ async def find_shared_end(
         file = log.file_at(file.file_from_offset - 1)
     if is_compared:
         raise ReplicationError(
-            "no record of this broker's log is in the master's: they are of different sets. Give "
-            "each set a brokerName of its own, or move this broker's store directory away"
+            "no record of this broker's log is in the master's: they are of different sets, or the "
+            "master lost its log. If it did, promote this broker, which has what was lost; else "
+            "give each set a brokerName of its own, or move this broker's store directory away"
         )
     return low
 
