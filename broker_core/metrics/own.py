@@ -123,6 +123,7 @@ def broker_metrics(
     counters: Mapping[str, int],
     gauges: Mapping[str, int | None],
     parked_pulls: int,
+    tasks: int,
 ) -> Iterator[Family | Histogram]:
     """Yield what the broker as a whole has and does."""
     store, stats = parts.store, parts.stats
@@ -159,6 +160,7 @@ def broker_metrics(
     )
     yield _gauge("parked_pulls", "Pulls that wait for messages", parked_pulls)
     yield _gauge("connections", "Connections that are open", gauges["connections"])
+    yield _gauge("tasks", "Tasks of the event loop", tasks)
     yield _gauge(
         "loop_late_seconds", "How late the event loop was last", _seconds(gauges["lateMs"])
     )

@@ -77,7 +77,9 @@ class MetricsPage:
                 self._waiting(),
                 self._clock.now_ms(),
             ),
-            own.broker_metrics(readings.parts, counters, gauges, self._parked_pulls()),
+            own.broker_metrics(
+                readings.parts, counters, gauges, self._parked_pulls(), len(asyncio.all_tasks())
+            ),
             own.replication_metrics(self._replication),
             own.process_metrics(counters, gauges, readings.boot_ms),
             own.native_metrics(None if self._left is None else self._left()),

@@ -12,6 +12,7 @@
     partition   partitions, flapping, slow and lossy links between a master and its slave
     appliance   kill -9 of each process of an appliance: it comes back, each report is made once
     simulate    brokers, disks, network and clients in one process, on a clock that jumps
+    soak        an appliance under even load for hours: everything stays level
     chaos       a cluster under a schedule of all kinds of faults that a seed chooses
     recovery    how fast a start reads the log
     check       check a history that a run has kept
@@ -26,6 +27,7 @@
     python -m tests.faults partition --rounds 500
     python -m tests.faults appliance --rounds 10
     python -m tests.faults simulate --seeds 0-99999
+    python -m tests.faults soak --minutes 120
     python -m tests.faults chaos --seed 1 --minutes 10
 
 Exit code 0 when nothing was wrong, 1 when something was, 2 when the machine lacks something.
@@ -59,6 +61,8 @@ from tests.faults import (
     power,
     promotion,
     recovery_speed,
+    soak,
+    soak_pages,
     syscalls,
     tried,
     variants,
@@ -238,6 +242,22 @@ def _chaos(arguments: Namespace, directory: Path, dice: Random) -> bool:
     return False
 
 
+def _soak(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    found = soak.run(
+        directory,
+        arguments.minutes,
+        dice,
+        rate=arguments.rate,
+        restart_minutes=arguments.restart_minutes,
+        keep=arguments.out,
+        say=_say,
+    )
+    soak_pages.write(arguments.out, found)
+    _say(str(found))
+    _say(f"the figures are in {arguments.out}")
+    return found.is_right
+
+
 def _recovery(arguments: Namespace, directory: Path, dice: Random) -> bool:
     for line in recovery_speed.run(directory, arguments.megabytes, arguments.body):
         _say(line)
@@ -407,6 +427,28 @@ COMMANDS = (
                 },
             ),
             ("--keep", {"type": Path, "help": "where the history of a wrong run goes"}),
+        ),
+    ),
+    Command(
+        "soak",
+        "an appliance under even load, with restarts (redis-server, Java)",
+        _soak,
+        soak.missing,
+        (
+            ("--minutes", {"type": float, "default": 120.0, "help": "of load (default 120)"}),
+            ("--rate", {"type": float, "help": "messages a second (default: 30 %% of the most)"}),
+            (
+                "--restart-minutes",
+                {
+                    "type": float,
+                    "default": soak.RESTART_MINUTES,
+                    "help": "between two restarts (default 10)",
+                },
+            ),
+            (
+                "--out",
+                {"type": Path, "default": Path("soak"), "help": "where figures go (default soak)"},
+            ),
         ),
     ),
     Command(

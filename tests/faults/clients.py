@@ -352,10 +352,15 @@ class Reader(Client):
                     self.queue_id,
                     one.queue_offset,
                     now,
+                    one.reconsume_times,
                 )
             )
+        self.consume(client, records)
         self.queue_offset = int(answer.fields["nextBeginOffset"])
         return len(records)
+
+    def consume(self, client: RawClient, records: list[raw_remoting.Record]) -> None:
+        """Do what is to be done with messages before the next pull; nothing, by itself."""
 
 
 class Committer(Reader):

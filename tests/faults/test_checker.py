@@ -342,6 +342,31 @@ def test_a_reset_explains_what_comes_again_and_progress_that_falls() -> None:
     assert [one.invariant for one in checker.check(other).findings] == ["I15"]
 
 
+@pytest.mark.parametrize("has_crashed", [True, False])
+def test_what_was_deferred_and_given_back_may_come_twice_where_a_broker_has_crashed(
+    has_crashed: bool,
+) -> None:
+    """Both the message and its retry are put by the broker, which may do so once more."""
+    run = Run()
+    run.send(0, Kind.DELAYED, delay_ns=DELAY_NS)
+    run.now += DELAY_NS
+    run.give("billing", run.put("m0", TOPIC, 0), "first")
+    run.history.append(GaveBack("billing", "m0", run.tick()))
+    again, once_more = run.put("m0", RETRY, 0), run.put("m0", RETRY, 0)
+    run.give("billing", again, "retries", 1)
+    if has_crashed:
+        run.history.append(Happened(Cause.CRASH, run.tick()))
+    run.give("billing", once_more, "retries", 1)
+    run.give("billing", run.put("m0", TOPIC, 0), "second")
+    run.history += [one for queue in run.queues.values() for one in queue]
+
+    report = checker.check(run.history)
+
+    invariants = [one.invariant for one in report.findings]
+    assert invariants == ([] if has_crashed else ["I20", "I15", "I15"])
+    assert report.explained["crash"] == (2 if has_crashed else 0)
+
+
 def test_a_history_is_what_was_written_but_for_a_line_that_a_kill_has_cut(tmp_path: Path) -> None:
     history, path = a_history(), tmp_path / "history.jsonl"
     operations.write(path, history[:50])

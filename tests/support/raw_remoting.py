@@ -45,6 +45,8 @@ class Record(NamedTuple):
     queue_id: int
     queue_offset: int
     body: bytes
+    commit_log_offset: int = 0
+    reconsume_times: int = 0
 
 
 def frame(header: bytes, body: bytes = b"", *, serializer: int = 0) -> bytes:
@@ -220,9 +222,12 @@ def parse_records(data: bytes) -> list[Record]:
     records = []
     at = 0
     while at < len(data):
-        size, _, _, queue_id, _, queue_offset, *_ = RECORD_HEAD.unpack_from(data, at)
+        size, _, _, queue_id, _, queue_offset, commit_log_offset, *_, reconsume_times, _ = (
+            RECORD_HEAD.unpack_from(data, at)
+        )
         (length,) = struct.unpack_from(">i", data, at + RECORD_HEAD.size)
         body_at = at + RECORD_HEAD.size + 4
-        records.append(Record(queue_id, queue_offset, data[body_at : body_at + length]))
+        body = data[body_at : body_at + length]
+        records.append(Record(queue_id, queue_offset, body, commit_log_offset, reconsume_times))
         at += size
     return records
