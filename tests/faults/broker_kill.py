@@ -31,6 +31,7 @@ from tests.faults.tally import Tally
 from tests.faults.tried import id_of
 from tests.support import raw_remoting
 from tests.support.raw_remoting import RawClient
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,8 @@ TOPIC, GROUP = "killed", "readers"
 QUEUES = 4
 WINDOW = 16
 LOAD_SECONDS = (0.05, 0.5)
+ACKNOWLEDGED_MIN = 20
+"""A broker that is cold on a busy machine gets as many before its load begins to count."""
 CYCLES_OF_A_STORE = 15
 ANSWER_SECONDS_MAX = 300.0
 POLL_SECONDS = 0.005
@@ -279,6 +282,10 @@ class _Store:
         readers = self._readers(f"c{cycle}")
         for one in (*senders, *readers):
             one.start()
+        until(
+            lambda: sum(len(one.acknowledged) for one in senders) >= ACKNOWLEDGED_MIN,
+            "sends to be acknowledged",
+        )
         time.sleep(seconds)
         self._broker.kill()
         self._history.append(Happened(Cause.CRASH, time.monotonic_ns()))

@@ -360,7 +360,7 @@ class _Run:
             until(
                 lambda: "failed write" in cluster.store_state(node),
                 f"{node.name} to know that its disk fails",
-                seconds=RECOVERY_SECONDS_MAX,
+                seconds=END_SECONDS_MAX,
             )
             self._book.history.append(DiskFailed(node.name, began, time.monotonic_ns()))
             time.sleep(fault.seconds)

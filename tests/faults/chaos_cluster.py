@@ -357,7 +357,8 @@ class Cluster:
     def store_state(self, node: Node) -> str:
         """Return what a broker says of its store, empty while it says nothing."""
         try:
-            answer = self.ask(node, raw_remoting.GET_BROKER_RUNTIME_INFO)
+            code = raw_remoting.GET_BROKER_RUNTIME_INFO
+            answer = self.ask(node, code, seconds=START_SECONDS_MAX)
         except OSError:
             return ""
         return str(json.loads(answer.body)["table"]["storeState"])

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from broker_core.verify.verifier import verify
 from tests.faults import checker, tried
 from tests.faults.broker_kill import (
+    ACKNOWLEDGED_MIN,
     JOIN_SECONDS,
     Findings as OfKills,
     NotStartedError,
@@ -37,6 +38,7 @@ from tests.faults.broker_kill import (
 from tests.faults.kill import ROOT, Findings as Killed, check
 from tests.faults.operations import NEVER, Cause, Happened, Status
 from tests.support import raw_remoting
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -240,6 +242,7 @@ class _Cut:
         reader = Reader(port, topic, 0, 0, topic=topic)
         for client in (sender, reader):
             client.start()
+        until(lambda: len(sender.acknowledged) >= ACKNOWLEDGED_MIN, "sends to be acknowledged")
         time.sleep(self._dice.uniform(*CUT_AFTER_SECONDS))
         cut_at = time.monotonic_ns()
         cut_power(self._place)
