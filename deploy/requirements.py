@@ -21,8 +21,10 @@ OTLP = ROOT / "deploy" / "requirements-otlp.txt"
 """For a console that hands traces to a collector."""
 CONNECT = ROOT / "deploy" / "requirements-connect.txt"
 """For reports and a lake by a Spark Connect server."""
+FUZZ = ROOT / "deploy" / "requirements-fuzz.txt"
+"""For tests/fuzz to be guided by coverage."""
 LOCK = ROOT / "deploy" / "requirements-lock.txt"
-FILES = (BUILD, RUN, TEST, REDIS, OTLP, CONNECT, LOCK)
+FILES = (BUILD, RUN, TEST, REDIS, OTLP, CONNECT, FUZZ, LOCK)
 
 _PIN = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z0-9,-]+\])?==([^\s;]+)(?: ; (.+))?")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
