@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def report(prints: Iterable[Footprint], places: Sequence[str]) -> tuple[float, str]:
     """Return the percentage of all modules at or below places, and a table of each."""
     measured = coverage.Coverage(data_file=None, branch=True, config_file=False)
+    measured.set_option("report:precision", 1)
     measured.exclude("if TYPE_CHECKING:")
     measured.exclude(r"^\s*\.\.\.$")
     data = measured.get_data()

@@ -9,6 +9,7 @@ import pytest
 from broker_core.errors import RequestRefusedError
 from broker_core.message.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC as MAX_TIME_TOPIC
 from broker_core.protocol.codes import ResponseCode
+from broker_core.store.results import PutMessageResult, PutMessageStatus
 from broker_core.transaction import check
 from tests.support.transacted import CHECK_MAX, COMMIT, INTERVAL_MS, ROLLBACK, Transacted
 
@@ -57,13 +58,14 @@ async def test_nobody_is_asked_before_the_timeout(transacted: Transacted) -> Non
 async def test_rounds_are_an_interval_apart(transacted: Transacted, clock: ManualClock) -> None:
     transacted.check.start()
     transacted.send()
-    for milliseconds in (0, 59_999, 1, 30_000, 30_000):
+    counts = []
+    for milliseconds in (0, 59_999, 1, 30_000, 29_999, 1):
         clock.advance_ms(milliseconds)
         for _ in range(10):
             await asyncio.sleep(0)
-        transacted.has_producer = True
+        counts.append(len(transacted.asked))
 
-    assert len(transacted.asked) == 2
+    assert counts == [0, 0, 1, 1, 1, 2]
 
 
 async def test_immunity_holds_the_question_back_and_counts_no_check(
@@ -281,6 +283,23 @@ async def test_a_transaction_is_asked_about_on_demand_without_counting(
     assert transacted.check.ask_now(half.queue_offset + 1) is None
     transacted.end(half, COMMIT)
     assert transacted.check.ask_now(half.queue_offset) is None
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_nobody_is_asked_about_a_record_that_is_gone_or_an_outcome_to_be_written(
+    transacted: Transacted, monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
+    half = transacted.send()
+    if is_gone:
+        monkeypatch.setattr(transacted.store, "look_message", lambda _: None)
+    else:
+        failed = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        monkeypatch.setattr(transacted.store, "put_message", lambda *_, **__: failed)
+        transacted.end(half, ROLLBACK)
+
+    assert half.queue_offset in transacted.transactions.pending
+    assert transacted.check.ask_now(half.queue_offset) is None
+    assert transacted.asked == []
 
 
 class Resolved:
