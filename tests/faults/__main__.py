@@ -115,9 +115,7 @@ def _clients(arguments: Namespace, directory: Path, dice: Random) -> bool:
     java = java_clients.JavaClients(JAVA_VERSION, directory)
     java.build()
     clients = (java, go_client.build(directory))
-    found = client_kills.run(
-        directory / "run", arguments.kills, dice, clients, keep=arguments.history
-    )
+    found = client_kills.run(directory / "run", arguments.kills, dice, clients)
     _say(str(found))
     return not found.report.findings
 
@@ -286,10 +284,6 @@ def _kinds(kinds: tuple[str, ...]) -> dict[str, object]:
     return {"action": "append", "choices": kinds, "help": "only this one; may be repeated"}
 
 
-HISTORY: tuple[str, dict[str, object]] = (
-    "--history",
-    {"type": Path, "help": "where the history goes if something is wrong; `check` reads it"},
-)
 COMMANDS = (
     Command(
         "kill",
@@ -317,7 +311,7 @@ COMMANDS = (
         "kill -9 the broker under Java, Go and raw clients",
         _clients,
         _clients_missing,
-        (("--kills", _number(20, "of the broker")), HISTORY),
+        (("--kills", _number(20, "of the broker")),),
     ),
     Command(
         "power",
@@ -483,6 +477,11 @@ def main() -> int:
             subparser.add_argument(name, **options)  # type: ignore[arg-type]
         seed = random.SystemRandom().randrange(1 << 32)
         subparser.add_argument("--seed", type=int, default=seed, help="repeats a run's choices")
+        subparser.add_argument(
+            "--history",
+            type=Path,
+            help="a new file for the first history in which something is wrong; `check` reads it",
+        )
     arguments = parser.parse_args()
     (command,) = (one for one in COMMANDS if one.name == arguments.command)
     missing = command.missing() or tried.missing(getattr(arguments, "broker", None) or tried.OURS)
@@ -492,7 +491,7 @@ def main() -> int:
     _say(f"seed={arguments.seed}")
     # So that a run ended by a signal still unmounts its file systems.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, checker.keeping(arguments.history):
         is_right = command.run(arguments, Path(directory), random.Random(arguments.seed))
     return 0 if is_right else 1
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,10 +26,12 @@ from tests.faults.operations import (
     Sent,
     Status,
     Stored,
+    write,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from tests.faults.operations import Operation
 
@@ -74,9 +78,30 @@ class Report:
         return "\n".join(lines)
 
 
+_kept: ContextVar[Path | None] = ContextVar("_kept", default=None)
+
+
+@contextmanager
+def keeping(file: Path | None) -> Iterator[None]:
+    """Write the first history in which something is wrong to a new file, while the block lasts."""
+    token = _kept.set(file)
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
 def check(operations: Iterable[Operation], *, may_lose_suffix: bool = False) -> Report:
     """Check a history; `may_lose_suffix` where acknowledged means in memory, and power failed."""
-    history = History(operations)
+    operations = list(operations)
+    report = _report_on(History(operations), may_lose_suffix=may_lose_suffix)
+    kept = _kept.get()
+    if kept is not None and report.findings and not kept.exists():
+        write(kept, operations)
+    return report
+
+
+def _report_on(history: History, *, may_lose_suffix: bool) -> Report:
     report = Report()
     report.acknowledged = sum(
         one.status is Status.OK for sends in history.sent.values() for one in sends

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.faults import checker, operations, recorders
+from tests.faults import checker, recorders
 from tests.faults.clients import Book, Committer, Sender, Server, id_of
 from tests.faults.operations import (
     Cause,
@@ -214,15 +214,8 @@ def unfinished(
     }
 
 
-def run(
-    directory: Path,
-    kills: int,
-    dice: Random,
-    clients: tuple[JavaClients, Path],
-    *,
-    keep: Path | None = None,
-) -> Findings:
-    """Run once; `keep` is where the history goes when something is wrong."""
+def run(directory: Path, kills: int, dice: Random, clients: tuple[JavaClients, Path]) -> Findings:
+    """Run once."""
     findings = Findings()
     one = _Run(directory, dice, findings)
     one.broker.start()
@@ -236,6 +229,4 @@ def run(
     finally:
         one.broker.kill()
         findings.report = checker.check(findings.history)
-        if keep is not None and findings.report.findings:
-            operations.write(keep, findings.history)
     return findings

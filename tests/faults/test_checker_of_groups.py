@@ -255,3 +255,17 @@ def test_a_kept_history_is_checked_by_a_command(
 
     assert done.returncode == code, done.stderr
     assert words in done.stdout
+
+
+def test_the_first_history_in_which_something_is_wrong_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    wrong = without(a_history(), dead_letter)
+
+    with checker.keeping(file):
+        checker.check(a_history())
+        assert not file.exists()
+        checker.check(wrong)
+        checker.check(without(wrong, lambda one: type(one) is Stored))
+    checker.check(wrong)
+
+    assert list(operations.read(file)) == wrong

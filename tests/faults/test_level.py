@@ -1,0 +1,181 @@
+"""A broker is as large as before when its clients have gone, and outlives a lack of descriptors."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import struct
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support import raw_remoting
+from tests.support.broker_process import BrokerProcess
+from tests.support.raw_remoting import RawClient
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.fault
+
+TOPIC, GROUP = "level", "level-group"
+HEART_BEAT = 34
+NO_FILE, SERVICE_NOT_AVAILABLE = 1, 14
+WARM_UP, CYCLES = 200, 1_000
+GROWTH_MAX = 1.05
+SUSPENDED = "2"
+RESET_AT_CLOSE = struct.pack("ii", 1, 0)
+NOTICE_BYTES_MIN = 50
+SPARE_DESCRIPTORS = 12
+CROWD = 64
+LOG_BYTES = 1 << 20
+BODY = b"x" * 40_000
+SENDS_OVER_THE_END = 60
+SECONDS_MAX = 120.0
+
+
+class Size(NamedTuple):
+    """What a process takes."""
+
+    descriptors: int
+    threads: int
+    mappings: int
+    resident_kb: int
+
+
+def size_of(pid: int) -> Size:
+    process = Path("/proc") / str(pid)
+    status = dict(
+        line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line
+    )
+    return Size(
+        len(list((process / "fd").iterdir())),
+        int(status["Threads"]),
+        len((process / "maps").read_text().splitlines()),
+        int(status["VmRSS"].split()[0]),
+    )
+
+
+def heartbeat(client_id: str) -> bytes:
+    """Return a member's: it makes the broker tell all others of the group to share anew."""
+    subscription = {"topic": TOPIC, "subString": "*", "subVersion": 1, "expressionType": "TAG"}
+    return json.dumps(
+        {
+            "clientID": client_id,
+            "producerDataSet": [{"groupName": f"{GROUP}-producers"}],
+            "consumerDataSet": [
+                {
+                    "groupName": GROUP,
+                    "consumeType": "CONSUME_PASSIVELY",
+                    "messageModel": "CLUSTERING",
+                    "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+                    "subscriptionDataSet": [subscription],
+                    "unitMode": False,
+                }
+            ],
+        }
+    ).encode()
+
+
+class Told(threading.Thread):
+    """Reads what the broker tells the member that stays: its answer, and that others came."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(daemon=True)
+        self.size = 0
+        self._connection = connection
+
+    def run(self) -> None:
+        while data := self._connection.recv(1 << 16):
+            self.size += len(data)
+
+
+def come_and_go(port: int, number: int) -> None:
+    """Join the group, send, wait for a message, and be killed: the kernel resets the connection."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
+        pull = {
+            **raw_remoting.pull_fields(TOPIC, 1, 0),
+            "consumerGroup": GROUP,
+            "sysFlag": SUSPENDED,
+            "suspendTimeoutMillis": "60000",
+        }
+        connection.sendall(
+            raw_remoting.request(HEART_BEAT, {}, heartbeat(f"member-{number}"), opaque=1)
+            + raw_remoting.request(raw_remoting.PULL_MESSAGE, pull, opaque=2)
+            + raw_remoting.request(
+                raw_remoting.SEND_MESSAGE,
+                raw_remoting.send_fields(TOPIC, queue_id=0),
+                b"one",
+                opaque=3,
+            )
+        )
+        assert connection.recv(1)
+
+
+def test_a_broker_is_as_large_as_before_when_a_thousand_clients_have_come_and_gone(
+    broker_process: BrokerProcess,
+) -> None:
+    broker = broker_process
+    raw_remoting.create_topic(broker.port, TOPIC, queues=2)
+    with socket.create_connection(("127.0.0.1", broker.port)) as stays:
+        stays.sendall(raw_remoting.request(HEART_BEAT, {}, heartbeat("stays")))
+        told = Told(stays)
+        told.start()
+        for number in range(WARM_UP):
+            come_and_go(broker.port, number)
+        before = size_of(broker.pid)
+        for number in range(CYCLES):
+            come_and_go(broker.port, number)
+
+        def is_level() -> bool:
+            now = size_of(broker.pid)
+            return all(new <= old * GROWTH_MAX for new, old in zip(now, before, strict=True))
+
+        until(is_level, f"the broker to be as before: {before}", seconds=SECONDS_MAX)
+        stays.shutdown(socket.SHUT_RDWR)
+        told.join(SECONDS_MAX)
+    assert told.size > (WARM_UP + CYCLES) * NOTICE_BYTES_MIN
+
+
+def test_without_descriptors_a_broker_serves_who_is_there_and_recovers_by_itself(
+    tmp_path: Path,
+) -> None:
+    broker = BrokerProcess(tmp_path, mappedFileSizeCommitLog=LOG_BYTES)
+    broker.start()
+    pid = broker.pid
+    fields = raw_remoting.send_fields(TOPIC)
+    try:
+        raw_remoting.create_topic(broker.port, TOPIC, queues=1)
+        with RawClient(broker.port) as client:
+            assert client.ask(raw_remoting.SEND_MESSAGE, fields, b"before").code == 0
+            soft = size_of(pid).descriptors + SPARE_DESCRIPTORS
+            _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+            crowd = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(CROWD)]
+            until(
+                lambda: size_of(pid).descriptors >= soft,
+                "no descriptor to be left",
+                seconds=SECONDS_MAX,
+            )
+            codes = {
+                client.ask(raw_remoting.SEND_MESSAGE, fields, BODY).code
+                for _ in range(SENDS_OVER_THE_END)
+            }
+            assert codes <= {raw_remoting.SUCCESS, NO_FILE, SERVICE_NOT_AVAILABLE}
+            pull = raw_remoting.pull_fields(TOPIC, 0, 0)
+            assert client.ask(raw_remoting.PULL_MESSAGE, pull).code == raw_remoting.SUCCESS
+            for one in crowd:
+                one.close()
+
+            def takes_messages() -> bool:
+                with RawClient(broker.port) as another:
+                    return another.ask(raw_remoting.SEND_MESSAGE, fields, BODY).code == 0
+
+            until(takes_messages, "messages to be taken again", seconds=SECONDS_MAX)
+        assert broker.pid == pid
+        assert broker.is_running
+        assert broker.stop() == 0
+    finally:
+        broker.kill()
