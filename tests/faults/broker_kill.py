@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker_core.verify.verifier import verify
-from tests.faults import checker, tried
+from tests.faults import checker, plain_store, tried
 from tests.faults.histories import STORED_CODES
 from tests.faults.operations import (
     NEVER,
@@ -329,6 +329,7 @@ class _Store:
         if self._broker.stop() != 0:
             findings.wrong.append("the broker did not stop by itself")
         findings.wrong += verify(self._broker.store).problems
+        findings.wrong += plain_store.problems(self._broker.store)
 
     def end(self) -> None:
         self._broker.kill()

@@ -1,0 +1,138 @@
+"""An independent reader of a store: it shares no code with the broker.
+
+record  size 4, magic 4, crc 4, queue_id 4, flag 4, queue_offset 8, own offset 8, sys_flag 4,
+        born 8, born host, stored 8, store host, reconsume times 4, prepared 8,
+        body 4 + n, topic 1 + n, properties 2 + n
+unit    offset in the log 8, size 4, tags code 8
+blank   what is left of the file 4, magic 4
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HEAD = struct.Struct(">IIIIIQQI")
+UNIT = struct.Struct(">QIq")
+RECORD_MAGIC, BLANK_MAGIC = 0xDAA320A7, 0xCBD43194
+BORN_IS_V6, STORED_IS_V6 = 1 << 4, 1 << 5
+CRC_BITS = 0x7FFFFFFF
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+SHOWN_MAX = 10
+
+
+class Seen(NamedTuple):
+    """A record as a unit must name it."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    size: int
+    tags_code: int
+
+
+def problems(store: Path) -> list[str]:
+    """Return what is wrong with the log's form, or between it and its queues; a few at most."""
+    wrong: list[str] = []
+    records = dict(_records(store / "commitlog", wrong))
+    named: set[int] = set()
+    for queue in sorted((store / "consumequeue").glob("*/*")):
+        for queue_offset, (place, size, code) in _units(queue):
+            one = records.get(place)
+            unit = (queue.parent.name, int(queue.name), queue_offset, size)
+            if one is None or one[:4] != unit:
+                wrong.append(f"the unit {unit} leads to {one} at {place}")
+            elif one.topic != SCHEDULE_TOPIC and one.tags_code != code:
+                wrong.append(f"the unit {unit} has the code {code}, its record {one.tags_code}")
+            elif place in named:
+                wrong.append(f"{one} has two units")
+            named.add(place)
+    wrong += [
+        f"{one} at {place} has no unit" for place, one in records.items() if place not in named
+    ]
+    return wrong[:SHOWN_MAX]
+
+
+def _records(directory: Path, wrong: list[str]) -> Iterator[tuple[int, Seen]]:
+    """Yield the records from the first file's begin to the log's end, which zeros follow."""
+    stored_before = 0
+    files = sorted(directory.iterdir())
+    for file in files:
+        data, at = file.read_bytes(), 0
+        while at + 8 <= len(data):
+            size, magic = struct.unpack_from(">II", data, at)
+            if magic == BLANK_MAGIC:
+                if size != len(data) - at:
+                    wrong.append(f"a blank record of {size} bytes at {file.name}+{at}")
+                break
+            if size == 0:
+                if file is not files[-1] or data.count(0, at) != len(data) - at:
+                    wrong.append(f"the log ends at {file.name}+{at}, and something follows")
+                break
+            place = int(file.name) + at
+            found = _record(data[at : at + size], place)
+            if isinstance(found, str):
+                wrong.append(f"the record at {place}: {found}")
+                return
+            seen, stored = found
+            if stored < stored_before:
+                wrong.append(f"the record at {place} was stored before the one before it")
+            stored_before = stored
+            yield place, seen
+            at += size
+
+
+def _record(data: bytes, place: int) -> tuple[Seen, int] | str:
+    """Return a record and when it was stored, or what is wrong with it."""
+    try:
+        size, magic, crc, queue_id, _, queue_offset, own, sys_flag = HEAD.unpack_from(data)
+        at = HEAD.size + 8 + (20 if sys_flag & BORN_IS_V6 else 8)
+        (stored,) = struct.unpack_from(">Q", data, at)
+        at += 8 + (20 if sys_flag & STORED_IS_V6 else 8) + 4 + 8
+        body, at = _part(data, at, 4)
+        topic, at = _part(data, at, 1)
+        properties, at = _part(data, at, 2)
+    except struct.error:
+        return "it is shorter than its parts"
+    if magic != RECORD_MAGIC:
+        return f"its magic is {magic:#x}"
+    if own != place:
+        return f"it says that it is at {own}"
+    if at != size:
+        return f"its parts are {at} bytes, its size is {size}"
+    if zlib.crc32(body) & CRC_BITS != crc:
+        return "its body is not what its CRC says"
+    pairs = (pair.partition("\x01") for pair in properties.decode().split("\x02"))
+    tags = {name: value for name, _, value in pairs}.get("TAGS", "")
+    return Seen(topic.decode(), queue_id, queue_offset, size, _java_hash(tags)), stored
+
+
+def _part(data: bytes, at: int, length_size: int) -> tuple[bytes, int]:
+    begin = at + length_size
+    if begin > len(data):
+        raise struct.error
+    end = begin + int.from_bytes(data[at:begin], "big")
+    return data[begin:end], end
+
+
+def _java_hash(text: str) -> int:
+    value = 0
+    for unit in struct.unpack(f">{len(text.encode('utf-16-be')) // 2}H", text.encode("utf-16-be")):
+        value = (value * 31 + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def _units(queue: Path) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """Yield each unit with its place in the queue; empty ones end it."""
+    for file in sorted(queue.iterdir()):
+        data = file.read_bytes()
+        for at in range(0, len(data) - UNIT.size + 1, UNIT.size):
+            unit = UNIT.unpack_from(data, at)
+            if unit[1] == 0:
+                break
+            yield (int(file.name) + at) // UNIT.size, unit
