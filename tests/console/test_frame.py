@@ -15,6 +15,10 @@ pytestmark = pytest.mark.django_db
 
 CONSOLE = Path(__file__).resolve().parents[2] / "console"
 VENDOR = CONSOLE / "static" / "console" / "vendor"
+TAG = re.compile(
+    r"{%\s*(?:block (?P<block>\w+)|(?P<end>endblock)|url .*? as (?P<address>\w+))\s*%}"
+    r"|{{\s*(?P<used>\w+)"
+)
 ASSET = re.compile(r"""(?:src|href|url\(|@import|action)\s*[=(]?\s*["']?(?:https?:)?//""")
 
 
@@ -30,6 +34,40 @@ def test_no_template_style_or_script_of_ours_names_another_host() -> None:
     wrong = [str(path) for path in files if ASSET.search(path.read_text())]
 
     assert not wrong
+
+
+def addresses_of_other_blocks(template: str) -> list[str]:
+    """Return the addresses that a template uses outside of the block that knows them."""
+    blocks: list[str] = []
+    known: dict[str, list[list[str]]] = {}
+    used = []
+    for tag in TAG.finditer(template):
+        if tag["block"]:
+            blocks.append(tag["block"])
+        elif tag["end"]:
+            blocks.pop()
+        elif tag["address"]:
+            known.setdefault(tag["address"], []).append(list(blocks))
+        else:
+            used.append((tag["used"], list(blocks)))
+    return [
+        name
+        for name, inside in used
+        if name in known and not any(inside[: len(each)] == each for each in known[name])
+    ]
+
+
+def test_no_link_has_its_address_in_another_block() -> None:
+    """There it is empty, and the link leads to the page that it is on."""
+    found = {
+        str(path): wrong
+        for path in CONSOLE.rglob("*.html")
+        if (wrong := addresses_of_other_blocks(path.read_text()))
+    }
+
+    assert found == {}
+    other = "{% block a %}{% url 'x' as y %}{% endblock %}{% block b %}{{ y }}{% endblock %}"
+    assert addresses_of_other_blocks(other) == ["y"]
 
 
 def test_vendored_files_are_the_ones_in_the_lock() -> None:
