@@ -20,7 +20,7 @@ from console.gateway.answers import BrokerQueue
 from console.gateway.errors import GatewayError, NotFoundError
 from console.gateway.moment import now_ms
 from console.masking.seeing import unmasked
-from console.ui.copies import CopyText, mqadmin, mqadmin_text
+from console.ui.copies import CopyText, api_texts, mqadmin, mqadmin_text
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
@@ -137,7 +137,9 @@ def copies_of(found: StoredMessage) -> list[CopyText]:
             },
         ),
     ]
-    copies = [mqadmin_text(asked), CopyText(_("Id of its place"), found.offset_msg_id)]
+    place = (found.broker_name, found.queue_id, found.queue_offset, found.topic)
+    copies = [mqadmin_text(asked), *api_texts("message", *place)]
+    copies.append(CopyText(_("Id of its place"), found.offset_msg_id))
     if found.uniq_key:
         copies.append(CopyText(_("Unique key"), found.uniq_key))
     return copies

@@ -34,7 +34,7 @@ from console.history.pages import history_context
 from console.history.reading import Spark, last_of, sparks
 from console.history.series import How, Line
 from console.history.without_brokers import or_its_history
-from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text, plain_text
+from console.ui.copies import CopyText, api_texts, json_text, mqadmin, mqadmin_text, plain_text
 from console.ui.danger import Choice, Danger, Effect
 from console.ui.lists import Chip, asked_text, page_of
 from console.ui.missing import MissingError
@@ -217,7 +217,8 @@ def copies_of(group: Group) -> list[CopyText]:
     found = [mqadmin_text(asked, _("mqadmin: its progress and members"))]
     if made:
         found.insert(0, mqadmin_text(made, _("mqadmin: make it like this")))
-    return [*found, json_text(state_of(group)), plain_text(group.name)]
+    asked_for = [*api_texts("group", group.name), json_text(state_of(group))]
+    return [*found, *asked_for, plain_text(group.name)]
 
 
 @page

@@ -44,6 +44,7 @@ from console.topics.retained import oldest_of
 from console.topics.shrinking import draining_of, objection
 from console.ui.copies import (
     CopyText,
+    api_texts,
     json_text,
     mqadmin,
     mqadmin_text,
@@ -302,6 +303,7 @@ def copies_of(topic: Topic) -> list[CopyText]:
         mqadmin_text(made, _("mqadmin: make it like this")),
         mqadmin_text([mqadmin("topicStatus", {"t": topic.name})], _("mqadmin: its queues")),
         CopyText(_("Python: its messages, by Spark"), read),
+        *api_texts("topic", topic.name),
         json_text(state_of(topic)),
         plain_text(topic.name),
     ]

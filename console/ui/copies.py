@@ -1,4 +1,4 @@
-"""What a page shows or does, as text for elsewhere: mqadmin's command lines, Python, JSON."""
+"""What a page shows or does, as text for elsewhere: command lines, Python, JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+TOKEN = "TREBUCHET_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +55,16 @@ def plain_text(value: str) -> CopyText:
 
 def json_text(value: object) -> CopyText:
     return CopyText("JSON", json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def api_texts(operation: str, *arguments: object) -> list[CopyText]:
+    """Return what asks the REST API for what a page shows, with a token in the environment."""
+    address = settings.TREBUCHET_URL + reverse(f"api:v1:{operation}", args=arguments)
+    python = (
+        "import json, os\nfrom urllib.request import Request, urlopen\n\n"
+        f"request = Request({json.dumps(address)})\n"
+        f'request.add_header("Authorization", "Bearer " + os.environ["{TOKEN}"])\n'
+        "answer = json.load(urlopen(request))"
+    )
+    curl = f'curl -H "Authorization: Bearer ${TOKEN}" {shlex.quote(address)}'
+    return [CopyText("curl", curl), CopyText("Python", python)]

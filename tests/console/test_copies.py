@@ -11,17 +11,24 @@ from typing import TYPE_CHECKING
 import pytest
 from django.urls import reverse
 
+from console.api.tokens import made_token
 from console.gateway.answers import GroupConfig, TopicConfig
+from console.gateway.moment import now_ms
 from console.ui.copies import mqadmin
 from tests.interop.mqadmin_cases import CASES
 
 if TYPE_CHECKING:
+    from django.conf import LazySettings
+    from django.contrib.auth.models import User
+    from django.test import Client
+
     from console.gateway.fakes.broker import FakeBroker
     from tests.console.conftest import Actors
 
 pytestmark = pytest.mark.django_db
 
 NAME_SERVER_OPTION = "-n"
+MESSAGE = "/messages/m/broker-a/0/0/Orders/"
 PREVIEW = "/offsets/preview/?group=billing&topic=Orders&mode="
 
 
@@ -69,6 +76,7 @@ def lines(found: dict[str, str]) -> list[str]:
         "/topics/t/Orders/",
         "/groups/g/billing/",
         "/brokers/b/broker-a/0/",
+        MESSAGE,
         PREVIEW + "earliest",
         PREVIEW + "latest",
         PREVIEW + "timestamp&timestamp_ms=1700000000000",
@@ -125,6 +133,38 @@ def test_a_reset_that_mqadmin_cannot_do_has_no_line(
 
     assert lines(found) == []
     assert json.loads(found["JSON"])["offsets"]["broker-a:0"]["old"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "value"),
+    [
+        ("/topics/t/Orders/", "name", "Orders"),
+        ("/groups/g/billing/", "name", "billing"),
+        (MESSAGE, "topic", "Orders"),
+    ],
+)
+def test_a_line_of_curl_and_its_python_ask_for_what_the_page_shows(
+    url: str,
+    key: str,
+    value: str,
+    actors: Actors,
+    world: FakeBroker,
+    client: Client,
+    reader_account: User,
+    settings: LazySettings,
+) -> None:
+    _token, text = made_token(reader_account, "copied", ["*:read"], 1, now_ms())
+    found = copies(actors, url)
+
+    _curl, _option, header, address = shlex.split(found["curl"])
+    name, _colon, said = header.replace("$TREBUCHET_TOKEN", text).partition(": ")
+    path = address.removeprefix(settings.TREBUCHET_URL)
+    answer = client.get(path, headers={name: said})
+
+    assert answer.status_code == 200
+    assert answer.json()[key] == value
+    assert json.dumps(address) in found["Python"]
+    ast.parse(found["Python"])
 
 
 def test_a_group_without_a_configuration_has_nothing_to_make(
