@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.gateway.answers import Topic, Traffic
-from console.gateway.errors import NotFoundError
+from console.gateway.errors import GatewayError, NotFoundError
 from console.gateway.kinds import topic_kind
 from console.gateway.remote.brokers import each
-from console.gateway.requests import cluster, offsets, topics as requests
+from console.gateway.requests import cluster, naming, offsets, topics as requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from console.gateway.answers import BrokerNode, BrokerQueue, QueueStatus, TopicConfig
+    from console.gateway.naming import RouteQueues
     from console.gateway.remote.brokers import RemoteBrokers
 
 NO_TRAFFIC = Traffic(minute_tps=0.0, hour_sum=0, day_sum=0)
@@ -110,19 +111,47 @@ class RemoteTopics:
 
 
 async def status(brokers: RemoteBrokers, topic: str) -> tuple[QueueStatus, ...]:
-    """Return the ends of a topic's queues on the masters that have it."""
+    """Return the ends of a topic's queues on the masters that have it.
+
+    Brokers tell of the queues that producers write to; those that are still read stand in the
+    route, and their ends are asked for one by one.
+    """
+    routed = {queues.broker_name: queues for queues in await routes(brokers, topic)}
 
     async def one(node: BrokerNode) -> tuple[QueueStatus, ...] | NotFoundError:
         try:
-            return await requests.topic_stats(brokers.ask, node.address, topic)
+            told = await requests.topic_stats(brokers.ask, node.address, topic)
         except NotFoundError as error:
             return error
+        queues = routed.get(node.broker_name)
+        if queues is None:
+            return told
+        known = {row.queue_id for row in told}
+        rest = await each(
+            [number for number in range(queues.read_queue_nums) if number not in known],
+            lambda number: requests.queue_ends(
+                brokers.ask, node.address, topic, node.broker_name, number
+            ),
+        )
+        return (*told, *(row for _number, row in rest))
 
     found = [result for _node, result in await brokers.on_masters(one)]
     absent = [result for result in found if isinstance(result, NotFoundError)]
     if len(absent) == len(found):
         raise absent[0]
     return tuple(row for rows in found if not isinstance(rows, NotFoundError) for row in rows)
+
+
+async def routes(brokers: RemoteBrokers, topic: str) -> tuple[RouteQueues, ...]:
+    """Return a topic's queues by broker, as the first name server that knows it says."""
+    for address in brokers.name_servers:
+        try:
+            found = await naming.route(brokers.ask, address, topic)
+        except GatewayError:
+            continue
+        if found is not None:
+            return found
+    return ()
 
 
 def added(one: Traffic, other: Traffic) -> Traffic:

@@ -78,6 +78,18 @@ async def topic_stats(ask: Ask, address: str, topic: str) -> tuple[QueueStatus, 
         return tuple(sorted(rows, key=lambda row: (row.broker_name, row.queue_id)))
 
 
+async def queue_ends(
+    ask: Ask, address: str, topic: str, broker_name: str, queue_id: int
+) -> QueueStatus:
+    """Return the ends of one queue, of which nobody says when it was written to last."""
+    fields, ends = {"topic": topic, "queueId": queue_id}, []
+    for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
+        answer = await call(ask, address, code, fields)
+        with reading(address, code):
+            ends.append(int(answer.ext_fields["offset"]))
+    return QueueStatus(broker_name, queue_id, ends[0], ends[1], last_update_ms=None)
+
+
 async def topic_groups(ask: Ask, address: str, topic: str) -> tuple[str, ...]:
     """Return the groups that consume a topic, online or not."""
     code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO

@@ -39,6 +39,21 @@ async def test_a_changed_topic_keeps_the_change(gateway: Gateway) -> None:
     assert (config.write_queue_nums, config.perm) == (4, 4)
 
 
+async def test_queues_that_producers_write_to_no_more_have_ends_as_long_as_they_are_read(
+    gateway: Gateway,
+) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    await send(gateway, "Orders", queue_id=1, count=3)
+    await ask(gateway.topics.save, TopicConfig("Orders", 2, 1, 6), ["broker-a"])
+
+    status = await ask(gateway.topics.status, "Orders")
+
+    assert [(row.queue_id, row.min_offset, row.max_offset) for row in status] == [
+        (0, 0, 0),
+        (1, 0, 3),
+    ]
+
+
 async def test_a_deleted_topic_is_gone(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await ask(gateway.topics.delete, "Orders")
