@@ -95,7 +95,7 @@ def edit(request: HttpRequest, access_key: str) -> HttpResponse:
         "form": form,
         "account": form.account,
         "seen": form.data.get("seen") or sealed_state(state, changing.ACCOUNT),
-        "places": list(held),
+        "broker_places": list(held),
         "originals": originals,
         "differs": len({repr(each) for each in state.values()}) > 1,
     }
@@ -118,7 +118,7 @@ def white(request: HttpRequest) -> HttpResponse:
     _node, first = next(iter(all_of.on.values()))
     form.initial["addresses"] = "\n".join(first.white_addresses)
     seen = form.data.get("seen") or sealed_state(changing.white_state(all_of), changing.WHITE)
-    context = {"form": form, "seen": seen, "places": list(all_of.on)}
+    context = {"form": form, "seen": seen, "broker_places": list(all_of.on)}
     return render(request, "broker_accounts/white.html", context)
 
 

@@ -38,6 +38,14 @@ class NavigationEntry:
         return self.url_name.partition(":")[0]
 
 
+# Pages without a line of their own, by whose line they are reached.
+BELONGS = {
+    "broker_accounts": "people",
+    "brokers": "overview",
+    "family": "browse",
+    "masking": "people",
+    "sending": "browse",
+}
 NAVIGATION = (
     NavigationEntry(_("Overview"), "gauge", "overview:index", "o"),
     NavigationEntry(_("Live"), "radio", "tracing:river", "l"),
@@ -59,6 +67,7 @@ NAVIGATION = (
 
 def frame(request: HttpRequest) -> dict[str, Any]:
     match = request.resolver_match
+    namespace = match.namespace if match else ""
     user = getattr(request, "user", None)
     staff = user is not None and may_administer(user)
     mine = preferences_on(request)
@@ -69,7 +78,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "places": SimpleLazyObject(lambda: places_of(request)),
         "address": request.get_full_path(),
         "navigation": [entry for entry in NAVIGATION if staff or may_see(user, entry)],
-        "current_namespace": match.namespace if match else "",
+        "current_namespace": BELONGS.get(namespace, namespace),
         "role": acting_role(user).label if user is not None and user.is_authenticated else "",
         "may_change": user is not None and rights_on(request).may_somewhere(Action.OPERATE),
         "may_administer": staff,

@@ -215,6 +215,14 @@ def test_white_addresses_are_changed_on_all_brokers_and_undone(actors, accounts)
     assert accounts.access[ADDRESS].white_addresses == ("10.1.2.*",)
 
 
+@pytest.mark.parametrize("page", ["white/", "a/order-service/edit/"])
+def test_favourites_stand_beside_forms_of_accounts_as_everywhere(actors, accounts, page) -> None:
+    html_of_page = actors.admin.get(f"{LIST}{page}").text
+
+    assert 'href=""' not in html_of_page
+    assert list(actors.admin.get(f"{LIST}{page}").context["places"]) == []
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -135,6 +135,24 @@ def test_a_reader_sees_pages_without_what_changes_things(actors, brokers) -> Non
         assert reverse("audit:list") not in html
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("sending:send", "browse:search"),
+        ("broker_accounts:list", "people:list"),
+        ("masking:list", "people:list"),
+        ("topics:create", "topics:list"),
+    ],
+)
+def test_a_page_shows_by_whose_line_of_the_navigation_it_is_reached(
+    actors, brokers, name, line
+) -> None:
+    page = actors.admin.get(reverse(name)).text
+
+    current = re.findall(r'href="([^"]+)" data-key="."\s+aria-current="page"', page)
+    assert current == [reverse(line)]
+
+
 def test_the_theme_of_the_cookie_is_rendered_and_nonsense_is_not(actors, brokers) -> None:
     actors.reader.cookies["trebuchet_theme"] = "dark"
     assert 'data-theme="dark"' in actors.reader.get("/").content.decode()
