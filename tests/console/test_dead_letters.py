@@ -21,6 +21,7 @@ from console.gateway.fakes.broker import ADDRESS
 pytestmark = pytest.mark.django_db
 
 DEAD = "%DLQ%billing"
+ROUNDS = 12
 RETRY = "%RETRY%billing"
 
 
@@ -150,6 +151,37 @@ def test_what_the_preview_counts_is_what_is_sent(actors, letters, asked, keys) -
     assert [table[names.PROPERTY_KEYS] for _t, _b, table in letters.resent] == keys
     assert counted
     assert int(counted[1]) == len(keys)
+
+
+def test_whatever_is_chosen_the_preview_counts_what_is_sent(actors, letters, rng) -> None:
+    """Over and over again: what was sent before is left out, unless that is wanted."""
+    for number in range(20):
+        topic, tag = rng.choice(["Orders", "Refunds"]), rng.choice(["paid", "late", ""])
+        letters.give_up("billing", topic, 5_000 + number, tag=tag, key=f"more-{number}")
+    every = [each.key for each in read_letters("billing").found]
+    replayed = 0
+    for _ in range(ROUNDS):
+        asked: dict[str, object] = rng.choice(
+            [
+                {"topic": rng.choice(["Orders", "Refunds"])},
+                {"tag": rng.choice(["paid", "late", "*"])},
+                {"m": rng.sample(every, k=rng.randint(1, len(every)))},
+                {"trial": "on"},
+            ]
+        )
+        if rng.random() < 0.5:
+            asked["again"] = "on"
+        shown = preview(actors.operator, **asked)
+        counted = re.search(r"<dt>Messages sent</dt>\s*<dd>(\d+)", shown.text)
+        before = len(letters.resent)
+        if counted is None:
+            assert "nothing to send" in shown.text
+            continue
+        start(actors.operator, **asked)
+        assert len(letters.resent) - before == int(counted[1]), asked
+        replayed += int(counted[1])
+
+    assert replayed >= len({table[names.PROPERTY_KEYS] for _t, _b, table in letters.resent}) > 0
 
 
 def test_a_second_replay_leaves_out_what_was_sent_unless_asked(actors, letters) -> None:
