@@ -65,6 +65,7 @@ def _sends(foundation: Foundation, storage: StorageParts, send: SendProcessor) -
         storage.stats,
         storage.tracer,
         store.acknowledge,
+        storage.parked_pulls,
         foundation.clock,
     )
 

@@ -66,13 +66,16 @@ class ParkedPulls:
     An arrival only marks a queue. The pulls of marked queues are tried once a turn of the loop, so
     that a burst of sends costs one answer and not one for each message. Very many are tried over
     several turns.
+
+    Attributes:
+        parked: the queues that pulls wait for; who puts may pass over the arrivals of others.
     """
 
     def __init__(self, clock: Clock, limits: LimitsConfig = LIMITS) -> None:
         self._clock = clock
         self._limits = limits
         self._count = 0
-        self._parked: dict[QueueKey, dict[_Parked, None]] = {}
+        self.parked: dict[QueueKey, dict[_Parked, None]] = {}
         self._by_connection: dict[Hashable, set[_Parked]] = {}
         self._ready: dict[QueueKey, int] = {}
         self._due: deque[_Parked] = deque()
@@ -96,7 +99,7 @@ class ParkedPulls:
     def park(self, topic: str, queue_id: int, pull: Parkable, timeout_ms: int) -> None:
         """Park a pull until its queue grows beyond its offset or the timeout passes."""
         parked = _Parked((topic, queue_id), pull)
-        self._parked.setdefault(parked.key, {})[parked] = None
+        self.parked.setdefault(parked.key, {})[parked] = None
         self._count += 1
         self._by_connection.setdefault(pull.connection, set()).add(parked)
         when = self._clock.monotonic() + timeout_ms / 1000
@@ -107,7 +110,7 @@ class ParkedPulls:
     def on_arrival(self, topic: str, queue_id: int, max_offset_in_queue: int) -> None:
         """Note that a queue has grown. Called for every message: it must stay this short."""
         key = (topic, queue_id)
-        if key in self._parked:
+        if key in self.parked:
             if not self._ready:
                 asyncio.get_running_loop().call_soon(self._wake_ready)
             self._ready[key] = max_offset_in_queue
@@ -119,13 +122,13 @@ class ParkedPulls:
 
     def end(self, topic: str) -> None:
         """Answer the pulls of a topic: by what they filter has changed, and the next ones know."""
-        for key in [key for key in self._parked if key[0] == topic]:
-            for parked in self._parked[key]:
+        for key in [key for key in self.parked if key[0] == topic]:
+            for parked in self.parked[key]:
                 self._expire(parked)
 
     def shutdown(self) -> None:
         """Answer every parked pull."""
-        for parked in [one for waiting in self._parked.values() for one in waiting]:
+        for parked in [one for waiting in self.parked.values() for one in waiting]:
             self._forget(parked)
             parked.pull.attempt(is_last=True)
         if self._timer is not None:
@@ -137,7 +140,7 @@ class ParkedPulls:
         for key, max_offset in ready.items():
             self._due.extend(
                 parked
-                for parked in self._parked.get(key, ())
+                for parked in self.parked.get(key, ())
                 if parked.pull.queue_offset < max_offset
             )
         if not self._is_attempt_due:
@@ -196,10 +199,10 @@ class ParkedPulls:
         if not parked.is_waiting:
             return
         parked.is_waiting = False
-        waiting = self._parked[parked.key]
+        waiting = self.parked[parked.key]
         del waiting[parked]
         if not waiting:
-            del self._parked[parked.key]
+            del self.parked[parked.key]
         self._count -= 1
         if len(self._deadlines) > 2 * self._count + ENDED_MAX:
             self._deadlines = [each for each in self._deadlines if each[2].is_waiting]

@@ -47,6 +47,8 @@ cdef _Place half_place(SendTurn turn, Send* send):
     place.queue_id = 0
     place.next_offset = queue.next_offset
     place.calls = place.count = place.size = place.one_of = 0
+    place.topic_calls = place.topic_count = place.topic_size = 0
+    place.first = turn._open
     place.picks = None
     PyObject_GetBuffer(queue.buffer, &place.units, PyBUF_WRITABLE)
     turn._open += 1
@@ -85,7 +87,9 @@ cdef bint put_half(SendTurn turn, Send* send, Prepared* found, Bytes body,
         return False
     keys_size = characters(properties.keys) if properties.keys.size else 0
     is_indexed = turn._index is not None and (properties.uniq_key.size or keys_size)
-    if is_indexed and turn._room <= keys_size:
+    if is_indexed and turn._room <= keys_size and not turn._make_index_room(
+        place, keys_size + (1 if properties.uniq_key.size else 0)
+    ):
         return False
     if turn._waits and turn._from + turn._position + size >= turn._wait_limit:
         turn._why = ACKNOWLEDGEMENT

@@ -13,6 +13,7 @@ class SendTurn:
         stats: object,
         tracer: object,
         acknowledge: object,
+        parked_pulls: object,
         clock: object,
     ) -> None: ...
 

@@ -25,7 +25,7 @@ from cpython.buffer cimport (
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 cdef extern from "<string.h>" nogil:
     void* memmem(const void* data, size_t size, const void* word, size_t word_size)
@@ -94,6 +94,7 @@ cdef enum:
     HEADER_MASK = 0xFFFFFF
     LONG_HEADER = 65536
     PLACES_MAX = 64
+    SLOTS = 128
     PARTS = 5
     NUMBERS_MAX = 96
     GUARD_DIGITS = 10
@@ -247,6 +248,14 @@ cdef class _Place:
 
     cdef object queue
     cdef object topic
+    # The queues of its topic, and how many of them are plain.
+    cdef dict queues
+    cdef int64_t plain
+    # Which place of this turn was the first of its topic: it has the topic's sums at the end.
+    cdef int first
+    cdef int64_t topic_calls
+    cdef int64_t topic_count
+    cdef int64_t topic_size
     cdef object seed
     cdef bytes topic_field
     cdef Bytes name
@@ -290,6 +299,9 @@ cdef class SendTurn:
     cdef bytes _ending
     cdef bint _is_guarded
     cdef list _places
+    # By a hash of topic and queue: 1 more than which place was opened there first, 0 for none.
+    cdef uint8_t _slots[SLOTS]
+    cdef object _visibility, _waited_for
     cdef bint _is_raw, _is_raw_batch, _is_raw_long
     cdef int _open
     cdef Special _special
@@ -318,7 +330,7 @@ cdef class SendTurn:
         PyMem_Free(self._answers)
         PyMem_Free(self._scratch)
 
-    def __init__(self, send, puts, store_config, stats, tracer, acknowledge, clock):
+    def __init__(self, send, puts, store_config, stats, tracer, acknowledge, parked_pulls, clock):
         """`send`: the processor; `puts`: what puts messages; see their attributes for this."""
         plain = send.plain
         self._send = send
@@ -332,6 +344,8 @@ cdef class SendTurn:
         self._state = puts.state
         self._queues = puts.queues
         self._index = puts.index
+        self._visibility = puts.visibility
+        self._waited_for = parked_pulls.parked
         self._stats = stats
         self._latency = stats.put_latency
         self._tracer = tracer
@@ -555,6 +569,7 @@ cdef class SendTurn:
         self._body_max = self._config.max_message_size
         self._now = -1
         self._open = 0
+        memset(self._slots, 0, SLOTS)
         if self._index is not None:
             self._room = self._index.room
             self._waiting = self._index.waiting
@@ -579,36 +594,48 @@ cdef class SendTurn:
         self._load_log()
         return self._position >= 0 and self._position + size <= self._limit
 
+    cdef bint _make_index_room(self, _Place place, int64_t entries) except -1:
+        """Have the entries that wait written; tell whether so many more can wait now."""
+        index = self._index
+        index.room = self._room
+        is_made = self._puts.make_index_room(place.queue, entries)
+        self._room = index.room
+        self._waiting = index.waiting
+        return is_made
+
     cdef _Place _place_of(self, Send* send):
         """Return the queue of a send, None when it is not a plain one with room."""
         cdef _Place place
         cdef int i
-        for i in range(self._open - 1, -1, -1):
-            place = <_Place>self._places[i]
-            if (
-                place.queue_id == send.queue_id
-                and place.name_size == send.topic.size
-                and memcmp(place.name, send.topic.at, place.name_size) == 0
-            ):
-                return place
+        cdef int slot = slot_of(send)
+        if self._slots[slot]:
+            for i in range(self._slots[slot] - 1, self._open):
+                place = <_Place>self._places[i]
+                if place.queue_id == send.queue_id and is_named(place, send.topic):
+                    return place
         if self._open == PLACES_MAX:
             return None
-        topic = PyUnicode_DecodeUTF8(<const char*>send.topic.at, send.topic.size, NULL)
-        if not 0 <= send.queue_id < <int64_t>self._plain_queues[topic]:
-            return None
-        if self._unwritten and topic in self._unwritten:
-            return None
-        queues = self._queues.table.get(topic)
-        queue = None if queues is None else queues.get(send.queue_id)
-        if queue is None or queue.code_of is not None:
-            return None
         place = <_Place>self._places[self._open]
+        if not self._open_place(place, send):
+            place.topic = place.queues = None
+            return None
+        self._open += 1
+        if self._slots[slot] == 0:
+            self._slots[slot] = self._open
+        return place
+
+    cdef bint _open_place(self, _Place place, Send* send) except -1:
+        """Load the queue of a send; tell whether it is a plain one with room."""
+        if not self._take_topic(place, send):
+            return False
+        queue = place.queues.get(send.queue_id)
+        if queue is None or queue.code_of is not None:
+            return False
         place.position = queue.position
         place.limit = queue.limit
         if place.position >= place.limit or place.position < 0:
-            return None
+            return False
         place.queue = queue
-        place.topic = topic
         place.seed = queue.key_seed
         place.topic_field = queue.topic_field
         place.name = send.topic.at
@@ -619,10 +646,33 @@ cdef class SendTurn:
         place.one_of = 0
         place.picks = None
         if self._is_picking:
-            self._take_picks(place, queue, topic)
+            self._take_picks(place, queue, place.topic)
         PyObject_GetBuffer(queue.buffer, &place.units, PyBUF_WRITABLE)
-        self._open += 1
-        return place
+        return True
+
+    cdef bint _take_topic(self, _Place place, Send* send) except -1:
+        """Find the topic of a send, in this turn's places first; tell if its queue is plain."""
+        cdef _Place other
+        cdef int i
+        for i in range(self._open):
+            other = <_Place>self._places[i]
+            if other.first == i and is_named(other, send.topic):
+                place.first = i
+                place.topic = other.topic
+                place.queues = other.queues
+                place.plain = other.plain
+                return 0 <= send.queue_id < place.plain
+        topic = PyUnicode_DecodeUTF8(<const char*>send.topic.at, send.topic.size, NULL)
+        place.plain = self._plain_queues[topic]
+        if not 0 <= send.queue_id < place.plain:
+            return False
+        if self._unwritten and topic in self._unwritten:
+            return False
+        place.first = self._open
+        place.topic = topic
+        place.queues = self._queues.table.get(topic)
+        place.topic_calls = place.topic_count = place.topic_size = 0
+        return place.queues is not None
 
     cdef int _take_picks(self, _Place place, queue, topic) except -1:
         """Find out which of a queue's messages somebody wants to see."""
@@ -669,7 +719,9 @@ cdef class SendTurn:
             return False
         keys_size = characters(properties.keys) if properties.keys.size else 0
         is_indexed = self._index is not None and (properties.uniq_key.size or keys_size)
-        if is_indexed and self._room <= keys_size:
+        if is_indexed and self._room <= keys_size and not self._make_index_room(
+            place, keys_size + (1 if properties.uniq_key.size else 0)
+        ):
             return False
         if self._waits and self._from + self._position + size >= self._wait_limit:
             self._why = ACKNOWLEDGEMENT
@@ -811,7 +863,10 @@ cdef class SendTurn:
             if text_size > PROPERTIES_MAX:
                 return False
             size += self._overhead(place) + item.body.size + text_size
-            entries += 1 + characters(common.keys if common.keys.size else item.keys)
+            entries += entries_of(
+                common.keys if common.keys.size else item.keys,
+                common.uniq_key.size or item.uniq_key.size,
+            )
             count += 1
         self._why = ROOM
         answer_size = self._parts_size + NUMBERS_MAX
@@ -821,9 +876,12 @@ cdef class SendTurn:
             or self._position < 0
             or place.position + (count - 1) * UNIT_SIZE >= place.limit
             or place.position + count * UNIT_SIZE > place.units.len
-            or (self._index is not None and self._room < entries)
             or (self._waits and self._from + self._position + size >= self._wait_limit)
             or self._answered + answer_size > ANSWERS_MAX
+        ):
+            return False
+        if self._index is not None and self._room < entries and not self._make_index_room(
+            place, entries
         ):
             return False
         if self._position + size > self._limit and (
@@ -1039,6 +1097,7 @@ cdef class SendTurn:
     cdef int _store(self) except -1:
         """Write back what the turn has moved, then tell who is told of puts."""
         cdef _Place place, last = None
+        cdef _Place first
         cdef int i
         cdef int64_t count = 0, size = 0, end = self._from + self._position
         if not self._is_loaded:
@@ -1053,6 +1112,10 @@ cdef class SendTurn:
                 place.queue.next_offset = place.next_offset
                 count += place.count
                 size += place.size
+                first = <_Place>self._places[place.first]
+                first.topic_calls += place.calls
+                first.topic_count += place.count
+                first.topic_size += place.size
                 if last is None or place.end > last.end:
                     last = place
         if count:
@@ -1064,20 +1127,64 @@ cdef class SendTurn:
                 self._index.room = self._room
             if self._monotonic() > state.slow_at:
                 self._puts.tell_slow(last.topic, last.queue_id, size)
-            for i in range(self._open):
-                place = <_Place>self._places[i]
-                if place.count:
-                    self._puts.show(place.queue, end)
-                    self._stats.put_each(place.topic, place.calls, place.count, place.size)
+            self._show(end)
             if not self._waits:
                 self._latency.served += self._requests
         for i in range(self._open):
             place = <_Place>self._places[i]
-            place.queue = place.topic = place.seed = place.topic_field = None
+            if place.first == i and place.topic_count:
+                # What a topic was sent counts together, whatever its queues.
+                self._stats.put_each(
+                    place.topic, place.topic_calls, place.topic_count, place.topic_size
+                )
+            place.queue = place.topic = place.queues = place.seed = place.topic_field = None
             place.picks = None
         self._open = 0
         self._waiting = None
         return 0
+
+    cdef int _show(self, int64_t end) except -1:
+        """Show what was put; the twin is `MessagePut.show` with `Visibility`."""
+        cdef _Place place
+        cdef int i
+        cdef list dirty = self._queues.dirty
+        cdef dict waited_for = self._waited_for
+        cdef bint is_waited_for = len(waited_for) > 0
+        visibility = self._visibility
+        cdef bint waits = visibility.waits
+        for i in range(self._open):
+            place = <_Place>self._places[i]
+            if not place.count:
+                continue
+            queue = place.queue
+            if not queue.dirty:
+                queue.dirty = True
+                dirty.append(queue)
+            if waits:
+                visibility.leave_unflushed(queue, end)
+                continue
+            queue.max_offset = place.next_offset
+            if is_waited_for and (place.topic, place.queue_id) in waited_for:
+                visibility.on_arrival(place.topic, place.queue_id, place.next_offset)
+        return 0
+
+
+cdef inline int slot_of(Send* send) noexcept:
+    """Return where the place of a send is looked for."""
+    cdef int last = send.topic.at[send.topic.size - 1] if send.topic.size > 0 else 0
+    return (send.queue_id * 31 + last * 7 + <int>send.topic.size) & (SLOTS - 1)
+
+
+cdef inline bint is_named(_Place place, Text topic) noexcept:
+    """Tell whether a place is of a topic."""
+    return place.name_size == topic.size and memcmp(place.name, topic.at, topic.size) == 0
+
+
+cdef inline int64_t entries_of(Text keys, bint has_uniq_key) noexcept:
+    """Return how many entries of the index a message needs at most."""
+    if keys.size:
+        return 1 + characters(keys)
+    return 1 if has_uniq_key else 0
 
 
 cdef inline bint is_wanted(Properties* properties, int64_t one_of) noexcept:

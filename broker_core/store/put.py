@@ -91,6 +91,7 @@ class MessagePut:
         store_host: this broker, as records carry it.
         store_v6_flag: the bit of the sys_flag for such a host.
         is_guarded: whether records end in a checksum of their own.
+        visibility: shows what was put.
         watch: says which puts took long.
     """
 
@@ -103,13 +104,13 @@ class MessagePut:
         "_monotonic",
         "_now_ms",
         "_properties_bytes",
-        "_visibility",
         "index",
         "is_guarded",
         "queues",
         "state",
         "store_host",
         "store_v6_flag",
+        "visibility",
         "watch",
     )
 
@@ -130,7 +131,7 @@ class MessagePut:
         self.queues = files.queues
         self.index = files.index
         self._availability = availability
-        self._visibility = visibility
+        self.visibility = visibility
         self.is_guarded = config.enabled_append_prop_crc
         fixed: Mapping[tuple[int, int], Struct | GuardedFields] = (
             GUARDED if self.is_guarded else FIXED
@@ -147,7 +148,7 @@ class MessagePut:
     @property
     def waits(self) -> bool:
         """Whether what is put may not be read at once."""
-        return self._visibility.waits
+        return self.visibility.waits
 
     def put_message(
         self,
@@ -270,7 +271,7 @@ class MessagePut:
             state.dispatched_at = now
         if now > state.slow_at:
             self.watch.tell(topic, queue_id, size)
-        visibility = self._visibility
+        visibility = self.visibility
         if visibility.waits:
             visibility.leave_unflushed(queue, commit_log_offset + size)
         elif has_place:
@@ -376,10 +377,10 @@ class MessagePut:
         if not queue.dirty:
             queue.dirty = True
             self.queues.dirty.append(queue)
-        if self._visibility.waits:
-            self._visibility.leave_unflushed(queue, end)
+        if self.visibility.waits:
+            self.visibility.leave_unflushed(queue, end)
         else:
-            self._visibility.show(queue)
+            self.visibility.show(queue)
 
     def _checked(
         self,
@@ -446,7 +447,9 @@ class MessagePut:
             if text_size > PROPERTIES_BYTES_MAX:
                 raise RefusedPutError(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
             keys = common_keys or get(PROPERTY_KEYS)
-            entries += 1 + len(keys) if keys else 1
+            uniq_key = common_uniq_key or get(PROPERTY_UNIQ_KEY)
+            if keys or uniq_key:
+                entries += 1 + len(keys) if keys else 1
             pieces += (head, part, topic_field, pack_text_size(text_size), text)
             items.append(
                 (
@@ -456,7 +459,7 @@ class MessagePut:
                     overhead + len(part) + text_size,
                     common_tags or get(PROPERTY_TAGS),
                     keys,
-                    common_uniq_key or get(PROPERTY_UNIQ_KEY),
+                    uniq_key,
                 )
             )
         return BatchParts(b"".join(pieces), items, entries)
@@ -553,6 +556,10 @@ class MessagePut:
         if state.limit < 0 or state.position + size > self._log.record_size_max:
             return False
         return self._reserve(queue, size, 1, 0) is None
+
+    def make_index_room(self, queue: ConsumeQueue, entries: int) -> bool:
+        """Write the index entries that wait; return whether so many more can wait now."""
+        return self._reserve(queue, 0, 1, entries) is None
 
     def tell_slow(self, topic: str, queue_id: int, size: int) -> None:
         """Log a put that ended after the state's `slow_at`."""

@@ -147,6 +147,59 @@ async def test_batches_of_clients_are_served_by_the_compiled_turn(twin: Twin, cl
 
 
 @compiled
+async def test_index_entries_that_wait_are_written_without_leaving_the_turn(twin: Twin) -> None:
+    fields = send_frames.fields_of(TOPIC, 0, "", is_batch=True)
+    items = b"".join(
+        send_frames.batch_item(b"x", f"KEYS\x01key-{number}\x02".encode()) for number in range(32)
+    )
+    await twin.feed(a_send())
+
+    assert await served(twin, a_send(properties="KEYS\x01alone\x02") * 200) == 200
+    assert await served(twin, send_frames.send(fields, items, 1) * 10) == 10
+
+    files = twin.parts.store.files
+    assert files.index is not None
+    find, seed = files.index.find, files.queues.table[TOPIC][0].key_seed
+    assert len(find(seed, "alone", 1000, 0, 1 << 60)) == 200
+    assert {len(find(seed, f"key-{number}", 100, 0, 1 << 60)) for number in range(32)} == {10}
+
+
+@compiled
+async def test_a_batch_without_keys_takes_no_room_of_the_index(twin: Twin) -> None:
+    fields = send_frames.fields_of(TOPIC, 0, "", is_batch=True)
+    batch = send_frames.send(fields, send_frames.batch_item(b"x", b"TAGS\x01a\x02") * 32, 1)
+    await twin.feed(a_send(properties="KEYS\x01k\x02"))
+    index = twin.parts.store.files.index
+    assert index is not None
+    room = index.room
+
+    assert await served(twin, batch * 20) == 20
+
+    assert index.room == room
+
+
+@compiled
+async def test_more_queues_than_a_turn_has_places_take_another_turn(
+    twin: Twin,
+) -> None:
+    places = [(topic, queue_id) for queue_id in range(4) for topic in (f"T{n}" for n in range(17))]
+    for topic in dict(places):
+        await twin.make_topic(topic)
+    data = b"".join(
+        send_frames.send(send_frames.fields_of(topic, queue_id, ""), b"x", 1)
+        for topic, queue_id in places
+    )
+    await twin.feed(data)
+
+    assert await served(twin, data + data) == 2 * len(places)
+
+    store = twin.parts.store
+    assert {store.max_offset_in_queue(*place) for place in places} == {3}
+    counted = twin.parts.stats.topic_put_nums
+    assert {counted[topic].times for topic, _ in places} == {3 * 4}
+
+
+@compiled
 @pytest.mark.parametrize("is_batch", [False, True])
 async def test_sends_in_the_long_form_are_served_by_the_compiled_turn(
     twin: Twin, is_batch: bool
