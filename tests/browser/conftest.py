@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from console.gateway.moment import now_ms
 from tests.support import raw_remoting
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser, BrowserContext, Page
+
+# A machine stalls for seconds, and a wait that is met costs none.
+expect.set_options(timeout=60_000)
 
 ARTIFACTS = Path(__file__).resolve().parent.parent / "artifacts"
 # A browser at rest talks to its maker's servers; these keep every request one of our pages.

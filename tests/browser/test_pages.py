@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.urls import reverse
 from playwright.sync_api import expect
 
@@ -22,7 +21,8 @@ from tests.browser.conftest import (
     sign_in,
     wait_for_report,
 )
-from tests.support.addresses import PAGES, every_address
+from tests.browser.looks import COLOURS, EVERYTHING, inaccessible, too_wide
+from tests.support.addresses import KEYS, PAGES, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,26 +35,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.spark]
 
 SIGN_IN = "/accounts/sign-in/"
 CASES = [(name, query) for name, queries in PAGES.items() for query in queries]
-KEYS: dict[str, int | str] = {
-    "topic": TOPIC,
-    "group": GROUP,
-    "broker_name": "broker-a",
-    "broker_id": 0,
-    "report": "traffic",
-    "run_id": 1,
-    "key": "transactionCheckMax",
-    "file": "topics.json",
-    "queue_id": 1,
-    "offset": 5,
-    "schedule_id": 1,
-}
-KINDS = {
-    "files:restore": "version",
-    "api:token-delete": "api_token",
-    "marks:delete": "mark",
-    "marks:token-delete": "mark_token",
-}
-"""Of which kind the key in an address is, where its name begins otherwise."""
+OWN: dict[str, int | str] = {**KEYS, "topic": TOPIC, "group": GROUP}
 SHIFT_MAX = 0.02
 QUIET_ROUNDS, ROUND_MS = 3, 40
 COUNT_SHIFTS = """
@@ -120,10 +101,6 @@ FOCUSED = """
 """
 FOCUS_SPARE = 10
 """Parts that scroll take the focus, too."""
-AXE = Axe()
-EVERYTHING: dict[str, object] = {"resultTypes": ["violations"]}
-# The other theme differs by its colours alone.
-COLOURS: dict[str, object] = {**EVERYTHING, "runOnly": ["color-contrast"]}
 MISSING = "/no-such-page/"
 
 
@@ -213,32 +190,9 @@ def out_of_reach(page: Page) -> list[str]:
     return list(page.evaluate(FOCUSED))
 
 
-def inaccessible(page: Page, scheme: Scheme, rules: dict[str, object]) -> list[str]:
-    """Return what axe calls serious or critical."""
-    return [
-        f"{scheme}: {found['id']}: {node['html'][:200]} {node['failureSummary']}"
-        for found in AXE.run(page, options=rules).response["violations"]
-        if found["impact"] in {"serious", "critical"}
-        for node in found["nodes"][:3]
-    ]
-
-
-def too_wide(page: Page) -> str | None:
-    wide, shown = page.evaluate("[document.scrollingElement.scrollWidth, window.innerWidth]")
-    return f"{wide} px wide in a window of {shown} px" if wide > shown else None
-
-
 def file_name(path: str, width: int) -> str:
     name = re.sub(r"[^a-zA-Z0-9]+", "-", path).strip("-") or "overview"
     return f"{name}-{width}"
-
-
-def path_of(world: World, name: str, query: str) -> str:
-    parameters = dict(every_address())[name]
-    keys = KEYS | world.keys
-    kind = KINDS.get(name) or name.partition(":")[2].partition("-")[0]
-    values = {each: keys[kind if each == "pk" else each] for each in parameters}
-    return reverse(name, kwargs=values) + query.format_map(keys)
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +226,7 @@ def test_a_page_fits_keeps_to_itself_and_is_for_everyone(
 ) -> None:
     if name == "reports:run":
         wait_for_report(world.appliance)
-    path = path_of(world, name, query)
+    path = path_of(name, query, OWN | world.keys)
     page = signed_in[width].new_page()
     try:
         shown = file_name(re.sub(r"by-link/.*|silence/.*", "silence-link", path), width)
@@ -341,7 +295,7 @@ def test_no_page_is_wider_than_a_phone_in_chinese(
     problems = {}
     try:
         for name, queries in PAGES.items():
-            path = path_of(world, name, queries[0])
+            path = path_of(name, queries[0], OWN | world.keys)
             page.goto(f"{world.appliance.url}{path}")
             assert page.locator("html").get_attribute("lang") == "zh-hans"
             if (problem := too_wide(page)) is not None:

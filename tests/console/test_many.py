@@ -18,6 +18,13 @@ from console.history.access import history_store
 from console.history.metrics import GROUP, LAG, PROGRESS, PUT, TOPIC, Metric, Subject, pair
 from console.overview.views import shared_summary
 from tests.console.history.support import STEP_MS, keep
+from tests.support.large_cluster import (
+    CONNECTIONS,
+    GROUPS,
+    GROUPS_MS_MAX,
+    PAGE_MS_MAX,
+    TOPICS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +33,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collector")]
 
-TOPICS, GROUPS, CONNECTIONS = 5_000, 2_000, 200
 FEW = 60
 """More than a page of a list holds."""
-PAGE_MS_MAX, GROUPS_MS_MAX = 300, 500
 TRIES = 8
 # What two million turns of an empty loop take in this thread on the machine that the bound is for.
 TURNS, TURNS_MS = 2_000_000, 90

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 # By name, the queries with which tests open a page.
 PAGES: dict[str, tuple[str, ...]] = {
@@ -130,6 +130,26 @@ OTHER_PAGES = {
     "clients:disconnect",
 }
 
+# What addresses take, of an appliance that has just begun; `something_of_everything` has the rest.
+KEYS: dict[str, int | str] = {
+    "broker_name": "broker-a",
+    "broker_id": 0,
+    "report": "traffic",
+    "run_id": 1,
+    "key": "transactionCheckMax",
+    "file": "topics.json",
+    "queue_id": 1,
+    "offset": 5,
+    "schedule_id": 1,
+}
+KINDS = {
+    "files:restore": "version",
+    "api:token-delete": "api_token",
+    "marks:delete": "mark",
+    "marks:token-delete": "mark_token",
+}
+"""Of which kind the key in an address is, where its name begins otherwise."""
+
 # Operations of the API take tokens and answer JSON; tests/console/api walks them.
 OPERATIONS = "api:v1:"
 
@@ -147,3 +167,11 @@ def addresses(resolver: URLResolver, namespace: str = "") -> Iterator[tuple[str,
 def every_address() -> list[tuple[str, list[str]]]:
     """Return the name of each address but operations, and its parameters, by name."""
     return sorted(addresses(get_resolver()), key=lambda pair: pair[0])
+
+
+def path_of(name: str, query: str, keys: Mapping[str, int | str]) -> str:
+    """Return the path of an address by its name, with the keys that it takes of these."""
+    kind = KINDS.get(name) or name.partition(":")[2].partition("-")[0]
+    parameters = dict(every_address())[name]
+    values = {each: keys[kind if each == "pk" else each] for each in parameters}
+    return reverse(name, kwargs=values) + query.format_map(keys)

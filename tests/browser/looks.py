@@ -1,0 +1,63 @@
+"""What is wrong with how a page looks, and its pictures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.browser.conftest import ARTIFACTS, SCHEMES
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.browser.conftest import Scheme
+
+AXE = Axe()
+EVERYTHING: dict[str, object] = {"resultTypes": ["violations"]}
+# The other theme differs by its colours alone.
+COLOURS: dict[str, object] = {**EVERYTHING, "runOnly": ["color-contrast"]}
+WITHOUT_ADDRESS = """
+[...document.querySelectorAll('main a:not([href]), main a[href=""]')]
+  .map((each) => `leads nowhere: ${each.outerHTML.slice(0, 200)}`)
+"""
+PHONE = {"width": 390, "height": 900}
+
+
+def inaccessible(page: Page, scheme: Scheme, rules: dict[str, object]) -> list[str]:
+    """Return what axe calls serious or critical."""
+    return [
+        f"{scheme}: {found['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for found in AXE.run(page, options=rules).response["violations"]
+        if found["impact"] in {"serious", "critical"}
+        for node in found["nodes"][:3]
+    ]
+
+
+def too_wide(page: Page) -> str | None:
+    wide, shown = page.evaluate("[document.scrollingElement.scrollWidth, window.innerWidth]")
+    return f"{wide} px wide in a window of {shown} px" if wide > shown else None
+
+
+def pointless(page: Page) -> list[str]:
+    """Return the links that lead to the page that they are on, since they have no address."""
+    return list(page.evaluate(WITHOUT_ADDRESS))
+
+
+def problems_of(page: Page, name: str) -> list[str]:
+    """Keep the pictures of a page as it is, wide and narrow, in both themes; say what is wrong."""
+    wide, found = page.viewport_size, pointless(page)
+    assert wide is not None
+    for size in (wide, PHONE):
+        page.set_viewport_size({"width": size["width"], "height": size["height"]})
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            path = ARTIFACTS / f"{name}-{size['width']}-{scheme}.png"
+            page.screenshot(path=path, full_page=True)
+            if size is wide:
+                found += inaccessible(page, scheme, EVERYTHING if scheme == "light" else COLOURS)
+        if (problem := too_wide(page)) is not None:
+            found.append(problem)
+    page.set_viewport_size(wide)
+    page.emulate_media(color_scheme=SCHEMES[0])
+    return [f"{name}: {each}" for each in found]
