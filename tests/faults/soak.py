@@ -348,6 +348,9 @@ class Soak:
 
     def _restart(self, restart: Restart) -> None:
         victim, number = restart.victim, restart.signal
+        # What a part reads in the end is read of a broker that is there.
+        for thread in self._resting:
+            thread.join()
         began, began_at = time.monotonic(), datetime.now(UTC)
         self._viewers.excuse()
         if victim == ALL:

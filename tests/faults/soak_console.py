@@ -19,7 +19,7 @@ from tests.support.appliance import Visitor
 if TYPE_CHECKING:
     from tests.support.appliance import Appliance
 
-PAGES = ("/", "/live/", "/topics/", "/groups/", "/brokers/", "/reports/", "/reports/health/")
+PAGES = ("/", "/live/", "/topics/", "/groups/", "/reports/", "/reports/health/")
 OVERVIEW, LIVE = "/overview/flow/", "/live/stream/"
 SAMPLE = 10
 """The live page shows one message of so many."""

@@ -166,7 +166,8 @@ class Segment:
         checked = check_apart(self.file)
         checked.findings += self._wrong
         with RawClient(self._find().port) as connection:
-            connection.ask(DELETE_TOPIC_IN_BROKER, {"topic": self._topic})
+            for topic in (self._topic, f"%RETRY%{self._retries}"):
+                connection.ask(DELETE_TOPIC_IN_BROKER, {"topic": topic})
         return checked
 
     def _member(self, number: int, leaves_without_a_word: bool) -> Member:
