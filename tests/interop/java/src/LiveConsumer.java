@@ -1,17 +1,23 @@
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * A push consumer that stays until its standard input ends, for what is asked of it meanwhile.
  *
- * <p>Arguments: NAMESRV TOPIC GROUP. Lines: "ready" once it has a queue, "received KEY" for each delivery.
+ * <p>Arguments: NAMESRV TOPIC GROUP, and ACCESS_KEY SECRET_KEY for an account. Lines: "ready" once it has a
+ * queue, "received KEY" for each delivery.
  */
 public final class LiveConsumer {
     public static void main(String[] args) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args[2]);
+        DefaultMQPushConsumer consumer =
+                new DefaultMQPushConsumer(
+                        args[2],
+                        args.length > 3 ? SignedProducer.hook(args[3], args[4]) : null,
+                        new AllocateMessageQueueAveragely());
         Run.patient(consumer).setNamesrvAddr(args[0]);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPersistConsumerOffsetInterval(500);
