@@ -65,7 +65,10 @@ def build_replication(
             has_acl=broker.acl_enable,
         ),
         foundation.tls if ha.ha_tls else None,
+        lambda: store.replicable_where,
     )
+    if store.acknowledge.is_flush_awaited:
+        store.on_flushed.append(ha_master.flushed)
 
     def reported(address: str, commit_log_offset: int) -> None:
         if tracer.watching:

@@ -74,6 +74,10 @@ class ConnectionOwner(Protocol):
         """Take note of a report."""
         ...
 
+    def sendable_where(self) -> int:
+        """Return up to where slaves may have the log."""
+        ...
+
     def sent_everything(self) -> None:
         """Take note that there is nothing to send until the log grows."""
         ...
@@ -159,7 +163,7 @@ class HaConnection(asyncio.Protocol):
         self.pump()
 
     def pump(self) -> None:
-        """Send what is committed and was not sent, as much as a turn may."""
+        """Send what slaves may have and was not sent, as much as a turn may."""
         if self.next_offset < 0 or self._is_paused or self._transport is None or self._pause:
             return
         pieces: list[bytes | memoryview] = []
@@ -167,11 +171,15 @@ class HaConnection(asyncio.Protocol):
         if room <= 0:
             return
         view: memoryview | None = None
+        end = self._owner.sendable_where()
         while room > 0:
-            view = self._log.committed_view(self.next_offset)
+            view = self._log.committed_view(self.next_offset) if self.next_offset < end else None
             if view is None:
                 break
-            size = min(len(view), self._config.ha_transfer_batch_size, room, self._warm_bytes())
+            size = min(
+                *(len(view), self._config.ha_transfer_batch_size, room),
+                *(self._warm_bytes(), end - self.next_offset),
+            )
             if size <= 0:
                 break
             pieces += encode_header(self.next_offset, size), view[:size]
@@ -186,8 +194,9 @@ class HaConnection(asyncio.Protocol):
         elif view is None:
             if self.next_offset < self._log.min_offset:
                 self._refuse_expired()
-            else:
+            elif self.next_offset >= self._log.committed_where:
                 self._owner.sent_everything()
+            # Else the flush of the rest tells.
 
     def tend(self, now: float) -> None:
         """Send a heartbeat when it is time; end a connection that is silent or takes nothing."""

@@ -61,8 +61,13 @@ class HaMaster(Service):
         counted_log: CountedLog,
         allowed: AllowedPeers,
         tls: TlsGate | None,
+        sendable_where: Callable[[], int] | None = None,
     ) -> None:
-        """With tls, connections are secured, and others refused."""
+        """With tls, connections are secured, and others refused.
+
+        Slaves get the log up to `sendable_where()`, by default all that files hold; `flushed` tells
+        that it has grown.
+        """
         super().__init__()
         self.on_acknowledged: Callable[[], None] = _nothing
         self.on_report: Callable[[str, int], None] | None = None
@@ -72,6 +77,7 @@ class HaMaster(Service):
         self._counted_log = counted_log
         self._allowed = allowed
         self._tls = tls
+        self._sendable_where = sendable_where
         self._connections: list[HaConnection] = []
         self._adopting: set[socket.socket] = set()
         self._sockets: list[socket.socket] = []
@@ -162,6 +168,16 @@ class HaMaster(Service):
         if self.on_report is not None:
             self.on_report(connection.address, connection.acknowledged_offset)
         self.on_acknowledged()
+
+    def sendable_where(self) -> int:
+        if self._sendable_where is None:
+            return self._log.committed_where
+        return self._sendable_where()
+
+    def flushed(self) -> None:
+        """Send what slaves may have by now."""
+        if self._connections:
+            self._grown()
 
     def sent_everything(self) -> None:
         self._log.watch_growth()

@@ -99,7 +99,8 @@ class HaSlave(Service):
     def start(self) -> None:
         """Begin to follow whom `follow` names; may be called again after `stop`."""
         if self._task is None:
-            self._store.on_flushed = self._flushed
+            if self._flushed not in self._store.on_flushed:
+                self._store.on_flushed.append(self._flushed)
             self._task = self.spawn(self._follow_forever(), name="ha-slave")
 
     async def stop(self) -> None:

@@ -62,7 +62,7 @@ class MessageStore(Service):
         availability: says whether puts are taken.
         files, retention, queue_flusher, stats: parts that work by themselves, and can be driven.
         replay: checks and dispatches what a slave's log receives.
-        on_flushed: called when more of the log is durable; None for nobody.
+        on_flushed: called when more of the log is durable.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class MessageStore(Service):
         self._allocator = ThreadPoolExecutor(1, "allocate")
         self._cold_reads = ThreadPoolExecutor(COLD_READ_THREADS, "cold-read")
         self.files = StoreFiles(config, clock, storage, self._allocator, bit_map_of)
-        self.on_flushed: Callable[[], None] | None = None
+        self.on_flushed: list[Callable[[], None]] = []
         self._log = self.files.log
         self._queues = self.files.queues
         self._state = self.files.put_state
@@ -298,6 +298,15 @@ class MessageStore(Service):
         self._flusher.flush_up_to(self._log.max_offset)
 
     @property
+    def replicable_where(self) -> int:
+        """Up to here slaves may have the log, and show it.
+
+        Differs: with SYNC_FLUSH a master of the original sends what a power cut takes back.
+        """
+        log = self._log
+        return log.flushed_where if self.acknowledge.is_flush_awaited else log.committed_where
+
+    @property
     def index_last_update(self) -> tuple[int, int]:
         """Store timestamp and commit_log_offset of the last message indexed, zeros for none."""
         index = self.files.index
@@ -414,8 +423,8 @@ class MessageStore(Service):
         self.acknowledge.flushed()
         if self._committer is None:
             self._show()
-        if self.on_flushed is not None:
-            self.on_flushed()
+        for listener in self.on_flushed:
+            listener()
 
     def _log_committed(self) -> None:
         if self.availability.failure is None:

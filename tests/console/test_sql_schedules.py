@@ -260,13 +260,12 @@ def test_what_was_lost_does_not_run_again(query, queued, monkeypatch, why) -> No
     schedule = scheduled_at(query, catch_up=why != "too late")
     lost = lost_at(query, schedule, MORNING)
     after = timedelta(minutes=10)
-    match why:
-        case "switched off":
-            PeriodicTask.objects.update(enabled=False)
-        case "lost twice":
-            QueryRun.objects.filter(pk=lost.pk).update(slot=f"{lost.slot} again")
-        case "long ago":
-            after = timedelta(days=2)
+    if why == "switched off":
+        PeriodicTask.objects.update(enabled=False)
+    elif why == "lost twice":
+        QueryRun.objects.filter(pk=lost.pk).update(slot=f"{lost.slot} again")
+    elif why == "long ago":
+        after = timedelta(days=2)
     monkeypatch.setattr(timezone, "now", lambda: MORNING + after)
 
     tasks.look_for_lost()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,8 @@ from tests.support.broker import running_broker
 from tests.support.builders import batch_item, read_all
 from tests.support.certificates import certificate
 from tests.support.client import Client, json_body
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.gate import Gate
 from tests.support.pair import (
     assert_same_logs,
     assert_same_stores,
@@ -164,6 +168,32 @@ async def test_both_flush_modes_and_a_slave_that_acknowledges_its_disk(tmp_path:
         assert sent.code == ResponseCode.SUCCESS
         end = slave.storage.store.max_commit_log_offset
         assert slave.storage.store.flushed_where == end > 0
+
+
+async def test_a_slave_has_nothing_that_its_master_would_lose_with_its_power(
+    tmp_path: Path,
+) -> None:
+    storage = FaultyStorage()
+    async with (
+        running_broker(tmp_path / "m", storage=storage, flushDiskType="SYNC_FLUSH") as master,
+        running_slave(tmp_path / "s", master) as slave,
+    ):
+        await send_some(master, 1)
+        await until_caught_up(master, slave)
+        before = slave.storage.store.max_commit_log_offset
+        gate = Gate(storage, "fdatasync")
+        with contextlib.ExitStack() as stack:
+            stack.callback(gate.open.set)
+            sending = asyncio.create_task(send_one(master))
+            await gate.until_entered()
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+            (connection,) = master.replication.ha_master.connections()
+            assert connection.transferred_offset == before
+            assert master.storage.store.max_commit_log_offset > before
+        assert (await sending).code == ResponseCode.SUCCESS
+        await until_caught_up(master, slave)
 
 
 async def test_restarts_of_either_go_on_where_they_were(tmp_path: Path) -> None:

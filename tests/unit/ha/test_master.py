@@ -127,6 +127,34 @@ def whole_log(store: MessageStore, begin: int = 0) -> bytes:
     return data
 
 
+async def test_a_slave_gets_no_more_than_it_may_show_and_the_rest_when_it_is_flushed(
+    master: MessageStore, clock: ManualClock
+) -> None:
+    fill(master, 3)
+    flushed_where = master.max_commit_log_offset
+    fill(master, 3)
+    counted_log = CountedLog(clock)
+    log = master.files.log
+    ha_master = HaMaster(
+        *(HaConfig(), clock, log, counted_log, EVERYBODY, None), lambda: flushed_where
+    )
+    port = await ha_master.start("127.0.0.1", 0)
+    slave = await FakeSlave.to(port)
+    slave.report(0)
+
+    assert await slave.log(0, flushed_where) == whole_log(master)[:flushed_where]
+    # Neither what is put next nor a heartbeat brings what is not flushed.
+    fill(master, 1)
+    await until_async(lambda: sent(ha_master) == flushed_where, "all that is flushed to be sent")
+    before, flushed_where = flushed_where, master.max_commit_log_offset
+    assert sent(ha_master) == before
+    ha_master.flushed()
+
+    assert await slave.log(before, flushed_where) == whole_log(master, before)
+    await ha_master.shutdown()
+    counted_log.shutdown()
+
+
 async def test_a_slave_without_a_log_gets_the_last_file(
     master: MessageStore, clock: ManualClock
 ) -> None:
