@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from broker_core.delay.delay_offsets import DelayOffsets
     from broker_core.delay.levels import DelayLevels
     from broker_core.message.message import MessageExt
+    from broker_core.store.availability import Availability
     from broker_core.store.results import MessageFilter, PutMessageResult
 
     Delivered = Callable[[MessageExt, str, int, PutMessageResult], None]
@@ -55,6 +56,8 @@ ILLEGAL = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTI
 
 class DelayStore(Protocol):
     """What the schedule needs of the store."""
+
+    availability: Availability
 
     def units(
         self, topic: str, queue_id: int, queue_offset: int, count: int
@@ -262,6 +265,9 @@ class ScheduleService(Service):
         """Put a message to its real topic; False when the put has to be tried again."""
         view = self._store.look_message(commit_log_offset)
         if view is None:
+            if self._store.availability.failure is not None:
+                # Behind what was flushed: a restart may read it, and a slave has it.
+                return False
             return self._pass_over(level, queue_offset, commit_log_offset, "it cannot be read")
         try:
             message = record.decode(view)

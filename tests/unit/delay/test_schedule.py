@@ -165,6 +165,27 @@ async def test_a_kill_between_delivery_and_persisting_delivers_twice_and_loses_n
     await again.stop()
 
 
+async def test_a_message_behind_a_flush_that_failed_is_left_for_the_restart(
+    delayed: Delayed, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    delayed.send(1, b"flushed")
+    assert await delayed.store.flush()
+    await delayed.after(1_100)
+    delayed.send(1, b"behind")
+    storage.fail("fdatasync")
+    assert not await delayed.store.flush()
+
+    await delayed.after(1_100)
+
+    # A slave asks for this, and would never deliver what its master passed over.
+    assert delayed.schedule.offset_of(1) == 1
+    again = Delayed(clock, storage.crash())
+    await again.start()
+    await again.after(1_100)
+    assert b"behind" in [message.body for message in again.arrived()]
+    await again.stop()
+
+
 async def test_no_power_cut_loses_a_message_whose_offset_is_written(
     clock: ManualClock, storage: FaultyStorage, rng: random.Random
 ) -> None:
