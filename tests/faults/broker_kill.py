@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.verify.verifier import verify
 from tests.faults import checker, plain_store, tried
-from tests.faults.histories import STORED_CODES
+from tests.faults.clients import STORED_CODES
 from tests.faults.operations import (
     NEVER,
     NOWHERE,

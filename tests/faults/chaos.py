@@ -37,7 +37,7 @@ from tests.faults.chaos_cluster import (
     Cluster,
 )
 from tests.faults.client_kills import SENDING_SECONDS_MAX, unfinished
-from tests.faults.clients import Book, Client, Committer, Deferrer, Reader, Sender, id_of
+from tests.faults.clients import Book, Client, Committer, Deferrer, Reader, Sender, as_stored, id_of
 from tests.faults.operations import (
     NEVER,
     DiskFailed,
@@ -46,7 +46,6 @@ from tests.faults.operations import (
     Log,
     Sent,
     Status,
-    Stored,
     digest_of,
 )
 from tests.faults.promotion import log_bytes
@@ -471,13 +470,6 @@ class _Run:
             history.append(Log(node.name, end, digest_of(log)))
             if node.is_ours:
                 self._figures.wrong += verify(node.process.store).problems
-
-
-def as_stored(records: list[raw_remoting.Record], topic: str, queue_id: int) -> Iterator[Operation]:
-    """Yield what a queue has as a history's."""
-    for one in records:
-        body = one.body
-        yield Stored(id_of(body), digest_of(body), topic, queue_id, one.queue_offset)
 
 
 def between(bounds: tuple[int, int], size: float) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.faults import checker, recorders
-from tests.faults.clients import Book, Committer, Sender, Server, id_of
+from tests.faults.clients import Book, Committer, Sender, Server, as_stored
 from tests.faults.operations import (
     Cause,
     Consumed,
@@ -24,7 +24,6 @@ from tests.faults.operations import (
     Sent,
     Status,
     Stored,
-    digest_of,
 )
 from tests.faults.recorders import Task
 from tests.support import raw_remoting
@@ -167,9 +166,11 @@ class _Run:
             (f"%{kind}%{group}", 0) for kind in ("RETRY", "DLQ") for group in (JAVA_GROUP, GO_GROUP)
         ]
         return [
-            Stored(id_of(one.body), digest_of(one.body), topic, queue_id, one.queue_offset)
+            one
             for topic, queue_id in places
-            for one in raw_remoting.read_queue(self.broker.port, topic, queue_id)
+            for one in as_stored(
+                raw_remoting.read_queue(self.broker.port, topic, queue_id), topic, queue_id
+            )
         ]
 
 

@@ -27,13 +27,14 @@ from tests.faults.operations import (
     Progress,
     Sent,
     Status,
+    Stored,
     digest_of,
 )
 from tests.support import raw_remoting
 from tests.support.raw_remoting import RawClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from tests.faults.operations import Operation
@@ -396,6 +397,15 @@ class Committer(Reader):
         self.book.history.append(
             Progress(self.group, self.topic, self.queue_id, self.queue_offset, time.monotonic_ns())
         )
+
+
+def as_stored(
+    records: Iterable[raw_remoting.Record], topic: str, queue_id: int
+) -> Iterator[Stored]:
+    """Yield what a queue has as a history's."""
+    for one in records:
+        body = one.body
+        yield Stored(id_of(body), digest_of(body), topic, queue_id, one.queue_offset)
 
 
 def id_of(body: bytes) -> str:

@@ -2,7 +2,8 @@
 
 Master, slave, clients and the link between the two brokers each are a host of their own (network
 namespaces). A round breaks something for a while, heals it, and waits until messages are
-acknowledged again; then both logs must be equal, byte by byte, and hold what was acknowledged.
+acknowledged again; then both logs must be equal, byte by byte, and `checker` finds nothing in the
+history with what either broker has.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker_core.verify.verifier import verify
-from tests.faults.histories import ANSWER_SECONDS, Consumer, History, Producer
-from tests.faults.promotion import log_bytes
+from tests.faults import checker
+from tests.faults.clients import ANSWER_SECONDS, Book, Reader, Sender, Server, as_stored
+from tests.faults.promotion import log_bytes, sent_now
 from tests.faults.tally import Tally
 from tests.support import raw_remoting
 from tests.support.bad_link import BadLink, Badness
@@ -27,11 +30,14 @@ from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
     from random import Random
 
-TOPIC = "partitioned"
+    from tests.faults.operations import Stored
+
+TOPIC, GROUP = "partitioned", "readers"
 QUEUES = 2
 MASTER, SLAVE, CLIENTS, LINK = "master", "slave", "clients", "link"
 ROUNDS_A_PAIR = 25
@@ -78,7 +84,8 @@ class _Pair:
         self._network = network
         self._dice = dice
         self._findings = findings
-        self._history = History()
+        self._book = Book()
+        self._readers: list[Reader] = []
         self._link = BadLink(
             (network.address(MASTER), LISTEN_PORT + 1),
             dice,
@@ -113,8 +120,16 @@ class _Pair:
             "the slave to know the topic",
             seconds=AGAIN_SECONDS_MAX,
         )
+        self._readers = [
+            Reader(self._find, f"C{q}", self._book, (TOPIC, q), self._at_clients, group=GROUP)
+            for q in range(QUEUES)
+        ]
+        for reader in self._readers:
+            reader.start()
 
     def end(self) -> None:
+        for reader in self._readers:
+            reader.stop()
         self._link.close()
         for process in self._processes:
             process.kill()
@@ -122,9 +137,12 @@ class _Pair:
     def round(self, number: int) -> None:
         fault = self._dice.choice(FAULTS)
         self._findings.faults[fault] += 1
-        clients = list(self._clients(number))
-        for client in clients:
-            client.start()
+        senders = [
+            Sender(self._find, f"Pr{number}q{q}", self._book, (TOPIC, q), self._at_clients)
+            for q in range(QUEUES)
+        ]
+        for sender in senders:
+            sender.start()
         try:
             self._break(fault, self._dice.uniform(*FAULT_SECONDS))
             healed_at = time.monotonic()
@@ -132,16 +150,19 @@ class _Pair:
             self._findings.recovered.append(time.monotonic() - healed_at)
         finally:
             self._network.heal()
-            for client in clients:
-                client.stop()
-            for client in clients:
-                client.join(AGAIN_SECONDS_MAX)
+            for sender in senders:
+                sender.stop()
+            for sender in senders:
+                sender.join(AGAIN_SECONDS_MAX)
         self._check(fault)
 
     def finish(self) -> None:
         """Count what the pair has in the end, stop the brokers and verify their files."""
-        self._findings.codes += self._history.codes
-        self._history.count(self._stored(MASTER), self._findings)
+        for reader in self._readers:
+            reader.stop()
+            reader.join(AGAIN_SECONDS_MAX)
+        self._findings.codes += self._book.codes
+        self._findings.add(checker.check([*self._book.history, *self._stored(MASTER)]))
         for broker in (self._slave, self._master):
             if broker.stop() != 0:
                 self._findings.wrong.append(f"a broker did not stop:\n{broker.words()[-2000:]}")
@@ -172,16 +193,11 @@ class _Pair:
         until(is_up, f"{name} to listen", seconds=START_SECONDS_MAX)
         return process
 
-    def _clients(self, number: int) -> Iterator[Producer | Consumer]:
-        place = (self._network.address(MASTER), LISTEN_PORT)
-        for queue_id in range(QUEUES):
-            name = f"r{number}q{queue_id}"
-            for kind in (Producer, Consumer):
-                client = kind(
-                    lambda: place, f"{kind.__name__[0]}{name}", TOPIC, queue_id, self._history
-                )
-                client.inside = self._network.inside(CLIENTS)
-                yield client
+    def _find(self) -> Server:
+        return Server(MASTER, self._network.address(MASTER), LISTEN_PORT)
+
+    def _at_clients(self) -> AbstractContextManager[None]:
+        return self._network.inside(CLIENTS)
 
     def _break(self, fault: str, seconds: float) -> None:
         cut, over = self._network.cut, time.monotonic() + seconds
@@ -222,14 +238,12 @@ class _Pair:
     def _wait_for_ok(self) -> None:
         def is_ok() -> bool:
             body = f"ok-{time.monotonic_ns()}".encode()
-            self._history.note_sent(body)
+            sent, answer = sent_now("probe", body, TOPIC), None
             fields = raw_remoting.send_fields(TOPIC, properties="")
-            try:
-                code = self._ask(raw_remoting.SEND_MESSAGE, fields, body).code
-            except OSError:
-                return False
-            self._history.note_answer(body, code)
-            return code == raw_remoting.SUCCESS
+            with suppress(OSError):
+                answer = self._ask(raw_remoting.SEND_MESSAGE, fields, body)
+            self._book.note_answer(sent, self._find(), answer)
+            return answer is not None and answer.code == raw_remoting.SUCCESS
 
         try:
             until(is_ok, "an acknowledged send", seconds=AGAIN_SECONDS_MAX)
@@ -242,13 +256,18 @@ class _Pair:
         answer = self._ask(raw_remoting.PULL_MESSAGE, fields, host=SLAVE)
         return answer.code in (raw_remoting.SUCCESS, raw_remoting.PULL_NOT_FOUND)
 
-    def _stored(self, host: str) -> dict[int, list[raw_remoting.Record]]:
+    def _stored(self, host: str) -> list[Stored]:
         address = self._network.address(host)
         with self._network.inside(CLIENTS):
-            return {
-                queue_id: raw_remoting.read_queue(LISTEN_PORT, TOPIC, queue_id, host=address)
+            read = [
+                raw_remoting.read_queue(LISTEN_PORT, TOPIC, queue_id, host=address)
                 for queue_id in range(QUEUES)
-            }
+            ]
+        return [
+            one
+            for queue_id, records in enumerate(read)
+            for one in as_stored(records, TOPIC, queue_id)
+        ]
 
     def _check(self, fault: str) -> None:
         wrong: list[str] = []
@@ -264,8 +283,15 @@ class _Pair:
             return ends[0] == ends[1] >= 0
 
         until(is_same, f"both logs to be the same after {fault}", seconds=AGAIN_SECONDS_MAX)
+        stored = self._stored(MASTER)
+        until(
+            lambda: sum(one.queue_offset for one in self._readers) >= len(stored),
+            f"readers to be at the end after {fault}",
+            seconds=AGAIN_SECONDS_MAX,
+        )
         for host in (MASTER, SLAVE):
-            wrong += [f"{host}: {line}" for line in self._history.wrong(self._stored(host))]
+            report = checker.check([*self._book.history, *self._stored(host)])
+            wrong += [f"{host}: {one}" for one in report.findings]
         if log_bytes(self._master, ends[0]) != log_bytes(self._slave, ends[0]):
             wrong.append(f"the logs differ before offset {ends[0]}")
         self._findings.wrong += [f"{fault}: {line}" for line in wrong]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults import partition
-from tests.faults.histories import STORED_CODES
+from tests.faults.clients import STORED_CODES
 from tests.support import network
 
 if TYPE_CHECKING:
