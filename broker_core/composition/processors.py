@@ -116,6 +116,7 @@ def build_processors(
             consumers,
             store,
             stats,
+            storage.parked_pulls,
             naming.registration.announced,
             long_answers,
         ),

@@ -121,7 +121,7 @@ class ParkedPulls:
             self._unpark(parked)
 
     def end(self, topic: str) -> None:
-        """Answer the pulls of a topic: by what they filter has changed, and the next ones know."""
+        """Answer the pulls of a topic that is deleted, read no more, or filtered otherwise."""
         for key in [key for key in self.parked if key[0] == topic]:
             for parked in self.parked[key]:
                 self._expire(parked)

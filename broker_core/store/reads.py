@@ -65,6 +65,7 @@ class MessageReader:
         self.queues = files.queues
         self._index = files.index
         self.quarantine = files.quarantine
+        self._deleted = files.deleted
         self._has_pool = files.pool is not None
         self.visibility = visibility
         self._availability = availability
@@ -91,8 +92,20 @@ class MessageReader:
         low, high = queue.min_offset, queue.max_offset
         if not low <= queue_offset < high:
             self.get_miss_times += 1
-            return _outside(queue_offset, low, high)
+            return self._outside(topic, queue_offset, low, high)
         return self._collect(queue, queue_offset, max_msg_nums, message_filter)
+
+    def _outside(self, topic: str, queue_offset: int, low: int, high: int) -> GetMessageResult:
+        """Differs: of a topic that was made again an offset beyond the end is of the former one,
+        and leads to the beginning. The original leads to the end, and what came meanwhile is
+        skipped.
+        """
+        if queue_offset < low:
+            return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
+        if queue_offset == high:
+            return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high)
+        begin = low if self._deleted.deleted_before(topic) else high
+        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, begin, low, high)
 
     def _collect(
         self,
@@ -389,14 +402,6 @@ def _nothing_yet(result: GetMessageResult, *, is_end: bool) -> GetMessageResult:
         result.status = GetMessageStatus.OFFSET_FOUND_NULL
         result.next_begin_offset = result.max_offset
     return result
-
-
-def _outside(queue_offset: int, low: int, high: int) -> GetMessageResult:
-    if queue_offset < low:
-        return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
-    if queue_offset == high:
-        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high)
-    return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
 
 
 def _pread_resident(runs: list[Run]) -> list[bytearray] | None:

@@ -7,11 +7,15 @@ import pytest
 
 from broker_core.message import properties
 from broker_core.message.ids import parse_offset_msg_id
+from broker_core.message.topic_config import PERM_WRITE
+from broker_core.native.loading import COMMAND, VARIABLE
 from broker_core.protocol.codes import SERIALIZE_ROCKETMQ, RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from tests.support.broker import running_broker
 from tests.support.builders import batch_item
 from tests.support.client import Client, json_body, messages
+from tests.support.twins import is_compiled
+from tests.support.waiting import until_async
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -477,6 +481,65 @@ async def test_a_deleted_topic_begins_anew(client: Client) -> None:
 
     assert sent.ext_fields["queueOffset"] == "0"
     assert [message.body for message in messages(await client.pull("T"))] == [b"after"]
+
+
+@pytest.mark.parametrize("twin", ["compiled", "python"])
+async def test_a_pull_that_waits_when_its_topic_is_deleted_is_sent_to_the_beginning_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin: str
+) -> None:
+    if twin == "compiled" and not is_compiled():
+        pytest.skip(f"no compiled turn: {COMMAND}")
+    monkeypatch.setenv(VARIABLE, str(int(twin == "compiled")))
+    async with running_broker(tmp_path) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        await client.send("T", b"before")
+        waiting = asyncio.create_task(client.pull("T", 1, suspend_ms=60_000))
+        await until_async(lambda: len(broker.storage.parked_pulls) == 1, "the pull to wait")
+
+        await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")
+        await client.send("T", b"after")
+
+        answer = await waiting
+        assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+        assert answer.ext_fields["nextBeginOffset"] == "0"
+        await client.shutdown()
+
+
+async def test_a_pull_that_waits_gets_nothing_once_its_topic_may_not_be_read(
+    broker: Broker, client: Client
+) -> None:
+    await client.send("T", b"before")
+    waiting = asyncio.create_task(client.pull("T", 1, suspend_ms=60_000))
+    await until_async(lambda: len(broker.storage.parked_pulls) == 1, "the pull to wait")
+
+    await client.ask(
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        topic="T",
+        readQueueNums=4,
+        writeQueueNums=4,
+        perm=PERM_WRITE,
+    )
+    await client.send("T", b"after")
+
+    assert (await waiting).code == ResponseCode.PULL_NOT_FOUND
+    assert (await client.pull("T", 1)).code == ResponseCode.NO_PERMISSION
+
+
+async def test_a_consumer_of_a_topic_that_was_made_again_goes_on_at_the_beginning(
+    client: Client,
+) -> None:
+    for _ in range(3):
+        await client.send("T", b"before")
+    end = await client.pull("T", 9)
+    await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")
+    await client.send("T", b"after")
+
+    answer = await client.pull("T", 3)
+
+    assert end.ext_fields["nextBeginOffset"] == "3"
+    assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+    begin = int(answer.ext_fields["nextBeginOffset"])
+    assert [message.body for message in messages(await client.pull("T", begin))] == [b"after"]
 
 
 async def test_the_stats_of_a_topic_tell_its_queues_ends(client: Client) -> None:

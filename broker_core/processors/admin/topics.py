@@ -11,7 +11,7 @@ import msgspec
 
 from broker_core.errors import RequestRefusedError
 from broker_core.message import names
-from broker_core.message.topic_config import PERM_MAX, QUEUE_NUMS_MAX, TopicConfig
+from broker_core.message.topic_config import PERM_MAX, PERM_READ, QUEUE_NUMS_MAX, TopicConfig
 from broker_core.protocol import java_json
 from broker_core.protocol.bodies.registration import DELETED_TOPICS, WITH_DELETED_TOPICS
 from broker_core.protocol.codes import ResponseCode
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from broker_core.clients.consumers import Consumers
     from broker_core.config.broker import BrokerConfig
+    from broker_core.delivery.parked_pulls import ParkedPulls
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
     from broker_core.metadata.topics import Topics
     from broker_core.processors.long_answers import LongAnswers, Steps
@@ -47,6 +48,7 @@ class TopicsAdmin:
         consumers: Consumers,
         store: MessageStore,
         stats: BrokerStats,
+        parked_pulls: ParkedPulls,
         announced: Callable[[], Awaitable[None] | None],
         long_answers: LongAnswers,
     ) -> None:
@@ -56,6 +58,7 @@ class TopicsAdmin:
         self._consumers = consumers
         self._store = store
         self._stats = stats
+        self._parked_pulls = parked_pulls
         self._announced = announced
         self._long_answers = long_answers
 
@@ -78,30 +81,35 @@ class TopicsAdmin:
                 ResponseCode.SYSTEM_ERROR,
                 f"topicFilterType {filter_type[:40]!r} is neither SINGLE_TAG nor MULTI_TAG",
             )
+        perm = fields.int32(header, "perm", low=0, high=PERM_MAX)
         self._topics.put(
             TopicConfig(
                 topic_name=topic,
                 read_queue_nums=fields.int32(header, "readQueueNums", low=1, high=QUEUE_NUMS_MAX),
                 write_queue_nums=fields.int32(header, "writeQueueNums", low=1, high=QUEUE_NUMS_MAX),
-                perm=fields.int32(header, "perm", low=0, high=PERM_MAX),
+                perm=perm,
                 topic_filter_type=filter_type,
                 topic_sys_flag=fields.int32(header, "topicSysFlag", 0, low=0, high=3),
                 order=fields.boolean(header, "order"),
             )
         )
+        if not perm & PERM_READ:
+            self._parked_pulls.end(topic)
         return self._answer_when_written(request, topic, self._announced())
 
     def delete(self, request: RemotingCommand, _: Connection) -> Awaitable[RemotingCommand]:
         """DELETE_TOPIC_IN_BROKER. Answers SUCCESS, also when there was no such topic.
 
         Differs: the topic's consumer offsets are deleted as well, as in 5.x. 4.9 leaves them, and
-        the groups of a new topic of that name stand beyond its end.
+        the groups of a new topic of that name stand beyond its end. Pulls that wait are answered
+        with offset 0 at once; 4.9 keeps them, and their clients skip what comes to the new topic.
         """
         topic = fields.text(request.ext_fields, "topic")
         self._refuse_system_topic(topic)
         self._topics.delete(topic)
         self._store.delete_topic(topic)
         self._offsets.delete_topic(topic)
+        self._parked_pulls.end(topic)
         self._stats.forget_topic(topic)
         return self._answer_when_written(request, topic)
 
