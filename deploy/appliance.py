@@ -55,8 +55,12 @@ ESSENTIAL = frozenset({"broker", "web"})
 POLL_S = 0.1
 WATCH_EVERY_S = 1.0
 REMIND_EVERY_S = 30.0
+ENDS_MAX = 5
+"""A process that ends as often in turn, and was never ready between, will not be."""
 TRY_AGAIN_EVERY_S = 60.0
 STOP_GRACE_S = 10.0
+ENDS_WITH = "broker_core: "
+"""So begins the sentence with which a broker that cannot go on ends."""
 MISSING_REDIS = "redis-is-missing.sock"
 LOCK = "appliance.lock"
 RESTORING = ".restoring"
@@ -120,8 +124,12 @@ class Appliance:
         self._started: set[str] = set()
         self._ready_lines: set[str] = set()
         self._last_lines: dict[str, str] = {}
+        # Why a broker ended; the next start's lines may stand behind it.
+        self._sentences: dict[str, str] = {}
         self._given_up: dict[str, float] = {}
         self._pids: dict[str, int] = {}
+        # How often an essential process ended since it was last seen ready.
+        self._ends: dict[str, int] = {}
         self._watched_at = 0.0
         self.stop_asked = False
 
@@ -228,6 +236,8 @@ class Appliance:
                     labelled(name, line)
                 if line.strip():
                     self._last_lines[name] = line.strip()
+                if line.startswith(ENDS_WITH):
+                    self._sentences[name] = line.strip()
                 ready = READY_LINES.get(_kind(name))
                 if ready is not None and ready in line:
                     self._ready_lines.add(name)
@@ -248,12 +258,27 @@ class Appliance:
                 self._pids[name] = info.pid
                 if before != info.pid and name not in self._given_up:
                     say(told("{name} had ended and was started again.", name=name))
+                    self._count_end(name)
+                elif self._ends.get(name) and self._is_ready(name):
+                    self._ends[name] = 0
+                    self._sentences.pop(name, None)
                 if info.state.name == "RUNNING" and self._given_up.pop(name, None) is not None:
                     say(told("{name} runs again.", name=name))
 
+    def _count_end(self, name: str) -> None:
+        """Give up an essential process that supervisord starts again and again.
+
+        It takes one that needs longer than START_SECONDS to fail for one that runs.
+        """
+        if name not in ESSENTIAL:
+            return
+        self._ends[name] = self._ends.get(name, 0) + 1
+        if self._ends[name] >= ENDS_MAX:
+            self._not_kept_running(name)
+
     def _not_kept_running(self, name: str) -> None:
         log = self._supervisor.log_of(name)
-        last = self._last_lines.get(name)
+        last = self._sentences.get(name) or self._last_lines.get(name)
         ends = told("Its log {log} ends with: {last}", log=log, last=last)
         where = ends if last else told("Its log is {log}.", log=log)
         if name in ESSENTIAL:

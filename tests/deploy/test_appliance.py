@@ -1,17 +1,19 @@
-"""The appliance's start: what it waits for, and what it says meanwhile."""
+"""The appliance's start: what it waits for, what it says meanwhile, and when it gives up."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from deploy import appliance as module
-from deploy.appliance import Appliance
+from deploy.appliance import ENDS_MAX, Appliance, NotKeptRunningError
+from deploy.supervision import ProcessInfo, State
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 class SlowSupervisor:
@@ -65,3 +67,44 @@ def test_a_slow_start_is_told_again_and_again_until_all_runs(
     assert set(one.asked) == {"broker", "web"}
     assert len(said) > 1
     assert set(said) == {f"Still waiting for broker; see {tmp_path / 'broker.log'}."}
+
+
+SENTENCE = "broker_core: /data/conf/plain_acl.yml is not YAML at line 3"
+
+
+class EndingSupervisor(SlowSupervisor):
+    """Whose broker ends whenever somebody looks, after supervisord has taken it for running."""
+
+    starts = 0
+    state = State.RUNNING
+
+    def processes(self) -> dict[str, ProcessInfo]:
+        self.starts += 1
+        with self.log_of("broker").open("a") as log:
+            log.write(f"{SENTENCE}\nconfiguration: brokerName=broker-a\n")
+        return {"broker": ProcessInfo(self.state, self.starts)}
+
+    def stop_process(self, name: str) -> None:
+        self.state = State.STOPPED
+
+    def shutdown(self) -> None:
+        """Nothing is left to be ended."""
+
+
+def test_a_broker_that_ends_again_and_again_is_given_up_with_its_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("WATCH_EVERY_S", "POLL_S"):
+        monkeypatch.setattr(module, name, 0.0)
+    supervisor = EndingSupervisor(tmp_path)
+    broker = SimpleNamespace(name="broker", priority=0, stop_seconds=0)
+    settings = SimpleNamespace(ports=[("listenPort", free_port(), "")], bind_address="127.0.0.1")
+    options = SimpleNamespace(is_verbose=True)
+    one = Appliance(options, {"broker": settings}, supervisor, [broker], None)  # type: ignore[arg-type,dict-item,list-item]
+
+    with pytest.raises(NotKeptRunningError) as given_up:
+        one.start({})
+    one.stop()
+
+    assert str(given_up.value).endswith(f"ends with: {SENTENCE}")
+    assert supervisor.starts > ENDS_MAX
