@@ -234,6 +234,21 @@ class ConsumeQueue(QueueFiles):
             if look.count(0) != len(look):
                 zero_tail(last, position)
 
+    def take_back(self, commit_log_offset: int) -> None:
+        """Remove the units of messages at or behind an offset of the log; others come there.
+
+        For a queue in use: what was written before still waits for its flush.
+        """
+        end = self.lower_bound(self.min_offset, lambda offset: offset < commit_log_offset)
+        if end == self.next_offset:
+            return
+        for queue_offset in range(end, self.next_offset):
+            self.put_at(queue_offset, 0, 0, 0)
+        self.next_offset = end
+        self.max_offset = min(self.max_offset, end)
+        self.flushed_offset = min(self.flushed_offset, end)
+        self.limit = -1
+
     def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
         """Return (commit_log_offset, size, tags_code), None when there is no such unit."""
         if not self._files or not self._files[0] // UNIT_SIZE <= queue_offset < self.next_offset:

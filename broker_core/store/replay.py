@@ -101,8 +101,13 @@ class Replay:
         try:
             while self._step():
                 pass
-        except (ReplicationError, OSError):
+        except ReplicationError:
             self.cut()
+            raise
+        except OSError:
+            self._take_plain()
+            self.cut()
+            self._take_back()
             raise
         finally:
             self._take_plain()
@@ -119,6 +124,16 @@ class Replay:
             flushed_where = min(self._log.flushed_where, self.dispatched_where)
             self._log.continue_at(self.dispatched_where)
             self._log.flushed_where = flushed_where
+
+    def _take_back(self) -> None:
+        """Remove what queues and index have of records that were cut.
+
+        Readers would go past their places, and miss what comes there again.
+        """
+        for queue in self._queues:
+            queue.take_back(self.dispatched_where)
+        if self._index is not None:
+            self._index.cut_from(self.dispatched_where)
 
     def step_over(self, damaged: Iterable[tuple[int, int]]) -> None:
         """Take what comes for ranges of the log, [from, to), as it is: no record is in them."""

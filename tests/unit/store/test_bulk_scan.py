@@ -10,6 +10,7 @@ import pytest
 
 from broker_core.message.ids import host_bytes
 from broker_core.store import bulk_scan, recovery
+from broker_core.store.ext_replay import ExtReplay
 from tests.support.builders import HOST, LOG_FILE_SIZE, a_store, put, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
@@ -164,3 +165,22 @@ async def test_bulk_and_single_records_lead_to_the_same(
     assert found[0] == expected[0]
     assert found[1].keys() == expected[1].keys()
     assert [name for name in found[1] if found[1][name] != expected[1][name]] == []
+
+
+async def test_a_scan_that_begins_where_queues_may_lack_units_reads_on_from_there(store):
+    for n in range(20):
+        put(store, queue_id=n % 3)
+    log, files = store.files.log, store.files
+    begin = files.queues.find("TopicTest", 2).unit(0)[0]
+    scan = bulk_scan.BulkScan(
+        files.queues, None, ExtReplay(), files.deleted, {}, lambda queue: None, check_crc=True
+    )
+
+    before = scan.advance(log.file_at(0), 0, begin)
+    behind = scan.advance(log.file_at(begin), begin, begin)
+
+    assert before is not None
+    assert behind is not None
+    assert (before.records, before.size) == (2, begin)
+    assert (behind.records, behind.size) == (18, log.max_offset - begin)
+    scan.close()

@@ -80,3 +80,10 @@ async def test_an_empty_file_between_others_is_no_file_of_the_log(clock, storage
 
     with pytest.raises(StoreError, match="has 0 bytes"):
         a_store(clock, storage).load()
+
+
+async def test_after_a_put_looked_ahead_the_next_ones_need_not(store):
+    put(store)
+
+    state = store.files.put_state
+    assert state.limit - state.position > LOG_FILE_SIZE // 3

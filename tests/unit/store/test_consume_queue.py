@@ -50,3 +50,23 @@ def test_only_the_file_that_is_written_brings_in_single_pages() -> None:
         DIRECTORY / "00000000000000002000": True,
         DIRECTORY / "00000000000000004000": False,
     }
+
+
+@pytest.mark.parametrize("units", [0, 1])
+def test_a_queue_whose_file_was_given_up_goes_on_in_a_new_mapping(units: int) -> None:
+    storage = FaultyStorage()
+    queue = a_queue(storage, 2_000)
+    queue.make_room()
+    for number in range(units):
+        queue.append(number * 100, 100, number)
+    for file in queue.files_to_flush():
+        file.fdatasync()
+
+    assert queue.evict(0)
+    queue.append(100, 100, 1)
+    for file in queue.files_to_flush():
+        file.fdatasync()
+
+    assert queue.has_mapped(0)
+    durable = storage.files[DIRECTORY / "00000000000000000000"].durable
+    assert UNIT.unpack_from(durable, units * UNIT.size) == (100, 100, 1)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
 from broker_core.store.results import GetMessageStatus, PutMessageStatus
 from tests.support.builders import a_store, durable, get, messages_of, put, read_all, store_config
 from tests.support.gate import Gate, until
+
+if TYPE_CHECKING:
+    from broker_core.store.flush import Flush
 
 
 async def test_async_flush_flushes_by_interval(store, clock):
@@ -186,3 +190,14 @@ async def test_so_many_messages_wait_for_a_disk_that_stands_still_and_no_more(
     await store.flush()
     assert put(store).status is PutMessageStatus.PUT_OK
     await store.shutdown()
+
+
+async def test_each_flush_tells_how_many_messages_came_since_the_one_before(sync_store):
+    flushes: list[Flush] = []
+    sync_store.time_flushes(flushes.append)
+
+    for count in (2, 3, 1):
+        waits = [sync_store.acknowledge.until_acknowledged(put(sync_store)) for _ in range(count)]
+        await asyncio.gather(*waits)
+
+    assert [flush.together for flush in flushes] == [2, 3, 1]

@@ -276,3 +276,18 @@ async def test_chains_that_a_power_cut_tore_are_made_anew_from_the_entries_befor
 
     assert bytes(data) == wanted
     index.close()
+
+
+async def test_a_slot_that_leads_behind_the_counted_entries_finds_nothing(clock, storage):
+    path = await left_index(clock, storage)
+    index = IndexFile(storage.open(path), SLOTS, 400)
+    data = storage.files[path].data
+    key_hash = 7
+    # The entry reached the disk before a power cut, and the header that counts it did not.
+    entry = ENTRIES_FROM + index.count * ENTRY.size
+    ENTRY.pack_into(data, entry, key_hash, 4_000, 0, 0)
+    slot = HEADER.size + key_hash % SLOTS * 4
+    data[slot : slot + 4] = index.count.to_bytes(4, "big")
+
+    assert index.find(key_hash, 0, FOR_EVER, 32) == []
+    index.close()

@@ -78,6 +78,18 @@ async def test_where_a_get_begins_decides_its_status(store, queue_offset, status
     assert (result.min_offset, result.max_offset) == (0, 3)
 
 
+async def test_gets_that_find_nothing_are_counted_as_misses(store):
+    get(store, 0, topic="Unknown")
+    for _ in range(3):
+        put(store)
+
+    for queue_offset in (-1, 3, 4):
+        get(store, queue_offset)
+    get(store, 0)
+
+    assert (store.own_reads.get_miss_times, store.own_reads.get_found_times) == (4, 1)
+
+
 async def test_records_side_by_side_come_in_one_buffer(store):
     for n in range(3):
         put(store, body=b"%d" % n)

@@ -385,3 +385,35 @@ async def test_a_record_that_names_an_impossible_place_fills_no_queue(master, cl
     assert slave.max_offset_in_queue("TopicTest", 0) <= len(data) // 91
     assert len(read_all(slave)) >= 3
     await slave.shutdown()
+
+
+@pytest.mark.parametrize("bulk_bytes", [4_096, 1 << 30])
+@pytest.mark.parametrize("call", ["allocate", "set_size"])
+async def test_a_full_disk_leaves_no_unit_and_no_key_of_a_message_that_the_log_lacks(
+    master, clock, monkeypatch, bulk_bytes, call
+):
+    monkeypatch.setattr("broker_core.store.replay.BULK_BYTES_MIN", bulk_bytes)
+    for number in range(420):
+        put(master, queue_id=number % 3, body=b"%03d" % number * 40, keys=f"k{number}")
+    data = log_of(master)
+    failures = 0
+    for nth in range(1, 14):
+        storage = FaultyStorage()
+        slave = a_slave(clock, storage)
+        await slave.start()
+        storage.fail(call, nth=nth, error=28)
+        try:
+            receive(slave, data, 9_000)
+        except OSError:
+            failures += 1
+            for queue in slave.files.queues:
+                assert queue.end_commit_log_offset() <= slave.max_commit_log_offset
+                assert queue.max_offset == queue.next_offset
+            storage.heal(call)
+            receive(slave, data[slave.max_commit_log_offset :], 9_000)
+        for queue_id in range(3):
+            assert len(read_all(slave, queue_id=queue_id)) == 140
+        for key in ("k0", "k30", "k60", "k419"):
+            assert len(slave.query_message("TopicTest", key, 32, 0, 1 << 60)) == 1
+        await slave.shutdown()
+    assert failures > 3

@@ -155,7 +155,14 @@ async def test_a_step_of_the_wall_clock_expires_nothing(storage):
 
 @pytest.mark.parametrize(
     ("used", "expired", "gone"),
-    [(70, True, False), (80, True, True), (80, False, False), (88, False, True)],
+    [
+        (70, True, False),
+        (75, True, False),
+        (80, True, True),
+        (80, False, False),
+        (85, False, False),
+        (88, False, True),
+    ],
 )
 async def test_how_full_the_disk_is_decides_what_goes(storage, used, expired, gone):
     store, clock = await filled(storage, hour=11, file_reserved_time=24)
@@ -183,6 +190,16 @@ async def test_beyond_90_percent_writes_are_refused_and_reads_go_on(storage):
     storage.used_bytes, storage.free_bytes = 60 << 30, 40 << 30
     clock.advance_ms(10_000)
     await asyncio.sleep(0)
+    assert put(store).status is PutMessageStatus.PUT_OK
+    await store.shutdown()
+
+
+async def test_with_90_percent_and_no_more_writes_go_on(storage):
+    store, _ = await filled(storage)
+    storage.used_bytes, storage.free_bytes = 90 << 30, 10 << 30
+
+    store.retention.check_disk()
+
     assert put(store).status is PutMessageStatus.PUT_OK
     await store.shutdown()
 
