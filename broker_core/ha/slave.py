@@ -60,7 +60,7 @@ class SlaveState(NamedTuple):
     """Connections that failed one after the other."""
     reason: str
     """Why the last one did, empty without one."""
-    local_address: str = ""
+    local_address: str
     """This end of the connection, by which the master names it; empty without one."""
 
 

@@ -36,6 +36,7 @@ class Master:
         """None for a real RocketMQ."""
         self.damaged: tuple[tuple[int, int], ...] = ()
         self.doubted: list[int | None] = []
+        self.asked: set[str] = set()
 
     async def state_of(
         self,
@@ -45,6 +46,7 @@ class Master:
         follows: bool = False,
         doubted: int | None = None,
     ) -> BrokerState:
+        self.asked.add(address)
         if self.epochs is None:
             raise WithoutEpochsError(f"the broker at {address} knows no epochs")
         if follows:
@@ -228,3 +230,41 @@ async def test_a_master_without_epochs_that_sends_no_record_again_and_again_is_n
 
     assert caplog.text.count(f"the log of the master at {ADDRESS} is damaged at offset 0") == 1
     assert "move its store directory away and start it" in caplog.text
+
+
+async def test_a_master_that_sent_whole_records_since_is_not_doubted(
+    comparison: LogComparison,
+    master: MessageStore,
+    slave: MessageStore,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    put(master)
+    slave.files.log.append_data(memoryview(b"\1" * 100))
+    with pytest.raises(ReplicationError):
+        slave.replay.advance()
+    receive(slave, master)
+
+    for _ in range(DOUBTS_MAX):
+        await comparison.before_transfer(HA_ADDRESS)
+
+    assert "is damaged at offset" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("told", "asked"), [("10.0.0.9:7000", "10.0.0.9:7000"), (None, "10.0.0.1:10911")]
+)
+async def test_the_master_is_asked_where_name_servers_say_and_else_beside_its_ha_port(
+    slave: MessageStore,
+    slave_disk: FaultyStorage,
+    epochs: Epochs,
+    peer: Master,
+    told: str | None,
+    asked: str,
+) -> None:
+    peer.epochs = ()
+
+    await LogComparison(
+        epochs, slave, slave_disk, cast("Peers", peer), Ending(), lambda: told
+    ).before_transfer(HA_ADDRESS)
+
+    assert peer.asked == {asked}

@@ -16,6 +16,7 @@ from broker_core.ha.divergence import (
     Place,
     find_shared_end,
     fingerprint,
+    messages_of,
     save_aside,
 )
 from broker_core.ha.epochs import Epoch, LogRange
@@ -278,3 +279,18 @@ async def test_a_cut_that_a_power_cut_ends_at_any_call_is_done_by_the_next_start
             again.close()
     assert calls > 10
     assert end > LOG_FILE_SIZE // 2
+
+
+async def test_a_record_is_told_right_behind_a_single_byte_that_is_none() -> None:
+    store = await filled(FaultyStorage(), 3)
+    log = store.files.log
+    begin = put(store).commit_log_offset
+
+    told = list(messages_of(log, begin - 1, log.max_offset))
+
+    assert [(one["commitLogOffset"], one["size"]) for one in told] == [
+        (begin - 1, 1),
+        (begin, log.max_offset - begin),
+    ]
+    assert ["unreadable" in one for one in told] == [True, False]
+    await store.shutdown()

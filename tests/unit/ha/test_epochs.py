@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -177,3 +179,29 @@ def test_two_logs_agree_up_to(own: LogRange, master: LogRange, end: int) -> None
 def test_a_peer_cannot_hand_over_any_number_of_epochs() -> None:
     with pytest.raises(ValueError, match="at most"):
         check_order(entries(*((number, number) for number in range(EPOCHS_MAX + 1))))
+
+
+def test_a_file_that_cannot_be_read_keeps_the_broker_from_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def read(path: Path) -> bytes | None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    storage = FaultyStorage()
+    monkeypatch.setattr(storage, "read", read)
+
+    with pytest.raises(StoreError, match=r"^/store/epoch.json cannot be read: Input/output error$"):
+        loaded(storage)
+
+
+def test_without_a_cut_that_was_asked_for_none_is_done() -> None:
+    epochs = loaded(FaultyStorage())
+    epochs.adopt(entries((1, 100)))
+
+    epochs.cut_done()
+
+    assert epochs.entries == entries((1, 100))
+
+
+def test_as_many_epochs_as_are_taken_are_in_order() -> None:
+    check_order(entries(*((number, number) for number in range(EPOCHS_MAX))))

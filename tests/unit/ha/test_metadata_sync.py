@@ -32,7 +32,7 @@ from tests.support.faulty_storage import FaultyStorage
 from tests.support.passing_time import pass_time, settle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from broker_core.protocol.command import RemotingCommand
 
@@ -63,20 +63,32 @@ class Master(RemotingClient):
         self.asked: list[tuple[str, int]] = []
         self.has_vip_port = True
         self.deleted_topics: str | None = None
+        self.accounts: str | None = None
+        self.on_asked: Callable[[], Awaitable[None]] = _nothing
 
     async def request(
         self, address: str, command: RemotingCommand, timeout_s: float = 5.0
     ) -> RemotingCommand:
         self.asked.append((address, command.code))
+        await self.on_asked()
         if address == VIP and not self.has_vip_port:
             raise RemotingConnectError(f"no connection to {address}: connection refused")
         body = self.bodies.get(RequestCode(command.code))
         if body is None:
             return command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
         answer = command.answer(ResponseCode.SUCCESS, body=body)
-        if self.deleted_topics is not None and "withDeletedTopics" in command.ext_fields:
+        if self.accounts is not None:
+            answer.ext_fields["version"] = self.accounts
+        if (
+            self.deleted_topics is not None
+            and command.ext_fields.get("withDeletedTopics") == "true"
+        ):
             answer.ext_fields["deletedTopics"] = self.deleted_topics
         return answer
+
+
+async def _nothing() -> None:
+    """Nobody listens."""
 
 
 class Slave:
@@ -89,11 +101,18 @@ class Slave:
         self.master = Master()
         self.deleted: dict[str, int] = {}
         self.log_end = 40
+        self.accounts: DataVersion | None = None
         self.topics = Topics(config, clock, Document(storage, directory / "topics.json"))
         self.groups = SubscriptionGroups(config, clock, Document(storage, directory / "g.json"))
         self.offsets = ConsumerOffsets(Document(storage, directory / "consumerOffset.json"))
         self.delay_offsets = DelayOffsets(Document(storage, directory / "delayOffset.json"))
-        bloom = BloomFilter(20, 32)
+        self.filters = ConsumerFilters(
+            compile_filter,
+            BloomFilter(20, 32),
+            lambda: 1,
+            clock,
+            Document(storage, directory / "consumerFilter.json"),
+        )
         self.sync = MetadataSync(
             self.role,
             OWN,
@@ -110,15 +129,10 @@ class Slave:
                     SteadyClock(clock),
                     flush_interval_ms=10_000,
                 ),
-                ConsumerFilters(
-                    compile_filter,
-                    bloom,
-                    lambda: 1,
-                    clock,
-                    Document(storage, directory / "consumerFilter.json"),
-                ),
+                self.filters,
                 self.deleted.update,
                 lambda: self.log_end,
+                lambda: self.accounts,
             ),
             self.master,
             clock,
@@ -294,3 +308,120 @@ async def test_an_end_that_is_no_number_is_said_and_stops_nothing_else(
     assert set(slave.sync.state.failures) == {"the ends of the log"}
     assert slave.sync.state.ends.behind(clock.monotonic(), 0) is None
     assert list(slave.groups.table) == ["g"]
+
+
+async def test_deleted_topics_are_asked_for_at_the_masters_own_port_too(slave: Slave) -> None:
+    slave.master.has_vip_port = False
+    slave.master.deleted_topics = '{"made-again":20}'
+
+    await slave.sync.sync()
+
+    assert slave.deleted == {"made-again": 20}
+
+
+async def test_another_master_begins_without_what_was_known_of_the_one_before(
+    slave: Slave,
+) -> None:
+    slave.master.bodies[RequestCode.GET_ALL_DELAY_OFFSET] = b"{"
+    await slave.sync.sync()
+    assert slave.sync.state.failures
+    slave.asked.clear()
+
+    slave.sync.follow("10.0.0.3:10911")
+
+    assert slave.sync.state.failures == {}
+    slave.master.bodies = dict(GOOD)
+    await slave.sync.sync()
+    assert slave.sync.state.last_at is not None
+    assert RequestCode.GET_ALL_CONSUMER_FILTER in slave.asked
+    slave.sync.follow(MASTER)
+    assert slave.sync.state.last_at is None
+
+
+@pytest.mark.parametrize("code", GOOD)
+async def test_a_slave_that_is_promoted_while_it_asks_takes_nothing_over(
+    slave: Slave, code: RequestCode
+) -> None:
+    slave.master.bodies = {code: GOOD[code]}
+    slave.offsets.commit("g", "T", 0, 3)
+
+    async def promote() -> None:
+        if slave.role.is_slave and slave.master.asked[-1][1] == code:
+            await slave.role.changed("ASYNC_MASTER")
+
+    slave.master.on_asked = promote
+
+    await slave.sync.sync()
+
+    assert not slave.role.is_slave
+    assert slave.topics.data_version != DataVersion(counter=2, timestamp=5)
+    assert slave.offsets.query("g", "T", 0) == 3
+    assert slave.delay_offsets.table == {}
+    assert "g" not in slave.groups.table
+
+
+FILTERS = (
+    b'{"filterDataByTopic":{"T":{"topic":"T","groupFilterData":{"g":{"consumerGroup":"g",'
+    b'"topic":"T","expression":"a > 1","expressionType":"SQL92","clientVersion":5,'
+    b'"bornTime":1}}}}}'
+)
+NO_FILTERS = b'{"filterDataByTopic":{}}'
+
+
+async def test_filters_come_and_go_with_those_of_the_same_master(slave: Slave) -> None:
+    slave.master.bodies[RequestCode.GET_ALL_CONSUMER_FILTER] = FILTERS
+    await slave.sync.sync()
+    found = slave.filters.find("T", "g")
+    assert found is not None
+    assert found.text == "a > 1"
+
+    slave.sync.follow("10.0.0.3:10911")
+    slave.master.bodies[RequestCode.GET_ALL_CONSUMER_FILTER] = NO_FILTERS
+    await slave.sync.sync()
+    assert slave.filters.find("T", "g") is not None, "of another master"
+
+    slave.master.bodies[RequestCode.GET_ALL_CONSUMER_FILTER] = FILTERS
+    await slave.sync.sync()
+    slave.master.bodies[RequestCode.GET_ALL_CONSUMER_FILTER] = NO_FILTERS
+    await slave.sync.sync()
+    assert slave.filters.find("T", "g") is None
+    assert slave.sync.state.failures == {}
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "failure"),
+    [
+        (2, '{"counter":2,"timestamp":5}', None),
+        (2, '{"counter":0,"timestamp":0}', None),
+        (2, None, None),
+        (0, '{"counter":3,"timestamp":5}', None),
+        (None, '{"counter":3,"timestamp":5}', None),
+        (
+            2,
+            '{"counter":3,"timestamp":5}',
+            f"the master at {MASTER} refuses: its accounts have version 3, this broker's 2; copy "
+            "the master's plain_acl.yml here",
+        ),
+    ],
+)
+async def test_accounts_of_another_version_are_said(
+    slave: Slave, own: int | None, theirs: str | None, failure: str | None
+) -> None:
+    slave.accounts = None if own is None else DataVersion(counter=own, timestamp=5)
+    slave.master.accounts = theirs
+    slave.master.bodies[RequestCode.GET_BROKER_CLUSTER_ACL_INFO] = b""
+
+    await slave.sync.sync()
+
+    assert slave.sync.state.failures.get("the version of the accounts") == failure
+    assert (RequestCode.GET_BROKER_CLUSTER_ACL_INFO in slave.asked) is bool(own)
+
+
+async def test_a_master_that_refuses_is_said_with_its_code(slave: Slave) -> None:
+    del slave.master.bodies[RequestCode.GET_ALL_DELAY_OFFSET]
+
+    await slave.sync.sync()
+
+    assert slave.sync.state.failures == {
+        "delay offsets": f"the master at {MASTER} refuses: code 3 not supported"
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -414,3 +415,37 @@ async def test_a_full_disk_ends_the_connection_and_nothing_else(
 
     assert log_bytes(slave) == data
     assert len(read_all(slave)) == 3
+
+
+async def test_a_slave_says_that_it_reported_nothing_before_its_first_report(
+    master: MessageStore, slave: MessageStore, clock: ManualClock
+) -> None:
+    reported: list[int] = []
+    async with following(slave, clock) as (ha, fake):
+
+        async def look(address: str) -> None:
+            reported.append(ha.state().reported_offset)
+
+        ha.before_transfer = look
+        assert await fake.first_report() == 0
+
+        assert reported == [-1]
+        assert ha.state().reported_offset == 0
+
+
+async def test_a_port_where_nobody_listens_is_said(slave: MessageStore, clock: ManualClock) -> None:
+    async with following(slave, clock) as (ha, fake):
+        await fake.first_report()
+        with socket.create_server(("127.0.0.1", 0)) as one:
+            port = one.getsockname()[1]
+        asked: list[str] = []
+
+        async def look(address: str) -> None:
+            asked.append(address)
+
+        ha.before_transfer = look
+        ha.follow(f"127.0.0.1:{port}")
+        await until_async(lambda: ha.state().state == "waiting", "the pause")
+
+        assert ha.state().reason.startswith("no connection: ")
+        assert asked == []
