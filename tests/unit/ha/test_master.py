@@ -264,6 +264,7 @@ async def test_reports_say_what_a_slave_has(master: MessageStore, clock: ManualC
         assert ha.replicated_where(0) == ANY_END
         assert ha.needed_from() == end
         assert ha.in_sync_slaves(end) == 1
+        assert ha.connections()[0].is_in_sync
 
 
 async def test_so_many_slaves_have_it_as_must(master: MessageStore, clock: ManualClock) -> None:
@@ -278,6 +279,7 @@ async def test_so_many_slaves_have_it_as_must(master: MessageStore, clock: Manua
         await until_async(lambda: ha.replicated_where(3) == 100, "all reports")
 
         assert [ha.replicated_where(count) for count in (1, 2, 3, 4)] == [300, 200, 100, -1]
+        assert ha.needed_from() == 100
         slaves[1].close()
         await until_async(lambda: ha.replicated_where(1) == 200, "the slave to be gone")
 
@@ -594,3 +596,21 @@ def test_with_access_control_only_this_host_is_allowed_by_default() -> None:
     assert named.refusal("198.51.100.1") is None
     assert named.refusal("127.0.0.1") is not None
     assert AllowedPeers(HA_PORT, "", [], has_acl=False).refusal("198.51.100.1") is None
+
+
+async def test_whoever_comes_when_all_connections_are_taken_is_refused(
+    master: MessageStore,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("broker_core.ha.master.CONNECTIONS_MAX", 2)
+    async with serving(master, clock) as (ha, port):
+        for count in (1, 2):
+            await FakeSlave.to(port)
+            await until_async(lambda: len(ha.connections()) == count, "the connection")  # noqa: B023
+        third = await FakeSlave.to(port)
+
+        assert await third.is_closed()
+        assert len(ha.connections()) == 2
+    assert "there are 2 connections" in caplog.text

@@ -449,3 +449,24 @@ async def test_a_port_where_nobody_listens_is_said(slave: MessageStore, clock: M
 
         assert ha.state().reason.startswith("no connection: ")
         assert asked == []
+
+
+async def test_a_connection_that_is_not_made_in_five_seconds_is_given_up(
+    slave: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_up: list[bool] = []
+
+    async def never(*args: object, **keys: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.append(True)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never)
+    async with following(slave, clock) as (ha, _):
+        await passes(clock, 4_500)
+        assert (ha.state().state, given_up) == ("connecting", [])
+        await passes(clock, 1_000)
+
+        assert ha.state().reason == "no connection within 5 s"
+        assert given_up
