@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from broker_core.ha.slave import HaSlave
 from tests.support.builders import LOG_FILE_SIZE, a_store, put, read_all, store_config
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.gate import Gate
+from tests.support.ports import free_port
 from tests.support.waiting import until_async
 
 if TYPE_CHECKING:
@@ -436,15 +436,13 @@ async def test_a_slave_says_that_it_reported_nothing_before_its_first_report(
 async def test_a_port_where_nobody_listens_is_said(slave: MessageStore, clock: ManualClock) -> None:
     async with following(slave, clock) as (ha, fake):
         await fake.first_report()
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            port = one.getsockname()[1]
         asked: list[str] = []
 
         async def look(address: str) -> None:
             asked.append(address)
 
         ha.before_transfer = look
-        ha.follow(f"127.0.0.1:{port}")
+        ha.follow(f"127.0.0.1:{free_port()}")
         await until_async(lambda: ha.state().state == "waiting", "the pause")
 
         assert ha.state().reason.startswith("no connection: ")
