@@ -9,8 +9,11 @@ from __future__ import annotations
 import logging
 import logging.config
 import os
+from typing import Any
 
+import kombu
 from celery import Celery
+from celery.app.amqp import AMQP
 from celery.signals import setup_logging
 from django.conf import settings
 
@@ -20,6 +23,24 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 REPORT_SECONDS_MAX = 3 * 3600
 # The worker's own limit stands behind it and ends a runner that hangs.
 TASK_SECONDS_MAX = REPORT_SECONDS_MAX + 120
+REDIS_TRIED_EVERY_S = 2.0
+"""So worker and beat are back seconds after Redis is; Celery's own waits grow to half a minute."""
+
+
+class Connection(kombu.Connection):
+    """A connection to Redis, which is asked anew at short intervals however long it is gone."""
+
+    def ensure_connection(  # type: ignore[override]  # whatever the base class takes
+        self, *arguments: Any, **options: Any
+    ) -> kombu.Connection:
+        every = {"interval_start": REDIS_TRIED_EVERY_S, "interval_max": REDIS_TRIED_EVERY_S}
+        return super().ensure_connection(*arguments, **{**every, **options})
+
+
+class Amqp(AMQP):
+    """Celery's, with connections of ours."""
+
+    Connection = Connection
 
 
 def celery_url(url: str) -> str:
@@ -27,7 +48,7 @@ def celery_url(url: str) -> str:
     return "redis+socket://" + url.removeprefix("unix://") if url.startswith("unix://") else url
 
 
-app = Celery("console")
+app = Celery("console", amqp=Amqp)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 
 

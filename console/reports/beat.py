@@ -4,6 +4,9 @@ Beat of its own knows no such clock: what ran at a time that has become the futu
 then, and what it has planned waits for the clock to come by. A run that is sent twice for that is
 made once: its slot is taken (`schedules.slot`). Times that the clock steps over are times at which
 beat was down: the last of them is caught up.
+
+What is due while Redis is gone is sent when it is back; Celery's own beat gives up after a second,
+and a daily report would be missing for that day.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+from celery.beat import SchedulingError
 from django.db import DatabaseError
 from django.utils import timezone
 from django_celery_beat.schedulers import DatabaseScheduler, ModelEntry
@@ -28,12 +32,19 @@ logger = logging.getLogger(__name__)
 
 STEP_SECONDS = 2.0
 """Between two looks, seconds apart, a clock that only drifts does not go astray so far."""
+TRIES = 3
+"""Of a send, each with a connection of its own."""
 
 
 class Entry(ModelEntry):  # type: ignore[misc]  # django-celery-beat has no types
     """A schedule, as beat knows it; its last run is not later than now, each hour is one."""
 
     last_run_at: datetime
+
+    def __init__(self, model: PeriodicTask, app: Any = None) -> None:
+        super().__init__(model, app=app)
+        # Kombu's own tries use a channel again that broke. The scheduler makes a new connection.
+        self.options["retry"] = False
 
     def is_due(self) -> Any:
         now = timezone.now()
@@ -60,6 +71,28 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]  # as above
         self._ahead_s = _ahead_of_monotonic_s()
         self._changed_at: datetime | None = None
         super().__init__(*arguments, **options)
+
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:
+        """Send what is due; while Redis is gone, wait for it."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                # Who has no producer yet connects first, however long that takes.
+                self.apply_async(entry, producer=producer or self.producer, advance=False)
+            except SchedulingError as error:
+                if not tries_left:
+                    logger.exception("not sent: schedule=%s", entry.name)
+                    return
+                logger.warning("sent again, over a new connection: %s", error)
+                producer = None
+                self._forget_connection()
+            else:
+                logger.info("sent: schedule=%s", entry.name)
+                return
+
+    def _forget_connection(self) -> None:
+        self.connection.release()
+        for name in ("producer", "connection"):
+            self.__dict__.pop(name, None)
 
     def tick(self, *arguments: Any, **options: Any) -> float:
         ahead_s = _ahead_of_monotonic_s()
