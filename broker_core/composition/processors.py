@@ -150,14 +150,14 @@ def _groups(
     foundation: Foundation, storage: StorageParts, clients: ClientParts, long_answers: LongAnswers
 ) -> GroupsAdmin:
     return GroupsAdmin(
-        foundation.configuration.broker,
-        foundation.configuration.server.listen_port,
+        foundation.configuration,
         storage.topics,
         storage.groups,
         storage.offsets,
         clients.consumers,
         storage.store,
         storage.stats,
+        storage.parked_pulls,
         foundation.clock,
         long_answers,
     )

@@ -41,6 +41,11 @@ class Parkable(Protocol):
         ...
 
     @property
+    def group(self) -> str:
+        """The consumer group that it is of."""
+        ...
+
+    @property
     def queue_offset(self) -> int:
         """The first queue_offset that it has not looked at."""
         ...
@@ -124,6 +129,15 @@ class ParkedPulls:
         """Answer the pulls of a topic that is deleted, read no more, or filtered otherwise."""
         for key in [key for key in self.parked if key[0] == topic]:
             for parked in self.parked[key]:
+                self._expire(parked)
+
+    def end_group(self, group: str) -> None:
+        """Answer the pulls of a group that may not consume any more: their next ones are refused.
+
+        Differs: the original looks at rights again whenever a parked pull is tried.
+        """
+        for parked in [one for waiting in self.parked.values() for one in waiting]:
+            if parked.pull.group == group:
                 self._expire(parked)
 
     def shutdown(self) -> None:

@@ -109,10 +109,10 @@ cdef class PullTurn
 cdef class WaitingPull:
     """A pull that found nothing and waits; see Parkable."""
 
-    cdef readonly object connection
+    cdef readonly object connection, group
     cdef readonly int64_t queue_offset
     cdef PullTurn _turn
-    cdef object _group, _topic, _wanted
+    cdef object _topic, _wanted
     cdef int32_t _code, _opaque, _queue_id
     cdef bint _is_binary
     cdef int64_t _most
@@ -341,7 +341,7 @@ cdef class PullTurn:
         waiting.connection = connection
         waiting.queue_offset = pull.queue_offset
         waiting._turn = self
-        waiting._group = group
+        waiting.group = group
         waiting._topic = topic
         waiting._wanted = wanted
         waiting._code = pull.code
@@ -367,7 +367,7 @@ cdef class PullTurn:
                 self._one_of = 0
                 if self._tracer.watching:
                     self._one_of = self._wanted_of(
-                        waiting._group, waiting._topic, waiting._queue_id
+                        waiting.group, waiting._topic, waiting._queue_id
                     )
                 kind = self._look(
                     waiting._topic, waiting._queue_id, waiting.queue_offset, waiting._most,
@@ -375,7 +375,7 @@ cdef class PullTurn:
                 )
             if kind == FOUND or (is_last and kind != NOT_PLAIN):
                 answer = self._frame(
-                    kind, waiting._group, waiting.queue_offset, waiting._opaque,
+                    kind, waiting.group, waiting.queue_offset, waiting._opaque,
                     waiting._is_binary
                 )
                 if answer is None:
@@ -388,7 +388,7 @@ cdef class PullTurn:
         if kind == NOT_PLAIN:
             return self._hand_over(waiting, is_last)
         self._tell(
-            kind, waiting._group, waiting._topic, waiting._queue_id, waiting.queue_offset,
+            kind, waiting.group, waiting._topic, waiting._queue_id, waiting.queue_offset,
             connection, answer, waiting._wanted, waiting._parked_at
         )
         if answer is None:
@@ -401,7 +401,7 @@ cdef class PullTurn:
         """Have Python try a pull that is not plain any more."""
         pull = self._again(
             waiting._code, waiting._opaque, ROCKETMQ if waiting._is_binary else 0,
-            waiting.connection, waiting._group, waiting._topic, waiting._queue_id,
+            waiting.connection, waiting.group, waiting._topic, waiting._queue_id,
             waiting.queue_offset, waiting._most, waiting._wanted, waiting._parked_at
         )
         is_answered = pull.attempt(is_last=is_last)

@@ -9,6 +9,7 @@ from broker_core.message import properties
 from broker_core.message.ids import parse_offset_msg_id
 from broker_core.message.topic_config import PERM_WRITE
 from broker_core.native.loading import COMMAND, VARIABLE
+from broker_core.protocol import java_json
 from broker_core.protocol.codes import SERIALIZE_ROCKETMQ, RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from tests.support.broker import running_broker
@@ -505,20 +506,25 @@ async def test_a_pull_that_waits_when_its_topic_is_deleted_is_sent_to_the_beginn
         await client.shutdown()
 
 
-async def test_a_pull_that_waits_gets_nothing_once_its_topic_may_not_be_read(
-    broker: Broker, client: Client
+@pytest.mark.parametrize("taken", ["the group's", "the topic's"])
+async def test_a_pull_that_waits_gets_nothing_once_the_right_to_it_is_taken(
+    broker: Broker, client: Client, taken: str
 ) -> None:
     await client.send("T", b"before")
     waiting = asyncio.create_task(client.pull("T", 1, suspend_ms=60_000))
     await until_async(lambda: len(broker.storage.parked_pulls) == 1, "the pull to wait")
 
-    await client.ask(
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        topic="T",
-        readQueueNums=4,
-        writeQueueNums=4,
-        perm=PERM_WRITE,
-    )
+    if taken == "the group's":
+        group = java_json.encode({"groupName": "g", "consumeEnable": False})
+        await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group)
+    else:
+        await client.ask(
+            RequestCode.UPDATE_AND_CREATE_TOPIC,
+            topic="T",
+            readQueueNums=4,
+            writeQueueNums=4,
+            perm=PERM_WRITE,
+        )
     await client.send("T", b"after")
 
     assert (await waiting).code == ResponseCode.PULL_NOT_FOUND

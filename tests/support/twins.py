@@ -117,6 +117,7 @@ class WaitingPull:
     """A parked pull that is never content, and counts its attempts."""
 
     connection: Hashable = "consumer"
+    group = "waiting"
     queue_offset = -1
 
     def __init__(self) -> None:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from broker_core.clients.client import ClientConnection
     from broker_core.clients.consumers import ConsumerGroup, Consumers
     from broker_core.clock import Clock
-    from broker_core.config.broker import BrokerConfig
+    from broker_core.config.configuration import Configuration
+    from broker_core.delivery.parked_pulls import ParkedPulls
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
     from broker_core.metadata.subscription_groups import SubscriptionGroups
     from broker_core.metadata.topics import Topics
@@ -78,25 +79,26 @@ class GroupsAdmin:
 
     def __init__(
         self,
-        config: BrokerConfig,
-        listen_port: int,
+        configuration: Configuration,
         topics: Topics,
         groups: SubscriptionGroups,
         offsets: ConsumerOffsets,
         consumers: Consumers,
         store: MessageStore,
         stats: BrokerStats,
+        parked_pulls: ParkedPulls,
         clock: Clock,
         long_answers: LongAnswers,
     ) -> None:
-        self._config = config
-        self._listen_port = listen_port
+        self._config = configuration.broker
+        self._listen_port = configuration.server.listen_port
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
         self._consumers = consumers
         self._store = store
         self._stats = stats
+        self._parked_pulls = parked_pulls
         self._clock = clock
         self._long_answers = long_answers
 
@@ -122,6 +124,8 @@ class GroupsAdmin:
             )
         self._groups.require_room(group_config.group_name)
         self._groups.put(group_config)
+        if not group_config.consume_enable:
+            self._parked_pulls.end_group(group_config.group_name)
         return self._answer_when_written(request, group_config.group_name)
 
     def get_all(self, request: RemotingCommand, _: Connection) -> RemotingCommand:

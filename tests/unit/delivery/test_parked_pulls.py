@@ -13,6 +13,8 @@ from tests.support.clock import ManualClock
 
 
 class FakePull:
+    group = "g"
+
     def __init__(self, queue_offset: int = 0, *, answers: bool = True) -> None:
         self.connection: object = "connection"
         self.queue_offset = queue_offset
