@@ -1,10 +1,11 @@
-"""What an operator changes on the pages, Java clients of 4.9.7 meet: accounts, queues.
+"""What an operator changes on the pages, Java clients of 4.9.7 meet: accounts, files, topics.
 
 The stories share one appliance, with access control, and look at the pages that they go through.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from typing import TYPE_CHECKING
@@ -157,6 +158,11 @@ def apply(page: Page) -> None:
     expect(page.get_by_role("button", name="Apply", exact=True)).to_have_count(0)
 
 
+def undo(page: Page) -> None:
+    press(page, "Undo")
+    expect(page.locator(".toast[data-state=ok]").first).to_be_visible()
+
+
 def create_topic(page: Page, url: str, topic: str, queues: int) -> None:
     page.goto(f"{url}/topics/new/")
     page.get_by_label("Name", exact=True).fill(topic)
@@ -164,6 +170,15 @@ def create_topic(page: Page, url: str, topic: str, queues: int) -> None:
     page.get_by_label("Read queues", exact=True).fill(str(queues))
     review(page)
     apply(page)
+
+
+def edit_file(page: Page, url: str, file: str, entry: str, **values: object) -> None:
+    """Open a file's editor and set values of an entry, without going on to the plan."""
+    page.goto(f"{url}/files/b/broker-a/{file}/edit/")
+    text = page.locator("#file-text")
+    whole = json.loads(text.input_value())
+    next(table for table in whole.values() if entry in table)[entry] |= values
+    text.fill(json.dumps(whole, indent=2))
 
 
 def test_an_account_made_on_the_page_sends_until_its_permission_is_taken(
@@ -286,9 +301,78 @@ def test_somebody_with_a_role_by_pattern_sees_messages_of_these_topics_alone(
     assert problems == []
 
 
+def test_what_files_say_after_their_plan_clients_obey_and_by_undo_no_more(
+    page: Page, guarded: Appliance, java_4: JavaClients
+) -> None:
+    problems: list[str] = []
+    url, topic, group, witness = guarded.url, "Configured", "configured-group", "witness-group"
+
+    # A topic and its group come from YAML.
+    page.goto(f"{url}/files/import/")
+    wanted = {
+        "trebuchet": 1,
+        "topics": {topic: {"readQueueNums": 2, "writeQueueNums": 2}},
+        "groups": {group: {}, witness: {}},
+    }
+    page.get_by_label("Or its text").fill(yaml.safe_dump(wanted))
+    review(page)
+    problems += problems_of(page, "story-files-import")
+    page.get_by_label("Why").fill("the shop opens")
+    apply(page)
+
+    with (
+        producer(java_4, guarded, "configured-producer", CLIENT) as sending,
+        follower(java_4, guarded, topic, group) as followed,
+        follower(java_4, guarded, topic, witness) as others,
+    ):
+        sent(sending, topic, "first")
+        received(followed, "first")
+
+        # Without permission to write the producer is refused; by undo it sends again.
+        edit_file(page, url, "topics.json", topic, perm=4)
+        problems += problems_of(page, "story-files-editor")
+        review(page)
+        expect(page.locator("main")).to_contain_text(topic)
+        problems += problems_of(page, "story-files-plan")
+        apply(page)
+        # It learns that from its next look at the route.
+        until(lambda: sending.send(topic, "closed") != SENT, "a refusal", seconds=SECONDS)
+        undo(page)
+        sent(sending, topic, "open")
+        received(followed, "open")
+
+        # A group that may not consume gets nothing; another one does; by undo it has it all.
+        edit_file(page, url, "subscriptionGroup.json", group, consumeEnable=False)
+        review(page)
+        apply(page)
+        assert sending.send(topic, "held") == SENT
+        received(others, "held")
+        assert "held" not in followed.keys
+        undo(page)
+        received(followed, "held")
+
+        # Who was slower sees both, and changes nothing.
+        edit_file(page, url, "topics.json", topic, writeQueueNums=4, readQueueNums=4)
+        faster = page.context.new_page()
+        edit_file(faster, url, "topics.json", topic, readQueueNums=3, writeQueueNums=3)
+        review(faster)
+        apply(faster)
+        review(page)
+        expect(page.get_by_role("alert")).to_contain_text("Somebody changed it since you looked")
+        problems += problems_of(page, "story-files-overtaken")
+        faster.goto(f"{url}/files/b/broker-a/topics.json/?q={topic}")
+        expect(faster.locator("#file-text")).to_contain_text(re.compile(r'"writeQueueNums":\s*3\b'))
+        faster.goto(f"{url}/files/b/broker-a/topics.json/history/")
+        problems += problems_of(faster, "story-files-history")
+        assert sending.send(topic, "last") == SENT
+        received(followed, "last")
+    assert problems == []
+
+
 def test_a_topic_shrinks_in_two_steps_while_clients_go_on(
     page: Page, guarded: Appliance, java_4: JavaClients
 ) -> None:
+    problems: list[str] = []
     url, topic, group = guarded.url, "Shrinking", "shrinking-group"
     create_topic(page, url, topic, QUEUES)
     with producer(java_4, guarded, "shrinking-producer", CLIENT) as sending:
@@ -306,6 +390,7 @@ def test_a_topic_shrinks_in_two_steps_while_clients_go_on(
         review(page)
         warning = page.locator("main .banner[data-state=warn]")
         expect(warning).to_contain_text("Lower the write queues first")
+        problems += problems_of(page, "story-shrink-at-once")
 
         # First the write queues.
         page.goto(f"{url}/topics/t/{topic}/edit/")
@@ -316,9 +401,11 @@ def test_a_topic_shrinks_in_two_steps_while_clients_go_on(
         draining = page.locator("#draining")
         expect(draining).to_contain_text("not read yet")
         expect(draining).to_contain_text(f"{UNREAD_GONE} msg to read")
+        problems += problems_of(page, "story-shrink-draining")
         page.get_by_role("link", name="Second step: read queues").click()
         review(page)
         expect(warning).to_contain_text(re.compile(rf"\b{UNREAD_GONE}\b"))
+        problems += problems_of(page, "story-shrink-too-early")
         page.goto(f"{url}/topics/t/{topic}/")
         assert sending.send(topic, "between") == SENT
 
@@ -326,6 +413,7 @@ def test_a_topic_shrinks_in_two_steps_while_clients_go_on(
             received(followed, "between", *keys)
             # The page follows by itself; then the read queues.
             expect(draining).to_contain_text("read to their end", timeout=FOLLOWED_MS)
+            problems += problems_of(page, "story-shrink-drained")
             page.get_by_role("link", name="Second step: read queues").click()
             review(page)
             expect(warning).to_have_count(0)
@@ -336,10 +424,21 @@ def test_a_topic_shrinks_in_two_steps_while_clients_go_on(
             page.goto(f"{url}/topics/t/{topic}/")
             expect(draining).to_have_count(0)
 
-            # Emptied, it takes messages again.
+            # Emptied, it goes on for both; deleted, it is gone.
             page.get_by_role("link", name="Purge").click()
             confirm(page, topic)
             sent(sending, topic, "emptied")
+            received(followed, "emptied")
+        page.goto(f"{url}/topics/t/{topic}/")
+        page.get_by_role("link", name="Delete").click()
+        confirm(page, topic)
+        page.goto(f"{url}/topics/?q={topic}")
+        expect(page.get_by_role("link", name=topic, exact=True)).to_have_count(0)
+        answer = page.goto(f"{url}/topics/t/{topic}/")
+        assert answer is not None
+        assert answer.status == 404
+        problems += problems_of(page, "story-topic-gone")
+    assert problems == []
 
 
 def confirm(page: Page, name: str) -> None:
