@@ -212,15 +212,13 @@ class _Run:
             yield Committer(
                 cluster.find_master, f"committer{queue_id}", *common, group="committers"
             )
-            # A slave shows what its master has not flushed, which goes with the master's power.
-            if not self._variant.loses_power:
-                yield Reader(
-                    cluster.find_slave,
-                    f"slave-reader{queue_id}",
-                    *common,
-                    group="slave-readers",
-                    is_of_master=False,
-                )
+            yield Reader(
+                cluster.find_slave,
+                f"slave-reader{queue_id}",
+                *common,
+                group="slave-readers",
+                is_of_master=False,
+            )
 
     def _recover_from(self, fault: Fault, began: int) -> None:
         healed = time.monotonic_ns()
