@@ -7,7 +7,7 @@ import contextlib
 import logging
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,14 +15,15 @@ from broker_core.composition.replication import HA_PORT
 from broker_core.config.ha import HaConfig
 from broker_core.counted_log import CountedLog
 from broker_core.errors import RemotingError
-from broker_core.formats.ha_frames import HEADER, HEADER_SIZE, encode_report
+from broker_core.formats.ha_frames import encode_report
 from broker_core.ha.master import ANY_END, HaMaster
 from broker_core.remoting.allowed import AllowedPeers
 from tests.support.builders import LOG_FILE_SIZE, put
+from tests.support.fake_slave import FakeSlave
 from tests.support.waiting import until_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from typing import Any
 
     from broker_core.store.message_store import MessageStore
@@ -36,10 +37,12 @@ async def serving(
     store: MessageStore,
     clock: ManualClock,
     allowed: AllowedPeers = EVERYBODY,
+    sendable_where: Callable[[], int] | None = None,
     **keys: Any,
 ) -> AsyncIterator[tuple[HaMaster, int]]:
     counted_log = CountedLog(clock)
-    master = HaMaster(HaConfig(**keys), clock, store.files.log, counted_log, allowed, None)
+    log = store.files.log
+    master = HaMaster(HaConfig(**keys), clock, log, counted_log, allowed, None, sendable_where)
     port = await master.start("127.0.0.1", 0)
     try:
         yield master, port
@@ -56,52 +59,6 @@ async def _hang_up() -> AsyncIterator[None]:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
-
-
-class FakeSlave:
-    """A slave's end of a connection, by hand."""
-
-    opened: ClassVar[list[asyncio.StreamWriter]] = []
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self.opened.append(writer)
-
-    @classmethod
-    async def to(cls, port: int) -> FakeSlave:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
-
-    def report(self, offset: int) -> None:
-        self.send(encode_report(offset))
-
-    def send(self, data: bytes) -> None:
-        self._writer.write(data)
-
-    async def transfer(self) -> tuple[int, bytes]:
-        offset, size = HEADER.unpack(await self._reader.readexactly(HEADER_SIZE))
-        return offset, await self._reader.readexactly(size)
-
-    async def log(self, begin: int, end: int) -> bytes:
-        """Read transfers that follow each other until the log's end has come."""
-        data = b""
-        while begin + len(data) < end:
-            offset, piece = await self.transfer()
-            assert offset == begin + len(data)
-            data += piece
-        return data
-
-    async def is_closed(self) -> bool:
-        """Wait for the master to close; whatever it sends before that is dropped."""
-        try:
-            while await self._reader.read(65536):
-                pass
-        except ConnectionResetError:
-            return True
-        return True
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 def sent(master: HaMaster) -> int:
@@ -133,26 +90,19 @@ async def test_a_slave_gets_no_more_than_it_may_show_and_the_rest_when_it_is_flu
     fill(master, 3)
     flushed_where = master.max_commit_log_offset
     fill(master, 3)
-    counted_log = CountedLog(clock)
-    log = master.files.log
-    ha_master = HaMaster(
-        *(HaConfig(), clock, log, counted_log, EVERYBODY, None), lambda: flushed_where
-    )
-    port = await ha_master.start("127.0.0.1", 0)
-    slave = await FakeSlave.to(port)
-    slave.report(0)
+    async with serving(master, clock, sendable_where=lambda: flushed_where) as (ha_master, port):
+        slave = await FakeSlave.to(port)
+        slave.report(0)
 
-    assert await slave.log(0, flushed_where) == whole_log(master)[:flushed_where]
-    # Neither what is put next nor a heartbeat brings what is not flushed.
-    fill(master, 1)
-    await until_async(lambda: sent(ha_master) == flushed_where, "all that is flushed to be sent")
-    before, flushed_where = flushed_where, master.max_commit_log_offset
-    assert sent(ha_master) == before
-    ha_master.flushed()
+        assert await slave.log(0, flushed_where) == whole_log(master)[:flushed_where]
+        # What is put next does not bring what is not flushed.
+        fill(master, 1)
+        await until_async(lambda: sent(ha_master) == flushed_where, "what is flushed to be sent")
+        before, flushed_where = flushed_where, master.max_commit_log_offset
+        assert sent(ha_master) == before
+        ha_master.flushed()
 
-    assert await slave.log(before, flushed_where) == whole_log(master, before)
-    await ha_master.shutdown()
-    counted_log.shutdown()
+        assert await slave.log(before, flushed_where) == whole_log(master, before)
 
 
 async def test_a_slave_without_a_log_gets_the_last_file(
